@@ -1,0 +1,58 @@
+# make demo and make test set up everything they need, in .venv; nothing else on the machine is touched.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+MODEL := examples/models/tiny-gpt.onnx
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test check coverage soak models fmt clean
+
+demo: .venv/run.stamp
+	@mkdir -p build
+	$(BIN)/growc apply examples/demo.grow $(MODEL) -o build/tiny-gpt.wide.onnx
+	@echo
+	@echo "The result is build/tiny-gpt.wide.onnx; how it was made stands beside it as .json. Look next at:"
+	@echo "  examples/demo.grow                                     the recipe that was just applied"
+	@echo "  $(BIN)/growc inspect build/tiny-gpt.wide.onnx        the axes that it has now"
+	@echo "  $(BIN)/growc verify $(MODEL) build/tiny-gpt.wide.onnx"
+	@echo "                                                         the comparison once more, output by output"
+	@echo "  $(BIN)/growc plan -e 'widen hidden to 128 with neighbor copy' $(MODEL)"
+	@echo "                                                         a change that is not exact, and why"
+
+test: check
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not zoo"
+
+check: .venv/dev.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+coverage: .venv/dev.stamp
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not zoo" --cov --cov-report=term-missing:skip-covered
+
+soak: .venv/dev.stamp
+	$(BIN)/python -m pytest -q -n 2 -m "slow or zoo"
+
+models: .venv/dev.stamp
+	$(BIN)/python examples/make_models.py --out build/models --anon
+
+fmt: .venv/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	find growc grammar passes examples tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+.venv/python.stamp:
+	$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+.venv/run.stamp: .venv/python.stamp pyproject.toml constraints.txt
+	$(PIP) -e .
+	@touch $@
+
+.venv/dev.stamp: .venv/python.stamp pyproject.toml constraints.txt
+	$(PIP) -e '.[dev,torch]'
+	@touch .venv/run.stamp $@

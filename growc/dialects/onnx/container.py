@@ -1,0 +1,118 @@
+"""Opening an ONNX file without reading its weights.
+
+onnx-ir maps external data into memory and leaves it untouched. Weights stored inside the `.onnx` file
+are given the same treatment here: the protobuf is walked once over a memory map, and each large
+`raw_data` field is replaced by a reference to its place in the file, so that onnx-ir sees external data.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from growc.diagnostic import Diagnostic, GrowError
+
+INLINE_LIMIT = 4096
+"""Tensors of fewer bytes stay in the parsed protobuf: shape constants, scalars."""
+
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # field numbers in onnx.proto: ModelProto, GraphProto, TensorProto
+
+
+def load(path: Path) -> ir.Model:
+    """The model at `path`, its weights still on disk. Raises GrowError (G310) if it cannot be read."""
+    try:
+        proto = onnx.ModelProto()
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            proto.ParseFromString(_without_weights(data, path.name))
+        if not proto.graph.node and not proto.graph.output:
+            raise ValueError("the file holds no graph")
+        model = ir.from_proto(proto)
+    except GrowError:
+        raise
+    except Exception as cause:  # every parser error of protobuf, onnx and onnx-ir means the same to the user
+        raise GrowError(Diagnostic("G310", f"`{path}` cannot be read as an ONNX model: {_first_line(cause)}")) from cause
+    ir.external_data.set_base_dir(model.graph, path.resolve().parent)
+    return model
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _encode(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """(field number, start of the field with its tag, start of its content, end) for each field of a message."""
+    at = start
+    while at < end:
+        first = at
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == 2:
+            length, at = _varint(data, at)
+            content, at = at, at + length
+        elif kind == 0:
+            content = at
+            _, at = _varint(data, at)
+        elif kind in (1, 5):
+            content, at = at, at + (8 if kind == 1 else 4)
+        else:
+            raise ValueError("this is no protobuf file")
+        if at > end:
+            raise ValueError("the file is cut off")
+        yield tag >> 3, first, content, at
+
+
+def _message(number: int, payload: bytes) -> bytes:
+    return _encode(number << 3 | 2) + _encode(len(payload)) + payload
+
+
+def _without_weights(data: mmap.mmap, location: str) -> bytes:
+    model = bytearray()
+    for number, first, content, end in _fields(data, 0, len(data)):
+        if number == _GRAPH:
+            graph = bytearray()
+            for inner, inner_first, inner_content, inner_end in _fields(data, content, end):
+                if inner == _INITIALIZER:
+                    graph += _message(_INITIALIZER, _tensor(data, inner_content, inner_end, location))
+                else:
+                    graph += data[inner_first:inner_end]
+            model += _message(_GRAPH, bytes(graph))
+        else:
+            model += data[first:end]
+    return bytes(model)
+
+
+def _tensor(data: mmap.mmap, start: int, end: int, location: str) -> bytes:
+    kept, reference = bytearray(), b""
+    for number, first, content, stop in _fields(data, start, end):
+        if number == _RAW_DATA and stop - content >= INLINE_LIMIT:
+            stub = onnx.TensorProto(data_location=onnx.TensorProto.EXTERNAL)
+            for key, value in (("location", location), ("offset", content), ("length", stop - content)):
+                stub.external_data.add(key=key, value=str(value))
+            reference = stub.SerializeToString()
+        else:
+            kept += data[first:stop]
+    return bytes(kept) + reference

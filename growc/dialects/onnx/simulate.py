@@ -1,0 +1,298 @@
+"""Sizes by sampling: every dimension and every small integer value, at a few points of the symbolic inputs.
+
+Needs: a graph from `capture`. Gives: `Simulation`, the sizes and known values of every `Value`.
+
+Each symbol of the inputs takes small primes; "the same size" is "the same at all points". Shapes come from
+onnx's own inference, values from onnx's reference operators: there is no symbolic algebra and no matching
+of numbers. The same code runs on the source and, with changed weights and operands, on the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx.reference.ops import load_op
+
+from growc.graph import Array, Graph, Node, Size, Value
+
+MAX_INTEGERS, MAX_FLOATS = 512, 8
+"""Values of at most so many elements are followed."""
+
+SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
+    ((3, 5), (11, 13), (7, 17), (19, 9), (23, 10), (29, 15), (31, 21), (37, 22)),
+    ((3, 5), (7, 6), (9, 11), (13, 8), (17, 10), (19, 12), (15, 23), (21, 25)),
+    ((3, 5), (29, 31), (37, 41), (43, 47), (53, 59), (61, 67), (71, 73), (79, 83)),
+    ((2, 3), (401, 409), (419, 421), (431, 433), (439, 443), (449, 457), (461, 463), (467, 479)),
+)
+"""Choices of sample points, tried in order: a pair for each symbol, in order of appearance."""
+
+
+class Contradiction(Exception):
+    """The sizes of the model contradict each other at these sample points."""
+
+    def __init__(self, node: Node, message: str) -> None:
+        super().__init__(message)
+        self.node, self.message = node, message
+
+
+@dataclass
+class Simulation:
+    """Sizes, element types (onnx's numbers) and known values by `Value`."""
+
+    points: int
+    types: dict[Value, int] = field(default_factory=dict)
+    sizes: dict[Value, tuple[Size, ...] | None] = field(default_factory=dict)
+    known: dict[Value, tuple[Array, ...]] = field(default_factory=dict)
+
+
+_DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
+
+
+class Simulator:
+    """Evaluates the nodes of one model; keeps their protobufs and reference operators between runs."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.opsets = {("" if d == "ai.onnx" else d): v for d, v in model.opset_imports.items()}
+        self.protos: dict[int, onnx.NodeProto] = {}
+        self.runners: dict[int, Any] = {}
+
+    # ---------------------------------------------------------------- one node
+
+    def proto(self, node: Node, attributes: Mapping[str, Any]) -> onnx.NodeProto:
+        """The node with canonical operand names (i0, i1, … -> o0, …) and changed attributes, if any."""
+        if id(node) not in self.protos:
+            proto = ir.to_proto(node.origin)
+            proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
+            proto.output[:] = [f"o{i}" for i in range(len(node.outputs))]
+            self.protos[id(node)] = proto
+        proto = self.protos[id(node)]
+        if attributes:
+            changed = onnx.NodeProto()
+            changed.CopyFrom(proto)
+            kept = [a for a in proto.attribute if a.name not in attributes]
+            del changed.attribute[:]
+            changed.attribute.extend(kept)
+            made = (onnx.helper.make_attribute(k, v) for k, v in attributes.items() if v is not None)
+            changed.attribute.extend(made)
+            return changed
+        return proto
+
+    def infer(self, node: Node, proto: onnx.NodeProto, types: list[Any], data: dict[str, Any]) -> list[Any]:
+        """Output types by onnx's inference; None for an output that it cannot tell. Raises Contradiction."""
+        domain = node.op.split("::")[0] if "::" in node.op else ""
+        version = self.opsets.get(domain)
+        try:
+            schema = onnx.defs.get_schema(proto.op_type, version or 1, domain)
+        except onnx.defs.SchemaError:
+            return [None] * len(node.outputs)
+        known_types = {n: t for n, t in zip(proto.input, types, strict=False) if n and t is not None}
+        imports = [onnx.helper.make_opsetid(domain, version or 1)]
+        try:
+            found = onnx.shape_inference.infer_node_outputs(schema, proto, known_types, data, None, imports)
+        except Exception as cause:  # onnx raises several unrelated types for one thing: sizes that do not fit
+            raise Contradiction(node, str(cause).strip().splitlines()[-1]) from cause
+        return [found.get(f"o{i}") for i in range(len(node.outputs))]
+
+    def evaluate(self, node: Node, proto: onnx.NodeProto, inputs: list[Array | None]) -> list[Array] | None:
+        """The node's results by onnx's reference operators; None where there is none for it."""
+        key = id(proto)
+        if key not in self.runners:
+            domain = node.op.split("::")[0] if "::" in node.op else ""
+            try:
+                runner = load_op(domain, proto.op_type, self.opsets.get(domain, 1))
+                parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
+                parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
+                self.runners[key] = (runner(proto, parameters), proto)
+            except Exception:  # an operator without a reference implementation is simply not evaluated
+                self.runners[key] = (None, proto)
+        runner = self.runners[key][0]
+        if runner is None:
+            return None
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        try:
+            return [np.asarray(r) for r in runner.run(*inputs)]
+        except Exception:  # as above: no value is known then, the shape still is
+            return None
+
+
+def input_sizes(graph: Graph, samples: tuple[tuple[int, ...], ...]) -> dict[Value, tuple[Size, ...] | None]:
+    """The sizes of the graph inputs at the sample points; dims with one name have one size."""
+    symbols: dict[str, Size] = {}
+    found: dict[Value, tuple[Size, ...] | None] = {}
+    points = len(samples[0])
+    for value in graph.inputs:
+        shape = value.origin.shape
+        if shape is None:
+            found[value] = None
+            continue
+        sizes: list[Size] = []
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, int):
+                sizes.append((dim,) * points)
+            else:
+                name = dim.value or f"{value.name}.{axis}"
+                sizes.append(symbols.setdefault(name, samples[len(symbols) % len(samples)]))
+        found[value] = tuple(sizes)
+    return found
+
+
+def simulate(
+    graph: Graph,
+    simulator: Simulator,
+    inputs: Mapping[Value, tuple[Size, ...] | None],
+    *,
+    weight_shape: Callable[[Value], tuple[int, ...]] | None = None,
+    visit: Callable[[Node, Simulation, Callable[..., Any]], None] | None = None,
+) -> Simulation:
+    """Run the graph at all sample points.
+
+    `weight_shape` gives changed shapes of weight uses. `visit(node, simulation, run)` replaces the plain
+    evaluation of a node: `run(operands=…, attributes=…)` evaluates it, with changed operands or attributes.
+    """
+    points = next((len(s) for sizes in inputs.values() for s in sizes or ()), 2)
+    done = Simulation(points)
+    done.sizes.update(inputs)
+    done.types.update((v, int(v.origin.dtype)) for v in inputs if v.origin.dtype is not None)
+    for node in graph.nodes:
+        for value in node.operands:
+            if value.weight is not None:
+                _place_weight(value, done, weight_shape)
+
+        def run(
+            operands: Mapping[int, tuple[Array, ...]] | None = None,
+            attributes: Mapping[str, Any] | None = None,
+            node: Node = node,
+        ) -> None:
+            _run(node, simulator, done, operands or {}, attributes or {})
+
+        if visit is None:
+            run()
+        else:
+            visit(node, done, run)
+    for value in graph.outputs:
+        if value.weight is not None:
+            _place_weight(value, done, weight_shape)
+    return done
+
+
+def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple[int, ...]] | None) -> None:
+    weight = value.weight
+    assert weight is not None
+    dims = weight.shape if shape is None else shape(value)
+    done.sizes[value] = tuple((d,) * done.points for d in dims)
+    done.types[value] = _DTYPES.get(weight.dtype) or int(ir.DataType[weight.dtype.upper()])
+    limit = 1 if weight.floating else MAX_INTEGERS
+    if dims == weight.shape and weight.elements <= limit and weight.dtype != "string":
+        done.known[value] = (np.asarray(weight.read()),) * done.points
+
+
+def _run(
+    node: Node,
+    simulator: Simulator,
+    done: Simulation,
+    operands: Mapping[int, tuple[Array, ...]],
+    attributes: Mapping[str, Any],
+) -> None:
+    proto = simulator.proto(node, attributes)
+    inferred: list[list[tuple[int, ...] | None]] = []
+    values: list[list[Array] | None] = []
+    for point in range(done.points):
+        known = [_known(node, i, point, done, operands) for i in range(len(node.inputs))]
+        result = _evaluated(node, proto, simulator, done, known, point)
+        values.append(result)
+        if result is not None:
+            inferred.append([r.shape for r in result])
+            done.types.update((o, _element(r)) for o, r in zip(node.outputs, result, strict=False))
+            continue
+        types = [_type(v, known[i], point, done) for i, v in enumerate(node.inputs)]
+        data = {f"i{i}": onnx.numpy_helper.from_array(k, f"i{i}") for i, k in _plain(known)}
+        found = simulator.infer(node, proto, types, data)
+        done.types.update((o, t.tensor_type.elem_type) for o, t in zip(node.outputs, found, strict=True) if _tensor(t))
+        inferred.append([_dims(t) for t in found])
+    for i, out in enumerate(node.outputs):
+        dims = [s[i] for s in inferred]
+        if any(d is None for d in dims):
+            done.sizes[out] = _declared(out, done)
+        else:
+            done.sizes[out] = tuple(zip(*dims, strict=True)) if dims[0] else ()  # type: ignore[arg-type]
+        if out not in done.types and out.origin.dtype is not None:
+            done.types[out] = int(out.origin.dtype)
+        if all(v is not None for v in values):
+            kept = tuple(v[i] for v in values if v is not None)
+            limit = MAX_FLOATS if kept[0].dtype.kind == "f" else MAX_INTEGERS
+            if all(k.size <= limit for k in kept):
+                done.known[out] = kept
+
+
+def _tensor(kind: Any) -> bool:
+    return kind is not None and bool(kind.HasField("tensor_type")) and kind.tensor_type.elem_type != 0
+
+
+def _dims(kind: Any) -> tuple[int, ...] | None:
+    if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        return None
+    dims = kind.tensor_type.shape.dim
+    return tuple(d.dim_value for d in dims) if all(d.HasField("dim_value") for d in dims) else None
+
+
+def _element(array: Array) -> int:
+    return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+
+
+def _plain(known: list[Array | None]) -> list[tuple[int, Array]]:
+    return [(i, k) for i, k in enumerate(known) if k is not None and k.dtype.kind in "fiub"]
+
+
+def _known(
+    node: Node, i: int, point: int, done: Simulation, operands: Mapping[int, tuple[Array, ...]]
+) -> Array | None:
+    if i in operands:
+        return operands[i][point]
+    value = node.inputs[i]
+    return done.known[value][point] if value is not None and value in done.known else None
+
+
+def _evaluated(
+    node: Node, proto: onnx.NodeProto, simulator: Simulator, done: Simulation, known: list[Array | None], point: int
+) -> list[Array] | None:
+    """The results of a node whose operands are all known (of Shape and Size: whose operand's sizes are)."""
+    first = node.input(0)
+    if node.op in ("Shape", "Size") and first is not None:
+        sizes = done.sizes.get(first)
+        if sizes is None:
+            return None
+        dims = [s[point] for s in sizes]
+        if node.op == "Size":
+            return [np.asarray(int(np.prod(dims, dtype=np.int64)))]
+        start, end = node.attributes.get("start", 0), node.attributes.get("end")
+        return [np.asarray(dims[slice(start, end)], dtype=np.int64)]
+    absent = [v is None for v in node.inputs]
+    if not node.inputs or node.captured or any(k is None and not a for k, a in zip(known, absent, strict=True)):
+        return None
+    return simulator.evaluate(node, proto, known)
+
+
+def _type(value: Value | None, known: Array | None, point: int, done: Simulation) -> Any:
+    if value is None:
+        return None
+    if known is not None:
+        return onnx.helper.make_tensor_type_proto(done.types.get(value) or _element(known), known.shape)
+    if value not in done.types:
+        return None
+    sizes = done.sizes.get(value)
+    dims = None if sizes is None else [s[point] for s in sizes]
+    return onnx.helper.make_tensor_type_proto(done.types[value], dims)
+
+
+def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:
+    """What the file says of a value that inference cannot tell: static dims only."""
+    shape = value.origin.shape
+    if shape is None or not all(isinstance(d, int) for d in shape):
+        return None
+    return tuple((int(d),) * done.points for d in shape)

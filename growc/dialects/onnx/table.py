@@ -1,0 +1,133 @@
+"""The ONNX operators: one line each. To add one, add a line here and a case in tests/operators/.
+
+The notation is explained in growc.operators, the treatments in TREATMENTS there. What is missing is opaque:
+every axis that it touches is frozen, which is safe.
+"""
+
+from __future__ import annotations
+
+from growc.dialects.onnx.rules import RULES
+from growc.operators import table
+
+OPERATORS = table(
+    """
+    # elementwise, one operand
+    Abs                      ... -> ...                            pointwise zero homogeneous
+    Neg                      ... -> ...                            layout
+    Identity                 ... -> ...                            layout
+    Cast                     cast()                                layout
+    Relu                     ... -> ...                            pointwise zero homogeneous
+    LeakyRelu                ... -> ...                            pointwise zero homogeneous
+    Sign                     ... -> ...                            pointwise zero
+    Sqrt                     ... -> ...                            pointwise zero
+    Sin                      ... -> ...                            pointwise zero
+    Tan                      ... -> ...                            pointwise zero
+    Asin                     ... -> ...                            pointwise zero
+    Atan                     ... -> ...                            pointwise zero
+    Sinh                     ... -> ...                            pointwise zero
+    Tanh                     ... -> ...                            pointwise zero
+    Erf                      ... -> ...                            pointwise zero
+    Gelu                     ... -> ...                            pointwise zero
+    Elu                      ... -> ...                            pointwise zero
+    Celu                     ... -> ...                            pointwise zero
+    Selu                     ... -> ...                            pointwise zero
+    Softsign                 ... -> ...                            pointwise zero
+    HardSwish                ... -> ...                            pointwise zero
+    Mish                     ... -> ...                            pointwise zero
+    Swish                    ... -> ...                            pointwise zero
+    ThresholdedRelu          ... -> ...                            pointwise zero
+    Floor                    ... -> ...                            pointwise zero
+    Ceil                     ... -> ...                            pointwise zero
+    Round                    ... -> ...                            pointwise zero
+    Cos                      ... -> ...                            pointwise
+    Exp                      ... -> ...                            pointwise
+    Log                      ... -> ...                            pointwise
+    Reciprocal               ... -> ...                            pointwise
+    Sigmoid                  ... -> ...                            pointwise
+    HardSigmoid              ... -> ...                            pointwise
+    Softplus                 ... -> ...                            pointwise
+    Not                      ... -> ...                            pointwise
+    IsNaN                    ... -> ...                            pointwise
+    IsInf                    ... -> ...                            pointwise
+    Clip                     ..., ...?, ...? -> ...                pointwise
+
+    # elementwise, several operands
+    Add                      ..., ... -> ...                       add
+    Sub                      ..., ... -> ...                       add
+    Sum                      ...* -> ...                           add
+    Mul                      ..., ... -> ...                       multiply
+    Div                      ..., ... -> ...                       divide
+    Pow                      ..., ... -> ...                       pointwise
+    PRelu                    ..., ... -> ...                       pointwise
+    Mod                      ..., ... -> ...                       pointwise
+    Max                      ...* -> ...                           pointwise
+    Min                      ...* -> ...                           pointwise
+    Mean                     ...* -> ...                           add
+    And                      ..., ... -> ...                       pointwise
+    Or                       ..., ... -> ...                       pointwise
+    Xor                      ..., ... -> ...                       pointwise
+    Equal                    ..., ... -> ...                       pointwise
+    Less                     ..., ... -> ...                       pointwise
+    LessOrEqual              ..., ... -> ...                       pointwise
+    Greater                  ..., ... -> ...                       pointwise
+    GreaterOrEqual           ..., ... -> ...                       pointwise
+    Where                    ..., ..., ... -> ...                  select
+
+    # contractions and tables
+    MatMul                   ... m k, ... k n -> ... m n | k, ... k n -> ... n | ... m k, k -> ... m | k, k ->   contract
+    Gemm                     gemm()                                contract
+    Einsum                   einsum()                              contract
+    Conv                     conv()                                contract
+    ConvTranspose            conv()                                contract
+    Gather                   gather()                              lookup
+    GatherND                 gather_nd()                           lookup
+
+    # along axes
+    ReduceMean               reduce()                              mean
+    ReduceSum                reduce()                              sum
+    ReduceMax                reduce()                              extreme
+    ReduceMin                reduce()                              extreme
+    ReduceL2                 reduce()                              fold
+    ReduceL1                 reduce()                              fold
+    ReduceSumSquare          reduce()                              fold
+    ReduceLogSumExp          reduce()                              fold
+    ReduceProd               reduce()                              fold
+    Softmax                  along()                               pointwise
+    LogSoftmax               along()                               pointwise
+    Hardmax                  along()                               pointwise
+    CumSum                   along()                               layout
+    ArgMax                   along()                               pointwise
+    ArgMin                   along()                               pointwise
+    TopK                     along()                               pointwise
+    LayerNormalization       normalization()                       layer_norm
+    RMSNormalization         normalization()                       rms_norm
+    SimplifiedLayerNormalization  normalization()                  rms_norm
+    InstanceNormalization    instance_norm()                       per_channel
+    BatchNormalization       b c ..., c, c, c, c -> b c ...        per_channel
+    GlobalAveragePool        global_pool()                         layout
+    GlobalMaxPool            global_pool()                         pointwise zero
+    AveragePool              pool()                                layout
+    MaxPool                  pool()                                pointwise zero
+
+    # layout
+    Reshape                  reshape()                             layout
+    Flatten                  reshape()                             layout
+    Squeeze                  reshape()                             layout
+    Unsqueeze                reshape()                             layout
+    Transpose                transpose()                           layout
+    Expand                   expand()                              layout
+    Tile                     tile()                                layout
+    Concat                   concat()                              layout
+    Split                    split()                               layout
+    Slice                    slice()                               layout
+    Pad                      pad()                                 layout
+    Resize                   pad()                                 layout
+    GatherElements           gather_elements()                     layout
+    ScatterND                scatter_nd()                          layout
+    ConstantOfShape          fresh()                               layout
+    Range                    fresh()                               layout
+    Shape                    depends_on_shape_only()               layout
+    Size                     depends_on_shape_only()               layout
+    """,
+    RULES,
+)

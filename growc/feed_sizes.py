@@ -1,0 +1,209 @@
+"""Sizes for a model's symbolic dimensions, most plausible first: files do not say which must agree.
+
+A symbol is looked at by where it stands (`Kind`). A `Scale` gives every kind a size; a relation says which
+symbols are equal, or that a mask is as long as what was kept and what is new together. Whoever asks tries
+the assignments in turn until the model runs; nothing is assumed about names, except that the same symbol
+has the same size everywhere and that "past + seq" is a sum.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import combinations
+from typing import NamedTuple
+
+from growc.signature import Input, Role
+
+Sizes = dict[str, int]
+
+
+class Kind(Enum):
+    """Where a symbol stands."""
+
+    BATCH = "batch"  # the first axis
+    LENGTH = "length"  # any other axis
+    PAST = "past"  # the axis along which a state grows
+    SPAN = "span"  # the last axis of masks, and nowhere else
+    PICTURE = "picture"  # the axes of real inputs of rank four and more
+    WAVE = "wave"  # the other axes of real inputs
+
+
+class Scale(NamedTuple):
+    """A size for every kind."""
+
+    batch: int
+    length: int
+    past: int
+    picture: int
+    wave: int
+
+
+FIRST = tuple(
+    Scale(2, length, min(5, length), picture, wave)
+    for length, picture, wave in zip(
+        (7, 5, 3, 16, 8, 32, 64, 128, 256, 1),
+        (64, 32, 224, 256, 128, 384, 16, 512, 96, 8),
+        (7, 64, 1600, 3200, 16, 400, 32, 128, 3000, 3),
+        strict=True,
+    )
+)
+"""The sizes of the first case; the later ones for models with short tables, baked sizes, deep strides."""
+
+SECOND = tuple(
+    Scale(3, length, 3, picture, wave)
+    for length, picture, wave in zip(
+        (12, 4, 2, 24, 6, 48), (96, 64, 256, 448, 32, 160), (12, 96, 2000, 3600, 24, 48), strict=True
+    )
+)
+"""The sizes of the second case."""
+
+_MERGES = 60
+"""How many assignments are tried that set single symbols equal to others, or to sums."""
+
+
+def symbols(inputs: Sequence[Input]) -> dict[str, Kind]:
+    """Every free symbol of the inputs with its kind; unnamed axes have symbols of their own."""
+    seen: dict[str, set[Kind]] = {}
+    for port in inputs:
+        for axis in range(len(port.dims)):
+            for symbol in names(dimension(port, axis)):
+                seen.setdefault(symbol, set()).add(_kind(port, axis))
+    order = (Kind.LENGTH, Kind.PAST, Kind.BATCH, Kind.PICTURE, Kind.WAVE, Kind.SPAN)
+    return {symbol: next(kind for kind in order if kind in kinds) for symbol, kinds in seen.items()}
+
+
+def _kind(port: Input, axis: int) -> Kind:
+    if axis == 0:
+        return Kind.BATCH
+    if port.role is Role.STATE:
+        return Kind.PAST if axis == port.time else Kind.LENGTH
+    if port.role is Role.DATA and port.real:
+        return Kind.PICTURE if len(port.dims) >= 4 else Kind.WAVE
+    if port.role in (Role.MASK, Role.BIAS) and axis == len(port.dims) - 1:
+        return Kind.SPAN
+    return Kind.LENGTH
+
+
+def dimension(port: Input, axis: int) -> int | str:
+    """The size of an axis, or its symbolic expression; an unnamed axis is a symbol that no name can be."""
+    dim = port.dims[axis]
+    return unnamed(port.name, axis) if dim is None or dim in (0, "") else dim
+
+
+def unnamed(name: str, axis: int) -> str:
+    """The symbol of an axis without a name."""
+    return f"?{name}?{axis}"
+
+
+def names(dim: int | str) -> tuple[str, ...]:
+    """The symbols in a dimension, "past + seq" has two. What is no arithmetic is one symbol."""
+    if isinstance(dim, int):
+        return ()
+    tree = _parsed(dim)
+    if tree is None:
+        return (dim,)
+    return tuple(dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)))
+
+
+def evaluate(dim: int | str, sizes: Mapping[str, int]) -> int:
+    """The size of a dimension. Raises KeyError for a symbol without one."""
+    if isinstance(dim, int):
+        return dim
+    tree = _parsed(dim)
+    return sizes[dim] if tree is None else _value(tree.body, sizes)
+
+
+def _parsed(dim: str) -> ast.Expression | None:
+    try:
+        tree = ast.parse(dim, mode="eval")
+    except SyntaxError:
+        return None
+    return tree if _is_arithmetic(tree.body) else None
+
+
+def _is_arithmetic(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        literal = isinstance(node.right, ast.Constant)  # "batch-size" is one symbol, "seq - 1" is not
+        shrinking = literal and isinstance(node.op, ast.Sub | ast.FloorDiv)
+        fits = shrinking or isinstance(node.op, ast.Add | ast.Mult)
+        return fits and _is_arithmetic(node.left) and _is_arithmetic(node.right)
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Constant) and isinstance(node.value, int))
+
+
+def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
+    if isinstance(node, ast.Name):
+        return sizes[node.id]
+    if isinstance(node, ast.Constant):
+        return int(str(node.value))
+    assert isinstance(node, ast.BinOp)
+    left, right = _value(node.left, sizes), _value(node.right, sizes)
+    if isinstance(node.op, ast.Add):
+        return left + right
+    if isinstance(node.op, ast.Sub):
+        return left - right
+    return left * right if isinstance(node.op, ast.Mult) else left // right
+
+
+def assignments(kinds: Mapping[str, Kind], scales: Sequence[Scale]) -> Iterator[Sizes]:
+    """Assignments without repetition: every relation at every scale, then merges, then a batch of one."""
+    tried: set[tuple[int, ...]] = set()
+    for sizes in _candidates(kinds, scales):
+        key = tuple(sizes.values())
+        if key not in tried:
+            tried.add(key)
+            yield sizes
+
+
+def _candidates(kinds: Mapping[str, Kind], scales: Sequence[Scale]) -> Iterator[Sizes]:
+    for scale in scales:
+        yield from _related(kinds, scale)
+    yield from _merged(kinds, scales[0])
+    for scale in scales:
+        yield from _related(kinds, scale._replace(batch=1))
+
+
+def _related(kinds: Mapping[str, Kind], scale: Scale) -> Iterator[Sizes]:
+    """The relations that exported models are seen to have, from the one that supposes least."""
+    stateful = Kind.PAST in kinds.values()
+    span = scale.past + scale.length if stateful else scale.length
+    base = {
+        Kind.BATCH: scale.batch,
+        Kind.LENGTH: scale.length,
+        Kind.PAST: scale.past,
+        Kind.SPAN: span,
+        Kind.PICTURE: scale.picture,
+        Kind.WAVE: scale.wave,
+    }
+    equal = {symbol: base[kind] for symbol, kind in kinds.items()}
+    apart, extra = dict(equal), 0
+    for symbol, kind in kinds.items():
+        if kind is Kind.LENGTH and not symbol.startswith("?"):
+            apart[symbol] += extra
+            extra += 2
+    yield apart
+    yield equal
+    if stateful:
+        yield _with(equal, kinds, {Kind.SPAN: scale.length})
+        yield _with(equal, kinds, {Kind.SPAN: scale.past})
+        yield _with(equal, kinds, {Kind.LENGTH: 1, Kind.SPAN: scale.past + 1})
+        yield _with(equal, kinds, {Kind.PAST: 0, Kind.SPAN: scale.length})
+    yield _with(equal, kinds, dict.fromkeys((Kind.PAST, Kind.SPAN, Kind.WAVE), scale.length))
+
+
+def _with(sizes: Sizes, kinds: Mapping[str, Kind], changed: Mapping[Kind, int]) -> Sizes:
+    return {symbol: changed.get(kinds[symbol], size) for symbol, size in sizes.items()}
+
+
+def _merged(kinds: Mapping[str, Kind], scale: Scale) -> Iterator[Sizes]:
+    """One symbol, then two, set to the size of another or to the sum of two others."""
+    start = next(_related(kinds, scale))
+    sizes = sorted(set(start.values()))
+    values = sizes + [a + b for a, b in combinations(sizes, 2)]
+    moves = [(symbol, value) for symbol in start for value in values if start[symbol] != value]
+    pairs = [pair for pair in combinations(moves, 2) if pair[0][0] != pair[1][0]]
+    for number, changes in enumerate([*((move,) for move in moves), *pairs]):
+        if number == _MERGES:
+            return
+        yield start | dict(changes)

@@ -1,0 +1,114 @@
+"""The neutral graph that the analysis works on: nodes, values, and one constant per use of a weight.
+
+A dialect (growc.dialects.onnx) builds it from a model. Every operand that is a weight is a `Value` of its
+own, so that merged initializers, shared scalars and tied embeddings are many values that name one
+`Weight`: what must stay one is decided later, by growc.passes.ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Size = tuple[int, ...]
+"""One dimension: its value at every sample point. Equal sizes are equal at all of them."""
+
+Array = NDArray[Any]
+
+
+@dataclass(eq=False)
+class Weight:
+    """A stored tensor of the model. `read` brings its values and is called only when they are needed."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    read: Callable[[], Array] = field(repr=False)
+    origin: Any = field(default=None, repr=False)
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def floating(self) -> bool:
+        """Whether it holds real numbers."""
+        return self.dtype in FLOATING
+
+
+FLOATING = frozenset({"float16", "bfloat16", "float32", "float64"})
+
+
+@dataclass(eq=False)
+class Value:
+    """An edge of the graph: a tensor. `sizes` and `known` are filled in by simulation."""
+
+    name: str
+    weight: Weight | None = None
+    producer: Node | None = None
+    users: list[tuple[Node, int]] = field(default_factory=list, repr=False)
+    sizes: tuple[Size, ...] | None = None
+    known: tuple[Array, ...] | None = field(default=None, repr=False)
+    floating: bool = True
+    origin: Any = field(default=None, repr=False)
+
+    @property
+    def rank(self) -> int:
+        """Number of axes; 0 where the shape could not be found."""
+        return len(self.sizes or ())
+
+
+@dataclass(eq=False)
+class Node:
+    """One operator. `origin` is the dialect's own node."""
+
+    op: str
+    name: str
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    attributes: Mapping[str, Any]
+    origin: Any = field(default=None, repr=False)
+    captured: tuple[Value, ...] = ()
+    """Values that a body of this node (If, Loop, Scan) takes from the scope around it."""
+
+    def input(self, i: int) -> Value | None:
+        """Operand i, or None where it is absent."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    @property
+    def operands(self) -> Iterator[Value]:
+        """All values that the node uses, captured ones included."""
+        yield from (v for v in self.inputs if v is not None)
+        yield from self.captured
+
+
+@dataclass(eq=False)
+class Graph:
+    """Nodes in canonical topological order (independent of names and of the order in the file)."""
+
+    nodes: list[Node]
+    inputs: list[Value]
+    outputs: list[Value]
+    weights: list[Weight]
+    dialect: Any
+    source: Any = field(default=None, repr=False)
+
+    def values(self) -> Iterator[Value]:
+        """Every value once: graph inputs, weight uses, results of nodes."""
+        yield from self.inputs
+        for node in self.nodes:
+            for v in node.operands:
+                if v.weight is not None:
+                    yield v
+            yield from node.outputs
+
+    def uses(self) -> Iterator[Value]:
+        """Every use of a weight, in canonical order."""
+        for node in self.nodes:
+            yield from (v for v in node.operands if v.weight is not None)
+        yield from (v for v in self.outputs if v.weight is not None and not v.users)

@@ -1,0 +1,95 @@
+"""Which operators onnxruntime's CPU provider has for float32 only, by its own registry of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import onnx_ir as ir
+
+_FLOAT, _DOUBLE = "tensor(float)", "tensor(double)"
+_REAL = {_FLOAT, "tensor(float16)", "tensor(bfloat16)"}
+
+
+class Ports(NamedTuple):
+    """Operands and results of a node, by number; whether nothing but real numbers can stand there."""
+
+    inputs: dict[int, bool]
+    outputs: dict[int, bool]
+
+
+def every_port(node: ir.Node) -> Ports:
+    """All of a node's ports, not all of which need be real."""
+    return Ports(
+        dict.fromkeys(range(len(node.inputs)), False), dict.fromkeys(range(len(node.outputs)), False)
+    )
+
+
+class Kernels:
+    """The registry, for a model with these operator set versions by domain."""
+
+    def __init__(self, opsets: Mapping[str, int]) -> None:
+        self._opsets = {_domain(domain): version for domain, version in opsets.items()}
+
+    def float_only(self, node: ir.Node) -> Ports:
+        """The operands and results that must be float32 although the model's type is float64.
+
+        Empty where float64 runs, where nothing is known of the operator, and where neither type runs (such an
+        operator is expanded into others).
+        """
+        domain = _domain(node.domain)
+        version = self._opsets.get(domain, 1)
+        schema = _schema(domain, node.op_type, version)
+        kernels = _constraints(domain, node.op_type, version)
+        if schema is None or not kernels:
+            return Ports({}, {})
+        return Ports(
+            _narrow(schema.inputs, len(node.inputs), kernels),
+            _narrow(schema.outputs, len(node.outputs), kernels),
+        )
+
+
+def _narrow(formals: Any, count: int, kernels: tuple[dict[str, list[str]], ...]) -> dict[int, bool]:
+    """The ports whose type no kernel allows to be float64, and some kernel to be float32."""
+    narrow = {}
+    for index in range(count):
+        formal = formals[min(index, len(formals) - 1)]
+        allowed = {formal.typeStr} if formal.typeStr.startswith("tensor(") else set()
+        for constraint in kernels:
+            allowed.update(constraint.get(formal.typeStr) or constraint.get(formal.name) or ())
+        if _FLOAT in allowed and _DOUBLE not in allowed:
+            narrow[index] = allowed <= _REAL
+    return narrow
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+@cache
+def _registry() -> tuple[dict[tuple[str, str], list[Any]], dict[tuple[str, str], list[Any]]]:
+    """Schemas and kernels by domain and operator; empty where this onnxruntime does not tell."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    schemas: dict[tuple[str, str], list[Any]] = {}
+    kernels: dict[tuple[str, str], list[Any]] = {}
+    for schema in getattr(state, "get_all_operator_schema", list)():
+        schemas.setdefault((_domain(schema.domain), schema.name), []).append(schema)
+    for kernel in getattr(state, "get_all_opkernel_def", list)():
+        if kernel.provider == "CPUExecutionProvider":
+            kernels.setdefault((_domain(kernel.domain), kernel.op_name), []).append(kernel)
+    return schemas, kernels
+
+
+def _schema(domain: str, name: str, version: int) -> Any:
+    known = [schema for schema in _registry()[0].get((domain, name), []) if schema.since_version <= version]
+    return max(known, key=lambda schema: int(schema.since_version), default=None)
+
+
+def _constraints(domain: str, name: str, version: int) -> tuple[dict[str, list[str]], ...]:
+    return tuple(
+        kernel.type_constraints
+        for kernel in _registry()[1].get((domain, name), [])
+        if kernel.version_range[0] <= version <= kernel.version_range[1]
+    )

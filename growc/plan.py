@@ -1,0 +1,192 @@
+"""The plan: pure data. What becomes of every weight, attribute and shape operand, and what can be claimed of it.
+
+A plan is printed, costed, certified and stored as JSON without reading a weight; executing it streams the weights
+through `growc.weights.execute` once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc.indexmap import Bools, Floats, IndexMap, Ints
+
+# What a row that is no copy becomes.
+ZERO, MEAN, DRAWN, ONE = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Gaussian noise on rows of one axis of a weight, in units of the source tensor's standard deviation.
+
+    `rows` says which rows get it. Where `balance` is given (one factor a row, as the row arrives), the noise is
+    projected so that over the rows with one `group` the sum of noise times balance vanishes.
+    """
+
+    key: int
+    scale: float
+    rows: Bools
+    groups: Ints
+    balance: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LeafStep:
+    """What happens to one factor or segment of an axis: new row j is weight[j] times old row index[j].
+
+    Rows with index -1 become what `filler` says: zeros, the mean of all old rows times weight, drawn with the source
+    tensor's standard deviation under `key`, or ones. Arrays have the new size.
+    """
+
+    before: int
+    index: Ints
+    weight: Floats
+    filler: Ints
+    key: int = 0
+    noise: Noise | None = None
+
+    @property
+    def after(self) -> int:
+        return len(self.index)
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether nothing changes."""
+        return (
+            self.after == self.before
+            and self.noise is None
+            and bool((self.index == np.arange(self.before)).all())
+            and bool((self.weight == 1).all())
+        )
+
+    @staticmethod
+    def keep(size: int) -> LeafStep:
+        """The step that changes nothing."""
+        return LeafStep(size, np.arange(size), np.ones(size), np.zeros(size, dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """How an axis is made of factors or segments; leaves carry a step."""
+
+    kind: str  # leaf, product, sum
+    parts: tuple[Layout, ...] = ()
+    step: LeafStep | None = None
+
+    @property
+    def before(self) -> int:
+        return self._size("before")
+
+    @property
+    def after(self) -> int:
+        return self._size("after")
+
+    def _size(self, which: str) -> int:
+        if self.step is not None:
+            return int(getattr(self.step, which))
+        sizes = [getattr(p, which) for p in self.parts]
+        return int(np.prod(sizes)) if self.kind == "product" else int(sum(sizes))
+
+    @property
+    def is_identity(self) -> bool:
+        return all(p.is_identity for p in self.parts) if self.step is None else self.step.is_identity
+
+    def as_map(self) -> IndexMap:
+        """The whole axis's map; rows that are no copy are junk or zero."""
+        if self.step is not None:
+            step = self.step
+            return IndexMap.of(step.before, step.index, step.weight, None, (step.index < 0) & (step.filler != ZERO))
+        maps = [p.as_map() for p in self.parts]
+        if self.kind == "sum":
+            return IndexMap.concat(maps)
+        made = maps[0]
+        for m in maps[1:]:
+            made = made.kron(m)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class AxisStep:
+    """One statement's effect on one axis of a weight."""
+
+    axis: int
+    layout: Layout
+    verb: str  # makes, reads, scales
+
+
+@dataclass(frozen=True, eq=False)
+class WeightPlan:
+    """What becomes of one stored tensor (or of one copy of it, where uses part): steps in order."""
+
+    name: str
+    source: str
+    dtype: str
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    steps: tuple[AxisStep, ...]
+    scale: float = 1.0
+    """Only for eps constants: the factor of the value."""
+    literal: tuple[int | float | bool, ...] | None = None
+    """Only for tables that are continued by a rule: the new values, flat."""
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.steps) or self.scale != 1.0 or self.literal is not None
+
+    @property
+    def elements(self) -> int:
+        return int(np.prod(self.after, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Gap:
+    """One place where the result is not exactly the source: node, cause, and what would mend it."""
+
+    node: str
+    op: str
+    cause: str
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What the compiler proved: exact, or every gap."""
+
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        return not self.gaps
+
+
+@dataclass(frozen=True)
+class AxisChange:
+    """One name of the recipe, before and after; sizes in topological order."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A line of the plan's head: what a statement does."""
+
+    text: str
+    note: str = ""
+
+
+@dataclass
+class Plan:
+    """Everything that will happen to a model, and what is claimed of it."""
+
+    model: str
+    certificate: Certificate
+    axes: dict[str, AxisChange]
+    summaries: tuple[Summary, ...]
+    weights: tuple[WeightPlan, ...]
+    parameters: tuple[int, int]
+    bytes_to_write: int
+    warnings: tuple[str, ...] = ()
+    attributes: tuple[tuple[str, str, float], ...] = ()
+    notes: tuple[str, ...] = field(default=())

@@ -1,0 +1,129 @@
+"""A model's own rounding: how far it moves from itself when it is run in another way."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from growc.diagnostic import GrowError
+from growc.difference import compare
+from growc.float_copies import SINGLE, WIDER, Types, copy_bytes, float_types, runnable, write_copy
+from growc.session import Feeds, Session
+
+Array = NDArray[Any]
+_Copy = tuple[str, Types, Callable[[Array], Array] | None]
+_LIMITS = (np.finfo(np.float32).min, np.finfo(np.float32).max)
+
+COPY_BYTES = 4 << 30
+"""No copy is made for the sake of rounding whose weights would take more than this."""
+
+
+@dataclass
+class Rounding:
+    """A model's own rounding over the cases seen so far.
+
+    largest: the largest r between two ways to run it (see `ways`).
+    unstable: outputs in which integers or infinities differ between those ways, so that they tell nothing.
+    notes: which ways could not be taken, and why.
+    """
+
+    largest: float = 0.0
+    unstable: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, expected: Feeds, seen: Feeds) -> None:
+        """Take in the outputs of one case, run in two ways."""
+        for name in expected.keys() & seen.keys():
+            report = compare(expected[name], seen[name])
+            self.largest = max(self.largest, report.regular)
+            if report.misplaced:
+                self.unstable.add(name)
+
+    def note(self, label: str, error: GrowError | OSError) -> None:
+        """Remember that a way could not be taken."""
+        reason = str(error)
+        if isinstance(error, GrowError):
+            reason = "; ".join(note for d in error.diagnostics for note in d.notes or (d.message,))
+        note = f"own rounding not measured on the {label}: {reason}"
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One more way to run the same model."""
+
+    label: str
+    path: Path
+    optimised: bool
+
+
+def own_rounding(source: Path, cases: Sequence[Feeds]) -> float:
+    """The largest r between the ways to run the ONNX file `source` on `cases`; see `ways`.
+
+    Raises GrowError (G403) where onnxruntime cannot run the model itself.
+    """
+    rounding = Rounding()
+    with runnable(source) as path, ways(source, path, rounding) as others:
+        with Session(path) as session:
+            expected = [session.run(case) for case in cases]
+        measure(others, cases, expected, rounding)
+    return rounding.largest
+
+
+@contextlib.contextmanager
+def ways(source: Path, path: Path, rounding: Rounding) -> Iterator[tuple[Way, ...]]:
+    """The other ways to run `source`, of which `path` is what `runnable` gave.
+
+    1. Without onnxruntime's graph optimisations.
+    2. A float64 copy; of a model with 16-bit floats a float32 copy instead (none for bfloat16, where `path`
+       is one).
+    3. With 16-bit floats: a float32 copy with every weight divided by three, stored in its 16 bits, and
+       multiplied by three again. That is what storing a grown weight costs; onnxruntime, which computes
+       float16 in float32 wherever it can, does not show it otherwise.
+    What fails is noted in `rounding` and left out.
+    """
+    found = [Way("model without graph optimisations", path, optimised=False)]
+    half = bool(float_types(source) & SINGLE.keys())
+    copies: list[_Copy] = [] if half else [("float64 copy", WIDER, None)]
+    if half:
+        copies = [] if Path(path) != Path(source) else [("float32 copy", SINGLE, None)]
+        copies.append(("float32 copy with weights stored as thirds", SINGLE, _stored_as_thirds))
+    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+        for number, (label, types, change) in enumerate(copies):
+            try:
+                if copy_bytes(source, types) > COPY_BYTES:
+                    raise OSError(f"it would take more than {COPY_BYTES >> 30} GiB")
+                copy = write_copy(source, Path(folder) / f"{number}.onnx", types, change)
+                found.append(Way(label, copy, optimised=half))
+            except (GrowError, OSError) as error:
+                rounding.note(label, error)
+        yield tuple(found)
+
+
+def measure(
+    others: Sequence[Way], cases: Sequence[Feeds], expected: Sequence[Feeds], rounding: Rounding
+) -> None:
+    """Run `cases` in every other way, one in memory at a time, and compare with the `expected` outputs."""
+    for way in others:
+        try:
+            with Session(way.path, optimised=way.optimised, lean=True) as session:
+                for case, outputs in zip(cases, expected, strict=True):
+                    rounding.add(outputs, session.run(case))
+        except GrowError as error:
+            rounding.note(way.label, error)
+
+
+def _stored_as_thirds(weight: Array) -> Array:
+    """A 16-bit weight after one more rounding, as float32."""
+    if weight.size < 2:
+        return weight.astype(np.float32)
+    third = (weight.astype(np.float32) / np.float32(3)).astype(weight.dtype)
+    return np.asarray(np.clip(third.astype(np.float32) * np.float32(3), *_LIMITS))

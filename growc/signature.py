@@ -1,0 +1,298 @@
+"""What each input of a model is for, read off the graph that it flows into, never off its name.
+
+Needs an ONNX file; gives one `Input` for each input that has no default. An input is
+
+1. `ids` where it picks rows of a table (through layout operators and constant offsets); the tables give
+   the bounds;
+2. `positions` where it ends in a sine or cosine, or says where something is written;
+3. `data` where it meets a weight in a contraction, and whatever real input is nothing else;
+4. `state` where it is real and new values are appended to it (a key/value cache);
+5. `bias` where it is real and only ever added to what a softmax is taken of;
+6. `mask` otherwise: integers and booleans that are not looked up, and reals that are compared or multiplied
+   with a huge constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+
+from growc.diagnostic import Diagnostic, GrowError
+
+_VIEWS = {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}
+_PARTS = {"Slice", "Expand", "Tile", "Split", "Concat", "Pad"}
+_LAYOUT = _VIEWS | _PARTS
+"""Operators that move elements and do not change them (operand 0; any operand of Concat)."""
+
+_ARITHMETIC = {"Cast", "CastLike", "Add", "Sub", "Mul", "Div", "Neg"}
+_POINTWISE = _LAYOUT | _ARITHMETIC | {"Abs", "Where", "Max", "Min", "Clip", "Pow", "Sqrt", "Exp"}
+_SLIDING = {"Conv", "ConvTranspose", "ConvInteger"}
+_CONTRACTIONS = _SLIDING | {"MatMul", "MatMulInteger", "Gemm", "Einsum", "LSTM", "GRU", "RNN"}
+_LINEAR = _LAYOUT | _ARITHMETIC | {"MatMul", "Gemm", "Einsum"}
+_COMPARISONS = {"Equal", "Not", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "And", "Or", "Xor"}
+_CARRIED = {"Cast", "Identity", "Transpose", "Reshape", "Concat"}
+_SAME_SHAPE = {"Cast", "Identity", "DequantizeLinear"}
+_STORED = _LAYOUT | _SAME_SHAPE
+_LARGE = 1e4
+"""A constant of this size on a mask's way is the one that closes attention."""
+
+_LOOKUPS = {
+    ("", "Gather", 1): (0, "axis"),
+    ("", "GatherElements", 1): (0, "axis"),
+    ("", "GatherND", 1): (0, ""),
+    ("", "RotaryEmbedding", 3): (1, ""),
+    ("com.microsoft", "RotaryEmbedding", 1): (2, ""),
+    ("com.microsoft", "GatherBlockQuantized", 1): (0, "gather_axis"),
+    ("com.microsoft", "EmbedLayerNormalization", 0): (2, ""),
+    ("com.microsoft", "EmbedLayerNormalization", 1): (4, ""),
+    ("com.microsoft", "EmbedLayerNormalization", 7): (3, ""),
+}
+"""Domain, operator and operand that indexes: the operand that is indexed, and the attribute with its axis."""
+
+_BIASES = {("", "Attention", 3), ("com.microsoft", "MultiHeadAttention", 5)}
+_WRITES = {("ScatterND", 1), ("ScatterElements", 1), ("Scatter", 1)}
+
+
+class Role(Enum):
+    """What an input is for; see the module's text."""
+
+    IDS = "ids"
+    POSITIONS = "positions"
+    MASK = "mask"
+    BIAS = "bias"
+    STATE = "state"
+    DATA = "data"
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a model.
+
+    dtype: the type to feed (float32 stands for bfloat16).
+    dims: sizes, or the symbol (possibly a sum such as "past + seq") of each axis; None where it is unnamed.
+    low, high: for ids the half-open range that stays inside every table.
+    time: the axis along which a state grows, or None.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    dims: tuple[int | str | None, ...]
+    role: Role
+    low: int = 0
+    high: int = 2
+    time: int | None = None
+
+    @property
+    def real(self) -> bool:
+        """Whether it holds real numbers."""
+        return self.dtype.kind == "f"
+
+
+def read_signature(model: Path) -> tuple[Input, ...]:
+    """The inputs of the ONNX file `model` that must be fed, in its order.
+
+    Raises GrowError: G310 for a file that is no ONNX model, G403 for an input that cannot be fed.
+    """
+    graph = load_model(model).graph
+    moving = moving_values(graph)
+    return tuple(_describe(value, moving) for value in graph.inputs if value.name not in graph.initializers)
+
+
+def load_model(model: Path) -> ir.Model:
+    """The ONNX file `model`, its functions inlined; weights stay in the file. Raises GrowError (G310)."""
+    try:
+        loaded = ir.load(model)
+        return InlinePass()(loaded).model if loaded.functions else loaded
+    except Exception as error:  # protobuf's and onnx_ir's errors have no other common base
+        lines = str(error).splitlines() or [type(error).__name__]
+        message = f"`{Path(model).name}` cannot be read as an ONNX model"
+        raise GrowError(Diagnostic("G310", message, notes=(lines[0],))) from error
+
+
+def _unfeedable(name: str, reason: str) -> GrowError:
+    return GrowError(Diagnostic("G403", f"input `{name}` {reason}, which growc cannot feed"))
+
+
+def _describe(value: ir.Value, moving: set[ir.Value]) -> Input:
+    name = str(value.name)
+    if not isinstance(value.type, ir.TensorType) or value.dtype is None or value.shape is None:
+        raise _unfeedable(name, "is no tensor of known rank")
+    if value.dtype == ir.DataType.STRING:
+        raise _unfeedable(name, "holds text")
+    dtype = np.dtype(np.float32 if value.dtype == ir.DataType.BFLOAT16 else value.dtype.numpy())
+    dims = tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
+    if dtype.kind == "f":
+        role, time = _real_role(value, moving)
+        return Input(name, dtype, dims, role, time=time)
+    ranges = list(_ranges(value))
+    if ranges:
+        low = max(bounds[0] for bounds in ranges)
+        return Input(name, dtype, dims, Role.IDS, low, max(low + 1, min(bounds[1] for bounds in ranges)))
+    return Input(name, dtype, dims, _discrete_role(value, moving))
+
+
+def _discrete_role(value: ir.Value, moving: set[ir.Value]) -> Role:
+    for node, slot in _reach(value, lambda node, slot: _alone(node, _LINEAR, moving)):
+        if node.op_type in ("Cos", "Sin") or (node.op_type, slot) in _WRITES:
+            return Role.POSITIONS
+    direct = _reach(value, lambda node, slot: _alone(node, _POINTWISE, moving))
+    return Role.DATA if any(_meets_weight(node, slot) for node, slot in direct) else Role.MASK
+
+
+def _real_role(value: ir.Value, moving: set[ir.Value]) -> tuple[Role, int | None]:
+    direct = list(_reach(value, lambda node, slot: _alone(node, _POINTWISE, moving)))
+    if any(
+        node.op_type in _CONTRACTIONS and any(map(_is_weight, _others(node, slot))) for node, slot in direct
+    ):
+        return Role.DATA, None
+    for node, slot in direct:
+        to_bool = node.op_type == "Cast" and node.attributes.get_int("to", 0) == ir.DataType.BOOL
+        if node.op_type in _COMPARISONS or to_bool:
+            return Role.MASK, None
+        closing = (abs(_scalar(other) or 0.0) >= _LARGE for other in _others(node, slot))
+        if node.op_type in ("Mul", "Where") and any(closing):
+            return Role.MASK, None
+    for node, slot in _reach(value, lambda node, slot: _alone(node, _CARRIED, moving)):
+        if node.op_type == "Concat" and any(other in moving for other in _others(node, slot)):
+            return Role.STATE, _time_axis(value, node)
+    ends = {
+        "Softmax" if (node.domain, node.op_type, slot) in _BIASES else node.op_type
+        for node, slot in _reach(value, lambda node, slot: node.op_type in _POINTWISE)
+        if node.op_type not in _POINTWISE
+    }
+    return (Role.BIAS if ends == {"Softmax"} else Role.DATA), None
+
+
+def _time_axis(value: ir.Value, concat: ir.Node) -> int | None:
+    """The axis of a state that grows: its only symbolic one behind the first, else the Concat's own."""
+    assert value.shape is not None
+    symbolic = [axis for axis, dim in enumerate(value.shape) if axis and not isinstance(dim, int)]
+    if len(symbolic) == 1:
+        return symbolic[0]
+    axis = concat.attributes.get_int("axis", 0) % len(value.shape)
+    return axis if axis in symbolic else None
+
+
+# Walks over the graph
+
+
+def moving_values(graph: ir.Graph) -> set[ir.Value]:
+    """The values of the outer graph that depend on what is fed, and not only on its shape."""
+    moving = {value for value in graph.inputs if value.name not in graph.initializers}
+    for node in graph:
+        nested = any(
+            attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+            for attribute in node.attributes.values()
+        )
+        fed = nested or any(value in moving for value in node.inputs)
+        if fed and node.op_type not in ("Shape", "Size"):
+            moving.update(node.outputs)
+    return moving
+
+
+def _reach(start: ir.Value, passes: Callable[[ir.Node, int], bool]) -> Iterator[tuple[ir.Node, int]]:
+    """Every use (node, operand) of `start`, and of what comes out of the nodes that `passes` lets through."""
+    pending, seen = [start], {start}
+    while pending:
+        for use in pending.pop().uses():
+            yield use.node, use.idx
+            if passes(use.node, use.idx):
+                fresh = [output for output in use.node.outputs if output not in seen]
+                seen.update(fresh)
+                pending.extend(fresh)
+
+
+def _others(node: ir.Node, slot: int) -> list[ir.Value]:
+    return [value for index, value in enumerate(node.inputs) if index != slot and value is not None]
+
+
+def _alone(node: ir.Node, kinds: set[str], moving: set[ir.Value]) -> bool:
+    """Whether the node is of these kinds and only one of its operands depends on what is fed."""
+    return node.op_type in kinds and sum(value in moving for value in node.inputs if value is not None) == 1
+
+
+def _meets_weight(node: ir.Node, slot: int) -> bool:
+    """Whether the node contracts operand `slot` with a stored matrix."""
+    return node.op_type in _CONTRACTIONS and any(map(_is_weight, _others(node, slot)))
+
+
+def _is_weight(value: ir.Value) -> bool:
+    """Whether it is a stored matrix, possibly cast or moved."""
+    tensor = ir.convenience.get_const_tensor(_origin(value, _STORED))
+    return tensor is not None and len(tensor.shape) >= 2
+
+
+def _origin(value: ir.Value, through: set[str]) -> ir.Value:
+    """The value that stands behind operators of these kinds."""
+    while (producer := value.producer()) is not None and producer.op_type in through:
+        first = producer.inputs[0]
+        if first is None:
+            break
+        value = first
+    return value
+
+
+def _scalar(value: ir.Value | None) -> float | None:
+    """The value of a constant with one element."""
+    tensor = ir.convenience.get_const_tensor(value) if value is not None else None
+    if tensor is None or tensor.size != 1 or tensor.dtype == ir.DataType.STRING:
+        return None
+    return float(tensor.numpy().reshape(-1)[0])
+
+
+def _ranges(start: ir.Value) -> Iterator[tuple[int, int]]:
+    """For every table that `start` indexes, the half-open range of ids inside it."""
+    pending: list[tuple[ir.Value, int]] = [(start, 0)]
+    seen = {start}
+    while pending:
+        value, offset = pending.pop()
+        for use in value.uses():
+            node, slot = use.node, use.idx
+            rows = _rows(node, slot)
+            if rows is not None:
+                yield max(0, -offset), rows - offset
+            shift = _shift(node, slot)
+            if shift is not None:
+                fresh = [output for output in node.outputs if output not in seen]
+                seen.update(fresh)
+                pending.extend((output, offset + shift) for output in fresh)
+
+
+def _rows(node: ir.Node, slot: int) -> int | None:
+    """The size of the axis that operand `slot` indexes, a small one where it is unknown; None: no lookup."""
+    if node.op_type == "OneHot" and slot == 0:
+        return int(_scalar(node.inputs[1]) or 2)
+    lookup = _LOOKUPS.get((node.domain, node.op_type, slot))
+    if lookup is None:
+        return None
+    operand, attribute = lookup
+    axis = node.attributes.get_int(attribute, 0) if attribute else 0
+    table = node.inputs[operand] if operand < len(node.inputs) else None
+    if table is None:
+        return None
+    if table.shape is None:
+        table = _origin(table, _SAME_SHAPE)
+    tensor = ir.convenience.get_const_tensor(table)
+    shape = table.shape if tensor is None else tensor.shape
+    size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+    return size if isinstance(size, int) and size > 0 else 2
+
+
+def _shift(node: ir.Node, slot: int) -> int | None:
+    """What the node adds to indices in operand `slot`; None where it is no such node."""
+    if node.op_type in ("Cast", "CastLike", "Where", "Max", "Min", "Clip"):
+        return 0
+    if node.op_type in _LAYOUT | {"Gather", "GatherElements", "GatherND"}:
+        return 0 if slot == 0 or node.op_type == "Concat" else None
+    if node.op_type in ("Add", "Sub") and len(node.inputs) == 2:
+        constant = _scalar(node.inputs[1 - slot])
+        if constant is not None and (node.op_type == "Add" or slot == 0):
+            return int(constant if node.op_type == "Add" else -constant)
+    return None

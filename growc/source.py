@@ -1,0 +1,75 @@
+"""Where text comes from: named sources, and spans of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+BOM = "\ufeff"
+LINE_END = re.compile(r"\r\n?|\n")
+
+
+@dataclass(frozen=True)
+class Source:
+    r"""A text and the name that a person knows it by: a path as it was given, `<stdin>`, `-e`, `-p`.
+
+    >>> source = Source("double.grow", "widen ffn to 2 * ffn with tail copy\nuntie head\n")
+    >>> source.line(2)
+    'untie head'
+    """
+
+    name: str
+    text: str = field(repr=False)
+
+    @property
+    def folder(self) -> Path:
+        """What paths in this text are relative to; the working directory where it is not a file."""
+        return Path(self.name).parent
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """The line and the column of an offset, both from 1; a byte order mark takes no column."""
+        starts = self._starts()
+        line = max(number for number, start in enumerate(starts) if start <= offset or number == 0)
+        return line + 1, max(offset - starts[line], 0) + 1
+
+    def line(self, number: int) -> str:
+        """The text of a line, from 1, without its end."""
+        start = self._starts()[number - 1]
+        end = LINE_END.search(self.text, start)
+        return self.text[start : end.start() if end else len(self.text)]
+
+    def _starts(self) -> list[int]:
+        first = len(BOM) if self.text.startswith(BOM) else 0
+        return [first, *(end.end() for end in LINE_END.finditer(self.text))]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of a source, by offsets; an empty one stands between two characters."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        """The line that it starts on, from 1."""
+        return self.source.position(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        """The column that it starts in, from 1, counted in characters."""
+        return self.source.position(self.start)[1]
+
+    @property
+    def text(self) -> str:
+        """The characters that it covers."""
+        return self.source.text[self.start : self.end]
+
+    def __str__(self) -> str:
+        return f"{self.source.name}:{self.line}:{self.column}"
+
+
+NOWHERE = Span(Source("", ""), 0, 0)
+"""The span of what was not written by anyone: a node that a program made."""

@@ -1,0 +1,265 @@
+"""Whether a grown model computes what its source does: both are run, and every output is compared.
+
+Knows nothing of the compiler: it gets two files, how resized inputs and outputs show the source's units, and
+the user's inputs if there are any. Definitions of r and of a model's own rounding: the language's reference,
+"what the same means".
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from growc.difference import OutputReport as OutputReport
+from growc.difference import compare as compare
+from growc.difference import incomparable, worst
+from growc.feeds import complete, draw, read_inputs
+from growc.float_copies import runnable
+from growc.rounding import Rounding, measure, ways
+from growc.rounding import own_rounding as own_rounding
+from growc.session import Feeds, Session
+from growc.signature import Input, read_signature
+
+Array = NDArray[Any]
+
+FLOOR = 1e-6
+"""No difference below this refutes anything."""
+
+SLACK = 20
+"""How many times its own rounding a model may move before a proof of sameness is refuted."""
+
+HELD_BYTES = 256 << 20
+"""About how much of the source's outputs is kept while the grown model is run."""
+
+
+@dataclass(frozen=True)
+class UnitMap:
+    """How one axis of one output of the grown model shows the source's units.
+
+    axis: the axis of the output.
+    index: shape (d,); the source's unit i stands at position index[i] of the grown axis.
+    scale: shape (d,); grown values are divided by it before they are compared. None: ones.
+    """
+
+    axis: int
+    index: NDArray[np.integer[Any]]
+    scale: Array | None = None
+
+    def restrict(self, grown: Array) -> Array:
+        """The grown output on the source's units."""
+        shown = np.take(grown, self.index, axis=self.axis)
+        if self.scale is None:
+            return shown
+        return np.asarray(shown / _along(self.scale, self.axis, shown.ndim))
+
+
+@dataclass(frozen=True)
+class InputMap:
+    """How one axis of one input of the grown model (a cache) is filled from the source's input.
+
+    axis: the axis of the input.
+    index: shape (D,); the grown unit j is the source's unit index[j], and zero where index[j] is -1.
+    scale: shape (D,); grown units are multiplied by it. None: ones.
+    """
+
+    axis: int
+    index: NDArray[np.integer[Any]]
+    scale: Array | None = None
+
+    def extend(self, array: Array) -> Array:
+        """The grown input for the source's."""
+        index = np.asarray(self.index)
+        factor = np.where(index < 0, 0, 1 if self.scale is None else self.scale)
+        taken = np.take(array, np.maximum(index, 0), axis=self.axis)
+        return np.asarray(taken * _along(factor, self.axis, array.ndim), dtype=array.dtype)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of running both models.
+
+    max_abs, relative: the largest over all outputs and cases; relative is infinite where an output differs
+        in kind (see OutputReport).
+    rounding: the source's own rounding, as an r.
+    cases: how many inputs were run.
+    outputs: one report for each output of the source that the grown model has too, over all cases.
+    unstable: outputs in which the source's integers or infinities differ between two ways to run it; their
+        `misplaced` elements refute nothing.
+    notes: what was not compared or measured, and why.
+    """
+
+    max_abs: float
+    relative: float
+    rounding: float
+    cases: int
+    outputs: Mapping[str, OutputReport]
+    notes: tuple[str, ...] = ()
+    unstable: frozenset[str] = frozenset()
+
+    @property
+    def limit(self) -> float:
+        """The r above which a proof of sameness is refuted."""
+        return max(SLACK * self.rounding, FLOOR)
+
+    def refutes_exact(self) -> bool:
+        """Whether an output moved by more than rounding can explain."""
+        return any(
+            not (report.regular if name in self.unstable else report.relative) <= self.limit
+            for name, report in self.outputs.items()
+        )
+
+
+def verify(
+    source: Path,
+    result: Path,
+    *,
+    output_maps: Mapping[str, Sequence[UnitMap]] = MappingProxyType({}),
+    input_maps: Mapping[str, Sequence[InputMap]] = MappingProxyType({}),
+    renamed: Mapping[str, str | None] = MappingProxyType({}),
+    inputs: Path | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Verification:
+    """Run the ONNX files `source` and `result` on the same cases, and compare every output of the source.
+
+    The maps are keyed by the source's names; `renamed` gives the result's name for inputs and outputs that
+    have another one there, and None for those that it is meant to lack. Cases come from the file `inputs`,
+    else are drawn with `seed`. One model is in memory at a time. `progress` is called with a phrase before
+    every step that takes long.
+
+    Raises GrowError: G403 where onnxruntime cannot run one of them or `inputs` does not fit the source, G310
+    for a file that is no ONNX model.
+    """
+    tell = progress or (lambda phrase: None)
+    reports: dict[str, list[OutputReport]] = {}
+    rounding = Rounding()
+    notes: list[str] = []
+    with contextlib.ExitStack() as stack:
+        before, after = (stack.enter_context(runnable(Path(model))) for model in (source, result))
+        others = stack.enter_context(ways(Path(source), before, rounding))
+        grown_inputs = read_signature(Path(result))
+        given = read_inputs(Path(inputs), Path(source)) if inputs is not None else None
+        count = 0
+        for cases, expected in _groups(before, given, Path(source), seed, tell):
+            tell("measuring the source's own rounding")
+            measure(others, cases, expected, rounding)
+            tell("running the grown model")
+            with Session(after) as session:
+                for case, outputs in zip(cases, expected, strict=True):
+                    feeds = _grown_feeds(case, grown_inputs, input_maps, renamed, seed)
+                    grown = session.run(feeds)
+                    for name, report in _compare_outputs(outputs, grown, output_maps, renamed, notes):
+                        reports.setdefault(name, []).append(report)
+            count += len(cases)
+    joined = {name: worst(seen) for name, seen in reports.items()}
+    return _verification(joined, rounding, count, notes)
+
+
+def _groups(
+    source: Path, given: list[Feeds] | None, signature: Path, seed: int, tell: Callable[[str], None]
+) -> Iterator[tuple[list[Feeds], list[Feeds]]]:
+    """The cases and the source's outputs, as many at a time as fit into HELD_BYTES (one at least)."""
+    pending = given
+    while pending is None or pending:
+        tell("running the source")
+        cases: list[Feeds] = []
+        expected: list[Feeds] = []
+        with Session(source) as session:
+            if pending is None:
+                pending = draw(read_signature(signature), session, seed)
+            held = 0
+            while pending and held < HELD_BYTES:
+                cases.append(pending[0])
+                expected.append(session.run(pending[0]))
+                held += sum(output.nbytes for output in expected[-1].values())
+                pending = pending[1:]
+        yield cases, expected
+
+
+def _grown_feeds(
+    case: Feeds,
+    ports: Sequence[Input],
+    maps: Mapping[str, Sequence[InputMap]],
+    renamed: Mapping[str, str | None],
+    seed: int,
+) -> Feeds:
+    """The source's inputs as the grown model takes them, and values for the inputs that only it has."""
+    wanted = {port.name for port in ports}
+    feeds = {}
+    for name, array in case.items():
+        extended = array
+        for axis_map in maps.get(name, ()):
+            extended = axis_map.extend(extended)
+        grown_name = renamed.get(name, name)
+        if grown_name in wanted:
+            feeds[grown_name] = extended
+    return complete(ports, feeds, seed)
+
+
+def _compare_outputs(
+    expected: Feeds,
+    grown: Feeds,
+    maps: Mapping[str, Sequence[UnitMap]],
+    renamed: Mapping[str, str | None],
+    notes: list[str],
+) -> Iterator[tuple[str, OutputReport]]:
+    """The report of every output of the source that the grown model is meant to have."""
+    for name, output in expected.items():
+        grown_name = renamed.get(name, name)
+        if grown_name is None:
+            _note(notes, f"output `{name}` is not in the grown model")
+            continue
+        report = _compare_output(output, grown.get(grown_name), maps.get(name, ()))
+        if report.note:
+            _note(notes, f"output `{name}`: {report.note}")
+        elif output.size and not report.compared and not report.misplaced:
+            _note(notes, f"output `{name}` held no finite number in one case")
+        yield name, report
+
+
+def _compare_output(output: Array, grown: Array | None, maps: Sequence[UnitMap]) -> OutputReport:
+    if grown is None:
+        return incomparable("the grown model lacks it")
+    try:
+        for axis_map in maps:
+            grown = axis_map.restrict(grown)
+    except IndexError:
+        return incomparable(f"the grown shape {list(grown.shape)} has no place for the source's units")
+    return compare(output, grown)
+
+
+def _verification(
+    outputs: Mapping[str, OutputReport], rounding: Rounding, count: int, notes: list[str]
+) -> Verification:
+    for name in sorted(rounding.unstable & outputs.keys()):
+        notes.append(
+            f"output `{name}` has integers or infinities that differ between two ways to run the source"
+        )
+    return Verification(
+        max_abs=max((report.max_abs for report in outputs.values()), default=0.0),
+        relative=max((report.relative for report in outputs.values()), default=0.0),
+        rounding=rounding.largest,
+        cases=count,
+        outputs=outputs,
+        notes=(*notes, *rounding.notes),
+        unstable=frozenset(rounding.unstable),
+    )
+
+
+def _note(notes: list[str], note: str) -> None:
+    if note not in notes:
+        notes.append(note)
+
+
+def _along(vector: Array, axis: int, ndim: int) -> Array:
+    """A vector shaped to broadcast along one axis of `ndim`."""
+    shape = [1] * ndim
+    shape[axis] = -1
+    return np.asarray(vector).reshape(shape)

@@ -1,0 +1,126 @@
+"""Executing the plan of one weight: array in, array out.
+
+Every formula of docs/language.md that says what an entry becomes is computed here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from growc.draws import Draws
+from growc.graph import Array
+from growc.indexmap import Floats
+from growc.plan import DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, WeightPlan
+
+
+def execute(plan: WeightPlan, source: Array) -> Array:
+    """The new values of a weight, in its own element type. `source` has shape `plan.before`."""
+    if plan.literal is not None:
+        return np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after)
+    if not plan.changed:
+        return source
+    std = float(np.std(source.astype(np.float64))) if _draws(plan) else 0.0
+    out = source
+    for step in plan.steps:
+        out = _along(step, out, std)
+    if plan.scale != 1.0:
+        out = (out.astype(np.float64) * plan.scale).astype(source.dtype)
+    return np.ascontiguousarray(out).reshape(plan.after).astype(source.dtype, copy=False)
+
+
+def _draws(plan: WeightPlan) -> bool:
+    return any(s.noise is not None or (s.filler == DRAWN).any() for a in plan.steps for s in leaf_steps(a.layout))
+
+
+def leaf_steps(layout: Layout) -> list[LeafStep]:
+    """All leaves of a layout, left to right."""
+    if layout.step is not None:
+        return [layout.step]
+    return [s for p in layout.parts for s in leaf_steps(p)]
+
+
+def _along(step: AxisStep, array: Array, std: float) -> Array:
+    """Apply one axis step. The array is seen as (outer, axis, inner), so that leaves are factors of the middle."""
+    front = np.moveaxis(array, step.axis, 0)
+    rest = front.shape[1:]
+    done = _apply(step.layout, front.reshape(1, front.shape[0], -1), std, 0)
+    return np.moveaxis(done.reshape(done.shape[1], *rest), 0, step.axis)
+
+
+def _apply(layout: Layout, array: Array, std: float, part: int) -> Array:
+    """A layout on the middle axis of an array of shape (outer, size, inner)."""
+    if layout.is_identity:
+        return array
+    if layout.step is not None:
+        return _leaf(layout.step, array, std, part)
+    outer, _, inner = array.shape
+    if layout.kind == "sum":
+        at, pieces = 0, []
+        for i, p in enumerate(layout.parts):
+            pieces.append(_apply(p, array[:, at : at + p.before], std, part * 16 + i + 1))
+            at += p.before
+        return np.concatenate(pieces, axis=1)
+    for i, p in enumerate(layout.parts):
+        before = _size(layout.parts[:i], "after")
+        after = _size(layout.parts[i + 1 :], "before")
+        view = array.reshape(outer * before, p.before, after * inner)
+        array = _apply(p, view, std, part).reshape(outer, -1, inner)
+    return array
+
+
+def _size(parts: tuple[Layout, ...], which: str) -> int:
+    return int(np.prod([getattr(p, which) for p in parts], dtype=np.int64))
+
+
+def _leaf(step: LeafStep, array: Array, std: float, part: int) -> Array:
+    copies = step.index >= 0
+    new = array[:, np.where(copies, step.index, 0)]
+    touched = ~copies | (step.weight != 1)
+    if not touched.any() and step.noise is None:
+        return new
+    work = np.float64 if array.dtype.itemsize > 4 else np.float32
+    out = new.astype(work)
+    scaled = copies & (step.weight != 1)
+    if scaled.any():
+        out[:, scaled] = out[:, scaled].astype(np.float64) * step.weight[scaled][:, None]
+    out[:, ~copies] = 0
+    mean = step.filler == MEAN
+    if mean.any():
+        out[:, mean] = array.astype(np.float64).mean(axis=1, keepdims=True) * step.weight[mean][:, None]
+    out[:, step.filler == ONE] = 1
+    drawn = np.flatnonzero(step.filler == DRAWN)
+    if drawn.size:
+        out[:, drawn] = _normal(Draws(step.key).at(part), drawn, out.shape) * std
+    if step.noise is not None:
+        _add_noise(step, out, std, part)
+    return out.astype(array.dtype)
+
+
+def _normal(draws: Draws, rows: np.ndarray, shape: tuple[int, ...]) -> Floats:  # type: ignore[type-arg]
+    """Standard normal values for some rows; element = row · (outer · inner) + position. Shape (outer, rows, inner)."""
+    outer, _, inner = shape
+    width = outer * inner
+    values = np.stack([draws.normal(int(r) * width, width) for r in rows])
+    return values.reshape(len(rows), outer, inner).transpose(1, 0, 2)
+
+
+def _add_noise(step: LeafStep, out: Array, std: float, part: int) -> None:
+    noise = step.noise
+    assert noise is not None
+    rows = np.flatnonzero(noise.rows)
+    values = _normal(Draws(noise.key).at(part), rows, out.shape) * (noise.scale * std)
+    if noise.balance is not None:
+        values = _balanced(values, noise.groups[rows], noise.balance[rows])
+    out[:, rows] += values
+
+
+def _balanced(values: Floats, groups: np.ndarray, balance: Floats) -> Floats:  # type: ignore[type-arg]
+    """Project out what the function would see: per group, the component along `balance`; then restore the variance."""
+    _, group = np.unique(groups, return_inverse=True)
+    count = np.bincount(group)
+    squares = np.bincount(group, weights=balance**2)
+    weighted = np.zeros((values.shape[0], len(count), values.shape[2]))
+    for i, g in enumerate(group):
+        weighted[:, g] += values[:, i] * balance[i]
+    values = values - (weighted / squares[None, :, None])[:, group] * balance[None, :, None]
+    return values * np.sqrt(count / np.maximum(count - 1, 1))[group][None, :, None]

@@ -1,0 +1,348 @@
+"""States: what every tensor of the result is, in terms of the source's, and where that cannot be exact.
+
+Needs: links and one lowered statement. Gives: `Solution`, the state of every class of variables, the factors of eps,
+and every gap.
+
+One forward pass over the links. A class that only weights make takes the requested map (weighted by 1/sqrt(C) where an
+RMS norm reads it and counts differ); norms, products and nonlinearities carry it on; behind a gain it is plain copies
+again, unless a tied table reads it: then it is the state that pairs with the table's. A weight that contracts a known
+state takes a left inverse of it. docs/theory.md proves each step.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc.axes import Space, find
+from growc.graph import Node, Value
+from growc.indexmap import Floats, IndexMap
+from growc.passes.links import Link, Links, Var
+from growc.passes.norms import Norm
+from growc.plan import Gap
+from growc.stage import Request, Stage
+
+PRIMAL, DUAL, GAIN = "makes", "reads", "scales"
+
+
+@dataclass
+class Solution:
+    """The solved states of one statement."""
+
+    links: Links
+    stage: Stage
+    states: dict[Var, IndexMap] = field(default_factory=dict)
+    verbs: dict[Var, str] = field(default_factory=dict)
+    read: dict[Var, IndexMap] = field(default_factory=dict)
+    """For a class that contracts activations: the state that arrives."""
+    ordinals: dict[Var, int] = field(default_factory=dict)
+    eps: list[tuple[Node, Norm | None, float]] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+
+    def of(self, var: Var) -> IndexMap:
+        """The state of a variable's class."""
+        return self.states[self.links.root(var)]
+
+
+def solve(links: Links, stage: Stage, sizes: dict[int, int], carriers: set[Value]) -> Solution:
+    """Solve all classes. `sizes`: today's size of every atom; `carriers`: weights and their layouts."""
+    return _Solver(links, stage, sizes, carriers).run()
+
+
+class _Solver:
+    def __init__(self, links: Links, stage: Stage, sizes: dict[int, int], carriers: set[Value]) -> None:
+        self.links, self.stage, self.sizes = links, stage, sizes
+        self.done = Solution(links, stage)
+        self.free: dict[Var, bool] = defaultdict(lambda: True)
+        self.rms: set[Var] = set()
+        self.partners: dict[Var, list[Var]] = defaultdict(list)
+        self.readers = 0
+        for var, owner in enumerate(links.owner):
+            root = links.root(var)
+            self.free[root] = self.free[root] and owner is not None and owner in carriers
+        for link in links.links:
+            if link.kind == "norm" and link.detail != "layer_norm":
+                self.rms.update(links.root(v) for v in link.sources)
+            if link.kind == "pair":
+                a, b = (links.root(v) for v in link.sources)
+                self.partners[a].append(b)
+                self.partners[b].append(a)
+
+    def run(self) -> Solution:
+        for link in self.links.links:
+            getattr(self, f"do_{link.kind}")(link)
+        for var in range(len(self.links.atoms)):
+            self.need(var)
+        return self.done
+
+    # ---------------------------------------------------------------- states
+
+    def request(self, var: Var) -> Request | None:
+        return self.stage.requests.get(id(find(self.links.atoms[var])))
+
+    def known(self, var: Var) -> IndexMap | None:
+        return self.done.states.get(self.links.root(var))
+
+    def give(self, var: Var, state: IndexMap, verb: str = PRIMAL) -> IndexMap:
+        root = self.links.root(var)
+        self.done.states[root] = state
+        self.done.verbs[root] = verb
+        return state
+
+    def base(self, var: Var) -> IndexMap:
+        """The requested map of an atom; the identity where nothing is requested."""
+        request = self.request(var)
+        return IndexMap.identity(self.sizes[id(find(self.links.atoms[var]))]) if request is None else request.map
+
+    def need(self, var: Var) -> IndexMap:
+        """The state of a class; one that nothing determines takes the requested map."""
+        state = self.known(var)
+        if state is not None:
+            return state
+        state = self.base(var)
+        if self.links.root(var) in self.rms and not self.stage.options.plain and state.rms_norm() is None:
+            state = state.isometric()
+        return self.give(var, state)
+
+    def is_free(self, var: Var) -> bool:
+        """Whether only weights stand in this class, and nothing has determined them yet."""
+        return self.free[self.links.root(var)] and self.known(var) is None
+
+    def gap(self, link: Link, cause: str, help: str = "") -> None:
+        node = link.node
+        made = Gap("" if node is None else node.name, "" if node is None else node.op, cause, help)
+        if made not in self.done.gaps:
+            self.done.gaps.append(made)
+
+    def arrive(self, link: Link, target: Var, state: IndexMap) -> None:
+        """A state reaches a class: the first one stays, another one is a gap."""
+        held = self.known(target)
+        if held is None:
+            self.give(target, state)
+        elif not held.same(state):
+            self.gap(link, f"{self.axis_name(target)} arrives here in another state than the rest of its sum expects")
+
+    def axis_name(self, var: Var) -> str:
+        request = self.request(var)
+        return self.stage.axis if request is not None else "an axis"
+
+    # ---------------------------------------------------------------- links
+
+    def do_make(self, link: Link) -> None:
+        for target in link.targets:
+            if not self.free[self.links.root(target)]:
+                self.need(target)
+
+    def do_pointwise(self, link: Link) -> None:
+        after = self.need(link.sources[0]).pointwise(zero=link.zero, homogeneous=link.homogeneous)
+        for target in link.targets:
+            self.arrive(link, target, after)
+
+    def do_shift(self, link: Link) -> None:
+        after = self.need(link.sources[0]).shifted()
+        for target in link.targets:
+            self.arrive(link, target, after)
+
+    def do_product(self, link: Link, inverse: bool = False) -> None:
+        if len(link.sources) == 1:
+            state = self.need(link.sources[0])
+            for target in link.targets:
+                self.arrive(link, target, state.reciprocal() if inverse else state)
+            return
+        a, b = link.sources
+        if self.is_free(a) and not self.is_free(b) and not inverse:
+            a, b = b, a
+        state = self.need(a)
+        if self.is_free(b) and not (self.free[self.links.root(a)] and self.free[self.links.root(b)]):
+            self.scale(link, state, b, inverse)
+            return
+        other = self.need(b)
+        after = state.times(other.reciprocal() if inverse else other)
+        for target in link.targets:
+            self.arrive(link, target, after)
+
+    def do_quotient(self, link: Link) -> None:
+        self.do_product(link, inverse=True)
+
+    def scale(self, link: Link, state: IndexMap, gain: Var, inverse: bool) -> None:
+        """A per-channel weight behind a state: it can take any factor on a row that is a copy."""
+        target = link.targets[0]
+        wanted = self.known(target)
+        if wanted is None:
+            wanted = self.give(target, self.choose(link, state, target))
+        same = state.copies & wanted.copies & (state.index == wanted.index)
+        lost = ~(same | (state.zeros & wanted.zeros) | wanted.junk)
+        if lost.any():
+            self.gap(link, f"a per-channel weight cannot carry {self.axis_name(gain)} into the state expected behind it")
+        top, bottom = (state.weight, wanted.weight) if inverse else (wanted.weight, state.weight)
+        factor = np.divide(top, bottom, out=np.ones(state.size), where=same)
+        index = np.where(same, state.index, -1)
+        self.give(gain, IndexMap.of(state.source, index, factor, None, state.junk), GAIN)
+
+    def choose(self, link: Link, state: IndexMap, target: Var) -> IndexMap:
+        """The state behind a gain: plain copies, or what pairs with the tied tables that read it."""
+        plain = IndexMap.of(state.source, state.index, None, None, state.junk | (state.mean != 0))
+        for partner in self.partners[self.links.root(target)]:
+            table = self.done.states.get(partner)
+            if table is None or plain.pairs_with(table):
+                continue
+            paired = plain.paired(table)
+            if paired is not None:
+                return paired
+        return plain
+
+    def do_pair(self, link: Link) -> None:
+        a, b = link.sources
+        if self.is_free(a) and (not self.is_free(b) or self.constness(a) > self.constness(b)):
+            a, b = b, a
+        state = self.need(a)
+        if self.is_free(b):
+            self.read(link, state, b)
+        elif not state.pairs_with(self.need(b)):
+            tied = self.free[self.links.root(b)] or DUAL in (self.done.verbs.get(self.links.root(x)) for x in (a, b))
+            table = any(o is not None and o.weight is not None for o in self.owners(b))
+            if tied or table:
+                self.gap(
+                    link,
+                    f"a weight that also makes {self.axis_name(a)} reads it, and no norm stands between to settle it",
+                    "`untie head` lets the two become different weights",
+                )
+            else:
+                self.gap(link, f"two activations are contracted over {self.axis_name(a)}, whose maps do not pair")
+
+    def owners(self, var: Var) -> list[Value | None]:
+        root = self.links.root(var)
+        return [o for v, o in enumerate(self.links.owner) if self.links.root(v) == root]
+
+    def constness(self, var: Var) -> int:
+        owner = self.links.owner[var]
+        return 0 if owner is None else 2 if owner.weight is not None else 1
+
+    def read(self, link: Link, state: IndexMap, reader: Var) -> None:
+        """A weight contracts this state: it takes a left inverse of it."""
+        root = self.links.root(reader)
+        self.done.ordinals[root] = self.readers
+        self.readers += 1
+        request = self.request(reader)
+        inverse = state.left_inverse(self.shares(state, request, self.done.ordinals[root]))
+        if inverse is None:
+            self.gap(link, f"not every unit of {self.axis_name(reader)} is still there")
+            inverse = state.plain()
+        self.give(reader, inverse, DUAL)
+        self.done.read[root] = state
+        drawn = request is not None and request.fill in ("random fill", "zero fill")
+        if drawn and not self.stage.options.zero_outputs and state.junk.any():
+            why = "drawn at random" if request is not None and request.fill == "random fill" else "not zero any more"
+            self.gap(link, f"it reads new units of {self.axis_name(reader)} that are {why}")
+
+    def shares(self, state: IndexMap, request: Request | None, ordinal: int) -> Floats:
+        """The share of each copy in a reading weight; the shares of one unit's copies sum to one."""
+        rows = state.copies
+        groups = np.where(rows, state.index, 0)
+        counts = np.bincount(groups[rows], minlength=state.source)
+        if request is None:
+            return 1.0 / np.maximum(counts[groups], 1)
+        if self.stage.options.zero_outputs:
+            return np.asarray(rows & ~request.new, dtype=np.float64)
+        shares = 1.0 / np.maximum(counts[groups], 1)
+        if self.stage.options.split_random:
+            shares[rows] = request.draws.at("shares", ordinal).shares(groups[rows], state.source)
+        return shares
+
+    # ---------------------------------------------------------------- whole axes
+
+    def assemble(self, variables: tuple[Var, ...], space: Space | None) -> IndexMap:
+        """The map of a whole axis from the states of its leaves."""
+        assert space is not None
+        pending = [self.need(v) for v in variables]
+        made = assemble(space, pending)
+        assert not pending
+        return made
+
+    def do_statistic(self, link: Link) -> None:
+        state = self.assemble(link.sources, link.space)
+        kept = {
+            "mean": state.is_weighted_evenly,
+            "sum": state.sums_to_one,
+            "extreme": state.covers,
+            "fold": lambda: state.is_identity,
+        }[link.detail]()
+        if not kept:
+            self.gap(link, f"a {link.detail} over {self.stage.axis} weighs the units differently now")
+
+    def do_norm(self, link: Link) -> None:
+        state = self.assemble(link.sources, link.space)
+        kind = {"layer_norm": IndexMap.layer_norm, "rms_norm": IndexMap.rms_norm, "l2_norm": IndexMap.l2_norm}
+        found = kind[link.detail](state)
+        before = [self.need(v) for v in link.sources]
+        if found is None:
+            after, factor = before, 1.0
+            self.gap(link, *self.norm_cause(link, state))
+        else:
+            factor = found[1]
+            after = _distribute(before, found[0], find(link.space))  # type: ignore[arg-type]
+        if factor != 1.0:
+            assert link.node is not None
+            self.done.eps.append((link.node, link.norm, factor))
+        for target, one in zip(link.targets, after, strict=True):
+            self.arrive(link, target, one)
+
+    def norm_cause(self, link: Link, state: IndexMap) -> tuple[str, str]:
+        name = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm", "l2_norm": "L2 norm"}[link.detail]
+        axis, fill = self.stage.axis, "average fill"
+        if state.junk.any():
+            return f"{name} over {axis} sees units that are no combination of the source's", ""
+        if state.zeros.any():
+            return f"{name} over {axis} sees zero units on a stream that is not centred", f"`{fill}` is exact here"
+        if state.mean.any():
+            return f"{name} over {axis} sees mean units beside copies", ""
+        counts = ", ".join(map(str, np.unique(state.counts)))
+        multiple = f"a multiple of {state.source}"
+        help = f"{multiple} with `cyclic copy` is exact"
+        if link.detail == "layer_norm":
+            help = f"`{fill}` is exact where no norm makes the stream; {help}"
+        return f"{name} over {axis} sees unequal copy counts ({counts})", help
+
+    def do_output(self, link: Link) -> None:
+        for var in link.sources:
+            state, wanted = self.need(var), self.base(var)
+            if not _shows(state, wanted):
+                self.gap(link, f"the output `{link.detail}` carries {self.axis_name(var)} in another state than it had")
+
+
+def _shows(state: IndexMap, wanted: IndexMap) -> bool:
+    """Whether every source unit stands in the output, unscaled, where the requested map has it."""
+    rows = wanted.copies
+    same = rows & state.copies & (state.index == wanted.index) & np.isclose(state.weight, 1.0, 1e-9)
+    return bool((np.bincount(state.index[same], minlength=state.source) > 0).all())
+
+
+def _distribute(before: list[IndexMap], after: IndexMap, space: Space) -> list[IndexMap]:
+    """The states of the leaves behind a norm over the whole axis."""
+    if len(before) == 1:
+        return [after]
+    rows = after.copies
+    total = 1.0
+    for state in before:
+        total *= float(state.weight[state.copies][0])
+    factor = float(after.weight[rows][0]) / total if space.kind == "product" else float(after.weight[rows][0])
+    found = [IndexMap.of(s.source, s.index, s.weight) for s in before]
+    if space.kind == "product":
+        return [found[0].scaled(factor), *found[1:]]
+    return [s.scaled(factor / float(s.weight[s.copies][0])) for s in found]
+
+
+def assemble(space: Space, pending: list[IndexMap]) -> IndexMap:
+    """The map of a space from those of its leaves, which are taken from the front of `pending`."""
+    space = find(space)
+    if space.kind == "atom":
+        return IndexMap.identity(space.size[0]) if space.unit else pending.pop(0)
+    parts = [assemble(p, pending) for p in space.parts]
+    if space.kind == "sum":
+        return IndexMap.concat(parts)
+    made = parts[0]
+    for part in parts[1:]:
+        made = made.kron(part)
+    return made

@@ -1,0 +1,141 @@
+"""Index spaces: one for each axis of each tensor, unified along every operator's line.
+
+Needs: a simulated graph. Gives: `Axes`, the space of every axis of every value and the line of every live node.
+A node whose results are all known at the sample points is shape arithmetic and constrains nothing; neither does
+a value of which only the shape is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from growc.axes import Reason, Space, address, find, freeze, leaves, product, sum_of, unify
+from growc.graph import Graph, Node, Value
+from growc.operators import Line, Operand, Row, Site, Term, labels, opaque
+
+
+@dataclass(eq=False)
+class Instance:
+    """A node's line with the space of each label."""
+
+    node: Node
+    line: Line
+    spaces: dict[str, Space]
+
+
+@dataclass(eq=False)
+class Axes:
+    """The axis graph: spaces by (value, axis), and the lines that tie them."""
+
+    graph: Graph
+    spaces: dict[Value, tuple[Space, ...]] = field(default_factory=dict)
+    instances: list[Instance] = field(default_factory=list)
+
+    def of(self, value: Value) -> tuple[Space, ...]:
+        """The space of each axis of a value; empty where its rank is unknown."""
+        return self.spaces.get(value, ())
+
+    def frozen(self) -> Iterator[tuple[Value, int, Reason]]:
+        """Every frozen axis of a weight that is not a mere size, with its reason."""
+        for use in self.graph.uses():
+            for axis, space in enumerate(self.of(use)):
+                for leaf in leaves(space):
+                    reason = leaf.frozen
+                    if reason is not None:
+                        yield use, axis, reason
+
+
+def infer_spaces(graph: Graph) -> Axes:
+    """Build the axis graph of a simulated graph."""
+    axes = Axes(graph)
+    for value in graph.values():
+        axes.spaces[value] = tuple(Space(s) for s in value.sizes or ())
+    live = live_nodes(graph)
+    for node in graph.nodes:
+        if node in live:
+            axes.instances.append(_instance(axes, node))
+    for value in graph.inputs:
+        for space in axes.of(value):
+            freeze(space, Reason(None, f"it is an axis of the model's input `{value.name}`"))
+    for value in graph.outputs:
+        for space in axes.of(value):
+            address(space, Reason(None, f"it is an axis of the model's output `{value.name}`"))
+    return axes
+
+
+def live_nodes(graph: Graph) -> set[Node]:
+    """Nodes whose results reach an output as values, not only as shapes."""
+    live: set[Node] = set()
+    pending = [v.producer for v in graph.outputs]
+    while pending:
+        node = pending.pop()
+        if node is None or node in live or all(o.known is not None for o in node.outputs):
+            continue
+        live.add(node)
+        if node.op not in ("Shape", "Size"):
+            pending.extend(v.producer for v in node.operands)
+    return live
+
+
+def site_of(node: Node, opset: int) -> Site:
+    """A node as its rule sees it."""
+
+    def operand(value: Value | None) -> Operand | None:
+        return None if value is None else Operand(value.sizes, value.known)
+
+    inputs = tuple(operand(v) for v in node.inputs)
+    return Site(node, inputs, tuple(Operand(v.sizes, v.known) for v in node.outputs), opset)
+
+
+def _instance(axes: Axes, node: Node) -> Instance:
+    row: Row | None = axes.graph.dialect.operators.get(node.op)
+    site = site_of(node, axes.graph.dialect.opset(axes.graph))
+    line = opaque(site) if row is None else row.line(site)
+    made: dict[str, Space] = {}
+    pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]
+    places = [
+        (space, term)
+        for value, terms in pairs
+        if value is not None and terms is not None
+        for space, term in zip(axes.of(value), terms, strict=True)
+    ]
+    for space, term in places:
+        if isinstance(term, str) and labels(term):
+            made.setdefault(labels(term)[0], Space(space.size))
+    for name, size in line.sizes.items():
+        made.setdefault(name, Space(size))
+    unknown = row is None
+    for space, term in places:
+        _place(space, term, made, node, unknown)
+    for value in node.captured:
+        for space in axes.of(value):
+            freeze(space, Reason(node, f"the body of {node.op} reads it"))
+    return Instance(node, line, made)
+
+
+def _place(space: Space, term: Term, made: dict[str, Space], node: Node, unknown: bool) -> None:
+    if term == "_":
+        cause = f"the operator {node.op} is not known" if unknown else f"{node.op} reads this axis as a whole"
+        freeze(space, Reason(node, cause))
+    elif term == "#":
+        address(space, Reason(node, f"{node.op} addresses it by number"))
+    elif term != "1":
+        unify(space, space_of(term, made), node)
+        for name in _frozen_labels(term):
+            freeze(made[name], Reason(node, f"{node.op} takes it with a stride"))
+
+
+def _frozen_labels(term: Term) -> list[str]:
+    if isinstance(term, str):
+        return [term.rstrip("!")] if term.endswith("!") else []
+    return [name for part in term[1] for name in _frozen_labels(part)]
+
+
+def space_of(term: Term, made: dict[str, Space]) -> Space:
+    """The space that a term describes."""
+    if isinstance(term, str):
+        return find(made[term.rstrip("!")])
+    kind, parts = term
+    inner = [space_of(p, made) for p in parts if p != "1"]
+    return product(inner) if kind == "*" else sum_of(inner)

@@ -1,0 +1,140 @@
+"""From states to what is done to each weight.
+
+Needs: a solved statement. Gives: for every use of a weight, one `AxisStep` for each of its axes that changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from growc.axes import Space, find
+from growc.graph import Value
+from growc.indexmap import IndexMap, Ints
+from growc.passes.links import Var
+from growc.passes.solve import DUAL, GAIN, Solution
+from growc.passes.ties import Tie
+from growc.plan import DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, LeafStep, Layout, Noise
+from growc.stage import NoiseOption, Request
+
+
+def weight_steps(solution: Solution, ties: Sequence[Tie]) -> dict[Value, list[AxisStep]]:
+    """The steps of every use that the statement changes, in canonical order. Appends gaps for unbalanced noise."""
+    return _Steps(solution, ties).all()
+
+
+class _Steps:
+    def __init__(self, solution: Solution, ties: Sequence[Tie]) -> None:
+        self.solution, self.links, self.stage = solution, solution.links, solution.stage
+        self.leader = {use: tie.uses[0] for tie in ties for use in tie.uses}
+        self.heads = {use for tie in ties if tie.is_head for use in tie.uses}
+        self.ordinals: dict[Value, int] = {}
+
+    def all(self) -> dict[Value, list[AxisStep]]:
+        found: dict[Value, list[AxisStep]] = {}
+        for use in self.links.axes.graph.uses():
+            steps = [s for axis in range(use.rank) if (s := self.step(use, axis)) is not None]
+            if steps:
+                found[use] = steps
+        return found
+
+    def step(self, use: Value, axis: int) -> AxisStep | None:
+        variables = self.links.of(use, axis)
+        if not variables:
+            return None
+        if any(v not in self.links.visited for v in variables):
+            raise AssertionError(f"no operator speaks for axis {axis} of {use.name}")
+        pending = list(variables)
+        layout = self.layout(use, self.links.axes.of(use)[axis], pending)
+        verbs = [self.solution.verbs[self.links.root(v)] for v in variables if self.request(v) is not None]
+        return None if layout.is_identity else AxisStep(axis, layout, (verbs or ["makes"])[0])
+
+    def request(self, var: Var) -> Request | None:
+        return self.stage.requests.get(id(find(self.links.atoms[var])))
+
+    def layout(self, use: Value, space: Space, pending: list[Var]) -> Layout:
+        space = find(space)
+        if space.kind == "atom":
+            step = LeafStep.keep(space.size[0]) if space.unit else self.leaf(use, pending.pop(0))
+            return Layout("leaf", (), step)
+        return Layout(space.kind, tuple(self.layout(use, p, pending) for p in space.parts))
+
+    def leaf(self, use: Value, var: Var) -> LeafStep:
+        root = self.links.root(var)
+        state, verb = self.solution.states[root], self.solution.verbs[root]
+        request = self.request(var)
+        weight = state.weight.copy()
+        filler = np.full(state.size, ZERO, dtype=np.int64)
+        if request is not None:
+            self.fill(use, root, state, request, filler, weight)
+        noise = None if request is None else self.noise(use, root, state, request)
+        key = 0 if request is None else request.draws.at("new", verb, self.ordinal(use)).key
+        return LeafStep(state.source, state.index, weight, filler, key if (filler == DRAWN).any() else 0, noise)
+
+    def ordinal(self, use: Value) -> int:
+        return self.ordinals.setdefault(self.leader.get(use, use), len(self.ordinals))
+
+    def fill(
+        self, use: Value, root: Var, state: IndexMap, request: Request, filler: Ints, weight: np.ndarray  # type: ignore[type-arg]
+    ) -> None:
+        """What rows become that are no copies, by the fill and by what the weight is there for."""
+        verb = self.solution.verbs[root]
+        rest = ~state.copies
+        if verb == GAIN:
+            filler[rest] = ONE if request.fill == "random fill" else MEAN
+            weight[rest] = weight[~rest].mean() if (~rest).any() and request.fill != "random fill" else 1.0
+        elif verb == DUAL:
+            arriving = self.solution.read[root]
+            if self.stage.options.zero_outputs:
+                return
+            drawn = {
+                "zero fill": rest,
+                "random fill": rest,
+                "average fill": rest & arriving.zeros,
+            }.get(request.fill)
+            if drawn is not None:
+                filler[drawn] = DRAWN
+                weight[drawn] = 1.0
+        else:
+            means = state.mean != 0
+            filler[means] = MEAN
+            weight[means] = state.mean[means]
+            if request.fill == "random fill" and _is_matrix(use):
+                filler[state.junk] = DRAWN
+                weight[state.junk] = 1.0
+
+    def noise(self, use: Value, root: Var, state: IndexMap, request: Request) -> Noise | None:
+        option, verb = self.stage.options.noise, self.solution.verbs[root]
+        if option is None or verb == GAIN or use in self.heads or not _is_matrix(use):
+            return None
+        assert use.weight is not None
+        if not use.weight.floating or (verb != DUAL and option.kind != "new"):
+            return None
+        rows = request.new if option.kind == "new" else state.copies & (self.counts(request)[request.map.index] > 1)
+        if not rows.any():
+            return None
+        key = request.draws.at("noise", verb, self.ordinal(use)).key
+        groups = np.where(rows, request.map.index, -1)
+        balance = None
+        if option.kind == "balanced":
+            balance = self.solution.read[root].weight
+        else:
+            self.unbalanced(use, option)
+        return Noise(key, option.scale, rows, groups, balance)
+
+    @staticmethod
+    def counts(request: Request) -> Ints:
+        return np.concatenate([request.map.counts, [0]])  # index -1 looks at the last entry
+
+    def unbalanced(self, use: Value, option: NoiseOption) -> None:
+        cause = f"the noise on {self.stage.axis} changes the function"
+        help = f"`noise {option.scale:g} balanced` keeps it"
+        if not any(g.cause == cause for g in self.solution.gaps):
+            node = use.users[0][0]
+            self.solution.gaps.append(Gap(node.name, node.op, cause, help))
+
+
+def _is_matrix(use: Value) -> bool:
+    assert use.weight is not None
+    return sum(d > 1 for d in use.weight.shape) >= 2

@@ -1,0 +1,134 @@
+"""Weights that are one: embedding and head, one layer's matrices used by several.
+
+Needs: the axis graph. Gives: `Tie`s, groups of uses that must stay one tensor, their spaces unified.
+
+Every use of a weight was analysed by itself. Uses of one stored matrix are joined again here, and so are matrices
+that an exporter stored twice, equal or transposed. A vector or a constant tensor that several uses share is no tie:
+exporters merge equal ones.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from growc.axes import unify
+from growc.graph import Array, Graph, Value, Weight
+from growc.passes.spaces import Axes
+
+_BLOCK = 16
+"""Rows compared at a time: contiguous in one layout, a narrow stripe in the other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tie:
+    """Uses of one weight; `turned` says for each whether it is stored transposed to the first."""
+
+    uses: tuple[Value, ...]
+    turned: tuple[bool, ...]
+
+    @property
+    def is_head(self) -> bool:
+        """Whether a table that is looked up is also a matrix that is multiplied with."""
+        return len({_looked_up(u) for u in self.uses}) == 2
+
+
+def find_ties(axes: Axes, *, untie_head: bool = False) -> list[Tie]:
+    """Join what is one weight. With `untie_head`, tables and the heads tied to them part."""
+    ties = []
+    for tie in _groups(axes.graph):
+        parts = _apart(tie) if untie_head and tie.is_head else [tie]
+        ties += [p for p in parts if len(p.uses) > 1]
+    for tie in ties:
+        first = axes.of(tie.uses[0])
+        for use, turned in zip(tie.uses[1:], tie.turned[1:], strict=True):
+            spaces = axes.of(use)
+            for a, b in zip(first, spaces[::-1] if turned else spaces, strict=True):
+                unify(a, b, use)
+    return ties
+
+
+def _apart(tie: Tie) -> list[Tie]:
+    parts = []
+    for kind in (True, False):
+        chosen = [(u, t) for u, t in zip(tie.uses, tie.turned, strict=True) if _looked_up(u) is kind]
+        parts.append(Tie(tuple(u for u, _ in chosen), tuple(t != chosen[0][1] for _, t in chosen)))
+    return parts
+
+
+def _looked_up(use: Value) -> bool:
+    """Whether a weight use ends in a look-up by number (through casts and the like)."""
+    pending = list(use.users)
+    while pending:
+        node, operand = pending.pop()
+        if node.op in ("Gather", "GatherND") and operand == 0:
+            return True
+        if node.op in ("Identity", "Cast"):
+            pending.extend(node.outputs[0].users)
+    return False
+
+
+def _groups(graph: Graph) -> Iterable[Tie]:
+    """Ties before `untie head`, in order of first use."""
+    uses: dict[Weight, list[Value]] = defaultdict(list)
+    for use in graph.uses():
+        if use.weight is not None and use.weight.floating:
+            uses[use.weight].append(use)
+    matrices: dict[tuple[int, ...], list[Weight]] = defaultdict(list)
+    for weight in uses:
+        if sum(d > 1 for d in weight.shape) >= 2:
+            matrices[tuple(sorted(weight.shape))].append(weight)
+    joined: set[Weight] = set()
+    for weight, own in uses.items():
+        if weight in joined:
+            continue
+        group, turned = list(own), [False] * len(own)
+        alike = matrices.get(tuple(sorted(weight.shape)), [])
+        if weight in alike and not _is_constant(weight) and (len(alike) > 1 or len(own) > 1):
+            for other in alike[alike.index(weight) + 1 :]:
+                found = None if other in joined else _equal(weight, other)
+                if found is not None:
+                    joined.add(other)
+                    group += uses[other]
+                    turned += [found] * len(uses[other])
+        elif not all(_partial(u) for u in own):
+            continue
+        if len(group) > 1:
+            yield Tie(tuple(group), tuple(turned))
+
+
+def _partial(use: Value) -> bool:
+    """Whether a use takes a slice of the stored tensor: uses of its parts belong together."""
+    return all(n.op in ("Slice", "Gather", "Split") and i == 0 for n, i in use.users)
+
+
+def _probe(values: Array) -> Array:
+    """A few elements at positions that transposition exchanges."""
+    for axis, size in enumerate(values.shape):
+        values = values.take(sorted({(size - 1) * k // 3 for k in range(4)}), axis=axis)
+    return values
+
+
+def _is_constant(weight: Weight) -> bool:
+    probe = _probe(weight.read())
+    return bool((probe == probe.flat[0]).all())
+
+
+def _equal(a: Weight, b: Weight) -> bool | None:
+    """False: equal; True: equal when transposed; None: different. Reads a few elements, and two blocks if they agree."""
+    x, y = a.read(), b.read()
+    if a.dtype != b.dtype:
+        return None
+    if x.shape == y.shape and np.array_equal(_probe(x), _probe(y)) and _blocks_equal(x, y):
+        return False
+    if x.ndim == 2 and x.shape == y.shape[::-1] and np.array_equal(_probe(x), _probe(y).T) and _blocks_equal(x, y.T):
+        return True
+    return None
+
+
+def _blocks_equal(x: Array, y: Array) -> bool:
+    starts = {0, max(x.shape[0] - _BLOCK, 0), x.shape[0] // 2}
+    return all(np.array_equal(x[s : s + _BLOCK], y[s : s + _BLOCK]) for s in sorted(starts))
