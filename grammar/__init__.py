@@ -1,0 +1,40 @@
+"""The language: from text to growc.recipe, and back.
+
+>>> from growc.source import Source
+>>> recipe = parse(Source("-e", "widen   ffn to 2*ffn with tail copy"))
+>>> format(recipe)
+'widen ffn to 2 * ffn with tail copy\n'
+"""
+
+from __future__ import annotations
+
+from growc.diagnostic import GrowError
+from growc.expression import Expr
+from growc.grammar.printer import print_recipe
+from growc.grammar.reader import read, read_expression
+from growc.recipe import Recipe
+from growc.source import Source
+
+__all__ = ["format", "parse", "parse_expression", "read", "read_expression"]
+
+
+def parse(*sources: Source) -> Recipe:
+    """What one text says, or several one after the other. Raises GrowError with every mistake in them."""
+    parts = [read(source) for source in sources]
+    diagnostics = [diagnostic for _, found in parts for diagnostic in found]
+    if diagnostics:
+        raise GrowError(*diagnostics)
+    return sum((recipe for recipe, _ in parts), Recipe())
+
+
+def parse_expression(source: Source, start: int = 0) -> Expr:
+    """The expression that a text consists of from `start` on. Raises GrowError with every mistake in it."""
+    expr, diagnostics = read_expression(source, start)
+    if diagnostics or expr is None:
+        raise GrowError(*diagnostics)
+    return expr
+
+
+def format(recipe: Recipe) -> str:  # noqa: A001 - growc.grammar.format is what it is
+    """The recipe in canonical form, with its comments and single blank lines."""
+    return print_recipe(recipe)

@@ -87,7 +87,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def drop(self, meta: Any, layers: rc.LayerRange) -> rc.Drop:
         return rc.Drop(layers, span=self.at(meta))
 
-    def measure(self, meta: Any, file: rc.Text, samples: ex.Expr | None) -> rc.Measure:
+    def measure(self, meta: Any, file: rc.Text, samples: ex.Expr | None = None) -> rc.Measure:
         return rc.Measure(file, samples, span=self.at(meta))
 
     def match(
@@ -97,7 +97,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         fill: rc.Fill,
         options: tuple[rc.Option, ...],
         depth: Depth | None,
-        smaller: rc.Ranking | None,
+        smaller: rc.Ranking | None = None,
     ) -> rc.Match:
         order, zero_outputs = depth or (None, False)
         return rc.Match(file, fill, options, order, zero_outputs, smaller, span=self.at(meta))
@@ -137,7 +137,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def layer(self, meta: Any, number: ex.Expr) -> rc.Layer:
         return rc.Layer(number, span=self.at(meta))
 
-    def layers(self, meta: Any, start: ex.Expr, dots: Token, stop: ex.Expr | None) -> rc.Layers:
+    def layers(self, meta: Any, start: ex.Expr, dots: Token, stop: ex.Expr | None = None) -> rc.Layers:
         return rc.Layers(start, stop, span=self.at(meta))
 
     def ranges(self, meta: Any, *ranges: rc.LayerRange) -> tuple[rc.LayerRange, ...]:
@@ -192,7 +192,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def ranking(self, meta: Any, name: Token) -> rc.Ranking:
         return rc.Ranking(str(name), span=self.at(meta))
 
-    def random_ranking(self, meta: Any, seed: ex.Expr | None) -> rc.Ranking:
+    def random_ranking(self, meta: Any, seed: ex.Expr | None = None) -> rc.Ranking:
         return rc.Ranking("random", seed=seed, span=self.at(meta))
 
     def keep_ranking(self, meta: Any, file: rc.Text) -> rc.Ranking:

@@ -137,29 +137,43 @@ def freeze(space: Space, reason: Reason) -> None:
 
 
 def address(space: Space, reason: Reason) -> None:
-    """The outside numbers the units of this space: old units keep their numbers."""
-    for leaf in leaves(space):
-        if leaf.addressed is None:
-            leaf.addressed = reason
+    """The outside numbers the units of this space: they keep their numbers, and only the end may grow.
+
+    Of a product that is the outermost factor, of a sum the last segment; everything else inside is frozen.
+    """
+    space = find(space)
+    if space.addressed is None:
+        space.addressed = reason
+    if space.kind != "atom":
+        parts = [p for p in space.parts if not find(p).unit]
+        grows = parts[0] if space.kind == "product" else parts[-1]
+        alone = sum(find(p) is find(grows) for p in parts) == 1
+        for part in parts:
+            if alone and find(part) is find(grows):
+                address(part, reason)
+            else:
+                freeze(part, reason)
 
 
 def _structure(space: Space, made: Space) -> None:
     """Give the atom `space` the structure of `made`, in place, so that every alias sees it."""
     space.kind, space.parts = made.kind, made.parts
+    _pass_on(space)
+
+
+def _pass_on(space: Space) -> None:
+    """What holds of a space holds of its parts."""
     if space.frozen is not None:
         freeze(space, space.frozen)
     if space.addressed is not None:
-        freeze(space, space.addressed)
+        address(space, space.addressed)
 
 
 def _link(child: Space, root: Space) -> None:
     child.parent = root
-    if child.frozen is not None:
-        freeze(root, child.frozen)
-    if child.addressed is not None and root.kind != "atom":
-        freeze(root, child.addressed)
-    elif root.addressed is None:
-        root.addressed = child.addressed
+    root.frozen = root.frozen or child.frozen
+    root.addressed = root.addressed or child.addressed
+    _pass_on(root)
 
 
 def unify(a: Space, b: Space, node: Any) -> None:

@@ -35,8 +35,8 @@ _code(
     "G101",
     "unexpected character",
     """
-    The character has no meaning outside strings and comments. Text that was copied from a web page often
-    brings typographic quotes, dashes and signs along.
+    The character has no meaning outside strings and comments. Text that was copied from a web page
+    often brings typographic quotes, dashes and signs along.
 
         match “gpt2.onnx” with tail copy      # wrong
         match "gpt2.onnx" with tail copy      # right
@@ -46,8 +46,8 @@ _code(
     "G102",
     "unterminated string",
     """
-    A string ends on the line that it starts on, with a double quote. It has no escapes: what stands between
-    the quotes is the name, backslashes included.
+    A string ends on the line that it starts on, with a double quote. It has no escapes: what stands
+    between the quotes is the name, backslashes included.
 
         include "width.grow       # wrong
         include "width.grow"      # right
@@ -57,8 +57,8 @@ _code(
     "G103",
     "unknown word",
     """
-    A word stands where the language has words of its own, and it is none of them. The help names the nearest
-    one. Keywords are lower case.
+    A word stands where the language has words of its own, and it is none of them. The help names the
+    nearest one. Keywords are lower case.
 
         widen fnn to 4096 with tial copy      # wrong
         widen ffn to 4096 with tail copy      # right
@@ -68,8 +68,8 @@ _code(
     "G104",
     "something else is expected",
     """
-    The statement is well formed up to the place that the caret shows, and does not go on like this. The help
-    shows the statement's form.
+    The statement is well formed up to the place that the caret shows, and does not go on like this. The
+    help shows the statement's form.
 
         widen ffn 4096 with tail copy         # wrong: `to` is missing
         widen ffn to 4096 with tail copy      # right
@@ -79,8 +79,8 @@ _code(
     "G105",
     "unbalanced bracket",
     """
-    A bracket is opened and never closed, or closed and never opened. An open bracket continues a line; a verb
-    at the start of a line ends it all the same, so that the rest of the file is still read.
+    A bracket is opened and never closed, or closed and never opened. An open bracket continues a line;
+    a verb at the start of a line ends it all the same, so that the rest of the file is still read.
 
         in encoder { widen ffn to 8 with tail copy        # wrong
         in encoder { widen ffn to 8 with tail copy }      # right
@@ -90,8 +90,8 @@ _code(
     "G106",
     "malformed number",
     """
-    An integer is written in digits, and may end in K, M or B for thousands, millions and billions. `noise` and
-    `preserved within` take decimal numbers too.
+    An integer is written in digits, and may end in K, M or B for thousands, millions and billions.
+    `noise` and `preserved within` take decimal numbers too.
 
         expect parameters <= 355m      # wrong
         expect parameters <= 355M      # right
@@ -101,8 +101,8 @@ _code(
     "G107",
     "nested too deeply",
     """
-    An expression has at most 100 operators and brackets, scopes nest at most 20 deep and includes 50.
-    A `let` gives a name to a part of an expression.
+    An expression has at most 100 operators and brackets, scopes nest at most 20 deep and includes 50. A
+    `let` gives a name to a part of an expression.
     """,
 )
 _code(
@@ -128,8 +128,8 @@ _code(
     "G202",
     "name already taken",
     """
-    A `let` may not take the name of an axis, of a keyword, or of another `let` of the recipe and of what it
-    includes: a name means one thing everywhere, and `-p` sets that.
+    A `let` may not take the name of an axis, of a keyword, or of another `let` of the recipe and of
+    what it includes: a name means one thing everywhere, and `-p` sets that.
 
         let hidden = 768      # wrong
         let width = 768       # right
@@ -149,8 +149,8 @@ _code(
     "G204",
     "options that contradict each other",
     """
-    An option stands once in a statement, and must have something to act on: `split`, `noise … on copies` and
-    `noise … balanced` need a fill that makes copies, and copies that carry a share.
+    An option stands once in a statement, and must have something to act on: `split`, `noise … on
+    copies` and `noise … balanced` need a fill that makes copies, and copies that carry a share.
 
         widen ffn to 8 with zero fill split random         # wrong: nothing is copied
         widen ffn to 8 with uniform copy split random      # right
@@ -160,7 +160,8 @@ _code(
     "G205",
     "option that does not fit the axis",
     """
-    `with zero outputs` is for units whose outputs are added up: those of `ffn`, `heads`, `experts`, `channels`.
+    `with zero outputs` is for units whose outputs are added up: those of `ffn`, `heads`, `experts`,
+    `channels`.
 
         widen hidden to 1024 with tail copy with zero outputs      # wrong
         widen ffn to 4096 with tail copy with zero outputs         # right
@@ -170,8 +171,8 @@ _code(
     "G206",
     "number out of range",
     """
-    A size, a number of samples and a number of layers are at least 1; a seed and a noise at least 0; a range of
-    layers holds at least one layer.
+    A size, a number of samples and a number of layers are at least 1; a seed and a noise at least 0; a
+    range of layers holds at least one layer.
 
         widen ffn to 4096 with tail copy noise -0.01      # wrong
         widen ffn to 4096 with tail copy noise 0.01       # right
@@ -200,8 +201,9 @@ _code(
     "G209",
     "not in this version",
     """
-    The statement is a statement of the language, but this version of growc cannot do it yet. It is refused
-    before a model is looked at.
+    The statement is a statement of the language, but this version of growc cannot do it yet. It is
+    refused before a model is looked at. This version does `let`, `include`, `widen` with every fill and
+    every option but `from next layer`, `untie head`, and `expect`.
     """,
 )
 _code(
@@ -255,8 +257,8 @@ _code(
     "G301",
     "sizes that contradict each other",
     """
-    After the last statement the sizes of axes that are tied do not fit: the model says that one is a multiple
-    of the other, a sum with it, or the same. The notes name the nodes that tie them.
+    After the last statement the sizes of axes that are tied do not fit: the model says that one is a
+    multiple of the other, a sum with it, or the same. The notes name the nodes that tie them.
 
         widen heads to 15 with neighbor copy      # wrong on a model with 4 key/value heads
         widen heads to 16 with neighbor copy      # right
@@ -266,16 +268,16 @@ _code(
     "G302",
     "axis that the model lacks",
     """
-    The model has no axis of this role; `growc inspect MODEL` lists those that it has. Any other axis is named
-    by a parameter that bears it: `axis 0 of "fc1.weight"`.
+    The model has no axis of this role; `growc inspect MODEL` lists those that it has. Any other axis is
+    named by a parameter that bears it: `axis 0 of "fc1.weight"`.
     """,
 )
 _code(
     "G303",
     "size on the wrong side of today's",
     """
-    `widen` is for more and `subclone` for less. The size that the axis has today is allowed in both, and does
-    nothing.
+    `widen` is for more and `subclone` for less. The size that the axis has today is allowed in both,
+    and does nothing.
 
         widen ffn to 1024 with tail copy            # wrong on a model with 2048
         subclone ffn to 1024 by magnitude           # right
@@ -285,18 +287,18 @@ _code(
     "G304",
     "frozen axis",
     """
-    The axis goes through a node that growc cannot account for at another size: an operator that it does not
-    know, or one that orders or normalises along the axis. The notes name the node. `growc inspect MODEL` lists
-    everything that is frozen.
+    The axis goes through a node that growc cannot account for at another size: an operator that it does
+    not know, or one that orders or normalises along the axis. The notes name the node. `growc inspect
+    MODEL` lists everything that is frozen.
     """,
 )
 _code(
     "G305",
     "fill that this axis cannot take",
     """
-    What the outside numbers (`vocab`, `positions`, axes of inputs and outputs) keeps its numbers, so that new
-    units come after the old; units that belong together (heads, groups, blocks) are copied together, so that
-    sizes must be multiples of them.
+    What the outside numbers (`vocab`, `positions`, axes of inputs and outputs) keeps its numbers, so
+    that new units come after the old; units that belong together (heads, groups, blocks) are copied
+    together, so that sizes must be multiples of them.
 
         widen hidden to 1000 with tail copy in blocks of 64      # wrong: 1000 is no multiple of 64
         widen hidden to 1024 with tail copy in blocks of 64      # right
@@ -306,7 +308,8 @@ _code(
     "G306",
     "no parameter of this name",
     """
-    No parameter's name matches the glob. `*` matches within dots and `**` across them; the notes list near names.
+    No parameter's name matches the glob. `*` matches within dots and `**` across them; the notes list
+    near names.
 
         widen axis 0 of "fc1" to 64 with tail copy             # wrong: no whole name
         widen axis 0 of "**.fc1.weight" to 64 with tail copy   # right
@@ -323,32 +326,33 @@ _code(
     "G308",
     "size that cannot be accounted for",
     """
-    After all weights and shape constants were rewritten, a node of the new graph would still not give what the
-    plan demands. Nothing is written: growc emits only what it can account for. The notes name the node.
+    After all weights and shape constants were rewritten, a node of the new graph would still not give
+    what the plan demands. Nothing is written: growc emits only what it can account for. The notes name
+    the node.
     """,
 )
 _code(
     "G309",
     "model that this version cannot grow",
     """
-    The recipe is fine and the model is valid, but this combination is not implemented yet. The notes say what
-    stands in the way.
+    The recipe is fine and the model is valid, but this combination is not implemented yet. The notes
+    say what stands in the way.
     """,
 )
 _code(
     "G310",
     "model that cannot be read",
     """
-    A model is an `.onnx` file, with or without external data, a Hugging Face checkpoint directory, or a `.pt2`
-    program of torch.export. This one is missing, damaged, or none of them.
+    A model is an `.onnx` file, with or without external data, a Hugging Face checkpoint directory, or a
+    `.pt2` program of torch.export. This one is missing, damaged, or none of them.
     """,
 )
 _code(
     "G311",
     "model that is not valid",
     """
-    The file can be read, but what it says is no valid model: a value that nothing computes, shapes that do not
-    fit, external data that ends too early.
+    The file can be read, but what it says is no valid model: a value that nothing computes, shapes that
+    do not fit, external data that ends too early.
     """,
 )
 _code(
@@ -371,16 +375,17 @@ _code(
     "G402",
     "refuted certificate",
     """
-    The plan was certified as exact, and the outputs differ by more than the model's own rounding. Nothing was
-    written. This is a bug in growc: please report it, with the report file.
+    The plan was certified as exact, and the outputs differ by more than the model's own rounding.
+    Nothing was written. This is a bug in growc: please report it, with the report file.
     """,
 )
 _code(
     "G403",
     "verification that could not run",
     """
-    onnxruntime cannot load or run the source or the result, so nothing was verified and nothing was written.
-    `--inputs FILE.npz` gives inputs where growc cannot draw any; `--no-verify` writes without verification.
+    onnxruntime cannot load or run the source or the result, so nothing was verified and nothing was
+    written. `--inputs FILE.npz` gives inputs where growc cannot draw any; `--no-verify` writes without
+    verification.
     """,
 )
 _code(

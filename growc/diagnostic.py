@@ -133,7 +133,10 @@ def _in_order(marks: list[Mark]) -> list[Mark]:
 def _snippet(source: Source, marks: list[Mark], primary: Span | None, gutter: str, ink: Ink) -> list[str]:
     here = primary is not None and primary.source == source
     bar = f"{gutter} {ink.frame}|{ink.off}"
-    lines = [f"{gutter} {ink.frame}{'-->' if here else ':::'}{ink.off} {primary if here else marks[0][0]}", bar]
+    lines = [
+        f"{gutter} {ink.frame}{'-->' if here else ':::'}{ink.off} {primary if here else marks[0][0]}",
+        bar,
+    ]
     shown = 0
     for span, label, sign in marks:
         text = source.line(span.line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from growc.diagnostic import Diagnostic, GrowError
@@ -27,17 +27,23 @@ class Int(Node):
 
 @dataclass(frozen=True)
 class Name(Node):
-    """A `let`, or an axis that is named by its role."""
+    """A `let`, or an axis that is named by its role.
+
+    moment: the number of the statement before which the size is meant; None is the statement that the
+        expression belongs to.
+    """
 
     name: str
+    moment: int | None = field(default=None, kw_only=True, repr=False)
 
 
 @dataclass(frozen=True)
 class TensorAxis(Node):
-    """`axis NUMBER of "GLOB"`: an axis that is named by the parameters that bear it."""
+    """`axis NUMBER of "GLOB"`: an axis that is named by the parameters that bear it; `moment` as in Name."""
 
     number: int
     glob: str
+    moment: int | None = field(default=None, kw_only=True, repr=False)
 
     @property
     def name(self) -> str:
@@ -51,6 +57,9 @@ class Neg(Node):
 
     operand: Expr
 
+
+UNKNOWN = Name("?")
+"""Stands for what was found wrong: a number that nothing is known about, so that it is blamed only once."""
 
 Operator = Literal["+", "-", "*", "/"]
 
@@ -78,31 +87,40 @@ Expr = Int | Name | TensorAxis | Neg | Binary | Call
 
 PRECEDENCE: dict[str, int] = {"+": 1, "-": 1, "*": 2, "/": 2}
 
-MAX_OPERATORS = 100
-"""Operators and brackets in one expression: everything that walks over expressions may recurse."""
 
+def evaluate(
+    expr: Expr,
+    lookup: Callable[[str, Span], int],
+    earlier: Callable[[int, str, Span], int] | None = None,
+) -> int:
+    """What an expression comes to, with the sizes of axes from `lookup`.
 
-def evaluate(expr: Expr, lookup: Callable[[str, Span], int]) -> int:
-    """What an expression comes to, with the value of every name from `lookup`.
-
-    >>> evaluate(Binary("*", Int(4), Name("hidden")), {"hidden": 768}.__getitem__)  # doctest: +SKIP
+    >>> evaluate(Binary("*", Int(4), Name("hidden")), lambda name, span: 768)
     3072
 
-    Raises GrowError where a division does not come out whole: G312 if a name has a part in the expression,
-    so that another model might do; else G212.
+    A `let` that stands before other statements means the sizes at its place: `earlier(moment, name, span)`
+    is the size as it was before the statement of that number. Raises GrowError where a division does not come
+    out whole: G312 if a size has a part in the expression, so that another model might do; else G212.
     """
-    code = "G312" if names(expr) else "G212"
 
-    def known(name: str, span: Span) -> int | None:
-        return lookup(name, span)
+    def size(node: Name | TensorAxis) -> int:
+        if node.moment is None:
+            return lookup(node.name, node.span)
+        if earlier is None:
+            message = f"this version does not know `{node.name}` as it was before an earlier statement"
+            raise GrowError(Diagnostic("G209", message, node.span))
+        return earlier(node.moment, node.name, node.span)
 
-    value = fold(expr, known, code)
+    value = fold(expr, size, "G312" if names(expr) else "G212")
     assert value is not None
     return value
 
 
-def fold(expr: Expr, lookup: Callable[[str, Span], int | None], code: str = "G212") -> int | None:
-    """As `evaluate`, but a value that `lookup` does not know makes the whole unknown.
+Size = Callable[[Name | TensorAxis], int | None]
+
+
+def fold(expr: Expr, size: Size, code: str = "G212") -> int | None:
+    """As `evaluate`, but a size that is not known makes the whole unknown.
 
     Parts that are known are judged all the same: `hidden + 10 / 3` is wrong for every model.
     """
@@ -110,17 +128,17 @@ def fold(expr: Expr, lookup: Callable[[str, Span], int | None], code: str = "G21
         case Int():
             return expr.value
         case Name() | TensorAxis():
-            return lookup(expr.name, expr.span)
+            return size(expr)
         case Neg():
-            value = fold(expr.operand, lookup, code)
+            value = fold(expr.operand, size, code)
             return None if value is None else -value
         case Call():
-            first, second = fold(expr.first, lookup, code), fold(expr.second, lookup, code)
+            first, second = fold(expr.first, size, code), fold(expr.second, size, code)
             if first is None or second is None:
                 return None
             return min(first, second) if expr.function == "min" else max(first, second)
         case Binary():
-            left, right = fold(expr.left, lookup, code), fold(expr.right, lookup, code)
+            left, right = fold(expr.left, size, code), fold(expr.right, size, code)
             if expr.operator == "/" and right == 0:
                 raise GrowError(Diagnostic(code, "division by zero", expr.right.span, "this is 0"))
             if left is None or right is None:
@@ -157,6 +175,21 @@ def names(expr: Expr) -> tuple[Name | TensorAxis, ...]:
             return names(expr.left) + names(expr.right)
         case Call():
             return names(expr.first) + names(expr.second)
+
+
+def substitute(expr: Expr, value: Callable[[Name | TensorAxis], Expr]) -> Expr:
+    """The expression with something else in the place of every name."""
+    match expr:
+        case Int():
+            return expr
+        case Name() | TensorAxis():
+            return value(expr)
+        case Neg():
+            return replace(expr, operand=substitute(expr.operand, value))
+        case Binary():
+            return replace(expr, left=substitute(expr.left, value), right=substitute(expr.right, value))
+        case Call():
+            return replace(expr, first=substitute(expr.first, value), second=substitute(expr.second, value))
 
 
 def spell(expr: Expr) -> str:

@@ -75,6 +75,8 @@ class Node:
     origin: Any = field(default=None, repr=False)
     captured: tuple[Value, ...] = ()
     """Values that a body of this node (If, Loop, Scan) takes from the scope around it."""
+    chain: bool = False
+    """Whether it carries a weight to one use: other uses of the weight have their own copy of it."""
 
     def input(self, i: int) -> Value | None:
         """Operand i, or None where it is absent."""

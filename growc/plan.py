@@ -92,6 +92,18 @@ class Layout:
     def is_identity(self) -> bool:
         return all(p.is_identity for p in self.parts) if self.step is None else self.step.is_identity
 
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Equal for layouts that do the same."""
+        if self.step is None:
+            return (self.kind, *(p.signature for p in self.parts))
+        s, n = self.step, self.step.noise
+        arrays = (s.index.tobytes(), s.weight.tobytes(), s.filler.tobytes())
+        if n is None:
+            return (*arrays, s.key)
+        balance = b"" if n.balance is None else n.balance.tobytes()
+        return (*arrays, s.key, n.key, n.scale, n.rows.tobytes(), balance)
+
     def as_map(self) -> IndexMap:
         """The whole axis's map; rows that are no copy are junk or zero."""
         if self.step is not None:

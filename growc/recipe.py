@@ -366,7 +366,7 @@ Statement = (
 
 @dataclass(frozen=True)
 class Comment(Node):
-    """`# TEXT`, on a line of its own or at the end of the line before."""
+    """`#TEXT`, on a line of its own or at the end of the line before; the text keeps its spaces."""
 
     text: str
     trailing: bool = False

@@ -1,12 +1,16 @@
-"""One statement, lowered: the map of every space that it resizes."""
+"""One statement, lowered: the map of every space that it resizes; and sizes as statements change them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from growc.axes import Space
+import numpy as np
+
+from growc.axes import Space, find, plus, times
 from growc.draws import Draws
+from growc.graph import Size
 from growc.indexmap import Bools, IndexMap
 from growc.source import Span
 
@@ -50,3 +54,30 @@ class Stage:
     options: Options
     requests: dict[int, Request] = field(default_factory=dict)
     span: Span | None = None
+
+
+@dataclass
+class Sizes:
+    """Today's size of every atom that a statement changed; all others keep the model's."""
+
+    current: dict[int, int] = field(default_factory=dict)
+
+    def of(self, space: Space) -> Size:
+        """The size of a space, at every sample point."""
+        space = find(space)
+        if space.kind == "atom":
+            changed = self.current.get(id(space))
+            return space.size if changed is None else (changed,) * len(space.size)
+        sizes = [self.of(p) for p in space.parts]
+        total = sizes[0]
+        for size in sizes[1:]:
+            total = times(total, size) if space.kind == "product" else plus(total, size)
+        return total
+
+    def product(self, spaces: Sequence[Space]) -> int:
+        """The size of a row-major product of static spaces."""
+        return int(np.prod([self.of(s)[0] for s in spaces], dtype=np.int64))
+
+    def apply(self, stage: Stage) -> None:
+        """Take over the sizes that a stage leaves."""
+        self.current.update((key, request.map.size) for key, request in stage.requests.items())

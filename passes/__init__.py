@@ -1,0 +1,121 @@
+"""The compiler, in order. Reading PIPELINE is reading how growc works; each pass is a module of this folder.
+
+Every entry takes a `Compilation` and returns it with the fields that the pass fills in.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from growc import recipe as ast
+from growc.compilation import Compilation
+from growc.graph import Node, Value
+from growc.passes.assemble import assemble_weights
+from growc.passes.certify import certify
+from growc.passes.links import build_links, carriers_of
+from growc.passes.lower import lower
+from growc.passes.norms import find_norms
+from growc.passes.roles import find_roles
+from growc.passes.solve import solve
+from growc.passes.spaces import infer_spaces
+from growc.passes.steps import weight_steps
+from growc.passes.tables import continue_tables
+from growc.passes.ties import find_ties
+from growc.plan import AxisStep, Gap
+from growc.stage import Sizes
+
+Pass = Callable[[Compilation], Compilation]
+
+
+def capture_pass(c: Compilation) -> Compilation:
+    """The neutral graph: one weight one use, canonical order."""
+    return replace(c, graph=c.model.capture())
+
+
+def simulate_pass(c: Compilation) -> Compilation:
+    """Sizes and small values at a few sample points."""
+    return replace(c, simulation=c.model.simulate(c.graph))
+
+
+def norms_pass(c: Compilation) -> Compilation:
+    """Norms that stand in pieces."""
+    return replace(c, norms=find_norms(c.graph))
+
+
+def spaces_pass(c: Compilation) -> Compilation:
+    """Index spaces: which axes change together."""
+    return replace(c, axes=infer_spaces(c.graph))
+
+
+def ties_pass(c: Compilation) -> Compilation:
+    """Weights that are one."""
+    untie = any(isinstance(b.statement, ast.Untie) for b in c.statements)
+    return replace(c, ties=find_ties(c.axes, untie_head=untie))
+
+
+def roles_pass(c: Compilation) -> Compilation:
+    """Names for spaces."""
+    return replace(c, roles=find_roles(c.axes))
+
+
+def lower_pass(c: Compilation) -> Compilation:
+    """Statements as maps on spaces."""
+    return replace(c, lowered=lower(c.statements, c.roles, c.axes))
+
+
+def solve_pass(c: Compilation) -> Compilation:
+    """States of all tensors, statement by statement; what is done to each weight; what is not exact."""
+    carriers = carriers_of(c.axes)
+    steps: dict[Value, list[AxisStep]] = defaultdict(list)
+    scales: dict[Value, float] = defaultdict(lambda: 1.0)
+    attributes: dict[Node, dict[str, float]] = {}
+    gaps: list[Gap] = []
+    sizes = Sizes()
+    for stage in c.lowered.stages:
+        links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
+        solution = solve(links, stage, sizes, carriers)
+        for use, found in weight_steps(solution, c.ties).items():
+            steps[use] += found
+        for node, norm, factor in solution.eps:
+            if norm is None:
+                changed = attributes.setdefault(node, {})
+                before = changed.get("epsilon", node.attributes.get("epsilon", 1e-5))
+                changed["epsilon"] = float(before) * factor
+            elif norm.eps is not None:
+                scales[norm.eps_weight()] *= factor
+        gaps += [g for g in solution.gaps if g not in gaps]
+        sizes.apply(stage)
+    return replace(c, steps=dict(steps), scales=dict(scales), attributes=attributes, gaps=gaps)
+
+
+def mend_pass(c: Compilation) -> Compilation:
+    """Every size of the result, accounted for."""
+    return replace(c, mended=c.model.mend(c.axes, c.simulation, c.lowered.sizes.of))
+
+
+def assemble_pass(c: Compilation) -> Compilation:
+    """Stored tensors out of uses."""
+    sizes = c.lowered.sizes
+    shapes = {u: tuple(sizes.of(s)[0] for s in c.axes.of(u)) for u in c.graph.uses()}
+    tables = continue_tables(c.graph, c.roles, sizes)
+    made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.mended.patches)
+    return replace(c, assembled=made)
+
+
+def certify_pass(c: Compilation) -> Compilation:
+    """The plan with its certificate."""
+    return replace(c, plan=certify(c))
+
+
+ANALYSIS: tuple[Pass, ...] = (capture_pass, simulate_pass, norms_pass, spaces_pass, ties_pass, roles_pass)
+
+PIPELINE: tuple[Pass, ...] = (*ANALYSIS, lower_pass, solve_pass, mend_pass, assemble_pass, certify_pass)
+
+
+def run(passes: Sequence[Pass], c: Compilation) -> Compilation:
+    """All passes in order."""
+    for one in passes:
+        c = one(c)
+    return c

@@ -112,6 +112,17 @@ def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: 
     return links
 
 
+def carriers_of(axes: Axes) -> set[Value]:
+    """Weights, and values that only move their elements: sliced, transposed, or looked up by run-time numbers."""
+    found = {u for u in axes.graph.uses()}
+    for instance in axes.instances:
+        node, treatment = instance.node, instance.line.treatment
+        moved = node.inputs[:1] if treatment == "lookup" else [v for v in node.inputs if v is not None and v.known is None]
+        if treatment in ("layout", "lookup") and moved and all(v in found for v in moved):
+            found.update(node.outputs)
+    return found
+
+
 def _affected(links: Links, norm: Norm) -> bool:
     return bool(links.of(norm.source, norm.axis % norm.source.rank))
 

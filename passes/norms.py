@@ -30,6 +30,14 @@ class Norm:
     eps: Value | None
     interior: frozenset[Node]
 
+    def eps_weight(self) -> Value:
+        """The weight use behind eps, through casts."""
+        value = self.eps
+        while value is not None and value.weight is None and value.producer is not None:
+            value = value.producer.inputs[0]
+        assert value is not None
+        return value
+
 
 @dataclass(frozen=True)
 class Tag:

@@ -22,7 +22,7 @@ from growc.indexmap import Floats, IndexMap
 from growc.passes.links import Link, Links, Var
 from growc.passes.norms import Norm
 from growc.plan import Gap
-from growc.stage import Request, Stage
+from growc.stage import Request, Sizes, Stage
 
 PRIMAL, DUAL, GAIN = "makes", "reads", "scales"
 
@@ -46,13 +46,13 @@ class Solution:
         return self.states[self.links.root(var)]
 
 
-def solve(links: Links, stage: Stage, sizes: dict[int, int], carriers: set[Value]) -> Solution:
-    """Solve all classes. `sizes`: today's size of every atom; `carriers`: weights and their layouts."""
+def solve(links: Links, stage: Stage, sizes: Sizes, carriers: set[Value]) -> Solution:
+    """Solve all classes. `sizes`: as they stand before the statement; `carriers`: weights and their layouts."""
     return _Solver(links, stage, sizes, carriers).run()
 
 
 class _Solver:
-    def __init__(self, links: Links, stage: Stage, sizes: dict[int, int], carriers: set[Value]) -> None:
+    def __init__(self, links: Links, stage: Stage, sizes: Sizes, carriers: set[Value]) -> None:
         self.links, self.stage, self.sizes = links, stage, sizes
         self.done = Solution(links, stage)
         self.free: dict[Var, bool] = defaultdict(lambda: True)
@@ -94,7 +94,7 @@ class _Solver:
     def base(self, var: Var) -> IndexMap:
         """The requested map of an atom; the identity where nothing is requested."""
         request = self.request(var)
-        return IndexMap.identity(self.sizes[id(find(self.links.atoms[var]))]) if request is None else request.map
+        return IndexMap.identity(self.sizes.of(self.links.atoms[var])[0]) if request is None else request.map
 
     def need(self, var: Var) -> IndexMap:
         """The state of a class; one that nothing determines takes the requested map."""

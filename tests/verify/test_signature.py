@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from growc.diagnostic import GrowError
 from growc.signature import Role, read_signature
 

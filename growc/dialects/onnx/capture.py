@@ -180,7 +180,7 @@ class _Capture:
         outputs = tuple(self.fresh(v) if chain else self.value(v) for v in node.outputs)
         captured = tuple(self.operand(v) for v in _captured(node))
         attributes = {a.name: a.value for a in node.attributes.values()}
-        made = Node(op_name(node), node.name or "", inputs, outputs, attributes, node, captured)
+        made = Node(op_name(node), node.name or "", inputs, outputs, attributes, node, captured, chain)
         for i, operand in enumerate([*inputs, *captured]):
             if operand is not None:
                 operand.users.append((made, i))

@@ -19,6 +19,9 @@ from growc.diagnostic import Diagnostic, GrowError
 INLINE_LIMIT = 4096
 """Tensors of fewer bytes stay in the parsed protobuf: shape constants, scalars."""
 
+EXTERNAL = "growc.external"
+"""Key of `model.meta`: whether the file keeps weights in other files."""
+
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # field numbers in onnx.proto: ModelProto, GraphProto, TensorProto
 
 
@@ -31,6 +34,7 @@ def load(path: Path) -> ir.Model:
         if not proto.graph.node and not proto.graph.output:
             raise ValueError("the file holds no graph")
         model = ir.from_proto(proto)
+        model.meta[EXTERNAL] = any(_outside(t, path.name) for t in proto.graph.initializer)
     except GrowError:
         raise
     except Exception as cause:  # every parser error of protobuf, onnx and onnx-ir means the same to the user
@@ -41,6 +45,11 @@ def load(path: Path) -> ir.Model:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _outside(tensor: onnx.TensorProto, own: str) -> bool:
+    external = tensor.data_location == onnx.TensorProto.EXTERNAL
+    return external and all(e.value != own for e in tensor.external_data if e.key == "location")
 
 
 def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:

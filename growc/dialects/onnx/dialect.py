@@ -1,19 +1,64 @@
-"""The ONNX dialect: what the analysis asks of it, in one place."""
+"""The ONNX dialect: what the passes ask of a model in this format, in one place."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from growc.axes import Space
+from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.capture import capture
+from growc.dialects.onnx.container import load
+from growc.dialects.onnx.mend import Mended, mend
+from growc.dialects.onnx.rules import REAL
+from growc.dialects.onnx.simulate import Contradiction, Simulator, settle
 from growc.dialects.onnx.table import OPERATORS
-from growc.graph import Graph
+from growc.graph import Graph, Size, Value
+from growc.passes.spaces import Axes
 
 
-class OnnxDialect:
-    """Operator table and opset of ONNX graphs."""
+@dataclass
+class OnnxModel:
+    """An ONNX file, opened: its graph, its operator table, its simulation."""
 
-    name = "onnx"
+    path: Path
+    source: Any
+    simulator: Simulator = field(init=False)
     operators = OPERATORS
 
+    def __post_init__(self) -> None:
+        self.simulator = Simulator(self.source)
+
     @staticmethod
-    def opset(graph: Graph) -> int:
+    def open(path: Path) -> OnnxModel:
+        """Raises GrowError (G310) where the file cannot be read."""
+        return OnnxModel(path, load(path))
+
+    def opset(self, graph: Graph) -> int:
         """The version of the default operator set that the model declares."""
-        imports = graph.source.opset_imports
-        return int(imports.get("", imports.get("ai.onnx", 1)))
+        return int(self.simulator.opsets.get("", 1))
+
+    def capture(self) -> Graph:
+        """The neutral graph."""
+        return capture(self.source, self)
+
+    def simulate(self, graph: Graph) -> dict[Value, tuple[Size, ...] | None]:
+        """Fill in sizes and known values; returns the sizes of the inputs. Raises GrowError (G311)."""
+        try:
+            inputs, done = settle(graph, self.simulator)
+        except Contradiction as failure:
+            node = failure.node
+            message = f"the sizes of the model contradict each other at `{node.name or node.op}` ({node.op})"
+            raise GrowError(Diagnostic("G311", message, notes=(failure.message,))) from failure
+        for value in graph.values():
+            value.sizes, value.known = done.sizes.get(value), done.known.get(value)
+            value.floating = done.types.get(value, 1) in REAL
+        return inputs
+
+    def mend(
+        self, axes: Axes, inputs: dict[Value, tuple[Size, ...] | None], resize: Callable[[Space], Size]
+    ) -> Mended:
+        """Account for every size of the result."""
+        return mend(axes, self.simulator, inputs, resize)

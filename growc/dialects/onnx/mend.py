@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from growc.graph import Array, Graph, Node, Size, Value
 from growc.operators import Term, labels
 from growc.passes.spaces import Axes, Instance
 
-Entries = tuple[int | None, ...]
-"""A shape operand: a number, or None for the element that stood there."""
+Entries = tuple[int | Fraction | None, ...]
+"""A shape operand: a number, None for the element that stood there, or a fraction of that element."""
 
 
 @dataclass
@@ -94,14 +95,35 @@ class _Mender:
         if instance is None:
             self.shape_arithmetic(node, sim, run)
             return
-        if self.fits(node, sim, run, Patch()):
-            return
-        for patch in self.candidates(instance, sim):
+        first = self.required(instance, sim)
+        for patch in [first, *(_merged(first, p) for p in self.candidates(instance, sim))]:
             if self.fits(node, sim, run, patch):
-                self.done.patches[node] = patch
+                if patch.operands or patch.attributes:
+                    self.done.patches[node] = patch
                 return
         wanted = [self.demand(o) for o in node.outputs]
-        raise self.refusal(node, f"its result should have {_spell(wanted)}, but has {_spell(map(sim.sizes.get, node.outputs))}")
+        found = map(sim.sizes.get, node.outputs)
+        raise self.refusal(node, f"its result should have {_spell(wanted)}, but has {_spell(found)}")
+
+    def required(self, instance: Instance, sim: Simulation) -> Patch:
+        """What must hold whether or not the sizes come out right: where cuts are made, and how many groups there are.
+
+        Any other number that the node reads keeps the source's value, though it may be computed from sizes.
+        """
+        node = instance.node
+        rule = _PLACES.get(node.op)
+        patch = Patch() if rule is None else rule(self, instance, sim)
+        for i, value in enumerate(node.inputs):
+            if value is None or value.known is None or i in patch.operands or i in _SIZES.get(node.op, ()):
+                continue
+            after = sim.known.get(value)
+            if after is not None and all(np.array_equal(a, b) for a, b in zip(value.known, after, strict=True)):
+                continue
+            before = value.known[0]
+            if before.dtype.kind not in "iu" or before.ndim > 1 or any((k != before).any() for k in value.known):
+                raise self.refusal(node, f"its operand {i} is computed from sizes that change")
+            patch.operands[i] = tuple(int(k) for k in np.atleast_1d(before))
+        return patch
 
     def fits(self, node: Node, sim: Simulation, run: Callable[..., None], patch: Patch) -> bool:
         operands = {}
@@ -129,9 +151,13 @@ class _Mender:
         for point in range(sim.points):
             row = []
             for k, entry in enumerate(entries):
-                if entry is None and (old is None or k >= old[point].size):
+                if isinstance(entry, int):
+                    row.append(entry)
+                    continue
+                if old is None or k >= old[point].size:
                     return None
-                row.append(int(np.atleast_1d(old[point])[k]) if entry is None and old is not None else entry)
+                element = int(np.atleast_1d(old[point])[k])
+                row.append(element if entry is None else element * entry.numerator // entry.denominator)
             scalar = old is not None and old[point].ndim == 0
             found.append(np.asarray(row[0] if scalar else row, dtype=np.int64))
         return tuple(found)
@@ -161,19 +187,7 @@ class _Mender:
     # ---------------------------------------------------------------- candidates
 
     def candidates(self, instance: Instance, sim: Simulation) -> list[Patch]:
-        node = instance.node
-        rule = {
-            "Reshape": self.shape_operand,
-            "Expand": self.shape_operand,
-            "ConstantOfShape": self.shape_operand,
-            "Split": self.split,
-            "Slice": self.slice,
-            "Gather": self.gather,
-            "Tile": self.tile,
-            "Conv": self.group,
-            "ConvTranspose": self.group,
-        }.get(node.op)
-        return [] if rule is None else rule(instance, sim)
+        return self.shape_operand(instance, sim) if instance.node.op in _SIZES else []
 
     def shape_operand(self, instance: Instance, sim: Simulation) -> list[Patch]:
         """Keep what is right, write what is static, leave at most one dimension to -1."""
@@ -185,16 +199,21 @@ class _Mender:
         old = sim.known.get(value)
         source = sim.sizes.get(node.inputs[0]) if i and node.inputs[0] is not None else None
         zero_copies = node.op == "Reshape" and not node.attributes.get("allowzero", 0)
-        entries: list[int | None] = []
+        entries: list[int | Fraction | None] = []
         for axis, size in enumerate(wanted):
             now = None if old is None else tuple(int(o[axis]) if axis < o.size else -2 for o in old)
+            factor = None if now is None or not all(n > 0 for n in now) else _fraction(size, now)
             copied = zero_copies and now is not None and not any(now) and source is not None and source[axis : axis + 1] == (size,)
             if now == size or copied:
                 entries.append(None)
             elif len(set(size)) == 1:
                 entries.append(size[0])
+            elif factor is not None:
+                entries.append(factor)
             else:
                 entries.append(-1)
+        if node.op not in ("Reshape", "Expand", "ConstantOfShape"):
+            return []
         if node.op != "Reshape" and -1 in entries or entries.count(-1) > 1:
             return []
         patches = [Patch({i: tuple(entries)})]
@@ -205,80 +224,125 @@ class _Mender:
             patches.insert(0, Patch({i: fixed}))
         return patches
 
-    def parts(self, node: Node, outputs: Sequence[Value], axis: int) -> list[int]:
-        return [(self.demand(o) or ())[axis][0] for o in outputs]
-
-    def split(self, instance: Instance, sim: Simulation) -> list[Patch]:
+    def split(self, instance: Instance, sim: Simulation) -> Patch:
         node = instance.node
         axis = int(node.attributes.get("axis", 0)) % max(node.outputs[0].rank, 1)
-        sizes = tuple(self.parts(node, node.outputs, axis))
+        sizes = tuple((self.demand(o) or ())[axis][0] for o in node.outputs)
+        even = len(set(sizes)) == 1 and "split" not in node.attributes and node.input(1) is None
+        if even or sizes == tuple((o.sizes or ())[axis][0] for o in node.outputs):
+            return Patch()
         if "split" in node.attributes or self.simulator.opsets.get("", 13) < 13:
-            return [Patch({}, {"split": list(sizes)})]
-        return [Patch({1: sizes}, {"num_outputs": None} if "num_outputs" in node.attributes else {})]
+            return Patch({}, {"split": list(sizes)})
+        return Patch({1: sizes}, {"num_outputs": None} if "num_outputs" in node.attributes else {})
 
-    def slice(self, instance: Instance, sim: Simulation) -> list[Patch]:
-        """New bounds of static cuts: the sizes of the segments in front and inside."""
-        node, line = instance.node, instance.line
-        data = node.inputs[0]
+    def slice(self, instance: Instance, sim: Simulation) -> Patch:
+        """Bounds of static cuts: the sizes of the segments in front and inside. Other bounds stay."""
+        node, data = instance.node, instance.node.inputs[0]
         assert data is not None
-        cuts = {a: self.cut(instance, line.inputs[0], a) for a in range(data.rank)}
+        cuts = {a: self.cut(instance, a) for a in range(data.rank)}
         if "starts" in node.attributes:
             order = node.attributes.get("axes") or range(len(node.attributes["starts"]))
             starts, ends = list(node.attributes["starts"]), list(node.attributes["ends"])
             for k, a in enumerate(order):
-                if cuts[a % data.rank] is not None:
-                    starts[k], ends[k] = cuts[a % data.rank]  # type: ignore[misc]
-            return [Patch({}, {"starts": starts, "ends": ends})]
-        operands = [sim.known.get(v) if (v := node.input(k)) is not None else None for k in (1, 2, 3)]
-        if operands[0] is None or operands[1] is None:
-            return []
-        count = operands[0][0].size
-        axes = range(count) if operands[2] is None else [int(a) % data.rank for a in np.atleast_1d(operands[2][0])]
-        found = [cuts[a] for a in axes]
-        return [Patch({1: tuple(c[0] if c else None for c in found), 2: tuple(c[1] if c else None for c in found)})]
+                starts[k], ends[k] = cuts[a % data.rank] or (starts[k], ends[k])
+            same = (starts, ends) == (list(node.attributes["starts"]), list(node.attributes["ends"]))
+            return Patch() if same else Patch({}, {"starts": starts, "ends": ends})
+        axes = node.input(3)
+        count = (node.inputs[1].sizes or ((data.rank,),))[0][0] if node.inputs[1] is not None else data.rank
+        order = range(count) if axes is None or axes.known is None else [int(a) for a in np.atleast_1d(axes.known[0])]
+        operands = {}
+        for i in (1, 2):
+            wanted = tuple(None if (c := cuts[a % data.rank]) is None else c[i - 1] for a in order)
+            if not self.holds(node, i, wanted, sim):
+                operands[i] = wanted
+        return Patch(operands)
 
-    def cut(self, instance: Instance, terms: Sequence[Term] | None, axis: int) -> tuple[int, int] | None:
-        """(start, end) of the segment labelled y in the term of an axis, in new sizes."""
-        term = (terms or ())[axis]
-        if not any(n.startswith("y") for n in labels(term)) or isinstance(term, tuple) and term[0] == "*":
+    def holds(self, node: Node, i: int, wanted: tuple[int | None, ...], sim: Simulation) -> bool:
+        """Whether operand i has the wanted elements after the change already; None: any."""
+        value = node.input(i)
+        after = None if value is None else sim.known.get(value)
+        if after is None:
+            return all(w is None for w in wanted)
+        rows = [np.atleast_1d(a) for a in after]
+        return all(w is None or k < r.size and int(r[k]) == w for r in rows for k, w in enumerate(wanted))
+
+    def cut(self, instance: Instance, axis: int) -> tuple[int, int] | None:
+        """(start, end) in new sizes of the segment that is taken from an axis (its label begins with y)."""
+        term = (instance.line.inputs[0] or ())[axis]
+        if not isinstance(term, tuple) or term[0] != "+":
             return None
         start = 0
         for name in labels(term):
-            size = self.new_size(instance, name)
+            size = self.resize(find(instance.spaces[name]))[0]
             if name.startswith("y"):
                 return start, start + size
             start += size
         return None
 
-    def new_size(self, instance: Instance, name: str) -> int:
-        return self.resize(find(instance.spaces[name]))[0]
-
-
-    def gather(self, instance: Instance, sim: Simulation) -> list[Patch]:
-        node = instance.node
-        data, index = node.inputs[0], node.inputs[1]
+    def gather(self, instance: Instance, sim: Simulation) -> Patch:
+        node, data, index = instance.node, instance.node.inputs[0], instance.node.inputs[1]
         assert data is not None and index is not None
         axis = int(node.attributes.get("axis", 0)) % data.rank
-        cut = self.cut(instance, instance.line.inputs[0], axis)
+        cut = self.cut(instance, axis)
+        term, whole = (instance.line.inputs[0] or ())[axis], None
         if cut is not None:
-            scalar = index.rank == 0
-            return [Patch({1: (cut[0],) if scalar else tuple(range(*cut))})]
-        if (instance.line.inputs[0] or ())[axis] == (instance.line.outputs[0] or ())[axis] and index.rank == 1:
-            return [Patch({1: tuple(range((self.demand(data) or ())[axis][0]))})]
-        return []
+            whole = (cut[0],) if index.rank == 0 else tuple(range(*cut))
+        elif isinstance(term, str) and labels(term) and term.startswith("a"):
+            whole = tuple(range((self.demand(data) or ())[axis][0]))
+        if whole is None or self.same_index(index, whole, sim):
+            return Patch()
+        return Patch({1: whole})
 
-    def tile(self, instance: Instance, sim: Simulation) -> list[Patch]:
-        node = instance.node
-        wanted, source = self.demand(node.outputs[0]), sim.sizes.get(node.inputs[0])  # type: ignore[arg-type]
+    @staticmethod
+    def same_index(index: Value, wanted: tuple[int, ...], sim: Simulation) -> bool:
+        after = sim.known.get(index)
+        return after is not None and all(np.array_equal(np.atleast_1d(a), wanted) for a in after)
+
+    def tile(self, instance: Instance, sim: Simulation) -> Patch:
+        node, data = instance.node, instance.node.inputs[0]
+        assert data is not None
+        wanted, source = self.demand(node.outputs[0]), self.demand(data)
         if wanted is None or source is None:
-            return []
+            return Patch()
         repeats = [{w // s for w, s in zip(a, b, strict=True) if s} for a, b in zip(wanted, source, strict=True)]
-        return [Patch({1: tuple(r.pop() if len(r) == 1 else None for r in repeats)})]
+        found = tuple(r.pop() if len(r) == 1 else None for r in repeats)
+        return Patch() if self.holds(node, 1, found, sim) else Patch({1: found})
 
-    def group(self, instance: Instance, sim: Simulation) -> list[Patch]:
+    def group(self, instance: Instance, sim: Simulation) -> Patch:
         if "g" not in instance.spaces:
-            return []
-        return [Patch({}, {"group": self.new_size(instance, "g")})]
+            return Patch()
+        groups = self.resize(find(instance.spaces["g"]))[0]
+        return Patch() if groups == instance.node.attributes.get("group", 1) else Patch({}, {"group": groups})
+
+
+_PLACES: dict[str, Callable[[_Mender, Instance, Simulation], Patch]] = {
+    "Split": _Mender.split,
+    "Slice": _Mender.slice,
+    "Gather": _Mender.gather,
+    "Tile": _Mender.tile,
+    "Conv": _Mender.group,
+    "ConvTranspose": _Mender.group,
+}
+"""Where cuts are made, by operator."""
+
+_SIZES: dict[str, tuple[int, ...]] = {
+    "Reshape": (1,),
+    "Expand": (1,),
+    "ConstantOfShape": (0,),
+    "Range": (0, 1, 2),
+    "Resize": (3,),
+}
+"""Operands that are nothing but sizes of the result: judged by the result."""
+
+
+def _merged(a: Patch, b: Patch) -> Patch:
+    return Patch({**a.operands, **b.operands}, {**a.attributes, **b.attributes})
+
+
+def _fraction(wanted: Size, now: Size) -> Fraction | None:
+    """wanted / now where it is the same at every sample point."""
+    found = {Fraction(w, n) for w, n in zip(wanted, now, strict=True)}
+    return found.pop() if len(found) == 1 else None
 
 
 def _spell(shapes: Any) -> str:

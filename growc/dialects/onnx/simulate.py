@@ -38,6 +38,8 @@ class Contradiction(Exception):
     def __init__(self, node: Node, message: str) -> None:
         super().__init__(message)
         self.node, self.message = node, message
+        self.operands: list[tuple[int, ...]] = []
+        """Known integers that the node read."""
 
 
 @dataclass
@@ -63,17 +65,18 @@ class Simulator:
 
     # ---------------------------------------------------------------- one node
 
-    def proto(self, node: Node, attributes: Mapping[str, Any]) -> onnx.NodeProto:
-        """The node with canonical operand names (i0, i1, … -> o0, …) and changed attributes, if any."""
+    def proto(self, node: Node, attributes: Mapping[str, Any], operands: int) -> onnx.NodeProto:
+        """The node with canonical operand names (i0, i1, … -> o0, …), changed attributes, and added operands."""
         if id(node) not in self.protos:
             proto = ir.to_proto(node.origin)
             proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
             proto.output[:] = [f"o{i}" for i in range(len(node.outputs))]
             self.protos[id(node)] = proto
         proto = self.protos[id(node)]
-        if attributes:
+        if attributes or operands > len(node.inputs):
             changed = onnx.NodeProto()
             changed.CopyFrom(proto)
+            changed.input[:] = [*proto.input, *(f"i{i}" for i in range(len(node.inputs), operands))]
             kept = [a for a in proto.attribute if a.name not in attributes]
             del changed.attribute[:]
             changed.attribute.extend(kept)
@@ -121,25 +124,88 @@ class Simulator:
             return None
 
 
-def input_sizes(graph: Graph, samples: tuple[tuple[int, ...], ...]) -> dict[Value, tuple[Size, ...] | None]:
-    """The sizes of the graph inputs at the sample points; dims with one name have one size."""
-    symbols: dict[str, Size] = {}
-    found: dict[Value, tuple[Size, ...] | None] = {}
-    points = len(samples[0])
+Assignment = dict[str, Size | str | tuple[str, str]]
+"""What is assumed of symbols: a fixed size, the size of another one, or the sum of two others."""
+
+
+def symbols_of(graph: Graph) -> dict[Value, tuple[int | str, ...] | None]:
+    """The dims of every graph input: numbers, and names of symbols (an anonymous dim has one of its own)."""
+    found: dict[Value, tuple[int | str, ...] | None] = {}
     for value in graph.inputs:
         shape = value.origin.shape
-        if shape is None:
-            found[value] = None
-            continue
-        sizes: list[Size] = []
-        for axis, dim in enumerate(shape):
-            if isinstance(dim, int):
-                sizes.append((dim,) * points)
-            else:
-                name = dim.value or f"{value.name}.{axis}"
-                sizes.append(symbols.setdefault(name, samples[len(symbols) % len(samples)]))
-        found[value] = tuple(sizes)
+        dims = None if shape is None else [d if isinstance(d, int) else d.value for d in shape]
+        found[value] = None if dims is None else tuple(d or f"{value.name}.{k}" for k, d in enumerate(dims))
     return found
+
+
+def input_sizes(
+    dims: Mapping[Value, tuple[int | str, ...] | None], samples: tuple[Size, ...], assigned: Assignment
+) -> dict[Value, tuple[Size, ...] | None]:
+    """The sizes of the graph inputs at the sample points; dims with one name have one size."""
+    points = len(samples[0])
+    names = list(dict.fromkeys(d for row in dims.values() for d in row or () if isinstance(d, str)))
+    sizes: dict[str, Size] = {n: samples[k % len(samples)] for k, n in enumerate(names)}
+
+    def of(dim: int | str) -> Size:
+        if isinstance(dim, int):
+            return (dim,) * points
+        rule = assigned.get(dim)
+        if rule is None:
+            return sizes[dim]
+        if isinstance(rule, str):
+            return sizes[rule]
+        if isinstance(rule[0], str):
+            return tuple(a + b for a, b in zip(sizes[rule[0]], sizes[rule[1]], strict=True))  # type: ignore[index]
+        return rule  # type: ignore[return-value]
+
+    return {v: None if row is None else tuple(map(of, row)) for v, row in dims.items()}
+
+
+def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, ...] | None], Simulation]:
+    """Sample points at which the model does not contradict itself, and its simulation there.
+
+    Exporters declare dims dynamic that are baked into the graph, and apart that must agree. At a contradiction each
+    symbol is tried at the sizes that stand there, as another symbol, and as the sum of two; what gets furthest stays.
+    Raises Contradiction where nothing helps.
+    """
+    dims = symbols_of(graph)
+    names = list(dict.fromkeys(d for row in dims.values() for d in row or () if isinstance(d, str)))
+    order = {n: k for k, n in enumerate(graph.nodes)}
+
+    def attempt(samples: tuple[Size, ...], assigned: Assignment) -> Simulation | Contradiction:
+        try:
+            return simulate(graph, simulator, input_sizes(dims, samples, assigned))
+        except Contradiction as found:
+            return found
+
+    first: Contradiction | None = None
+    for samples in SAMPLES:
+        assigned: Assignment = {}
+        result = attempt(samples, assigned)
+        while isinstance(result, Contradiction):
+            first = first or result
+            trials = [{**assigned, n: rule} for n in names if n not in assigned for rule in _rules(n, names, result, samples)]
+            outcomes = [(attempt(samples, t), t) for t in trials]
+            reach = [len(order) if isinstance(r, Simulation) else order[r.node] for r, _ in outcomes]
+            if not reach or max(reach) <= order[result.node]:
+                break
+            result, assigned = outcomes[reach.index(max(reach))]
+        if isinstance(result, Simulation):
+            return input_sizes(dims, samples, assigned), result
+    assert first is not None
+    raise first
+
+
+def _rules(name: str, names: list[str], at: Contradiction, samples: tuple[Size, ...]) -> list[Any]:
+    """What a symbol might be, judging by the node where sizes disagree."""
+    literal = {
+        int(k) for v in at.node.inputs if v is not None and v.weight is not None and not v.weight.floating
+        for k in np.asarray(v.weight.read()).reshape(-1)[:8] if 1 < k < 65536
+    }
+    literal |= {int(k) for v in at.operands for k in v if 1 < k < 65536}
+    fixed: list[Any] = [(k,) * len(samples[0]) for k in sorted(literal)]
+    others = [n for n in names if n != name]
+    return fixed + others + [(a, b) for i, a in enumerate(others) for b in others[i + 1 :]]
 
 
 def simulate(
@@ -172,7 +238,12 @@ def simulate(
             _run(node, simulator, done, operands or {}, attributes or {})
 
         if visit is None:
-            run()
+            try:
+                run()
+            except Contradiction as found:
+                kept = [done.known[v] for v in node.inputs if v is not None and v in done.known]
+                found.operands = [tuple(map(int, k[0].reshape(-1)[:8])) for k in kept if k[0].dtype.kind == "i"]
+                raise
         else:
             visit(node, done, run)
     for value in graph.outputs:
@@ -199,22 +270,25 @@ def _run(
     operands: Mapping[int, tuple[Array, ...]],
     attributes: Mapping[str, Any],
 ) -> None:
-    proto = simulator.proto(node, attributes)
+    count = max([len(node.inputs), *(i + 1 for i in operands)])
+    proto = simulator.proto(node, attributes, count)
     inferred: list[list[tuple[int, ...] | None]] = []
     values: list[list[Array] | None] = []
     for point in range(done.points):
-        known = [_known(node, i, point, done, operands) for i in range(len(node.inputs))]
+        known = [_known(node, i, point, done, operands) for i in range(count)]
         result = _evaluated(node, proto, simulator, done, known, point)
         values.append(result)
         if result is not None:
             inferred.append([r.shape for r in result])
             done.types.update((o, _element(r)) for o, r in zip(node.outputs, result, strict=False))
             continue
-        types = [_type(v, known[i], point, done) for i, v in enumerate(node.inputs)]
+        types = [_type(node.input(i), known[i], point, done) for i in range(count)]
         data = {f"i{i}": onnx.numpy_helper.from_array(k, f"i{i}") for i, k in _plain(known)}
         found = simulator.infer(node, proto, types, data)
         done.types.update((o, t.tensor_type.elem_type) for o, t in zip(node.outputs, found, strict=True) if _tensor(t))
         inferred.append([_dims(t) for t in found])
+        if node.op == "Reshape":
+            _check_reshape(node, point, done, inferred[-1][0])
     for i, out in enumerate(node.outputs):
         dims = [s[i] for s in inferred]
         if any(d is None for d in dims):
@@ -228,6 +302,16 @@ def _run(
             limit = MAX_FLOATS if kept[0].dtype.kind == "f" else MAX_INTEGERS
             if all(k.size <= limit for k in kept):
                 done.known[out] = kept
+
+
+def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, ...] | None) -> None:
+    """onnx's inference believes a literal target shape; the number of elements tells."""
+    source = node.inputs[0]
+    sizes = None if source is None else done.sizes.get(source)
+    if sizes is not None and result is not None:
+        before, after = (int(np.prod(d, dtype=np.int64)) for d in ([s[point] for s in sizes], result))
+        if before != after:
+            raise Contradiction(node, f"{before} elements are reshaped to {after}")
 
 
 def _tensor(kind: Any) -> bool:
@@ -254,7 +338,7 @@ def _known(
 ) -> Array | None:
     if i in operands:
         return operands[i][point]
-    value = node.inputs[i]
+    value = node.input(i)
     return done.known[value][point] if value is not None and value in done.known else None
 
 
@@ -272,18 +356,17 @@ def _evaluated(
             return [np.asarray(int(np.prod(dims, dtype=np.int64)))]
         start, end = node.attributes.get("start", 0), node.attributes.get("end")
         return [np.asarray(dims[slice(start, end)], dtype=np.int64)]
-    absent = [v is None for v in node.inputs]
+    absent = [node.input(i) is None for i in range(len(known))]
     if not node.inputs or node.captured or any(k is None and not a for k, a in zip(known, absent, strict=True)):
         return None
     return simulator.evaluate(node, proto, known)
 
 
 def _type(value: Value | None, known: Array | None, point: int, done: Simulation) -> Any:
-    if value is None:
-        return None
     if known is not None:
-        return onnx.helper.make_tensor_type_proto(done.types.get(value) or _element(known), known.shape)
-    if value not in done.types:
+        declared = None if value is None else done.types.get(value)
+        return onnx.helper.make_tensor_type_proto(declared or _element(known), known.shape)
+    if value is None or value not in done.types:
         return None
     sizes = done.sizes.get(value)
     dims = None if sizes is None else [s[point] for s in sizes]

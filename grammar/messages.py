@@ -1,0 +1,300 @@
+"""Parse failures in words: what stands there, what could stand there, and the nearest word to it.
+
+One mechanism for every mistake. The set of terminals that the parser would have accepted is folded into
+*kinds* (a fill, an option, an expression, …); a word that is close to an accepted one is taken for it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lark import Token
+
+from growc.diagnostic import Diagnostic
+from growc.grammar.builder import parse_integer
+from growc.recipe import FILLS, ROLES
+from growc.source import Source, Span
+
+MAX_DIGITS = 18
+"""No size is longer, and Python refuses to read very long numbers."""
+
+LOOKALIKES = {
+    **dict.fromkeys("“”„‟″'‘’`«»", '"'),
+    **dict.fromkeys("‐‑‒–—−", "-"),
+    **dict.fromkeys("×·⋅∗", "*"),
+    **dict.fromkeys("÷∕⁄", "/"),
+    "…": "..",
+    "≤": "<=",
+    "≥": ">=",
+    "≠": "!=",
+    "\u00a0": " ",
+}
+"""Characters that come along when text is copied, and what is written instead."""
+
+FORMS = {
+    "let": "let NAME = EXPR",
+    "widen": "widen AXIS to SIZE with FILL [OPTION…]",
+    "subclone": "subclone AXIS to SIZE by RANKING [OPTION…]",
+    "reorder": "reorder AXIS by RANKING",
+    "stack": "stack layers to N by ORDER [with zero outputs]",
+    "arrange": "arrange layers as RANGE, RANGE, … [with zero outputs]",
+    "drop": "drop layers RANGE",
+    "measure": 'measure importance on "FILE" [samples N]',
+    "match": 'match "FILE" with FILL [OPTION…] [layers by ORDER [with zero outputs]] [smaller by RANKING]',
+    "untie": "untie head",
+    "include": 'include "FILE"',
+    "expect": "expect AXIS == EXPR",
+    "in": "in SCOPE { … }",
+}
+"""How each statement is written, by its verb."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Terminals that begin the same kind of thing.
+
+    words: whether all of them are words of the language, so that another word is a mistake in the word.
+    choices: all that there is to choose from, as it is written.
+    """
+
+    name: str
+    terminals: frozenset[str]
+    words: bool = True
+    choices: tuple[str, ...] = ()
+
+    @property
+    def phrase(self) -> str:
+        """With its article."""
+        return f"an {self.name}" if self.name[0] in "aeiou" else f"a {self.name}"
+
+
+def _kind(name: str, terminals: str, words: bool = True, choices: Iterable[str] = ()) -> Kind:
+    return Kind(name, frozenset(terminals.split()), words, tuple(choices))
+
+
+_AXIS = "ROLE LAYERS AXIS"
+_UP, _DOWN = "WHOLE LAST EACH MIDDLE TOP", "MIDDLE FIRST LAST EVEN IMPORTANCE"
+_WIDEN_OPTIONS = [
+    *("split equal", "split random", "noise S", "noise S on copies", "noise S balanced"),
+    *("with zero outputs", "from next layer", "in blocks of EXPR", "plain", "seed N"),
+]
+
+KINDS = (
+    _kind("statement", " ".join(FORMS).upper(), choices=FORMS),
+    _kind("expression", f"{_AXIS} INT NAME LPAR MINUS MIN MAX", words=False),
+    _kind(
+        "condition",
+        f"{_AXIS} EXACT PRESERVED PARAMETERS",
+        choices=["exact", "preserved within X", "AXIS == EXPR"],
+    ),
+    _kind("fill", "NEIGHBOR TAIL LAST UNIFORM CYCLIC AVERAGE ZERO RANDOM", choices=FILLS),
+    _kind("option", "SPLIT NOISE WITH FROM IN PLAIN SEED", choices=_WIDEN_OPTIONS),
+    _kind("option", "RESCALED UNSCALED", choices=["rescaled", "rescaled in norms", "unscaled"]),
+    _kind(
+        "order",
+        f"{_UP} {_DOWN}",
+        choices=["whole", "last", "each", "top K", "middle", "first", "even", "importance"],
+    ),
+    _kind("order", _UP, choices=["whole", "last", "each", "top K", "middle"]),
+    _kind("order", _DOWN, choices=_DOWN.lower().split()),
+    _kind(
+        "ranking",
+        "IMPORTANCE MAGNITUDE EVEN FIRST RANDOM KEEP",
+        choices=["importance", "magnitude", "even", "first", "random", 'keep "FILE"'],
+    ),
+    _kind("scope", "ENCODER DECODER LAYERS STRING", choices=["encoder", "decoder", "layers RANGE", '"GLOB"']),
+    _kind("axis", _AXIS, choices=[*ROLES, 'axis NUMBER of "PARAMETER"']),
+    _kind("axis", "ROLE AXIS", choices=[*(r for r in ROLES if r != "layers"), 'axis NUMBER of "PARAMETER"']),
+    _kind("number", "INT FLOAT MINUS", words=False),
+    _kind("number", "INT FLOAT", words=False),
+    _kind("operator", "PLUS MINUS STAR SLASH", words=False),
+)
+"""The kinds, those that hold others first."""
+
+NAMED = {
+    "ROLE": "an axis",
+    "NAME": "a name",
+    "INT": "an integer",
+    "STRING": "a string",
+    "RELATION": "`==`, `!=`, `<=`, `>=`, `<` or `>`",
+    "$END": "the end of the line",
+}
+"""Terminals that are no fixed text, in words."""
+
+
+def at(source: Source, token: Token) -> Span:
+    """Where a token stands."""
+    assert token.start_pos is not None
+    assert token.end_pos is not None
+    return Span(source, token.start_pos, token.end_pos)
+
+
+def listed(words: Iterable[str], last: str = "or") -> str:
+    """`a`, `b` or `c`."""
+    *rest, final = words
+    return f"{', '.join(rest)} {last} {final}" if rest else final
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that was probably meant, or None; capitals make no difference."""
+    close = difflib.get_close_matches(word.lower(), sorted(candidates), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def malformed(source: Source, token: Token) -> Diagnostic | None:
+    """What is wrong with a token in itself, wherever it stands."""
+    span = at(source, token)
+    match token.type:
+        case "STRAY":
+            instead = "".join(LOOKALIKES.get(character, "") for character in token)
+            remedy = f"write `{instead}`" if instead.strip() else "write a space" if instead else ""
+            return Diagnostic("G101", f"unexpected {_shown(token)}", span, help=remedy)
+        case "OPEN_STRING":
+            remedy = 'end it with `"` on the same line'
+            return Diagnostic("G102", "this string is never closed", span, help=remedy)
+        case "BAD_NUMBER":
+            instead = token.replace("_", "")
+            instead = instead[:-1] + instead[-1].upper()
+            remedy = f"write `{instead}`" if re.fullmatch(r"[0-9]+(\.[0-9]+)?[KMB]?", instead) else ""
+            remedy = remedy or "a number is written like `1024`, `355M` or `0.01`"
+            return Diagnostic("G106", f"`{token}` is not a number", span, help=remedy)
+        case "INT" if len(token) > MAX_DIGITS:
+            return Diagnostic("G106", "this number is too large", span, f"more than {MAX_DIGITS} digits")
+        case "INT" if parse_integer(token) % 1:
+            return Diagnostic("G106", f"`{token}` is not a whole number", span)
+        case "FLOAT" if len(token) > 2 * MAX_DIGITS or float(token) > 1e30:
+            return Diagnostic("G106", "this number is too large", span)
+    return None
+
+
+def _shown(text: str) -> str:
+    if text.isprintable() and not text.isspace():
+        return f"`{text}`"
+    return " ".join(f"{unicodedata.name(c, 'control character').lower()} (U+{ord(c):04X})" for c in text)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A token that cannot stand where it stands.
+
+    expected: the terminals that could; keywords: the text of those that have a fixed one;
+    before: the tokens of the line up to here, as they were understood.
+    """
+
+    source: Source
+    token: Token
+    expected: frozenset[str]
+    keywords: Mapping[str, str]
+    before: Sequence[Token]
+
+    def diagnostic(self) -> Diagnostic:
+        """The mistake in words."""
+        token, span = self.token, at(self.source, self.token)
+        if self.expected == {"NAME"} and self.is_word:
+            message = f"`{token}` is a word of the language and cannot be the name of a `let`"
+            return Diagnostic("G202", message, span, help=f"choose another name: `new_{token}`")
+        if token.type == "RPAR" and not self.open_brackets:
+            return Diagnostic("G105", "this `)` closes nothing", span)
+        kind = next(iter(self.kinds), None)
+        near = self.near
+        notes: tuple[str, ...] = ()
+        if kind and kind.choices and (not near or kind.name == "axis"):
+            notes = (f"the {self.plural(kind)} are {listed([f'`{word}`' for word in kind.choices], 'and')}",)
+        if self.is_word and kind and kind.words:
+            message = f"`{token}` is no {kind.name}"
+            if kind.name == "option":
+                message += f" of `{self.verb}`"
+        else:
+            message = f"expected {self.wanted}, found {self.found}"
+        if near == token.lower():
+            message += ": keywords are lower case"
+        remedy = f"did you mean `{near}`?" if near else "" if notes else self.form
+        code = "G103" if self.is_word and (near or (kind and kind.words)) else "G104"
+        return Diagnostic(code, message, span, notes=notes, help=remedy)
+
+    def repair(self) -> list[Token]:
+        """What to read instead of the token, so that the rest of the line can be judged; empty if unclear."""
+        token = self.token
+        if near := self.near:
+            terminal = next((name for name in self.expected if self.keywords.get(name) == near), "ROLE")
+            return [Token.new_borrow_pos(terminal, near, token)]
+        if self.expected == {"NAME"} and self.is_word:
+            return [Token.new_borrow_pos("NAME", str(token), token)]
+        missing = [self.keywords.get(name, "") for name in self.leftover]
+        if len(missing) == 1 and missing[0].isalpha() and not self.kinds and token.type != "$END":
+            return [Token.new_borrow_pos(self.leftover[0], missing[0], token), token]
+        return []
+
+    @property
+    def is_word(self) -> bool:
+        """Whether the token is a name, a keyword or an axis."""
+        return self.token.type in ("NAME", "ROLE") or self.keywords.get(self.token.type, "").isalpha()
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds of thing that could stand here; operators only where there is nothing else."""
+        return self._folded[0]
+
+    @property
+    def leftover(self) -> list[str]:
+        """The terminals that could stand here and are of none of these kinds."""
+        return self._folded[1]
+
+    @property
+    def _folded(self) -> tuple[list[Kind], list[str]]:
+        rest = set(self.expected)
+        kinds = []
+        for kind in KINDS:
+            if kind.terminals <= rest:
+                kinds.append(kind)
+                rest -= kind.terminals
+        if len(kinds) + len(rest) > 1:
+            kinds = [kind for kind in kinds if kind.name != "operator"]
+        return kinds, sorted(rest)
+
+    @property
+    def near(self) -> str | None:
+        """The word of the language that was probably meant here."""
+        if not self.is_word or self.token.type != "NAME":
+            return None
+        candidates = {self.keywords.get(name, "") for name in self.expected}
+        candidates = {text for text in candidates if text.isalpha()}
+        if "ROLE" in self.expected and "NAME" not in self.expected:
+            candidates.update(ROLES)
+        return nearest(self.token, candidates)
+
+    @property
+    def wanted(self) -> str:
+        """All that could stand here, in words."""
+        words = [NAMED.get(name) or f"`{self.keywords[name]}`" for name in self.leftover]
+        return listed(dict.fromkeys([*(kind.phrase for kind in self.kinds), *words]))
+
+    @property
+    def found(self) -> str:
+        """The token in words."""
+        return NAMED["$END"] if self.token.type == "$END" else f"`{self.token}`"
+
+    @property
+    def verb(self) -> str:
+        """The first word of the line."""
+        return str(self.before[0]) if self.before else ""
+
+    @property
+    def form(self) -> str:
+        """How the statement is written."""
+        return f"write `{FORMS[self.verb]}`" if self.verb in FORMS else ""
+
+    @property
+    def open_brackets(self) -> bool:
+        """Whether there is a bracket to close at the token."""
+        before = [token.type for token in self.before]
+        return before.count("LPAR") > before.count("RPAR")
+
+    def plural(self, kind: Kind) -> str:
+        """The name of a kind in the plural, with the verb whose they are."""
+        plural = "axes" if kind.name == "axis" else f"{kind.name}s"
+        return f"{plural} of `{self.verb}`" if kind.name == "option" else plural

@@ -1,0 +1,97 @@
+"""One line at a time: tokens, the LALR parser, and the repair of what was misspelt or left out.
+
+A line with a mistake is mended where that is plain (a word that is nearly right, a keyword that is missing)
+and read on, so that its other mistakes are found too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark import Lark, Token
+
+from growc.diagnostic import Diagnostic
+from growc.grammar.builder import build
+from growc.grammar.messages import Mistake, at, malformed
+from growc.source import Source
+
+MAX_OPERATORS = 100
+"""Operators and brackets in one expression, so that whatever walks over expressions may recurse."""
+
+END = "$END"
+
+
+@cache
+def grammar() -> Lark:
+    """The compiled grow.lark."""
+    return Lark(
+        Path(__file__).with_name("grow.lark").read_text(encoding="utf-8"),
+        start=["line", "expression", "between"],
+        parser="lalr",
+        lexer="basic",
+        propagate_positions=True,
+        maybe_placeholders=True,
+    )
+
+
+@cache
+def keywords() -> dict[str, str]:
+    """The terminals that are a fixed text, and that text: `widen`, `..`, …"""
+    return {item.name: item.pattern.value for item in grammar().terminals if item.pattern.type == "str"}
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a text. Every text has some: what means nothing is STRAY."""
+    return list(grammar().lex(text))
+
+
+def parse_tokens(source: Source, tokens: Sequence[Token], start: str) -> tuple[Any, list[Diagnostic]]:
+    """The statement, header or expression in the tokens, None where there is none; and what is wrong."""
+    if hopeless := list(_malformed(source, tokens)):
+        return None, hopeless
+    diagnostics: list[Diagnostic] = []
+    parser = grammar().parse_interactive(start=start)
+    last = tokens[-1].end_pos if tokens else len(source.text)
+    queue = deque([*tokens, Token(END, "", start_pos=last, end_pos=last)])
+    accepted: list[Token] = []
+    blamed: Token | None = None
+    tree: Any = None
+    while queue:
+        token = queue.popleft()
+        expected = frozenset[str](parser.accepts())  # type: ignore[no-untyped-call]
+        if token.type in expected:
+            tree = parser.feed_token(token)
+            accepted.append(token)
+            continue
+        if token is blamed:  # the repair led nowhere
+            return None, diagnostics
+        mistake = Mistake(source, token, expected, keywords(), accepted)
+        diagnostics.append(mistake.diagnostic())
+        repair = mistake.repair()
+        if not repair:
+            return None, diagnostics
+        blamed = token
+        queue.extendleft(reversed(repair))
+    return build(tree, source), diagnostics
+
+
+def _malformed(source: Source, tokens: Sequence[Token]) -> Iterator[Diagnostic]:
+    """What is wrong with tokens in themselves; of stray characters, which come in flocks, only the first."""
+    stray = operators = depth = 0
+    for token in tokens:
+        stray += token.type == "STRAY"
+        depth += (token.type == "LPAR") - (token.type == "RPAR")
+        operators += token.type in ("LPAR", "PLUS", "MINUS", "STAR", "SLASH")
+        if token.type == "COMMA" and not depth:
+            operators = 0
+        if operators > MAX_OPERATORS:
+            message = f"an expression has at most {MAX_OPERATORS} operators and brackets"
+            yield Diagnostic("G107", message, at(source, token), help="give a part of it a name, with `let`")
+            return
+        problem = malformed(source, token)
+        if problem and not (token.type == "STRAY" and stray > 1):
+            yield problem

@@ -1,0 +1,186 @@
+"""A recipe as text, in canonical form.
+
+One space between words, four in front of what stands in a block, no brackets that change nothing, and the
+parts of consecutive `widen` (or `subclone`) statements under each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from growc import recipe as rc
+from growc.expression import spell
+
+INDENT = "    "
+
+
+def print_recipe(recipe: rc.Recipe) -> str:
+    """The recipe in canonical form; nothing but layout is lost, and printing twice changes nothing."""
+    return "".join(f"{line}\n" for line in _body(recipe.body))
+
+
+@dataclass
+class _Line:
+    """A line to be: the parts of a statement, and the comment behind them."""
+
+    parts: tuple[str, ...]
+    comment: str = ""
+    kind: type | None = None
+    """The statement's type where neighbours of the same type are aligned with it."""
+
+
+def _body(body: Iterable[rc.Item]) -> Iterator[str]:
+    for kind, group in groupby(_lines(body), key=lambda line: line.kind):
+        lines = list(group)
+        columns = zip(*(line.parts[:-1] for line in lines), strict=True) if kind else ()
+        widths = [max(map(len, column)) for column in columns]
+        for line in lines:
+            padded = [part.ljust(width) for part, width in zip(line.parts, widths, strict=False)]
+            yield " ".join([*padded, *line.parts[len(padded) :]]) + line.comment
+
+
+def _lines(body: Iterable[rc.Item]) -> Iterator[_Line]:
+    held: _Line | None = None
+    for item in body:
+        if isinstance(item, rc.Comment) and item.trailing and held:
+            held.comment = f"  #{item.text}"
+            continue
+        if held:
+            yield held
+        held = None
+        match item:
+            case rc.Scoped():
+                inner = item.body
+                header = _Line((f"in {_scope(item.scope)} {{",))
+                if inner and isinstance(inner[0], rc.Comment) and inner[0].trailing:
+                    header.comment, inner = f"  #{inner[0].text}", inner[1:]
+                yield header
+                yield from (_Line((INDENT + line if line else "",)) for line in _body(inner))
+                held = _Line(("}",))
+            case rc.Comment():
+                held = _Line((f"#{item.text}",))
+            case rc.Blank():
+                held = _Line(("",))
+            case _:
+                aligned = isinstance(item, rc.Widen | rc.Subclone)
+                held = _Line(tuple(_statement(item)), kind=type(item) if aligned else None)
+    if held:
+        yield held
+
+
+def _statement(item: rc.Statement) -> Iterator[str]:
+    """The parts of a statement; those of a `widen` or `subclone` are columns."""
+    match item:
+        case rc.Let():
+            yield f"let {item.name} = {spell(item.value)}"
+        case rc.Widen():
+            yield from (f"widen {item.axis.name}", f"to {spell(item.size)}")
+            yield " ".join([f"with {item.fill.name}", *map(_option, item.options)])
+        case rc.Subclone():
+            yield from (f"subclone {item.axis.name}", f"to {spell(item.size)}")
+            yield " ".join([f"by {_ranking(item.ranking)}", *map(_option, item.options)])
+        case rc.Reorder():
+            yield f"reorder {item.axis.name} by {_ranking(item.ranking)}"
+        case rc.Stack():
+            yield f"stack layers to {spell(item.size)} by {_order(item.order, item.zero_outputs)}"
+        case rc.SubcloneLayers():
+            yield f"subclone layers to {spell(item.size)} by {_order(item.order)}"
+        case rc.Arrange():
+            yield f"arrange layers as {', '.join(map(_layers, item.layers))}{_zero(item.zero_outputs)}"
+        case rc.Drop():
+            yield f"drop layers {_layers(item.layers)}"
+        case rc.Measure():
+            yield f"measure importance on {_text(item.file)}"
+            if item.samples:
+                yield f"samples {spell(item.samples)}"
+        case rc.Match():
+            yield " ".join([f"match {_text(item.file)} with {item.fill.name}", *map(_option, item.options)])
+            if item.order:
+                yield f"layers by {_order(item.order, item.zero_outputs)}"
+            if item.smaller:
+                yield f"smaller by {_ranking(item.smaller)}"
+        case rc.Untie():
+            yield "untie head"
+        case rc.Include():
+            yield f"include {_text(item.file)}"
+        case rc.Expect():
+            yield f"expect {_condition(item.condition)}"
+
+
+def _text(text: rc.Text) -> str:
+    return f'"{text.value}"'
+
+
+def _zero(zero_outputs: bool) -> str:
+    return " with zero outputs" if zero_outputs else ""
+
+
+def _scope(scope: rc.Scope) -> str:
+    match scope:
+        case rc.RoleScope():
+            return scope.role
+        case rc.LayerScope():
+            return f"layers {_layers(scope.layers)}"
+        case rc.GlobScope():
+            return f'"{scope.pattern}"'
+
+
+def _layers(layers: rc.LayerRange) -> str:
+    if isinstance(layers, rc.Layer):
+        return spell(layers.number)
+    return f"{spell(layers.start)}..{spell(layers.stop) if layers.stop else ''}"
+
+
+def _order(order: rc.Order, zero_outputs: bool = False) -> str:
+    count = f" {spell(order.count)}" if order.count else ""
+    return order.name + count + _zero(zero_outputs)
+
+
+def _ranking(ranking: rc.Ranking) -> str:
+    seed = f" seed {spell(ranking.seed)}" if ranking.seed else ""
+    file = f" {_text(ranking.file)}" if ranking.file else ""
+    return ranking.name + seed + file
+
+
+def _option(option: rc.Option) -> str:
+    match option:
+        case rc.Split():
+            return f"split {option.how}"
+        case rc.Noise():
+            return f"noise {_number(option.scale)}" + ("" if option.kind == "new" else f" {option.kind}")
+        case rc.ZeroOutputs():
+            return "with zero outputs"
+        case rc.FromNextLayer():
+            return "from next layer"
+        case rc.InBlocks():
+            return f"in blocks of {spell(option.size)}"
+        case rc.Plain():
+            return "plain"
+        case rc.Seed():
+            return f"seed {spell(option.number)}"
+        case rc.Rescaled():
+            return {"readers": "rescaled", "norms": "rescaled in norms", "nowhere": "unscaled"}[option.where]
+
+
+def _condition(condition: rc.Condition) -> str:
+    match condition:
+        case rc.Exact():
+            return "exact"
+        case rc.Preserved():
+            return f"preserved within {_number(condition.within)}"
+        case rc.Comparison(subject, relation, value):
+            name = "parameters" if isinstance(subject, rc.Parameters) else subject.name
+            return f"{name} {relation} {spell(value)}"
+
+
+def _number(value: float) -> str:
+    """The shortest spelling that reads back as the same number: `1e-5`, where Python writes `1e-05`.
+
+    >>> [_number(value) for value in (0.01, 1e-5, 2.0)]
+    ['0.01', '1e-5', '2']
+    """
+    text = repr(value).removesuffix(".0")
+    mantissa, e, exponent = text.partition("e")
+    return f"{mantissa}{e}{int(exponent)}" if e else text

@@ -1,0 +1,169 @@
+"""A whole text: its lines, blocks, comments and blank lines.
+
+Every line is parsed by itself. A line ends at a line break outside brackets, at `{` (which it opens a block
+with) and at `}`; so a mistake is confined to its line, and everything else is judged in the same go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from lark import Token
+
+from growc.diagnostic import Diagnostic
+from growc.expression import UNKNOWN, Expr, Name
+from growc.grammar.builder import Header
+from growc.grammar.messages import FORMS, at
+from growc.grammar.parser import parse_tokens, tokenize
+from growc.recipe import Blank, Comment, Item, Let, Recipe, Scope, Scoped
+from growc.source import Source, Span
+
+MAX_BLOCKS = 20
+"""Scopes around a statement."""
+
+VERBS = frozenset(verb.upper() for verb in FORMS)
+
+
+def read(source: Source) -> tuple[Recipe, list[Diagnostic]]:
+    """What a text says, as far as it can be made out, and everything that is wrong with it."""
+    reader = _Reader(source)
+    recipe = reader.read()
+    return recipe, sorted(reader.diagnostics, key=lambda problem: problem.span.start if problem.span else 0)
+
+
+def read_expression(source: Source, start: int = 0) -> tuple[Expr | None, list[Diagnostic]]:
+    """The expression that a text consists of from `start` on, and everything that is wrong with it."""
+    tokens = tokenize(" " * start + source.text[start:])
+    return parse_tokens(source, [token for token in tokens if token.type != "NEWLINE"], "expression")
+
+
+@dataclass
+class _Block:
+    """A body that is being read; the outermost has no scope, nor has one whose scope could not be read."""
+
+    scope: Scope | None = None
+    start: int = 0
+    brace: Token | None = None
+    body: list[Item] = field(default_factory=list)
+
+
+class _Reader:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.diagnostics: list[Diagnostic] = []
+        self.blocks = [_Block()]
+        self.line: list[Token] = []
+        self.comments: list[Token] = []
+        self.brackets: list[Token] = []
+        self.breaks = 1  # since the last item; two or more leave a blank line
+
+    def read(self) -> Recipe:
+        tokens = tokenize(self.source.text)
+        for token, following in zip_longest(tokens, tokens[1:]):
+            self.take(token, following)
+        self.end_line()
+        for block in self.blocks[1:]:
+            assert block.brace is not None
+            self.report("G105", "this `{` is never closed", block.brace)
+        while len(self.blocks) > 1:
+            self.close(len(self.source.text))
+        return Recipe(tuple(self.blocks[0].body))
+
+    def take(self, token: Token, following: Token | None) -> None:
+        match token.type:
+            case "NEWLINE":
+                # A verb at the start of a line ends a bracket that was forgotten, for nothing else can.
+                if not self.brackets or following is None or following.type in VERBS | {"RBRACE"}:
+                    self.end_line()
+                    self.breaks += 1
+            case "COMMENT" if self.line:
+                self.comments.append(token)
+            case "COMMENT":
+                self.add_comment(token, trailing=not self.breaks)
+            case "LBRACE":
+                self.line.append(token)
+                self.end_line()
+            case "RBRACE":
+                self.end_line()
+                self.end_block(token)
+            case _:
+                if token.type == "LPAR":
+                    self.brackets.append(token)
+                if token.type == "RPAR" and self.brackets:
+                    self.brackets.pop()
+                self.line.append(token)
+
+    def end_line(self) -> None:
+        line, comments, brackets = self.line, self.comments, self.brackets
+        self.line, self.comments, self.brackets = [], [], []
+        if not line:
+            return
+        body = self.blocks[-1].body
+        if not self.breaks and body and isinstance(body[-1], Scoped):
+            self.report("G104", "a statement starts on a line of its own", line[0], "after this `}`")
+        end = at(self.source, line[-1]).end
+        behind = [comment for comment in comments if at(self.source, comment).start >= end]
+        for comment in comments:
+            if comment not in behind:
+                self.add_comment(comment, trailing=False)
+        self.add_line(line, brackets)
+        for comment in behind:
+            self.add_comment(comment, trailing=True)
+
+    def add_line(self, line: list[Token], brackets: list[Token]) -> None:
+        if brackets:
+            self.report("G105", "this `(` is never closed", brackets[-1])
+            node = None
+        else:
+            node, found = parse_tokens(self.source, line, "line")
+            self.diagnostics += found
+        if line[-1].type == "LBRACE":
+            self.open_block(node, line)
+        elif node is None and [token.type for token in line[:2]] == ["LET", "NAME"]:
+            # The name is known, whatever it stands for: its uses are no mistakes.
+            target = Name(str(line[1]), span=at(self.source, line[1]))
+            self.add(Let(target, UNKNOWN, span=target.span))
+        elif node is not None and not isinstance(node, Header):
+            self.add(node)
+
+    def open_block(self, node: object, line: list[Token]) -> None:
+        if len(self.blocks) == MAX_BLOCKS + 1:
+            self.report("G107", f"scopes nest at most {MAX_BLOCKS} deep", line[-1])
+        scope = node.scope if isinstance(node, Header) else None
+        self.separate()
+        self.blocks.append(_Block(scope, line[0].start_pos or 0, line[-1]))
+        self.breaks = 0
+
+    def end_block(self, brace: Token) -> None:
+        if len(self.blocks) == 1:
+            self.report("G105", "this `}` closes nothing", brace)
+        else:
+            assert brace.end_pos is not None
+            self.close(brace.end_pos)
+
+    def close(self, end: int) -> None:
+        block = self.blocks.pop()
+        span = Span(self.source, block.start, end)
+        items = [Scoped(block.scope, tuple(block.body), span=span)] if block.scope else block.body
+        self.blocks[-1].body += items
+        self.breaks = 0
+
+    def add_comment(self, token: Token, trailing: bool) -> None:
+        comment = Comment(token[1:].rstrip(), trailing, span=at(self.source, token))
+        if trailing:
+            self.blocks[-1].body.append(comment)
+        else:
+            self.add(comment)
+
+    def add(self, item: Item) -> None:
+        self.separate()
+        self.blocks[-1].body.append(item)
+        self.breaks = 0
+
+    def separate(self) -> None:
+        if self.breaks > 1 and self.blocks[-1].body:
+            self.blocks[-1].body.append(Blank())
+
+    def report(self, code: str, message: str, token: Token, label: str = "") -> None:
+        self.diagnostics.append(Diagnostic(code, message, at(self.source, token), label))

@@ -1,0 +1,174 @@
+"""What is wrong with a statement whatever the model: numbers, axes, options and scopes that make no sense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from growc import recipe as rc
+from growc.diagnostic import Diagnostic
+from growc.expression import UNKNOWN, Expr, fold, names
+from growc.source import Span
+
+ADDED_UP = ("ffn", "heads", "experts", "channels")
+"""Axes whose units' outputs are added up, so that zero outputs mean anything."""
+
+NUMBERED = ("vocab", "positions")
+"""Axes whose units the outside knows by their numbers."""
+
+LAYERS_HELP = (
+    "`stack layers to N by ORDER` deepens, `subclone layers to N by ORDER` and `drop layers` shorten"
+)
+
+
+def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Diagnostic]:
+    """Everything that is wrong with a statement whose `let`s have been put in."""
+    for scope in scopes:
+        if isinstance(scope, rc.LayerScope):
+            yield from _range(scope.layers)
+    yield from _place(statement, scopes)
+    match statement:
+        case rc.Widen():
+            yield from _width(statement.axis, "widened")
+            yield from _at_least(1, statement.size, "a size")
+            yield from _options(statement.options, statement.fill, statement.axis)
+        case rc.Subclone():
+            yield from _at_least(1, statement.size, "a size")
+            yield from _twice(statement.options)
+            yield from _ranking(statement.axis, statement.ranking)
+        case rc.Reorder():
+            yield from _width(statement.axis, "reordered")
+            yield from _ranking(statement.axis, statement.ranking, reorder=True)
+        case rc.Stack() | rc.SubcloneLayers():
+            yield from _at_least(1, statement.size, "a number of layers")
+            yield from _order(statement.order)
+        case rc.Arrange():
+            for layers in statement.layers:
+                yield from _range(layers)
+        case rc.Drop():
+            yield from _range(statement.layers)
+        case rc.Measure():
+            yield from _at_least(1, statement.samples, "a number of samples")
+            yield from _fixed(statement.samples, "a number of samples")
+        case rc.Match():
+            yield from _options(statement.options, statement.fill)
+            yield from _order(statement.order)
+        case rc.Expect(rc.Preserved(within=within) as condition):
+            if not 0 <= within < math.inf:
+                yield Diagnostic("G206", "a difference is at least 0", condition.span)
+
+
+def _constant(expr: Expr | None) -> int | None:
+    """The value, where it is the same for every model."""
+    return None if expr is None else fold(expr, lambda size: None)
+
+
+def _at_least(least: int, expr: Expr | None, what: str) -> Iterator[Diagnostic]:
+    value = _constant(expr)
+    if expr is not None and value is not None and value < least:
+        yield Diagnostic("G206", f"{what} is at least {least}", expr.span, f"this is {value}")
+
+
+def _fixed(expr: Expr | None, what: str) -> Iterator[Diagnostic]:
+    if expr is not None and _constant(expr) is None and UNKNOWN not in names(expr):
+        yield Diagnostic("G206", f"{what} may not depend on the model", expr.span, help="write a number")
+
+
+def _range(layers: rc.LayerRange) -> Iterator[Diagnostic]:
+    if isinstance(layers, rc.Layer):
+        return
+    start, stop = _constant(layers.start), _constant(layers.stop)
+    if start is not None and stop is not None and (start < 0) == (stop < 0) and stop <= start:
+        yield Diagnostic(
+            "G206", "this range holds no layer", layers.span, f"{start} up to, but not including, {stop}"
+        )
+
+
+def _order(order: rc.Order | None) -> Iterator[Diagnostic]:
+    if order is not None:
+        yield from _at_least(1, order.count, "a number of layers")
+
+
+def _place(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Diagnostic]:
+    """What goes through all layers, or holds them, lies in none of them."""
+    if not any(isinstance(scope, rc.LayerScope) for scope in scopes):
+        return
+    match statement:
+        case rc.Stack() | rc.SubcloneLayers() | rc.Arrange() | rc.Drop():
+            yield Diagnostic("G211", "the list of layers is no part of a layer", statement.span)
+        case (
+            rc.Widen(axis=rc.NamedAxis("hidden" as name) as axis)
+            | rc.Subclone(axis=rc.NamedAxis("hidden" as name) as axis)
+            | rc.Reorder(axis=rc.NamedAxis("hidden" as name) as axis)
+        ):
+            message = f"`{name}` goes through all layers, so it cannot change in some of them"
+            yield Diagnostic("G211", message, axis.span, help="move the statement out of `in layers`")
+
+
+def _width(axis: rc.AxisRef, verb: str) -> Iterator[Diagnostic]:
+    if axis.name == "layers":
+        yield Diagnostic("G210", f"`layers` cannot be {verb}", axis.span, help=LAYERS_HELP)
+
+
+def _ranking(axis: rc.AxisRef, ranking: rc.Ranking, reorder: bool = False) -> Iterator[Diagnostic]:
+    if axis.name in NUMBERED and (reorder or ranking.name not in ("first", "keep")):
+        message = f"the outside knows the units of `{axis.name}` by their numbers, so they keep their order"
+        remedy = "" if reorder else 'write `by first` or `by keep "FILE"`'
+        yield Diagnostic("G210", message, axis.span if reorder else ranking.span, help=remedy)
+    yield from _at_least(0, ranking.seed, "a seed")
+    yield from _fixed(ranking.seed, "a seed")
+
+
+def _twice(options: tuple[rc.Option, ...]) -> Iterator[Diagnostic]:
+    first: dict[type, Span] = {}
+    for option in options:
+        earlier = first.setdefault(type(option), option.span)
+        if earlier is not option.span:
+            same = option.span.text == earlier.text
+            message = (
+                f"`{option.span.text}` stands here twice" if same else "only one of these options can hold"
+            )
+            yield Diagnostic("G204", message, option.span, related=((earlier, "the first one"),))
+
+
+def _options(
+    options: tuple[rc.Option, ...], fill: rc.Fill, axis: rc.AxisRef | None = None
+) -> Iterator[Diagnostic]:
+    yield from _twice(options)
+    yield from _contradictions(options, fill)
+    for option in options:
+        match option:
+            case rc.Noise(scale=scale) if not 0 <= scale < math.inf:
+                yield Diagnostic("G206", "a noise is at least 0", option.span)
+            case rc.InBlocks(size=size):
+                yield from _at_least(1, size, "a block")
+            case rc.Seed(number=number):
+                yield from _at_least(0, number, "a seed")
+                yield from _fixed(number, "a seed")
+            case rc.ZeroOutputs() if isinstance(axis, rc.NamedAxis) and axis.name not in ADDED_UP:
+                message = f"`with zero outputs` has no meaning on `{axis.name}`"
+                notes = (f"it is for {', '.join(f'`{name}`' for name in ADDED_UP)}",)
+                yield Diagnostic("G205", message, option.span, notes=notes)
+
+
+def _contradictions(options: Iterable[rc.Option], fill: rc.Fill) -> Iterator[Diagnostic]:
+    """Options that find nothing to act on: shares where nothing is copied, or where new units read zero."""
+    zero = next((option for option in options if isinstance(option, rc.ZeroOutputs)), None)
+    for option in options:
+        match option:
+            case rc.Split() | rc.Noise(kind="on copies" | "balanced"):
+                shares = True
+            case rc.Plain() | rc.FromNextLayer():
+                shares = False
+            case _:
+                continue
+        what = f"`{option.span.text}`" if option.span.text else "this option"
+        copies = fill.copies or (fill.name == "average fill" and shares)
+        if not copies:
+            message = f"{what} is about copies, and `{fill.name}` makes none"
+            yield Diagnostic("G204", message, option.span, related=((fill.span, "nothing is copied"),))
+        elif zero is not None and shares and option != rc.Split("equal"):
+            message = (
+                f"{what} is about the shares of copies, and `with zero outputs` leaves the new ones none"
+            )
+            yield Diagnostic("G204", message, option.span, related=((zero.span, "no share is left"),))

@@ -1,0 +1,41 @@
+"""Everything that is known of one compilation, filled in pass by pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from growc.graph import Graph, Node, Value
+from growc.passes.assemble import Assembled
+from growc.passes.lower import Lowered
+from growc.passes.norms import Norm
+from growc.passes.roles import Roles
+from growc.passes.spaces import Axes
+from growc.passes.ties import Tie
+from growc.plan import AxisStep, Gap, Plan
+from growc.resolve import Bound
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """`model` and `statements` are given; every other field is the result of the pass that its comment names."""
+
+    path: Path
+    model: Any
+    statements: Sequence[Bound] = ()
+    graph: Graph = None  # type: ignore[assignment]  # capture
+    simulation: Any = None  # simulate
+    norms: Sequence[Norm] = ()  # norms
+    axes: Axes = None  # type: ignore[assignment]  # spaces
+    ties: Sequence[Tie] = ()  # ties
+    roles: Roles = field(default_factory=Roles)  # roles
+    lowered: Lowered = field(default_factory=Lowered)  # lower
+    steps: Mapping[Value, Sequence[AxisStep]] = field(default_factory=dict)  # solve
+    scales: Mapping[Value, float] = field(default_factory=dict)  # solve: factors of eps constants
+    attributes: Mapping[Node, Mapping[str, float]] = field(default_factory=dict)  # solve: changed eps attributes
+    gaps: Sequence[Gap] = ()  # solve
+    mended: Any = None  # mend
+    assembled: Assembled = field(default_factory=Assembled)  # assemble
+    plan: Plan = None  # type: ignore[assignment]  # certify

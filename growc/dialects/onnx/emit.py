@@ -1,0 +1,276 @@
+"""Writing the result: the source's model with other weights, other shape operands, and nothing else changed.
+
+Names, metadata, opset and order stay. Weights are computed one at a time, while they are written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from growc.dialects.onnx.mend import Entries, Mended, Patch
+from growc.graph import Graph, Node, Size, Value
+from growc.passes.assemble import Assembled
+from growc.plan import WeightPlan
+from growc.weights import execute
+
+EXTERNAL_ABOVE = 2_000_000_000
+"""Bytes of weights above which external data is used, whatever the source did (a protobuf ends at 2 GiB)."""
+
+ALIGNMENT = 4096
+
+
+def rewrite(graph: Graph, weights: Assembled, mended: Mended, attributes: Mapping[Node, Mapping[str, Any]]) -> None:
+    """Change the graph's onnx-ir model in place. The graph can be used no further."""
+    writer = _Rewriter(graph, mended)
+    for plan, uses, source in zip(weights.weights, weights.uses, weights.sources, strict=True):
+        writer.weight(plan, uses, source.origin, first=plan.name == source.name)
+    for node, patch in mended.patches.items():
+        if not node.chain:
+            writer.patch(node.origin, patch)
+    for value, number in mended.constants.items():
+        value.origin.replace_all_uses_with(writer.constant(f"{value.name}.kept", number), replace_graph_outputs=True)
+    for node, changed in attributes.items():
+        for name, value in changed.items():
+            node.origin.attributes[name] = ir.AttrFloat32(name, float(value))
+    writer.shapes()
+    RemoveUnusedNodesPass()(graph.source)
+
+
+class _Rewriter:
+    def __init__(self, graph: Graph, mended: Mended) -> None:
+        self.graph, self.model, self.mended = graph, graph.source, mended
+        self.names = {v.name for n in self.model.graph for v in [*n.inputs, *n.outputs] if v is not None}
+        self.names |= set(self.model.graph.initializers)
+
+    # ---- weights
+
+    def weight(self, plan: WeightPlan, uses: list[Value], origin: ir.Value, first: bool) -> None:
+        tensor = _lazy(plan, origin)
+        if first:
+            if plan.changed:
+                self.replace(origin, tensor)
+            for use in uses:
+                self.patch_chain(use)
+            return
+        made = self.initializer(plan.name, tensor)
+        for use in uses:
+            self.redirect(use, made)
+
+    def replace(self, origin: ir.Value, tensor: Any) -> None:
+        node = origin.producer()
+        if node is None:
+            origin.const_value = tensor
+        else:  # a Constant node: small, so it is computed here and now
+            node.attributes.clear()
+            node.attributes["value"] = ir.AttrTensor("value", ir.tensor(tensor.numpy(), dtype=tensor.dtype))
+        origin.shape = ir.Shape(tensor.shape)
+        origin.type = ir.TensorType(tensor.dtype)
+
+    def initializer(self, name: str, tensor: Any) -> ir.Value:
+        value = ir.Value(name=self.unused(name), type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape))
+        value.const_value = tensor
+        tensor.name = value.name
+        self.model.graph.register_initializer(value)
+        return value
+
+    def constant(self, name: str, array: np.ndarray) -> ir.Value:  # type: ignore[type-arg]
+        return self.initializer(name, ir.tensor(array))
+
+    def numbers(self, name: str, values: list[int]) -> ir.Value:
+        return self.constant(name, np.asarray(values, dtype=np.int64))
+
+    def unused(self, name: str) -> str:
+        while name in self.names:
+            name += "_"
+        self.names.add(name)
+        return name
+
+    def patch_chain(self, use: Value) -> None:
+        """Patches of the chain behind the use that keeps the stored tensor act on the model's own nodes."""
+        while use.users and use.users[0][0].chain:
+            node = use.users[0][0]
+            if node in self.mended.patches:
+                self.patch(node.origin, self.mended.patches[node])
+            use = node.outputs[0]
+
+    def redirect(self, use: Value, made: ir.Value) -> None:
+        """Let one use read another tensor; the chain on the way is copied."""
+        if not use.users:
+            use.origin.replace_all_uses_with(made, replace_graph_outputs=True)
+            return
+        for node, operand in use.users:
+            if operand >= len(node.inputs):
+                raise AssertionError("a weight that a body captures is frozen")
+            if not node.chain:
+                node.origin.replace_input_with(operand, made)
+                continue
+            copy = self.copied(node.origin, operand, made)
+            if node in self.mended.patches:
+                self.patch(copy, self.mended.patches[node])
+            self.redirect(node.outputs[0], copy.outputs[0])
+
+    def copied(self, node: ir.Node, operand: int, made: ir.Value) -> ir.Node:
+        inputs = [made if i == operand else v for i, v in enumerate(node.inputs)]
+        copy = ir.Node(
+            node.domain,
+            node.op_type,
+            inputs,
+            attributes=list(node.attributes.values()),
+            overload=node.overload,
+            num_outputs=len(node.outputs),
+            version=node.version,
+            name=None if node.name is None else self.unused(f"{node.name}.copy"),
+        )
+        for new, old in zip(copy.outputs, node.outputs, strict=True):
+            new.name, new.type = self.unused(f"{old.name}.copy"), old.type
+        self.model.graph.insert_before(node, copy)
+        return copy
+
+    # ---- operands and attributes
+
+    def patch(self, node: ir.Node, patch: Patch) -> None:
+        for name, value in patch.attributes.items():
+            node.attributes.pop(name, None)
+            if value is not None:
+                node.attributes[name] = ir.convenience.convert_attribute(name, value)
+        for i, entries in patch.operands.items():
+            if i >= len(node.inputs):
+                node.resize_inputs(i + 1)
+            node.replace_input_with(i, self.operand(node, i, entries))
+
+    def operand(self, node: ir.Node, i: int, entries: Entries) -> ir.Value:
+        """A literal where every entry is a number; else the old operand's elements with numbers between."""
+        old = node.inputs[i]
+        base = f"{node.outputs[0].name}.operand{i}"
+        if all(isinstance(e, int) for e in entries):
+            scalar = old is not None and _rank(old) == 0
+            literal = entries[0] if scalar else list(entries)
+            return self.constant(base, np.asarray(literal, dtype=np.int64))
+        assert old is not None
+        pieces: list[ir.Value] = []
+        for k, entry in enumerate(entries):
+            if isinstance(entry, int):
+                pieces.append(self.numbers(f"{base}.literal", [entry]))
+                continue
+            bounds = [self.numbers(f"{base}.bound", [b]) for b in (k, k + 1)]
+            piece = self.insert(node, "Slice", [old, *bounds], {}, f"{base}.kept")
+            for op, factor in (() if entry is None else (("Mul", entry.numerator), ("Div", entry.denominator))):
+                piece = self.insert(node, op, [piece, self.numbers(f"{base}.factor", [factor])], {}, f"{base}.scaled")
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else self.insert(node, "Concat", pieces, {"axis": 0}, base)
+
+    def insert(
+        self, before: ir.Node, op: str, inputs: list[ir.Value], attributes: dict[str, Any], name: str
+    ) -> ir.Value:
+        made = ir.node(op, inputs, attributes, name=self.unused(f"{name}.{op}"))
+        made.outputs[0].name = self.unused(name)
+        made.outputs[0].type = ir.TensorType(ir.DataType.INT64)
+        self.model.graph.insert_before(before, made)
+        return made.outputs[0]
+
+    # ---- shapes
+
+    def shapes(self) -> None:
+        """Declared shapes follow: static sizes as numbers, symbols where they still mean the same."""
+        for value, after in self.mended.sizes.items():
+            origin = value.origin
+            if value.weight is not None or origin.shape is None or value.sizes == after:
+                continue
+            origin.shape = None if after is None else _declared(origin.shape, value.sizes, after)
+
+
+def _declared(shape: Any, before: tuple[Size, ...] | None, after: tuple[Size, ...]) -> Any:
+    dims: list[Any] = []
+    for axis, size in enumerate(after):
+        if len(set(size)) == 1:
+            dims.append(size[0])
+        elif before is not None and len(before) == len(after) == len(shape) and before[axis] == size:
+            dims.append(shape[axis])
+        else:
+            dims.append(None)
+    return ir.Shape(dims)
+
+
+def _rank(value: ir.Value) -> int:
+    shape = value.shape if value.const_value is None else value.const_value.shape
+    return 1 if shape is None else len(shape)
+
+
+def _lazy(plan: WeightPlan, origin: ir.Value) -> Any:
+    """The planned tensor, computed when it is asked for and not kept."""
+    from growc.dialects.onnx.capture import constant_of
+
+    source = constant_of(origin)
+
+    def compute() -> Any:
+        return ir.tensor(execute(plan, source.numpy()), dtype=source.dtype)
+
+    return ir.LazyTensor(compute, dtype=source.dtype, shape=ir.Shape(plan.after), name=plan.name)
+
+
+# -------------------------------------------------------------------------------------------- files
+
+
+def save(model: ir.Model, folder: Path, name: str, external: bool, progress: Callable[[str, int], None]) -> list[Path]:
+    """Write `name` into `folder`; with external data as `STEM-<12 hex of its SHA-256>.data` beside it.
+
+    Returns the files in the order in which they are to appear; the `.onnx` is the last. `progress(name, bytes)` is
+    called for every tensor written.
+    """
+    files: list[Path] = []
+    if external:
+        files.append(_write_data(model, folder, Path(name).stem, progress))
+    else:
+        for value in model.graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor | ir.LazyTensor):
+                value.const_value = ir.tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)
+                progress(value.name or "", tensor.nbytes)
+    proto = ir.to_proto(model)
+    path = folder / name
+    with path.open("wb") as file:
+        file.write(proto.SerializeToString(deterministic=True))
+    onnx.checker.check_model(str(path))
+    return [*files, path]
+
+
+def _write_data(model: ir.Model, folder: Path, stem: str, progress: Callable[[str, int], None]) -> Path:
+    digest = hashlib.sha256()
+    places: dict[str, tuple[int, int]] = {}
+    draft = folder / f"{stem}.data"
+    with draft.open("wb") as file:
+        for key, value in model.graph.initializers.items():
+            tensor = value.const_value
+            if tensor is None or tensor.nbytes < 1024 or tensor.dtype == ir.DataType.STRING:
+                continue
+            padding = -file.tell() % ALIGNMENT
+            data = tensor.tobytes()
+            file.write(b"\0" * padding)
+            places[key] = (file.tell(), len(data))
+            file.write(data)
+            digest.update(data)
+            progress(key, len(data))
+    final = folder / f"{stem}-{digest.hexdigest()[:12]}.data"
+    draft.rename(final)
+    for key, (offset, length) in places.items():
+        value = model.graph.initializers[key]
+        tensor = value.const_value
+        assert tensor is not None
+        value.const_value = ir.ExternalTensor(
+            final.name, offset, length, tensor.dtype, shape=tensor.shape, name=key, base_dir=folder
+        )
+    return final
+
+
+def provenance(text: Mapping[str, Any]) -> str:
+    """What is written into the model's metadata and beside it, in canonical form."""
+    return json.dumps(text, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

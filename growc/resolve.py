@@ -1,0 +1,337 @@
+"""From recipes to one flat list of statements: includes read, `let`s and `-p` put in, everything checked.
+
+Needs: what growc.grammar reads. Gives: `Resolved`, whose statements mention nothing but axes and numbers.
+What can only be judged with a model is left to the passes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from growc.checks import check
+from growc.diagnostic import Diagnostic, GrowError
+from growc.expression import UNKNOWN, Expr, Int, Name, Node, TensorAxis, fold, names, substitute
+from growc.recipe import (
+    ROLES,
+    Blank,
+    Comment,
+    Expect,
+    Include,
+    Item,
+    Let,
+    Measure,
+    Order,
+    Ranking,
+    Recipe,
+    Scope,
+    Scoped,
+    Statement,
+)
+from growc.source import Source, Span
+from growc.support import unsupported
+
+MAX_INCLUDES = 50
+"""Includes inside each other."""
+
+MAX_NAMES = 200
+"""Sizes in an expression once the `let`s are put in, which could make it grow without end."""
+
+MAX_VALUE = 10**18
+"""No size is larger."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A statement of the flat list, with numbers and axes in the place of every `let`.
+
+    number: its place among the statements that are neither `let`, `include` nor `expect`, from 1: what random
+        draws are keyed by. Those of `expect` are one more than the last, for they judge the final model.
+    scopes: the scopes around it, outermost first.
+    lets: what each name stands for at this place.
+    """
+
+    number: int
+    scopes: tuple[Scope, ...]
+    statement: Statement
+    lets: Mapping[str, Expr] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """All that a recipe says, in order.
+
+    parameters: every `let`, with the value that it has here; included: the recipes that were read.
+    """
+
+    statements: tuple[Bound, ...]
+    parameters: Mapping[str, Expr] = field(default_factory=dict)
+    included: tuple[Source, ...] = ()
+
+
+AnyNode = TypeVar("AnyNode")
+Read = Callable[[Path], str]
+Judge = Callable[[Bound], Iterable[Diagnostic]]
+
+
+def read_file(path: Path) -> str:
+    """The text of a recipe. Raises OSError and UnicodeDecodeError."""
+    return path.read_text(encoding="utf-8")
+
+
+def resolve(
+    recipe: Recipe, params: Mapping[str, str], read: Read = read_file, judge: Judge = unsupported
+) -> Resolved:
+    """The flat list of a recipe, with `params` in the place of the defaults of its `let`s.
+
+    `read` reads included recipes; `judge` says what of each statement cannot be done yet. Raises GrowError
+    with everything that is wrong without looking at a model.
+    """
+    return _Resolver(params, read, judge).run([recipe])
+
+
+def load(
+    sources: Sequence[Source], params: Mapping[str, str], read: Read = read_file, judge: Judge = unsupported
+) -> Resolved:
+    """As `resolve`, from the texts themselves: mistakes of syntax and of sense are reported in one go."""
+    from growc.grammar import read as read_text
+
+    parts = [read_text(source) for source in sources]
+    resolver = _Resolver(params, read, judge)
+    resolver.sources += sources
+    resolver.report(*(problem for _, problems in parts for problem in problems))
+    return resolver.run([recipe for recipe, _ in parts])
+
+
+class _Resolver:
+    def __init__(self, params: Mapping[str, str], read: Read, judge: Judge) -> None:
+        self.params = {name: Source("-p", f"{name}={text}") for name, text in params.items()}
+        self.read, self.judge = read, judge
+        self.problems: list[Diagnostic] = []
+        self.sources: list[Source] = []
+        self.statements: list[Bound] = []
+        self.defined: dict[str, Span] = {}
+        self.values: dict[str, Expr] = {}
+        self.included: list[Source] = []
+        self.chain: list[Span] = []
+        self.complete = True  # whether every included recipe could be read
+        self.moment = 1  # the number of the next statement
+        self.measured = False
+
+    def run(self, recipes: Sequence[Recipe]) -> Resolved:
+        self.sources += (statement.span.source for recipe in recipes for statement, _ in recipe.walk())
+        given = {name: self.parameter(name, source) for name, source in self.params.items()}
+        lets: dict[str, Expr] = {}
+        for recipe in recipes:
+            self.body(recipe.body, (), lets, given)
+        for name, source in self.params.items():
+            if name not in self.defined and self.complete:
+                self.unknown_parameter(name, source)
+        statements = tuple(_settled(bound, self.moment) for bound in self.statements)
+        if self.problems:
+            raise GrowError(*self.in_order())
+        return Resolved(statements, self.values, tuple(self.included))
+
+    def in_order(self) -> list[Diagnostic]:
+        """The problems as one reads: file by file, from the top; those of `-p` last."""
+        order = [*self.sources, *self.included, *self.params.values()]
+        order += (problem.span.source for problem in self.problems if problem.span)
+
+        def place(problem: Diagnostic) -> tuple[int, int]:
+            return (order.index(problem.span.source), problem.span.start) if problem.span else (len(order), 0)
+
+        return sorted(self.problems, key=place)
+
+    def report(self, *problems: Diagnostic) -> None:
+        """Report problems in what is being read, each once, with the way that the includes led to it."""
+        way = tuple(f"included at {span}" for span in reversed(self.chain))
+        found = [replace(problem, notes=problem.notes + way) for problem in problems]
+        self.problems += (problem for problem in found if problem not in self.problems)
+
+    # Names and values
+
+    def parameter(self, name: str, source: Source) -> Expr | None:
+        from growc.grammar import read_expression
+
+        expr, problems = read_expression(source, len(name) + 1)
+        self.problems += problems
+        return expr
+
+    def unknown_parameter(self, name: str, source: Source) -> None:
+        near = get_close_matches(name, sorted(self.defined), n=1)
+        have = ", ".join(f"`{other}`" for other in self.defined)
+        message = f"the recipe has no `let {name}`"
+        notes = (f"its parameters are {have}" if have else "it has no parameters",)
+        remedy = f"did you mean `{near[0]}`?" if near else ""
+        self.problems.append(
+            Diagnostic("G203", message, Span(source, 0, len(name)), notes=notes, help=remedy)
+        )
+
+    def value(self, expr: Expr, lets: Mapping[str, Expr], moment: int | None = None) -> Expr:
+        """The expression with values in the place of names, and axes as they are at a moment.
+
+        It is a number where it is the same for every model. Reports what is unknown or does not come out.
+        """
+
+        def named(node: Name | TensorAxis) -> Expr:
+            if isinstance(node, TensorAxis) or node.name in ROLES:
+                return replace(node, moment=moment)
+            if node == UNKNOWN:
+                return node
+            if node.name not in lets:
+                self.unknown_name(node, lets)
+                return UNKNOWN
+            return lets[node.name]
+
+        value = substitute(expr, named)
+        try:
+            number = fold(value, lambda size: None)
+        except GrowError as error:
+            self.report(*error.diagnostics)
+            return UNKNOWN
+        if number is not None and abs(number) > MAX_VALUE:
+            self.report(Diagnostic("G206", "this number is too large", expr.span))
+            return UNKNOWN
+        if len(names(value)) > MAX_NAMES:
+            self.report(Diagnostic("G107", f"an expression mentions at most {MAX_NAMES} sizes", expr.span))
+            return UNKNOWN
+        return value if number is None else Int(number, span=expr.span)
+
+    def unknown_name(self, node: Name, lets: Mapping[str, Expr]) -> None:
+        near = get_close_matches(node.name, sorted({*lets, *ROLES}), n=1)
+        message = f"`{node.name}` is neither an axis nor a `let`"
+        notes: tuple[str, ...] = ()
+        if node.name in self.defined:
+            message = f"`{node.name}` is not known here"
+            notes = (f"`let {node.name}` stands in another block, at {self.defined[node.name]}",)
+        elif lets:
+            notes = (f"the `let`s above are {', '.join(f'`{name}`' for name in lets)}",)
+        remedy = f"did you mean `{near[0]}`?" if near else f"define it above: `let {node.name} = …`"
+        self.report(Diagnostic("G201", message, node.span, notes=notes, help=remedy))
+
+    # Statements
+
+    def body(
+        self,
+        body: Iterable[Item],
+        scopes: tuple[Scope, ...],
+        lets: dict[str, Expr],
+        given: Mapping[str, Expr | None],
+    ) -> None:
+        for item in body:
+            match item:
+                case Comment() | Blank():
+                    pass
+                case Scoped():
+                    self.body(item.body, (*scopes, self.bound(item.scope, lets)), dict(lets), given)
+                case Let():
+                    self.let(item, lets, given)
+                case Include():
+                    self.include(item, scopes, lets, given)
+                case _:
+                    self.statement(item, scopes, lets)
+
+    def let(self, let: Let, lets: dict[str, Expr], given: Mapping[str, Expr | None]) -> None:
+        if let.name in self.defined:
+            message = f"there is another `let {let.name}`"
+            earlier = ((self.defined[let.name], "the first one"),)
+            self.report(Diagnostic("G202", message, let.target.span, related=earlier))
+            return
+        self.defined[let.name] = let.target.span
+        value = self.value(given.get(let.name) or let.value, lets, self.moment)
+        lets[let.name] = self.values[let.name] = value
+
+    def statement(self, statement: Statement, scopes: tuple[Scope, ...], lets: Mapping[str, Expr]) -> None:
+        statement = self.bound(statement, lets)
+        bound = Bound(self.moment, scopes, statement, dict(lets))
+        self.statements.append(bound)
+        self.report(*check(statement, scopes), *self.unmeasured(statement), *self.judge(bound))
+        self.moment += not isinstance(statement, Expect)
+
+    def bound(self, node: AnyNode, lets: Mapping[str, Expr]) -> AnyNode:
+        """A statement or scope with the value of every expression in it."""
+        return _mapped(node, lambda expr: self.value(expr, lets))
+
+    def unmeasured(self, statement: Statement) -> Iterator[Diagnostic]:
+        """What is ranked by importance must have been measured before."""
+        if isinstance(statement, Measure):
+            self.measured = True
+        for part in _parts(statement):
+            if isinstance(part, Ranking | Order) and part.name == "importance" and not self.measured:
+                remedy = 'write `measure importance on "FILE"` above it'
+                yield Diagnostic("G214", "no importance was measured before this", part.span, help=remedy)
+
+    def include(
+        self,
+        include: Include,
+        scopes: tuple[Scope, ...],
+        lets: dict[str, Expr],
+        given: Mapping[str, Expr | None],
+    ) -> None:
+        from growc.grammar import read as read_text
+
+        here = include.file.span
+        path = os.path.normpath(here.source.folder / include.file.value)
+        files = [os.path.normpath(span.source.name) for span in (*self.chain, here)]
+        if path in files:
+            way = " includes ".join(f"`{name}`" for name in [*files[files.index(path) :], path])
+            self.report(Diagnostic("G208", "this recipe includes itself", here, notes=(way,)))
+        elif len(self.chain) == MAX_INCLUDES:
+            self.report(Diagnostic("G107", f"includes nest at most {MAX_INCLUDES} deep", here))
+        elif (text := self.read_include(Path(path), here)) is not None:
+            source = Source(Path(path).as_posix(), text)
+            self.included.append(source)
+            recipe, problems = read_text(source)
+            self.chain.append(here)
+            self.report(*problems)
+            self.body(recipe.body, scopes, lets, given)
+            self.chain.pop()
+
+    def read_include(self, path: Path, span: Span) -> str | None:
+        try:
+            return self.read(path)
+        except UnicodeDecodeError:
+            problem = "is not text in UTF-8"
+        except OSError as error:
+            problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
+        self.complete = False
+        remedy = "paths are relative to the recipe that they stand in"
+        self.report(Diagnostic("G207", f"`{path.as_posix()}` {problem}", span, help=remedy))
+        return None
+
+
+def _settled(bound: Bound, final: int) -> Bound:
+    """The statement with its number, and with no moment on what is meant before itself."""
+    number = final if isinstance(bound.statement, Expect) else bound.number
+
+    def settled(node: Name | TensorAxis) -> Expr:
+        return replace(node, moment=None) if node.moment == number else node
+
+    return replace(
+        bound, number=number, statement=_mapped(bound.statement, lambda expr: substitute(expr, settled))
+    )
+
+
+def _mapped(node: AnyNode, change: Callable[[Expr], Expr]) -> AnyNode:
+    """A node with every expression in it changed."""
+    mapped: Any = node
+    if isinstance(node, Expr):
+        mapped = change(node)
+    elif isinstance(node, tuple):
+        mapped = tuple(_mapped(part, change) for part in node)
+    elif isinstance(node, Node):
+        mapped = replace(node, **{f.name: _mapped(getattr(node, f.name), change) for f in fields(node)})
+    return cast(AnyNode, mapped)
+
+
+def _parts(node: object) -> Iterator[object]:
+    """A node and everything in it."""
+    yield node
+    for part in node if isinstance(node, tuple) else ():
+        yield from _parts(part)
+    for part in fields(node) if isinstance(node, Node) else ():
+        yield from _parts(getattr(node, part.name))

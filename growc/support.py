@@ -1,0 +1,42 @@
+"""What of the language this version does; the one place to change when it does more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from growc.diagnostic import Diagnostic
+from growc.recipe import Expect, FromNextLayer, Scope, Statement, Untie, Widen, option
+from growc.source import Span
+
+if TYPE_CHECKING:
+    from growc.resolve import Bound
+
+STATEMENTS: tuple[type[Statement], ...] = (Widen, Untie, Expect)
+"""Statements that are done, besides `let` and `include`, which are gone once a recipe is resolved."""
+
+SCOPES: tuple[type[Scope], ...] = ()
+"""Scopes that are done."""
+
+
+def unsupported(bound: Bound) -> Iterator[Diagnostic]:
+    """What this version cannot do yet of a resolved statement."""
+    for scope in bound.scopes:
+        if not isinstance(scope, SCOPES):
+            yield _not_yet("`in SCOPE { … }`", scope.span)
+    statement = bound.statement
+    if not isinstance(statement, STATEMENTS):
+        yield _not_yet(f"`{_verb(statement)}`", statement.span)
+    elif isinstance(statement, Widen) and (later := option(statement.options, FromNextLayer)):
+        yield _not_yet("`from next layer`", later.span)
+
+
+def _verb(statement: Statement) -> str:
+    """`SubcloneLayers` is spelled `subclone layers`."""
+    words = "".join(f" {c.lower()}" if c.isupper() else c for c in type(statement).__name__)
+    return words.strip()
+
+
+def _not_yet(what: str, span: Span) -> Diagnostic:
+    message = f"this version does not do {what} yet"
+    return Diagnostic("G209", message, span, help="`growc explain G209` lists what it does")

@@ -1,0 +1,99 @@
+"""Putting the plan together: every stored tensor once, uses that part as tensors of their own.
+
+Needs: the steps of every use, the factors of eps, what was mended. Gives: the weights of the plan, and which uses each
+of them serves.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from growc.graph import Graph, Node, Value, Weight
+from growc.passes.spaces import Axes
+from growc.passes.ties import Tie
+from growc.plan import AxisStep, WeightPlan
+
+
+@dataclass
+class Assembled:
+    """`uses`: for every planned tensor, the uses that it serves, in the order of `weights`."""
+
+    weights: list[WeightPlan] = field(default_factory=list)
+    uses: list[list[Value]] = field(default_factory=list)
+    sources: list[Weight] = field(default_factory=list)
+
+
+def assemble_weights(
+    graph: Graph,
+    steps: Mapping[Value, Sequence[AxisStep]],
+    scales: Mapping[Value, float],
+    shapes: Mapping[Value, tuple[int, ...]],
+    literals: Mapping[Weight, WeightPlan],
+    patches: Mapping[Node, Any],
+) -> Assembled:
+    """One `WeightPlan` for each group of uses of a stored tensor that want the same values."""
+    by_weight: dict[Weight, list[Value]] = defaultdict(list)
+    for use in graph.uses():
+        assert use.weight is not None
+        by_weight[use.weight].append(use)
+    taken = {w.name for w in graph.weights}
+    done = Assembled()
+    for weight, uses in by_weight.items():
+        groups: dict[object, list[Value]] = defaultdict(list)
+        for use in uses:
+            own = tuple((s.axis, s.layout.signature) for s in steps.get(use, ()))
+            groups[(own, scales.get(use, 1.0), _chain(use, patches))].append(use)
+        for k, members in enumerate(groups.values()):
+            name = weight.name if k == 0 else _unused(f"{weight.name}.{k + 1}", taken)
+            first = members[0]
+            made = literals.get(weight) or WeightPlan(
+                name,
+                weight.name,
+                weight.dtype,
+                weight.shape,
+                shapes[first],
+                tuple(steps.get(first, ())),
+                scales.get(first, 1.0),
+            )
+            done.weights.append(made)
+            done.uses.append(members)
+            done.sources.append(weight)
+    return done
+
+
+def _chain(use: Value, patches: Mapping[Node, Any]) -> tuple[object, ...]:
+    """The patches on the way from a weight to its use."""
+    found: list[object] = []
+    while use.users and use.users[0][0].chain:
+        node = use.users[0][0]
+        if node in patches:
+            found.append(repr(patches[node]))
+        use = node.outputs[0]
+    return tuple(found)
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def count_parameters(axes: Axes, ties: Sequence[Tie], shapes: Mapping[Value, tuple[int, ...]] | None = None) -> int:
+    """Stored float weight elements: ties once, tensors that an exporter merged by their uses, single numbers not."""
+    live = {i.node for i in axes.instances}
+    followers = {u for t in ties for u in t.uses[1:]}
+    total = 0
+    for use in axes.graph.uses():
+        weight = use.weight
+        assert weight is not None
+        used = not use.users or any(n in live for n, _ in use.users)
+        if weight.floating and weight.elements > 1 and used and use not in followers:
+            elements = 1
+            for d in weight.shape if shapes is None else shapes[use]:
+                elements *= d
+            total += elements
+    return total

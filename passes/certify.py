@@ -1,0 +1,55 @@
+"""The plan's last page: what is claimed, what it costs, what to look out for.
+
+Needs: everything before. Gives: `Plan`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from growc.compilation import Compilation
+from growc.passes.assemble import count_parameters
+from growc.plan import Certificate, Plan
+from growc.stage import Stage
+
+_WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
+
+
+def certify(c: Compilation) -> Plan:
+    """The plan of a compilation."""
+    shapes = {use: plan.after for plan, uses in zip(c.assembled.weights, c.assembled.uses, strict=True) for use in uses}
+    written = sum(w.elements * width(w.dtype) for w in c.assembled.weights)
+    warnings = [w for s in c.lowered.stages for w in warnings_of(s)]
+    return Plan(
+        c.path.name,
+        Certificate(tuple(c.gaps)),
+        c.lowered.axes,
+        tuple(c.lowered.summaries),
+        tuple(c.assembled.weights),
+        (count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
+        written,
+        tuple(warnings),
+        tuple((n.name or n.op, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
+    )
+
+
+def width(dtype: str) -> int:
+    """Bytes of one element."""
+    return _WIDTHS[dtype] if dtype in _WIDTHS else np.dtype(dtype).itemsize
+
+
+def warnings_of(stage: Stage) -> list[str]:
+    """What training cannot undo: copies that stay alike, units that never learn."""
+    found = []
+    options = stage.options
+    copied = any((r.map.counts > 1).any() for r in stage.requests.values())
+    apart = options.split_random or options.noise is not None or options.zero_outputs
+    if copied and not apart:
+        found.append(
+            f"copies of one unit of `{stage.axis}` have equal shares and will get equal gradients for ever: "
+            "`split random` or `noise S balanced` lets training tell them apart"
+        )
+    zero = any(r.fill == "zero fill" for r in stage.requests.values())
+    if zero and options.zero_outputs:
+        found.append(f"new units of `{stage.axis}` are zero behind zero readers and will never get a gradient")
+    return found

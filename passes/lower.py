@@ -1,0 +1,326 @@
+"""From statements to maps: what each statement asks of which spaces.
+
+Needs: the resolved statements, the roles, the axis graph. Gives: `Lowered`, one `Stage` for each statement that changes
+something, in order, each on the sizes that the one before left. Raises GrowError with every statement that the model
+cannot follow.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc import recipe as ast
+from growc.axes import Space, find, leaves
+from growc.diagnostic import Diagnostic, GrowError
+from growc.draws import Draws
+from growc.expression import TensorAxis, evaluate
+from growc.fills import FILLS, appended, new_units
+from growc.indexmap import IndexMap
+from growc.passes.roles import RoleAxis, Roles
+from growc.passes.spaces import Axes
+from growc.plan import AxisChange, Summary
+from growc.resolve import Bound
+from growc.source import Span
+from growc.stage import NoiseOption, Options, Request, Sizes, Stage
+
+FROM_THE_FRONT = frozenset({"cyclic copy", "average fill"})
+"""Fills that repeat whole runs: on a product they act on the outermost factor that can take them."""
+
+
+@dataclass
+class Lowered:
+    """What the recipe asks for, in maps."""
+
+    stages: list[Stage] = field(default_factory=list)
+    sizes: Sizes = field(default_factory=Sizes)
+    summaries: list[Summary] = field(default_factory=list)
+    axes: dict[str, AxisChange] = field(default_factory=dict)
+
+
+def lower(statements: Sequence[Bound], roles: Roles, axes: Axes) -> Lowered:
+    """Lower every `widen`; other statements have been dealt with before (untie) or are judged later (expect)."""
+    return _Lowering(roles, axes).run(statements)
+
+
+class _Lowering:
+    def __init__(self, roles: Roles, axes: Axes) -> None:
+        self.roles, self.axes = roles, axes
+        self.done = Lowered()
+        self.errors: list[Diagnostic] = []
+        self.touched: dict[int, tuple[Span, str]] = {}
+
+    def run(self, statements: Sequence[Bound]) -> Lowered:
+        for bound in statements:
+            if isinstance(bound.statement, ast.Widen):
+                try:
+                    self.widen(bound, bound.statement)
+                except GrowError as error:
+                    self.errors += error.diagnostics
+        if self.errors:
+            raise GrowError(*self.errors)
+        for name, found in self.roles.axes.items():
+            before = tuple(dict.fromkeys(a.size for a in found))
+            self.done.axes[name] = AxisChange(before, tuple(dict.fromkeys(self.done.sizes.product(a.spaces) for a in found)))
+        return self.done
+
+    # ---------------------------------------------------------------- one statement
+
+    def widen(self, bound: Bound, statement: ast.Widen) -> None:
+        name = axis_text(statement.axis)
+        targets = targets_of(statement.axis, self.roles, self.axes)
+        stage = Stage(bound.number, name, name, _options(statement))
+        stage.span = statement.span
+        changes: list[tuple[int, int]] = []
+        for ordinal, target in enumerate(targets):
+            before = self.done.sizes.product(target.spaces)
+            after = evaluate(statement.size, self.lookup(bound, target, ordinal))
+            self.judge(statement, target, before, after)
+            if (before, after) not in changes:
+                changes.append((before, after))
+            if before != after:
+                place = 0 if name in ("vocab", "positions") else ordinal
+                self.request(stage, bound, statement, target, before, after, place)
+        self.done.sizes.apply(stage)
+        self.touched.update((key, (statement.span, name)) for key in stage.requests)
+        text = ", ".join(f"{a} -> {b}" for a, b in changes)
+        noop = all(a == b for a, b in changes)
+        note = "no change" if noop else statement.fill.name
+        self.done.summaries.append(Summary(f"{name}  {text}", note))
+        if stage.requests:
+            self.done.stages.append(stage)
+
+    def lookup(self, bound: Bound, target: RoleAxis, ordinal: int) -> Callable[[str, Span], int]:
+        """The value of a name: an axis of the model as it stands before the statement."""
+
+        def look(name: str, span: Span) -> int:
+            if name.startswith("axis "):
+                axis = TensorAxis(int(name.split()[1]), name.split('"')[1], span=span)
+                found = targets_of(axis, self.roles, self.axes)
+            else:
+                found = self.roles.axes.get(name, [])
+            if not found:
+                raise GrowError(lacks(name, span, self.roles))
+            if any(a.spaces == target.spaces for a in found):
+                return self.done.sizes.product(target.spaces)
+            sizes = [self.done.sizes.product(a.spaces) for a in found]
+            if len(set(sizes)) == 1:
+                return sizes[0]
+            if len(found) > ordinal and len(found) == len(self.roles.axes.get(name, [])):
+                return sizes[ordinal]
+            listed = ", ".join(map(str, dict.fromkeys(sizes)))
+            raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+
+        return look
+
+    def judge(self, statement: ast.Widen, target: RoleAxis, before: int, after: int) -> None:
+        """The size is on the right side of today's, and no other name of the same axis was given another size."""
+        name = axis_text(statement.axis)
+        for leaf in (x for s in target.spaces for x in leaves(s)):
+            earlier = self.touched.get(id(leaf))
+            if earlier is not None and earlier[1] != name and after != before:
+                raise GrowError(
+                    Diagnostic(
+                        "G301",
+                        f"`{name}` cannot be {after}: it is the same axis as `{earlier[1]}`, which is {before} now",
+                        statement.size.span,
+                        f"{after} here",
+                        tuple(why_same(self.axes, leaf)),
+                        "give both the same size, or leave one of the statements out",
+                        ((earlier[0], f"`{earlier[1]}` becomes {before} here"),),
+                    )
+                )
+        if after < before:
+            raise GrowError(
+                Diagnostic(
+                    "G303",
+                    f"`widen {name}` cannot make it smaller: it is {before} now",
+                    statement.size.span,
+                    f"{after} is less than {before}",
+                    (),
+                    f"`subclone {name} to {after} by …` shrinks an axis",
+                )
+            )
+
+    # ---------------------------------------------------------------- maps
+
+    def request(
+        self, stage: Stage, bound: Bound, statement: ast.Widen, target: RoleAxis, before: int, after: int, ordinal: int
+    ) -> None:
+        draws = Draws.of(_seed(statement), bound.number, stage.axis, _scope(bound), ordinal)
+        option = ast.option(statement.options, ast.InBlocks)
+        block = 1 if option is None else evaluate(option.size, self.lookup(bound, target, ordinal))
+        if option is not None and (block < 1 or before % block or after % block):
+            raise GrowError(
+                Diagnostic("G305", f"{before} and {after} are not both multiples of {block}", option.size.span)
+            )
+        spaces = list(target.spaces)
+        if stage.axis == "heads" and len(spaces) > 1:  # inside groups, every group alike
+            spaces = [s for s in spaces if id(s) in self.roles.expanded] or spaces
+        part = self.done.sizes.product(spaces)
+        if after * part % before:
+            raise GrowError(
+                Diagnostic(
+                    "G301",
+                    f"`{stage.axis}` cannot be {after}: it is tied to `kv_heads` ({before // part})",
+                    statement.size.span,
+                    f"{after} is no multiple of {before // part}",
+                )
+            )
+        found = self.place(spaces, part, after * part // before, statement, block)
+        for space, d, size, unit in found:
+            key = id(find(space))
+            if key in stage.requests:
+                continue
+            filled = FILLS[statement.fill.name](d // unit, size // unit, draws.at("g"))
+            if find(space).addressed is not None:
+                filled = appended(filled)
+            new = np.repeat(new_units(filled), unit)
+            filled = filled if unit == 1 else filled.kron(IndexMap.identity(unit))
+            stage.requests[key] = Request(find(space), statement.fill.name, filled, new, draws)
+
+    def place(
+        self, spaces: Sequence[Space], before: int, after: int, statement: ast.Widen, block: int
+    ) -> list[tuple[Space, int, int, int]]:
+        """(atom, size before, size after, block) for every atom that takes the map of a row-major product."""
+        if len(spaces) == 1:
+            space = find(spaces[0])
+            if space.kind == "sum":
+                return self.place_sum(space, before, after, statement, block)
+            if space.kind == "product":
+                return self.place(list(space.parts), before, after, statement, block)
+            if space.frozen is not None:
+                raise GrowError(self.frozen(space, statement))
+            return [(space, before, after, block)]
+        order = list(spaces) if statement.fill.name in FROM_THE_FRONT else list(spaces)[::-1]
+        for space in order:
+            size = self.done.sizes.of(space)[0]
+            if all(x.frozen is not None for x in leaves(space)) or after * size % before:
+                continue
+            inner = int(np.prod([self.done.sizes.of(s)[0] for s in spaces[spaces.index(space) + 1 :]], dtype=np.int64))
+            unit = block // inner if block % inner == 0 and size % max(block // inner, 1) == 0 else 1
+            try:
+                return self.place([space], size, after * size // before, statement, max(unit, 1))
+            except GrowError:
+                continue
+        free = [s for s in spaces if not all(x.frozen is not None for x in leaves(s))]
+        if not free:
+            raise GrowError(self.frozen(find(spaces[0]), statement))
+        parts = " x ".join(str(self.done.sizes.of(s)[0]) for s in spaces)
+        raise GrowError(
+            Diagnostic(
+                "G305",
+                f"`{axis_text(statement.axis)}` is made of {parts} units, and {after} keeps none of these factors whole",
+                statement.size.span,
+                help=f"use a multiple of {before // min(self.done.sizes.of(s)[0] for s in free)}",
+            )
+        )
+
+    def place_sum(
+        self, space: Space, before: int, after: int, statement: ast.Widen, block: int
+    ) -> list[tuple[Space, int, int, int]]:
+        found: list[tuple[Space, int, int, int]] = []
+        for part in space.parts:
+            size = self.done.sizes.of(part)[0]
+            if after * size % before:
+                cause = f"`{axis_text(statement.axis)}` has segments, and one of {size} units would not come out whole"
+                raise GrowError(Diagnostic("G305", cause, statement.size.span))
+            found += self.place([part], size, after * size // before, statement, block)
+        return found
+
+    def frozen(self, space: Space, statement: ast.Widen) -> Diagnostic:
+        reason = next((x.frozen for x in [space, *leaves(space)] if x.frozen is not None), None)
+        name = axis_text(statement.axis)
+        if reason is None:
+            return Diagnostic("G304", f"`{name}` cannot change its size", statement.axis.span)
+        node = reason.node
+        at = "" if node is None else f" at `{node.name or node.op}` ({getattr(node, 'op', '')})"
+        return Diagnostic(
+            "G304", f"`{name}` cannot change its size: {reason.cause}{at}", statement.axis.span, "frozen", ()
+        )
+
+
+def axis_text(axis: ast.AxisRef) -> str:
+    """An axis as the recipe writes it."""
+    return axis.name
+
+
+def _options(statement: ast.Widen) -> Options:
+    split, noise = ast.option(statement.options, ast.Split), ast.option(statement.options, ast.Noise)
+    kinds = {"new": "new", "on copies": "copies", "balanced": "balanced"}
+    return Options(
+        split is not None and split.how == "random",
+        None if noise is None or noise.scale == 0 else NoiseOption(noise.scale, kinds[noise.kind]),  # type: ignore[arg-type]
+        ast.option(statement.options, ast.ZeroOutputs) is not None,
+        ast.option(statement.options, ast.Plain) is not None,
+    )
+
+
+def _seed(statement: ast.Widen) -> int:
+    seed = ast.option(statement.options, ast.Seed)
+    return 0 if seed is None else evaluate(seed.number, lambda name, span: 0)
+
+
+def _scope(bound: Bound) -> str:
+    return " ".join(map(repr, bound.scopes))
+
+
+def lacks(name: str, span: Span | None, roles: Roles) -> Diagnostic:
+    """The model has no axis of this name."""
+    have = ", ".join(f"{n} {'/'.join(map(str, roles.sizes(n)))}" for n in roles.axes) or "none that has a name"
+    return Diagnostic("G302", f"the model has no `{name}`", span, notes=(f"its axes are: {have}",))
+
+
+def targets_of(axis: ast.AxisRef, roles: Roles, axes: Axes) -> list[RoleAxis]:
+    """The axes that a statement names. Raises GrowError (G302, G306) where there are none."""
+    if isinstance(axis, ast.NamedAxis):
+        found = roles.axes.get(axis.name, [])
+        if not found:
+            raise GrowError(lacks(axis.name, axis.span, roles))
+        return found
+    pattern = re.compile(glob(axis.glob))
+    spaces: dict[int, Space] = {}
+    for use in axes.graph.uses():
+        weight = use.weight
+        if weight is not None and weight.floating and pattern.fullmatch(weight.name):
+            if axis.number >= len(weight.shape):
+                message = f"`{weight.name}` has {len(weight.shape)} axes, and no axis {axis.number}"
+                raise GrowError(Diagnostic("G306", message, axis.span))
+            space = find(axes.of(use)[axis.number])
+            spaces.setdefault(id(space), space)
+    if not spaces:
+        raise GrowError(_no_parameter(axis, axes))
+    return [RoleAxis((s,)) for s in spaces.values()]
+
+
+def glob(pattern: str) -> str:
+    """A regular expression: `*` matches within dots, `**` across them."""
+    pieces = re.split(r"(\*\*|\*|\?)", pattern)
+    table = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
+    return "".join(table.get(p, re.escape(p)) for p in pieces)
+
+
+def _no_parameter(axis: TensorAxis, axes: Axes) -> Diagnostic:
+    import difflib
+
+    names = sorted({w.name for w in axes.graph.weights if w.floating})
+    near = difflib.get_close_matches(axis.glob, names, 3, 0.4) or [n for n in names if fnmatch.fnmatch(n, "*weight")][:3]
+    notes = (f"near names: {', '.join(near)}",) if near else ()
+    return Diagnostic("G306", f"no parameter of the model matches `{axis.glob}`", axis.span, notes=notes)
+
+
+def why_same(axes: Axes, space: Space) -> Iterable[str]:
+    """Notes that tell which operators tie an axis to itself under two names."""
+    nodes = []
+    for instance in axes.instances:
+        for bearer in instance.spaces.values():
+            if any(x is find(space) for x in leaves(bearer)):
+                nodes.append(instance.node.name or instance.node.op)
+                break
+        if len(nodes) == 3:
+            break
+    return [f"tied by {', '.join(nodes)}"] if nodes else []
