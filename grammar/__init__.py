@@ -1,4 +1,4 @@
-"""The language: from text to growc.recipe, and back.
+r"""The language: from text to growc.recipe, and back.
 
 >>> from growc.source import Source
 >>> recipe = parse(Source("-e", "widen   ffn to 2*ffn with tail copy"))

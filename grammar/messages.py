@@ -6,7 +6,6 @@ One mechanism for every mistake. The set of terminals that the parser would have
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 
 from lark import Token
 
-from growc.diagnostic import Diagnostic
+from growc.diagnostic import Diagnostic, nearest
 from growc.grammar.builder import parse_integer
 from growc.recipe import FILLS, ROLES
 from growc.source import Source, Span
@@ -139,12 +138,6 @@ def listed(words: Iterable[str], last: str = "or") -> str:
     return f"{', '.join(rest)} {last} {final}" if rest else final
 
 
-def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that was probably meant, or None; capitals make no difference."""
-    close = difflib.get_close_matches(word.lower(), sorted(candidates), n=1, cutoff=0.6)
-    return close[0] if close else None
-
-
 def malformed(source: Source, token: Token) -> Diagnostic | None:
     """What is wrong with a token in itself, wherever it stands."""
     span = at(source, token)
@@ -225,7 +218,7 @@ class Mistake:
         if self.expected == {"NAME"} and self.is_word:
             return [Token.new_borrow_pos("NAME", str(token), token)]
         missing = [self.keywords.get(name, "") for name in self.leftover]
-        if len(missing) == 1 and missing[0].isalpha() and not self.kinds and token.type != "$END":
+        if len(missing) == 1 and missing[0] and not self.kinds and token.type != "$END":
             return [Token.new_borrow_pos(self.leftover[0], missing[0], token), token]
         return []
 

@@ -1,0 +1,37 @@
+"""growc: a declarative graph-rewriting compiler for model surgery.
+
+>>> import growc
+>>> plan = growc.plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx")  # doctest: +SKIP
+>>> plan.certificate.exact  # doctest: +SKIP
+True
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from growc.api import Applied as Applied
+    from growc.api import apply as apply
+    from growc.api import inspect as inspect
+    from growc.api import plan as plan
+    from growc.diagnostic import GrowError as GrowError
+
+__version__ = "0.1.0"
+__all__ = ["Applied", "GrowError", "__version__", "apply", "inspect", "plan"]
+
+_HOMES = {
+    "Applied": "growc.api",
+    "GrowError": "growc.diagnostic",
+    "apply": "growc.api",
+    "inspect": "growc.api",
+    "plan": "growc.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are looked up when they are used, so that `import growc` is instant."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'growc' has no attribute {name!r}")

@@ -165,8 +165,10 @@ def _contradictions(options: Iterable[rc.Option], fill: rc.Fill) -> Iterator[Dia
         what = f"`{option.span.text}`" if option.span.text else "this option"
         copies = fill.copies or (fill.name == "average fill" and shares)
         if not copies:
-            message = f"{what} is about copies, and `{fill.name}` makes none"
-            yield Diagnostic("G204", message, option.span, related=((fill.span, "nothing is copied"),))
+            message = f"{what} needs a `… copy` fill" + (" or `average fill`" if shares else "")
+            yield Diagnostic(
+                "G204", message, option.span, related=((fill.span, "this makes no such copies"),)
+            )
         elif zero is not None and shares and option != rc.Split("equal"):
             message = (
                 f"{what} is about the shares of copies, and `with zero outputs` leaves the new ones none"

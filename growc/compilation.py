@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from growc.graph import Graph, Node, Value
+from growc.indexmap import IndexMap
 from growc.passes.assemble import Assembled
 from growc.passes.lower import Lowered
 from growc.passes.norms import Norm
@@ -36,6 +37,7 @@ class Compilation:
     scales: Mapping[Value, float] = field(default_factory=dict)  # solve: factors of eps constants
     attributes: Mapping[Node, Mapping[str, float]] = field(default_factory=dict)  # solve: changed eps attributes
     gaps: Sequence[Gap] = ()  # solve
+    outputs: Mapping[tuple[str, int], IndexMap] = field(default_factory=dict)  # solve: axes of model outputs
     mended: Any = None  # mend
     assembled: Assembled = field(default_factory=Assembled)  # assemble
     plan: Plan = None  # type: ignore[assignment]  # certify

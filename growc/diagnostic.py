@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from growc.codes import CODES, Code
 from growc.source import Source, Span
 
-__all__ = ["CODES", "Code", "Diagnostic", "GrowError", "error_object", "explain", "render", "to_json"]
+__all__ = [
+    "CODES",
+    "Code",
+    "Diagnostic",
+    "GrowError",
+    "error_object",
+    "explain",
+    "nearest",
+    "render",
+    "to_json",
+]
 
 TAB = 4
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -67,6 +79,16 @@ def explain(code: str) -> str:
         raise GrowError(Diagnostic("G200", f"there is no error code `{code}`", notes=(known,)))
     entry = CODES[code]
     return f"{code}: {entry.title} (exit status {entry.status})\n\n{entry.explanation}"
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that was probably meant, or None; capitals make no difference.
+
+    >>> nearest("Widht", ["depth", "width"])
+    'width'
+    """
+    close = get_close_matches(word.lower(), sorted(candidates), n=1, cutoff=0.65)
+    return close[0] if close else None
 
 
 def to_json(diagnostic: Diagnostic) -> dict[str, Any]:

@@ -130,6 +130,16 @@ class IndexMap:
             and _close(self.mean, other.mean)
         )
 
+    def differs(self, other: IndexMap) -> Bools:
+        """Which rows are different, shape (D,). Junk equals junk."""
+        close = np.isclose(self.weight, other.weight, TOLERANCE, TOLERANCE)
+        close &= np.isclose(self.mean, other.mean, TOLERANCE, TOLERANCE)
+        return np.asarray((self.junk != other.junk) | (self.index != other.index) | ~close)
+
+    def without(self, rows: Bools) -> IndexMap:
+        """The same with some rows junk."""
+        return IndexMap.of(self.source, self.index, self.weight, self.mean, self.junk | rows)
+
     def matrix(self) -> Floats:
         """The dense matrix, junk rows as NaN. Shape (D, d). For tests and small sizes."""
         dense = np.repeat(self.mean[:, None] / max(self.source, 1), self.source, axis=1)

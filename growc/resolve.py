@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from growc.checks import check
-from growc.diagnostic import Diagnostic, GrowError
+from growc.diagnostic import Diagnostic, GrowError, nearest
 from growc.expression import UNKNOWN, Expr, Int, Name, Node, TensorAxis, fold, names, substitute
 from growc.recipe import (
     ROLES,
@@ -162,11 +161,11 @@ class _Resolver:
         return expr
 
     def unknown_parameter(self, name: str, source: Source) -> None:
-        near = get_close_matches(name, sorted(self.defined), n=1)
+        near = nearest(name, self.defined)
         have = ", ".join(f"`{other}`" for other in self.defined)
         message = f"the recipe has no `let {name}`"
         notes = (f"its parameters are {have}" if have else "it has no parameters",)
-        remedy = f"did you mean `{near[0]}`?" if near else ""
+        remedy = f"did you mean `{near}`?" if near else ""
         self.problems.append(
             Diagnostic("G203", message, Span(source, 0, len(name)), notes=notes, help=remedy)
         )
@@ -199,10 +198,12 @@ class _Resolver:
         if len(names(value)) > MAX_NAMES:
             self.report(Diagnostic("G107", f"an expression mentions at most {MAX_NAMES} sizes", expr.span))
             return UNKNOWN
+        if UNKNOWN in names(value):
+            return UNKNOWN
         return value if number is None else Int(number, span=expr.span)
 
     def unknown_name(self, node: Name, lets: Mapping[str, Expr]) -> None:
-        near = get_close_matches(node.name, sorted({*lets, *ROLES}), n=1)
+        near = nearest(node.name, [*lets, *ROLES])
         message = f"`{node.name}` is neither an axis nor a `let`"
         notes: tuple[str, ...] = ()
         if node.name in self.defined:
@@ -210,7 +211,7 @@ class _Resolver:
             notes = (f"`let {node.name}` stands in another block, at {self.defined[node.name]}",)
         elif lets:
             notes = (f"the `let`s above are {', '.join(f'`{name}`' for name in lets)}",)
-        remedy = f"did you mean `{near[0]}`?" if near else f"define it above: `let {node.name} = …`"
+        remedy = f"did you mean `{near}`?" if near else f"define it above: `let {node.name} = …`"
         self.report(Diagnostic("G201", message, node.span, notes=notes, help=remedy))
 
     # Statements

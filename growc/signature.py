@@ -160,7 +160,7 @@ def _real_role(value: ir.Value, moving: set[ir.Value]) -> tuple[Role, int | None
         if node.op_type in ("Mul", "Where") and any(closing):
             return Role.MASK, None
     for node, slot in _reach(value, lambda node, slot: _alone(node, _CARRIED, moving)):
-        if node.op_type == "Concat" and any(other in moving for other in _others(node, slot)):
+        if node.op_type == "Concat" and slot == 0 and any(other in moving for other in _others(node, slot)):
             return Role.STATE, _time_axis(value, node)
     ends = {
         "Softmax" if (node.domain, node.op_type, slot) in _BIASES else node.op_type

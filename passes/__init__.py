@@ -12,6 +12,7 @@ from dataclasses import replace
 from growc import recipe as ast
 from growc.compilation import Compilation
 from growc.graph import Node, Value
+from growc.indexmap import IndexMap
 from growc.passes.assemble import assemble_weights
 from growc.passes.certify import certify
 from growc.passes.links import build_links, carriers_of
@@ -72,6 +73,7 @@ def solve_pass(c: Compilation) -> Compilation:
     scales: dict[Value, float] = defaultdict(lambda: 1.0)
     attributes: dict[Node, dict[str, float]] = {}
     gaps: list[Gap] = []
+    outputs: dict[tuple[str, int], IndexMap] = {}
     sizes = Sizes()
     for stage in c.lowered.stages:
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
@@ -86,8 +88,10 @@ def solve_pass(c: Compilation) -> Compilation:
             elif norm.eps is not None:
                 scales[norm.eps_weight()] *= factor
         gaps += [g for g in solution.gaps if g not in gaps]
+        for place, state in solution.outputs.items():
+            outputs[place] = state.after(outputs[place]) if place in outputs else state
         sizes.apply(stage)
-    return replace(c, steps=dict(steps), scales=dict(scales), attributes=attributes, gaps=gaps)
+    return replace(c, steps=dict(steps), scales=dict(scales), attributes=attributes, gaps=gaps, outputs=outputs)
 
 
 def mend_pass(c: Compilation) -> Compilation:

@@ -38,6 +38,7 @@ class Link:
     detail: str = ""
     space: Space | None = None
     norm: Norm | None = None
+    axis: int = 0
 
 
 @dataclass
@@ -108,7 +109,7 @@ def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: 
         for axis, space in enumerate(axes.of(value)):
             found = links.of(value, axis)
             if found:
-                links.links.append(Link("output", None, tuple(found), space=space, detail=value.name))
+                links.links.append(Link("output", None, tuple(found), space=space, detail=value.name, axis=axis))
     return links
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from growc import recipe as ast
 from growc.axes import Space, find, leaves
 from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
-from growc.expression import TensorAxis, evaluate
+from growc.expression import Expr, TensorAxis, evaluate
 from growc.fills import FILLS, appended, new_units
 from growc.indexmap import IndexMap
 from growc.passes.roles import RoleAxis, Roles
@@ -40,6 +40,12 @@ class Lowered:
     sizes: Sizes = field(default_factory=Sizes)
     summaries: list[Summary] = field(default_factory=list)
     axes: dict[str, AxisChange] = field(default_factory=dict)
+    history: list[tuple[int, Sizes]] = field(default_factory=list)
+    """The sizes before each statement, by its number."""
+
+    def before(self, moment: int) -> Sizes:
+        """The sizes as they stood before the statement of a number."""
+        return next((sizes for number, sizes in self.history if number >= moment), self.sizes)
 
 
 def lower(statements: Sequence[Bound], roles: Roles, axes: Axes) -> Lowered:
@@ -56,6 +62,7 @@ class _Lowering:
 
     def run(self, statements: Sequence[Bound]) -> Lowered:
         for bound in statements:
+            self.done.history.append((bound.number, Sizes(dict(self.done.sizes.current))))
             if isinstance(bound.statement, ast.Widen):
                 try:
                     self.widen(bound, bound.statement)
@@ -78,7 +85,7 @@ class _Lowering:
         changes: list[tuple[int, int]] = []
         for ordinal, target in enumerate(targets):
             before = self.done.sizes.product(target.spaces)
-            after = evaluate(statement.size, self.lookup(bound, target, ordinal))
+            after = self.evaluate(statement.size, target, ordinal)
             self.judge(statement, target, before, after)
             if (before, after) not in changes:
                 changes.append((before, after))
@@ -94,28 +101,29 @@ class _Lowering:
         if stage.requests:
             self.done.stages.append(stage)
 
-    def lookup(self, bound: Bound, target: RoleAxis, ordinal: int) -> Callable[[str, Span], int]:
-        """The value of a name: an axis of the model as it stands before the statement."""
+    def evaluate(self, expr: Expr, target: RoleAxis, ordinal: int) -> int:
+        """A size: names mean the model as it stands before the statement, `let`s as it stood at their place."""
 
-        def look(name: str, span: Span) -> int:
-            if name.startswith("axis "):
-                axis = TensorAxis(int(name.split()[1]), name.split('"')[1], span=span)
-                found = targets_of(axis, self.roles, self.axes)
-            else:
-                found = self.roles.axes.get(name, [])
-            if not found:
-                raise GrowError(lacks(name, span, self.roles))
-            if any(a.spaces == target.spaces for a in found):
-                return self.done.sizes.product(target.spaces)
-            sizes = [self.done.sizes.product(a.spaces) for a in found]
-            if len(set(sizes)) == 1:
-                return sizes[0]
-            if len(found) > ordinal and len(found) == len(self.roles.axes.get(name, [])):
-                return sizes[ordinal]
-            listed = ", ".join(map(str, dict.fromkeys(sizes)))
-            raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+        def now(name: str, span: Span) -> int:
+            return self.size(name, span, target, ordinal, self.done.sizes)
 
-        return look
+        def earlier(moment: int, name: str, span: Span) -> int:
+            return self.size(name, span, target, ordinal, self.done.before(moment))
+
+        return evaluate(expr, now, earlier)
+
+    def size(self, name: str, span: Span, target: RoleAxis, ordinal: int, sizes: Sizes) -> int:
+        """The size of a named axis that belongs with the target: its own, the only one, or the one of its rank."""
+        found = named(name, span, self.roles, self.axes)
+        if any(a.spaces == target.spaces for a in found):
+            return sizes.product(target.spaces)
+        have = [sizes.product(a.spaces) for a in found]
+        if len(set(have)) == 1:
+            return have[0]
+        if ordinal < len(found):
+            return have[ordinal]
+        listed = ", ".join(map(str, dict.fromkeys(have)))
+        raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
 
     def judge(self, statement: ast.Widen, target: RoleAxis, before: int, after: int) -> None:
         """The size is on the right side of today's, and no other name of the same axis was given another size."""
@@ -153,7 +161,7 @@ class _Lowering:
     ) -> None:
         draws = Draws.of(_seed(statement), bound.number, stage.axis, _scope(bound), ordinal)
         option = ast.option(statement.options, ast.InBlocks)
-        block = 1 if option is None else evaluate(option.size, self.lookup(bound, target, ordinal))
+        block = 1 if option is None else self.evaluate(option.size, target, ordinal)
         if option is not None and (block < 1 or before % block or after % block):
             raise GrowError(
                 Diagnostic("G305", f"{before} and {after} are not both multiples of {block}", option.size.span)
@@ -262,7 +270,7 @@ def _options(statement: ast.Widen) -> Options:
 
 def _seed(statement: ast.Widen) -> int:
     seed = ast.option(statement.options, ast.Seed)
-    return 0 if seed is None else evaluate(seed.number, lambda name, span: 0)
+    return 0 if seed is None else evaluate(seed.number, lambda name, span: 0, lambda moment, name, span: 0)
 
 
 def _scope(bound: Bound) -> str:
@@ -273,6 +281,17 @@ def lacks(name: str, span: Span | None, roles: Roles) -> Diagnostic:
     """The model has no axis of this name."""
     have = ", ".join(f"{n} {'/'.join(map(str, roles.sizes(n)))}" for n in roles.axes) or "none that has a name"
     return Diagnostic("G302", f"the model has no `{name}`", span, notes=(f"its axes are: {have}",))
+
+
+def named(name: str, span: Span | None, roles: Roles, axes: Axes) -> list[RoleAxis]:
+    """The axes of a name as expressions spell it: a role, or `axis N of "GLOB"`."""
+    if name.startswith("axis "):
+        number, glob_text = name.removeprefix("axis ").split(" of ", 1)
+        axis = TensorAxis(int(number), glob_text.strip('"'))
+        return targets_of(axis if span is None else replace(axis, span=span), roles, axes)
+    if name not in roles.axes:
+        raise GrowError(lacks(name, span, roles))
+    return roles.axes[name]
 
 
 def targets_of(axis: ast.AxisRef, roles: Roles, axes: Axes) -> list[RoleAxis]:

@@ -221,7 +221,8 @@ class _Finder:
                 made.update((id(find(p)), find(p)) for s in outs for p in segments(s))
             if any(id(s) in streams for s in outs):
                 read |= {id(find(p)) for s in ins for p in segments(s)}
-        wanted = [s for k, s in made.items() if k in read and k not in streams]
+        tables = {id(find(s)) for _, table in self.lookups() for s in self.axes.of(table)}
+        wanted = [s for k, s in made.items() if k in read and k not in streams and k not in tables]
         return [s for s in wanted if not any(id(x) in taken for x in leaves(s))]
 
     # ---- tables

@@ -18,7 +18,7 @@ import numpy as np
 
 from growc.axes import Space, find
 from growc.graph import Node, Value
-from growc.indexmap import Floats, IndexMap
+from growc.indexmap import Bools, Floats, IndexMap
 from growc.passes.links import Link, Links, Var
 from growc.passes.norms import Norm
 from growc.plan import Gap
@@ -40,6 +40,8 @@ class Solution:
     ordinals: dict[Var, int] = field(default_factory=dict)
     eps: list[tuple[Node, Norm | None, float]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    outputs: dict[tuple[str, int], IndexMap] = field(default_factory=dict)
+    """The state of every affected axis of a model output, by (name, axis)."""
 
     def of(self, var: Var) -> IndexMap:
         """The state of a variable's class."""
@@ -47,13 +49,31 @@ class Solution:
 
 
 def solve(links: Links, stage: Stage, sizes: Sizes, carriers: set[Value]) -> Solution:
-    """Solve all classes. `sizes`: as they stand before the statement; `carriers`: weights and their layouts."""
-    return _Solver(links, stage, sizes, carriers).run()
+    """Solve all classes. `sizes`: as they stand before the statement; `carriers`: weights and their layouts.
+
+    Where two states meet in one class that no norm reads, and differ in new units only, those units are given up:
+    readers take zero columns for them. That changes states upstream of the meeting too, so all is solved again.
+    """
+    given_up: dict[Var, Bools] = {}
+    while True:
+        solver = _Solver(links, stage, sizes, carriers, given_up)
+        done = solver.run()
+        if not solver.more:
+            return done
+        given_up = {
+            root: solver.more[root] | given_up[root] if root in given_up and root in solver.more
+            else solver.more.get(root, given_up.get(root))  # type: ignore[misc]
+            for root in [*given_up, *solver.more]
+        }
 
 
 class _Solver:
-    def __init__(self, links: Links, stage: Stage, sizes: Sizes, carriers: set[Value]) -> None:
-        self.links, self.stage, self.sizes = links, stage, sizes
+    def __init__(
+        self, links: Links, stage: Stage, sizes: Sizes, carriers: set[Value], given_up: dict[Var, Bools]
+    ) -> None:
+        self.links, self.stage, self.sizes, self.given_up = links, stage, sizes, given_up
+        self.more: dict[Var, Bools] = {}
+        self.normed: set[Var] = set()
         self.done = Solution(links, stage)
         self.free: dict[Var, bool] = defaultdict(lambda: True)
         self.rms: set[Var] = set()
@@ -63,6 +83,8 @@ class _Solver:
             root = links.root(var)
             self.free[root] = self.free[root] and owner is not None and owner in carriers
         for link in links.links:
+            if link.kind in ("norm", "output"):
+                self.normed.update(links.root(v) for v in link.sources)
             if link.kind == "norm" and link.detail != "layer_norm":
                 self.rms.update(links.root(v) for v in link.sources)
             if link.kind == "pair":
@@ -87,6 +109,8 @@ class _Solver:
 
     def give(self, var: Var, state: IndexMap, verb: str = PRIMAL) -> IndexMap:
         root = self.links.root(var)
+        if root in self.given_up:
+            state = state.without(self.given_up[root])
         self.done.states[root] = state
         self.done.verbs[root] = verb
         return state
@@ -118,11 +142,20 @@ class _Solver:
 
     def arrive(self, link: Link, target: Var, state: IndexMap) -> None:
         """A state reaches a class: the first one stays, another one is a gap."""
-        held = self.known(target)
+        held, root = self.known(target), self.links.root(target)
         if held is None:
             self.give(target, state)
-        elif not held.same(state):
-            self.gap(link, f"{self.axis_name(target)} arrives here in another state than the rest of its sum expects")
+            return
+        if root in self.given_up:
+            state = state.without(self.given_up[root])
+        if held.same(state):
+            return
+        differ = held.differs(state)
+        if root not in self.normed and not (differ & held.copies & state.copies).any():
+            if held.without(differ).left_inverse(np.ones(held.size)) is not None:
+                self.more[root] = differ
+                return
+        self.gap(link, f"{self.axis_name(target)} arrives here in another state than the rest of its sum expects")
 
     def axis_name(self, var: Var) -> str:
         request = self.request(var)
@@ -306,6 +339,7 @@ class _Solver:
         return f"{name} over {axis} sees unequal copy counts ({counts})", help
 
     def do_output(self, link: Link) -> None:
+        self.done.outputs[link.detail, link.axis] = self.assemble(link.sources, link.space)
         for var in link.sources:
             state, wanted = self.need(var), self.base(var)
             if not _shows(state, wanted):

@@ -108,6 +108,8 @@ class _Steps:
         option, verb = self.stage.options.noise, self.solution.verbs[root]
         if option is None or verb == GAIN or use in self.heads or not _is_matrix(use):
             return None
+        if verb == DUAL and self.stage.options.zero_outputs:
+            return None
         assert use.weight is not None
         if not use.weight.floating or (verb != DUAL and option.kind != "new"):
             return None

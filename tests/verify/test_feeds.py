@@ -128,15 +128,18 @@ def test_a_length_may_be_a_sum_of_two(onnx_file):
 
 def test_a_mask_is_as_long_as_the_cache_and_what_is_new(onnx_file):
     path = onnx_file(
-        """g (float[b, 2, s, 4] new, int64[bm, t] mask, float[b, 2, p, 4] past) => (float[b, 2, t, 4] y) {
+        """g (int64[b, s] ids, int64[bm, t] mask, float[b, 2, p, 4] past) => (float[b, 2, t, 4] y) {
+            e = Gather(table, ids)  r = Reshape(e, split)  new = Transpose<perm = [0, 2, 1, 3]>(r)
             present = Concat<axis = 2>(past, new)  m = Cast<to = 1>(mask)  n = Unsqueeze(m, axes)
             y = Mul(present, n) }""",
+        table=table(11, 8),
+        split=np.array([0, 0, 2, 4]),
         axes=np.array([1, 3]),
     )
     cases = draw_cases(path)
     for case in cases:
         assert case["mask"].shape[0] == case["past"].shape[0]
-        assert case["mask"].shape[1] == case["past"].shape[2] + case["new"].shape[2]
+        assert case["mask"].shape[1] == case["past"].shape[2] + case["ids"].shape[1]
     assert cases[0]["past"].shape[2] > 0
     assert cases[1]["past"].shape[2] == 0
 
@@ -172,8 +175,8 @@ def test_a_model_that_takes_no_drawn_input_says_how_to_go_on(onnx_file):
 
 def test_an_input_that_only_the_grown_model_has_is_sized_by_its_symbols(onnx_file):
     path = onnx_file(
-        "g (float[b, 2, p, 4] first, float[b, 2, p, 4] second, float[b, 2, 1, 4] new) => (float[b, 2, t, 4] y)"
-        " { a = Add(first, second)  y = Concat<axis = 2>(a, new) }"
+        "g (float[b, 2, p, 4] first, float[b, 2, p, 4] second, float[b, 2, 1, 4] new)"
+        " => (float[b, 2, t, 4] y) { a = Add(first, second)  y = Concat<axis = 2>(a, new) }"
     )
     given = {"first": np.zeros((3, 2, 5, 4), np.float32), "new": np.zeros((3, 2, 1, 4), np.float32)}
     assert complete(read_signature(path), given)["second"].shape == (3, 2, 5, 4)

@@ -1,0 +1,118 @@
+"""Judging every `expect`: on the plan, and on what was measured."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from growc import recipe as ast
+from growc.diagnostic import Diagnostic, GrowError
+from growc.expression import evaluate
+from growc.passes.lower import named
+from growc.resolve import Bound
+from growc.source import Span
+from growc.stage import Sizes
+
+if TYPE_CHECKING:
+    from growc.compilation import Compilation
+    from growc.plan import Gap, Plan
+    from growc.verify import Verification
+
+RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+def judge_plan(statements: Sequence[Bound], c: Compilation) -> None:
+    """Judge what needs no measurement. Raises GrowError (G401) with every expectation that fails."""
+    failures: list[Diagnostic] = []
+    for bound in statements:
+        statement = bound.statement
+        if not isinstance(statement, ast.Expect):
+            continue
+        condition = statement.condition
+        if isinstance(condition, ast.Exact) and not c.plan.certificate.exact:
+            gaps = c.plan.certificate.gaps
+            remedy = next((g.help for g in gaps if g.help), "")
+            message = "the result is not exact"
+            failures.append(Diagnostic("G401", message, condition.span, "expected here", tuple(gap_lines(gaps)), remedy))
+        elif isinstance(condition, ast.Comparison):
+            failures += _compare(condition, c)
+    if failures:
+        raise GrowError(*failures)
+
+
+def gap_lines(gaps: Sequence[Gap], limit: int = 3) -> list[str]:
+    """The gaps by cause, each with the number of nodes and the first of them."""
+    by_cause: dict[str, list[Gap]] = {}
+    for gap in gaps:
+        by_cause.setdefault(gap.cause, []).append(gap)
+    lines = [f"{cause}: {_nodes(found)}" for cause, found in list(by_cause.items())[:limit]]
+    return lines + ([f"and {len(by_cause) - limit} more causes"] if len(by_cause) > limit else [])
+
+
+def _nodes(gaps: Sequence[Gap]) -> str:
+    first = gaps[0].node or gaps[0].op or "the model"
+    return f"`{first}`" if len(gaps) == 1 else f"{len(gaps)} nodes, first `{first}`"
+
+
+def _compare(condition: ast.Comparison, c: Compilation) -> list[Diagnostic]:
+    final = c.lowered.sizes
+
+    def values(name: str, span: Span, sizes: Sizes) -> list[int]:
+        found = named(name, span, c.roles, c.axes)
+        return list(dict.fromkeys(sizes.product(a.spaces) for a in found))
+
+    def one(name: str, span: Span, sizes: Sizes) -> int:
+        have = values(name, span, sizes)
+        if len(have) > 1:
+            listed = ", ".join(map(str, have))
+            raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+        return have[0]
+
+    if isinstance(condition.subject, ast.Parameters):
+        subject, have = "parameters", [c.plan.parameters[1]]
+    else:
+        subject = condition.subject.name
+        have = values(subject, condition.subject.span, final)
+    wanted = evaluate(
+        condition.value,
+        lambda name, span: one(name, span, final),
+        lambda moment, name, span: one(name, span, c.lowered.before(moment)),
+    )
+    wrong = [h for h in have if not RELATIONS[condition.relation](h, wanted)]
+    message = f"`{subject}` is {', '.join(map(str, wrong))}, expected {condition.relation} {wanted}"
+    return [Diagnostic("G401", message, condition.span)] if wrong else []
+
+
+def judge_measured(statements: Sequence[Bound], plan: Plan, verification: Verification, *, refute: bool) -> None:
+    """Judge what was measured. Raises GrowError: G402 where an exact certificate is refuted, G401 for `expect`."""
+    measured = f"{verification.relative:.1e}"
+    if refute and plan.certificate.exact and verification.refutes_exact():
+        raise GrowError(
+            Diagnostic(
+                "G402",
+                f"the certificate says exact, but the outputs differ by {measured}",
+                notes=(f"the model's own rounding is {verification.rounding:.1e}", *verification.notes),
+                help="this is a bug in growc: please report it",
+            )
+        )
+    failures = []
+    for bound in statements:
+        statement = bound.statement
+        if isinstance(statement, ast.Expect) and isinstance(statement.condition, ast.Preserved):
+            within = statement.condition.within
+            if not verification.relative <= within:
+                gaps = plan.certificate.gaps
+                remedy = next((g.help for g in gaps if g.help), "")
+                message = f"the outputs differ by {measured}, which is more than {within:g}"
+                span = statement.condition.span
+                failures.append(Diagnostic("G401", message, span, "expected here", tuple(gap_lines(gaps)), remedy))
+    if failures:
+        raise GrowError(*failures)

@@ -1,0 +1,119 @@
+"""Random recipes, as data: whatever the language can say."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import strategies as st
+
+from growc import expression as ex
+from growc import recipe as rc
+from growc.grammar.parser import keywords
+
+RESERVED = {*keywords().values(), *rc.ROLES}
+
+strings = st.text(st.characters(exclude_characters='"\r\n', exclude_categories=("Cs",)), max_size=12)
+texts = st.builds(rc.Text, strings)
+let_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True).filter(lambda n: n not in RESERVED)
+scales = st.floats(0, 1e30, allow_nan=False, allow_infinity=False)
+
+tensor_axes = st.builds(ex.TensorAxis, st.integers(0, 9), strings)
+atoms = st.one_of(
+    st.builds(ex.Int, st.integers(0, 10**17)),
+    st.builds(ex.Name, let_names | st.sampled_from(rc.ROLES)),
+    tensor_axes,
+)
+expressions = st.recursive(
+    atoms,
+    lambda inner: st.one_of(
+        st.builds(ex.Neg, inner),
+        st.builds(ex.Binary, st.sampled_from("+-*/"), inner, inner),
+        st.builds(ex.Call, st.sampled_from(["min", "max"]), inner, inner),
+    ),
+    max_leaves=12,
+)
+
+axes = st.builds(rc.NamedAxis, st.sampled_from(rc.ROLES)) | tensor_axes
+width_axes = st.builds(rc.NamedAxis, st.sampled_from([r for r in rc.ROLES if r != "layers"])) | tensor_axes
+ranges = st.builds(rc.Layer, expressions) | st.builds(rc.Layers, expressions, st.none() | expressions)
+scopes = st.one_of(
+    st.builds(rc.RoleScope, st.sampled_from(["encoder", "decoder"])),
+    st.builds(rc.LayerScope, ranges),
+    st.builds(rc.GlobScope, strings),
+)
+fills = st.builds(rc.Fill, st.sampled_from(rc.FILLS))
+options = st.one_of(
+    st.builds(rc.Split, st.sampled_from(["equal", "random"])),
+    st.builds(rc.Noise, scales, st.sampled_from(["new", "on copies", "balanced"])),
+    st.builds(rc.InBlocks, expressions),
+    st.builds(rc.Seed, expressions),
+    st.sampled_from([rc.ZeroOutputs(), rc.FromNextLayer(), rc.Plain()]),
+)
+rescalings = st.builds(rc.Rescaled, st.sampled_from(["readers", "norms", "nowhere"]))
+rankings = st.one_of(
+    st.builds(rc.Ranking, st.sampled_from(["importance", "magnitude", "even", "first"])),
+    st.builds(rc.Ranking, st.just("random"), seed=st.none() | expressions),
+    st.builds(rc.Ranking, st.just("keep"), file=texts),
+)
+tops = st.builds(rc.Order, st.just("top"), expressions)
+deeper = st.builds(rc.Order, st.sampled_from([o for o in rc.DEEPER if o != "top"])) | tops
+shallower = st.builds(rc.Order, st.sampled_from(rc.SHALLOWER))
+conditions = st.one_of(
+    st.just(rc.Exact()),
+    st.builds(rc.Preserved, scales),
+    st.builds(
+        rc.Comparison,
+        axes | st.just(rc.Parameters()),
+        st.sampled_from(["==", "!=", "<=", ">=", "<", ">"]),
+        expressions,
+    ),
+)
+matches = st.builds(
+    lambda file, fill, options, depth, smaller: rc.Match(file, fill, options, *depth, smaller),
+    texts,
+    fills,
+    st.lists(options, max_size=3).map(tuple),
+    st.just((None, False)) | st.tuples(deeper | shallower, st.booleans()),
+    st.none() | rankings,
+)
+statements = st.one_of(
+    st.builds(rc.Let, st.builds(ex.Name, let_names), expressions),
+    st.builds(rc.Widen, axes, expressions, fills, st.lists(options, max_size=3).map(tuple)),
+    st.builds(rc.Subclone, width_axes, expressions, rankings, st.lists(rescalings, max_size=2).map(tuple)),
+    st.builds(rc.Reorder, axes, rankings),
+    st.builds(rc.Stack, expressions, deeper, st.booleans()),
+    st.builds(rc.SubcloneLayers, expressions, shallower),
+    st.builds(rc.Arrange, st.lists(ranges, min_size=1, max_size=4).map(tuple), st.booleans()),
+    st.builds(rc.Drop, ranges),
+    st.builds(rc.Measure, texts, st.none() | expressions),
+    matches,
+    st.just(rc.Untie()),
+    st.builds(rc.Include, texts),
+    st.builds(rc.Expect, conditions),
+)
+comments = st.builds(rc.Comment, strings.map(str.rstrip), st.booleans())
+
+
+def tidy(items: list[rc.Item]) -> tuple[rc.Item, ...]:
+    """A body as it can stand in a text: single blank lines inside, trailing comments behind something."""
+    body: list[rc.Item] = [rc.Blank()]
+    for item in items:
+        if isinstance(item, rc.Blank) and body[-1] == item:
+            continue
+        if isinstance(item, rc.Comment) and item.trailing and isinstance(body[-1], rc.Comment | rc.Blank):
+            continue
+        body.append(item)
+    while body and isinstance(body[-1], rc.Blank):
+        body.pop()
+    assert not any(a == b == rc.Blank() for a, b in pairwise(body))
+    return tuple(body[1:])
+
+
+bodies = st.recursive(
+    st.lists(st.one_of(statements, comments, st.just(rc.Blank())), max_size=6).map(tidy),
+    lambda inner: st.lists(
+        st.one_of(st.builds(rc.Scoped, scopes, inner), statements, comments, st.just(rc.Blank())), max_size=5
+    ).map(tidy),
+    max_leaves=4,
+)
+recipes = st.builds(rc.Recipe, bodies)
