@@ -33,10 +33,10 @@ class Kernels:
         self._opsets = {_domain(domain): version for domain, version in opsets.items()}
 
     def float_only(self, node: ir.Node) -> Ports:
-        """The operands and results that must be float32 although the model's type is float64.
+        """The operands and results that must be float32 in a float64 copy.
 
-        Empty where float64 runs, where nothing is known of the operator, and where neither type runs (such an
-        operator is expanded into others).
+        Empty where float64 runs, where nothing is known of the operator, and where it has no kernel at all
+        (onnxruntime then expands it into others).
         """
         domain = _domain(node.domain)
         version = self._opsets.get(domain, 1)
@@ -51,13 +51,16 @@ class Kernels:
 
 
 def _narrow(formals: Any, count: int, kernels: tuple[dict[str, list[str]], ...]) -> dict[int, bool]:
-    """The ports whose type no kernel allows to be float64, and some kernel to be float32."""
+    """The ports that may be float32 and not float64, by the operator's schema and some kernel of it."""
     narrow = {}
     for index in range(count):
         formal = formals[min(index, len(formals) - 1)]
-        allowed = {formal.typeStr} if formal.typeStr.startswith("tensor(") else set()
-        for constraint in kernels:
-            allowed.update(constraint.get(formal.typeStr) or constraint.get(formal.name) or ())
+        allowed = set(formal.types)
+        listed = [
+            constraint.get(formal.typeStr) or constraint.get(formal.name) or () for constraint in kernels
+        ]
+        if any(listed):
+            allowed &= set().union(*listed)
         if _FLOAT in allowed and _DOUBLE not in allowed:
             narrow[index] = allowed <= _REAL
     return narrow

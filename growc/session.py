@@ -70,6 +70,7 @@ def unrunnable(model: Path, verb: str, error: Exception) -> GrowError:
     """The error for a model that onnxruntime refuses, with the first line of its reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = (lines[0] if lines else type(error).__name__).replace("[ONNXRuntimeError] : ", "")
+    reason = reason.replace(str(model), model.name)
     return GrowError(Diagnostic("G403", f"onnxruntime cannot {verb} `{model.name}`", notes=(reason[:400],)))
 
 

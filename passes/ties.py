@@ -77,25 +77,22 @@ def _groups(graph: Graph) -> Iterable[Tie]:
     for use in graph.uses():
         if use.weight is not None and use.weight.floating:
             uses[use.weight].append(use)
-    matrices: dict[tuple[int, ...], list[Weight]] = defaultdict(list)
-    for weight in uses:
-        if sum(d > 1 for d in weight.shape) >= 2:
-            matrices[tuple(sorted(weight.shape))].append(weight)
+    matrices = {w: None for w in uses if sum(d > 1 for d in w.shape) >= 2}  # in order, unlike a set
+    probes = _Probes(matrices)
     joined: set[Weight] = set()
     for weight, own in uses.items():
         if weight in joined:
             continue
         group, turned = list(own), [False] * len(own)
-        alike = matrices.get(tuple(sorted(weight.shape)), [])
-        if weight in alike and not _is_constant(weight) and (len(alike) > 1 or len(own) > 1):
-            for other in alike[alike.index(weight) + 1 :]:
-                found = None if other in joined else _equal(weight, other)
-                if found is not None:
+        if weight in matrices and not (len(own) > 1 and probes.constant(weight)):
+            for other, how in probes.equal(weight):
+                if other not in joined and other is not weight:
                     joined.add(other)
                     group += uses[other]
-                    turned += [found] * len(uses[other])
+                    turned += [how] * len(uses[other])
         elif not all(_partial(u) for u in own):
             continue
+        joined.add(weight)
         if len(group) > 1:
             yield Tie(tuple(group), tuple(turned))
 
@@ -105,28 +102,42 @@ def _partial(use: Value) -> bool:
     return all(n.op in ("Slice", "Gather", "Split") and i == 0 for n, i in use.users)
 
 
-def _probe(values: Array) -> Array:
-    """A few elements at positions that transposition exchanges."""
-    for axis, size in enumerate(values.shape):
-        values = values.take(sorted({(size - 1) * k // 3 for k in range(4)}), axis=axis)
-    return values
+class _Probes:
+    """A few elements of every matrix, at positions that transposition exchanges."""
 
+    def __init__(self, matrices: Iterable[Weight]) -> None:
+        self.alike: dict[tuple[object, ...], list[Weight]] = defaultdict(list)
+        for weight in matrices:
+            self.alike[self.kind(weight)].append(weight)
+        self.taken: dict[Weight, Array] = {}
 
-def _is_constant(weight: Weight) -> bool:
-    probe = _probe(weight.read())
-    return bool((probe == probe.flat[0]).all())
+    @staticmethod
+    def kind(weight: Weight) -> tuple[object, ...]:
+        return (weight.dtype, *sorted(weight.shape))
 
+    def of(self, weight: Weight) -> Array:
+        if weight not in self.taken:
+            places = [sorted({(size - 1) * k // 3 for k in range(4)}) for size in weight.shape]
+            self.taken[weight] = np.asarray(weight.read()[np.ix_(*places)])
+        return self.taken[weight]
 
-def _equal(a: Weight, b: Weight) -> bool | None:
-    """False: equal; True: equal when transposed; None: different. Reads a few elements, and two blocks if they agree."""
-    x, y = a.read(), b.read()
-    if a.dtype != b.dtype:
-        return None
-    if x.shape == y.shape and np.array_equal(_probe(x), _probe(y)) and _blocks_equal(x, y):
-        return False
-    if x.ndim == 2 and x.shape == y.shape[::-1] and np.array_equal(_probe(x), _probe(y).T) and _blocks_equal(x, y.T):
-        return True
-    return None
+    def constant(self, weight: Weight) -> bool:
+        probe = self.of(weight)
+        return bool((probe == probe.flat[0]).all())
+
+    def equal(self, weight: Weight) -> Iterable[tuple[Weight, bool]]:
+        """Weights of the same values: (weight, whether it is stored transposed)."""
+        others = [w for w in self.alike[self.kind(weight)] if w is not weight]
+        if not others or self.constant(weight):
+            return
+        probe = self.of(weight)
+        for other in others:
+            same = other.shape == weight.shape and np.array_equal(probe, self.of(other))
+            if same and _blocks_equal(weight.read(), other.read()):
+                yield other, False
+            elif len(weight.shape) == 2 and other.shape == weight.shape[::-1]:
+                if np.array_equal(probe, self.of(other).T) and _blocks_equal(weight.read(), other.read().T):
+                    yield other, True
 
 
 def _blocks_equal(x: Array, y: Array) -> bool:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from growc.graph import FLOATING, Graph, Node, Value, Weight
+from growc.graph import FLOATING, Array, Graph, Node, Value, Weight
 
 COMMUTATIVE = frozenset({"Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "Equal", "BitwiseAnd"})
 
@@ -41,6 +43,14 @@ def constant_of(value: ir.Value) -> Any:
     if node is None or op_name(node) != "Constant":
         return None
     return _constant_tensor(node)
+
+
+def read_tensor(tensor: Any) -> Array:
+    """The values of a tensor; those of external data as a memory map, of which only what is used is read."""
+    if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
+        shape = tuple(int(d) for d in tensor.shape)
+        return np.memmap(tensor.path, tensor.dtype.numpy(), "r", tensor.offset or 0, shape)
+    return np.asarray(tensor.numpy())
 
 
 def _constant_tensor(node: ir.Node) -> Any:
@@ -167,10 +177,9 @@ class _Capture:
 
     def constant(self, value: ir.Value, tensor: Any) -> Value:
         if id(value) not in self.weights:
-            dtype = _dtype_name(tensor.dtype)
-            self.weights[id(value)] = Weight(
-                value.name or "", tuple(int(d) for d in tensor.shape), dtype, tensor.numpy, origin=value
-            )
+            shape = tuple(int(d) for d in tensor.shape)
+            reader = partial(read_tensor, tensor)
+            self.weights[id(value)] = Weight(value.name or "", shape, _dtype_name(tensor.dtype), reader, origin=value)
         weight = self.weights[id(value)]
         return Value(weight.name, weight=weight, floating=weight.floating, origin=value)
 

@@ -16,6 +16,7 @@ import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from growc.dialects.onnx.capture import constant_of, read_tensor
 from growc.dialects.onnx.mend import Entries, Mended, Patch
 from growc.graph import Graph, Node, Size, Value
 from growc.passes.assemble import Assembled
@@ -207,12 +208,10 @@ def _rank(value: ir.Value) -> int:
 
 def _lazy(plan: WeightPlan, origin: ir.Value) -> Any:
     """The planned tensor, computed when it is asked for and not kept."""
-    from growc.dialects.onnx.capture import constant_of
-
     source = constant_of(origin)
 
     def compute() -> Any:
-        return ir.tensor(execute(plan, source.numpy()), dtype=source.dtype)
+        return ir.tensor(execute(plan, read_tensor(source)), dtype=source.dtype)
 
     return ir.LazyTensor(compute, dtype=source.dtype, shape=ir.Shape(plan.after), name=plan.name)
 
