@@ -35,6 +35,7 @@ TREATMENTS = {
     "pointwise zero homogeneous": "f(0) = 0 and f(c·x) = c·f(x) for c > 0",
     "select": "chooses between its second and third operand",
     "contract": "sums products over the axes that only stand on the left",
+    "attention": "softmax(q·k)·v of one operator",
     "lookup": "takes whole rows of a table",
     "mean": "mean over the axes that only stand on the left",
     "sum": "sum over them",

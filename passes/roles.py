@@ -163,6 +163,8 @@ class _Finder:
     def attention(self) -> Iterator[tuple[tuple[Space, ...], tuple[Space, ...]]]:
         """(heads, head_dim) of every product of two activations under a softmax."""
         for instance in self.axes.instances:
+            if instance.line.treatment == "attention":
+                yield from self.operator(instance)
             if instance.node.op != "Softmax":
                 continue
             product = self.product_above(instance.node)
@@ -177,6 +179,14 @@ class _Finder:
             depth = [s for s in inner if any(id(x) in self.on_weights for x in leaves(s))]
             if heads:
                 yield heads, tuple(depth)
+
+    def operator(self, instance: Instance) -> Iterator[tuple[tuple[Space, ...], tuple[Space, ...]]]:
+        """(heads, head_dim) of an attention operator."""
+        terms = instance.line.inputs[0] or ()
+        heads = [x for n in labels(terms[1]) for x in leaves(instance.spaces[n]) if id(x) in self.on_weights]
+        depth = find(instance.spaces["d"])
+        if heads:
+            yield tuple(heads), (depth,)
 
     def product_above(self, softmax: Node) -> Instance | None:
         """The product of two activations that a softmax normalises, through elementwise operators."""
@@ -199,6 +209,8 @@ class _Finder:
         """Atoms that a broadcast makes and no weight but a query's bears: the groups of grouped attention."""
         found: set[int] = set()
         for instance in self.axes.instances:
+            if instance.line.treatment == "attention" and "g" in instance.spaces:
+                found |= {id(x) for x in leaves(instance.spaces["g"])}
             if instance.node.op in ("Expand", "Tile"):
                 before = {n for t in instance.line.inputs[0] or () for n in labels(t)}
                 if not any(id(x) in self.on_weights for n in before for x in leaves(instance.spaces[n])):

@@ -444,6 +444,44 @@ def gemm(site: Site) -> Line:
     return line(inputs, [["m", "n"]])
 
 
+def attention(site: Site) -> Line:
+    """Attention on (batch, heads, sequence, channels): query heads are (h g) over h key/value heads.
+
+    Without a `scale` it is computed from the channels, which are frozen then. With caches, or on packed operands,
+    it is opaque.
+    """
+    q, k, v = (site.inputs[i] if i < len(site.inputs) else None for i in range(3))
+    if q is None or k is None or v is None or any(o.rank != 4 for o in (q, k, v)) or any(site.inputs[4:]):
+        return opaque(site)
+    assert q.sizes is not None and k.sizes is not None
+    group = ratio(q.sizes[1], k.sizes[1])
+    if group is None or len(site.outputs) > 1:
+        return opaque(site)
+    depth = "d" if site.attribute("scale") is not None else "d!"
+    heads: Term = "h" if _unit(group) else "g" if _unit(k.sizes[1]) else ("*", ("h", "g"))
+    inputs: list[Sequence[Term] | None] = [
+        ["b", heads, "_", depth],
+        ["b", "1" if heads == "g" else "h", "_", depth],
+        ["b", "1" if heads == "g" else "h", "_", "e"],
+    ]
+    mask = site.inputs[3] if len(site.inputs) > 3 else None
+    if len(site.inputs) > 3:
+        per_head = mask is not None and mask.sizes is not None and mask.rank == 4 and not _unit(mask.sizes[1])
+        terms: list[Term] = ["_"] * (0 if mask is None else mask.rank)
+        if per_head:
+            terms[1] = heads
+        inputs.append(None if mask is None else terms)
+    sizes = {"h": k.sizes[1], "g": group, "d": q.sizes[3]}
+    return line(inputs, [["b", heads, "_", "e"]], **{n: s for n, s in sizes.items() if not _unit(s)})
+
+
+def rotary_embedding(site: Site) -> Line:
+    """RotaryEmbedding on (batch, heads, sequence, channels): the channels come in pairs and are frozen."""
+    if first(site).rank != 4:
+        return opaque(site)
+    return line([["b", "h", "_", "_"], *rest(site)], [["b", "h", "_", "_"]])
+
+
 def einsum(site: Site) -> Line:
     equation = str(site.attribute("equation", "")).replace(" ", "")
     if "..." in equation or "->" not in equation:

@@ -79,6 +79,8 @@ OPERATORS = table(
     Einsum                   einsum()                              contract
     Conv                     conv()                                contract
     ConvTranspose            conv()                                contract
+    Attention                attention()                           attention
+    RotaryEmbedding          rotary_embedding()                    layout
     Gather                   gather()                              lookup
     GatherND                 gather_nd()                           lookup
 
