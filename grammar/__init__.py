@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from growc.diagnostic import GrowError
 from growc.expression import Expr
-from growc.grammar.printer import print_recipe
+from growc.grammar.printer import print_fill, print_recipe
 from growc.grammar.reader import read, read_expression
-from growc.recipe import Recipe
+from growc.recipe import Recipe, Widen
 from growc.source import Source
 
-__all__ = ["format", "parse", "parse_expression", "read", "read_expression"]
+__all__ = ["fill_text", "format", "parse", "parse_expression", "read", "read_expression"]
 
 
 def parse(*sources: Source) -> Recipe:
@@ -38,3 +38,8 @@ def parse_expression(source: Source, start: int = 0) -> Expr:
 def format(recipe: Recipe) -> str:  # noqa: A001 - growc.grammar.format is what it is
     """The recipe in canonical form, with its comments and single blank lines."""
     return print_recipe(recipe)
+
+
+def fill_text(statement: Widen) -> str:
+    """The fill of a statement with its options, in canonical form."""
+    return print_fill(statement)

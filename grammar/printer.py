@@ -77,7 +77,7 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"let {item.name} = {spell(item.value)}"
         case rc.Widen():
             yield from (f"widen {item.axis.name}", f"to {spell(item.size)}")
-            yield " ".join([f"with {item.fill.name}", *map(_option, item.options)])
+            yield f"with {print_fill(item)}"
         case rc.Subclone():
             yield from (f"subclone {item.axis.name}", f"to {spell(item.size)}")
             yield " ".join([f"by {_ranking(item.ranking)}", *map(_option, item.options)])
@@ -107,6 +107,11 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"include {_text(item.file)}"
         case rc.Expect():
             yield f"expect {_condition(item.condition)}"
+
+
+def print_fill(item: rc.Widen) -> str:
+    """What stands behind `with`: the fill and its options."""
+    return " ".join([item.fill.name, *map(_option, item.options)])
 
 
 def _text(text: rc.Text) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.expression import spell
+from growc.recipe import Blank, Comment, Expect, Include, Item, Preserved, Recipe, Scoped
 from growc.resolve import Bound, Resolved, load
 from growc.source import Source
 
@@ -31,7 +31,7 @@ def _quiet(phrase: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Applied:
-    """What `apply` did. `verification` is None where it was switched off, with the `reason`."""
+    """What `apply` did. `verification` is None where it was switched off, with the `reason`; `files` has all files."""
 
     plan: Plan
     written: Path
@@ -42,21 +42,31 @@ class Applied:
 
 def recipe(text: str | Path | Sequence[Source], params: Mapping[str, str] | None = None) -> Resolved:
     """A resolved recipe: text, the path of a `.grow` file, or sources. Raises GrowError with every mistake in it."""
+    return load(sources_of(text), params or {})
+
+
+def sources_of(text: str | Path | Sequence[Source]) -> list[Source]:
+    """The sources that a recipe was given as."""
     if isinstance(text, Path):
-        text = [read_source(text)]
-    sources = [Source("<recipe>", text)] if isinstance(text, str) else list(text)
-    return load(sources, params or {})
+        return [read_source(text)]
+    return [Source("<recipe>", text)] if isinstance(text, str) else list(text)
 
 
 def read_source(path: Path) -> Source:
     """A recipe file. Raises GrowError (G213) where it cannot be read."""
     try:
-        return Source(str(path), path.read_bytes().decode("utf-8"))
-    except UnicodeDecodeError:
-        problem = "is not text in UTF-8"
+        return decoded(str(path), path.read_bytes())
     except OSError as error:
-        problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
-    raise GrowError(Diagnostic("G213", f"the recipe `{path}` {problem}"))
+        problem = (error.strerror or str(error)).lower()
+        raise GrowError(Diagnostic("G213", f"the recipe `{path}` cannot be read: {problem}")) from error
+
+
+def decoded(name: str, data: bytes) -> Source:
+    """A recipe from bytes. Raises GrowError (G213) where they are no text."""
+    try:
+        return Source(name, data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise GrowError(Diagnostic("G213", f"the recipe `{name}` is not text in UTF-8")) from error
 
 
 def compile(resolved: Resolved, model: str | Path, *, analysis_only: bool = False) -> Compilation:
@@ -74,7 +84,9 @@ def compile(resolved: Resolved, model: str | Path, *, analysis_only: bool = Fals
     return run(ANALYSIS if analysis_only else PIPELINE, start)
 
 
-def plan(text: str | Path | Sequence[Source], model: str | Path, params: Mapping[str, str] | None = None) -> Plan:
+def plan(
+    text: str | Path | Sequence[Source], model: str | Path, params: Mapping[str, str] | None = None
+) -> Plan:
     """What would become of a model. Writes nothing.
 
     >>> plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx").certificate.exact  # doctest: +SKIP
@@ -103,30 +115,52 @@ def apply(
     has appeared at `out`.
     """
     from growc.expectations import judge_measured, judge_plan
+    from growc.lineage import lineage_of
+    from growc.output import (
+        canonical,
+        commit,
+        default_output,
+        guard,
+        record_path,
+        stamp,
+        system_error,
+        workshop,
+    )
 
-    resolved = recipe(text, params)
-    target = Path(out) if out is not None else default_output(Path(model))
-    _guard(target, force)
-    compilation = compile(resolved, model)
+    sources = sources_of(text)
+    resolved = load(sources, params or {})
+    source = Path(model)
+    target = Path(out) if out is not None else default_output(source)
+    beside = None if lineage is None else Path(lineage)
+    guard(target, source, beside, force)
+    compilation = compile(resolved, source)
     if planned is not None:
         planned(compilation.plan)
     judge_plan(resolved.statements, compilation)
-    needs = any(_is_preserved(b) for b in resolved.statements)
-    with _workshop(target) as folder:
-        files = _write(compilation, folder, target, progress)
-        verification = None
-        if check or needs:
-            verification = _verify(compilation, files[-1], inputs, progress)
-            judge_measured(resolved.statements, compilation.plan, verification, refute=check)
-        record = _provenance(resolved, compilation, verification)
-        _commit(files, target, record, compilation, lineage)
-    reason = "" if verification is not None else "switched off by --no-verify"
-    return Applied(compilation.plan, target, verification if check else None, reason, tuple(files))
-
-
-def default_output(model: Path) -> Path:
-    """`NAME.grown` with the same ending, beside the model."""
-    return model.with_name(f"{model.stem}.grown{model.suffix}")
+    measured, reason = None, "" if check else "switched off by --no-verify"
+    try:
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(workshop(target))
+            files = _write(compilation, folder, target, progress)
+            if check or any(_is_preserved(b) for b in resolved.statements):
+                measured = _verify(compilation, files[-1], inputs, progress)
+                judge_measured(resolved.statements, compilation.plan, measured, refute=check)
+            record = canonical(_provenance(sources, resolved, compilation, measured))
+            stamp(files[-1], record)
+            moves = [(path, target.with_name(path.name)) for path in files[:-1]]
+            moves.append((_draft(folder, "record", record), record_path(target)))
+            if beside is not None:
+                elsewhere = stack.enter_context(workshop(beside))
+                moves.append((_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), beside))
+            moves.append((files[-1], target))
+            commit(moves, lambda: guard(target, source, beside, force))
+    except OSError as error:
+        raise system_error(error) from error
+    if measured is not None and not check:
+        reason += f" (`expect preserved` was measured: {measured.relative:.1e})"
+    return Applied(
+        compilation.plan, target, measured if check else None, reason, tuple(place for _, place in moves)
+    )
 
 
 def inspect(model: str | Path) -> Compilation:
@@ -134,56 +168,17 @@ def inspect(model: str | Path) -> Compilation:
     return compile(Resolved(()), model, analysis_only=True)
 
 
-# ------------------------------------------------------------------------------------------ files
+# ------------------------------------------------------------------------------------------ parts of apply
 
 
 def _is_preserved(bound: Bound) -> bool:
-    from growc.recipe import Expect, Preserved
-
     return isinstance(bound.statement, Expect) and isinstance(bound.statement.condition, Preserved)
 
 
-def _guard(target: Path, force: bool) -> None:
-    """Refuse to replace a file that growc did not make."""
-    from growc.dialects.onnx.container import load as load_model
-
-    if target.is_dir():
-        raise GrowError(Diagnostic("G501", f"`{target}` is a folder"))
-    if not target.parent.is_dir():
-        raise GrowError(Diagnostic("G502", f"there is no folder `{target.parent}`"))
-    if force or not target.exists():
-        return
-    try:
-        ours = "growc" in load_model(target).metadata_props
-    except GrowError:
-        ours = False
-    if not ours:
-        raise GrowError(
-            Diagnostic("G501", f"`{target}` exists, and growc did not make it", help="`--force` replaces it")
-        )
-
-
-class _workshop:
-    """A folder beside the target for what is being made; it is gone afterwards, whatever happens."""
-
-    def __init__(self, target: Path) -> None:
-        self.parent = target.parent
-
-    def __enter__(self) -> Path:
-        try:
-            self.folder = Path(tempfile.mkdtemp(prefix=".growc-", dir=self.parent))
-        except OSError as error:
-            raise system_error(error) from error
-        return self.folder
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def system_error(error: OSError) -> GrowError:
-    """What the system refused, as a diagnostic."""
-    place = f" `{error.filename}`" if error.filename else ""
-    return GrowError(Diagnostic("G502", f"the system refused{place}: {(error.strerror or str(error)).lower()}"))
+def _draft(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
@@ -200,10 +195,7 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
         done += count
         progress(f"writing {name}", done, c.plan.bytes_to_write)
 
-    try:
-        return save(model, folder, target.name, external, wrote)
-    except OSError as error:
-        raise system_error(error) from error
+    return save(model, folder, target.name, external, wrote)
 
 
 def _verify(c: Compilation, result: Path, inputs: str | Path | None, progress: Progress) -> Verification:
@@ -211,7 +203,9 @@ def _verify(c: Compilation, result: Path, inputs: str | Path | None, progress: P
 
     maps = output_maps(c)
     chosen = None if inputs is None else Path(inputs)
-    return verify(c.path, result, output_maps=maps, inputs=chosen, progress=lambda phrase: progress(phrase, 0, 0))
+    return verify(
+        c.path, result, output_maps=maps, inputs=chosen, progress=lambda phrase: progress(phrase, 0, 0)
+    )
 
 
 def output_maps(c: Compilation) -> dict[str, list[Any]]:
@@ -229,16 +223,14 @@ def output_maps(c: Compilation) -> dict[str, list[Any]]:
     return found
 
 
-def _provenance(resolved: Resolved, c: Compilation, verification: Verification | None) -> dict[str, Any]:
-    from growc import __version__
-    from growc.expression import spell
-    from growc.render.terminal import statement_text
-
+def _provenance(
+    sources: Sequence[Source], resolved: Resolved, c: Compilation, verification: Verification | None
+) -> dict[str, Any]:
+    """How the result came to be; nothing in it depends on time, place or machine."""
     certificate = c.plan.certificate
     return {
-        "growc": __version__,
-        "recipe": [statement_text(b.statement) for b in resolved.statements],
-        "parameters": {k: spell(v) for k, v in resolved.parameters.items()},
+        "recipe": recipe_lines(sources, resolved),
+        "parameters": {name: spell(value) for name, value in resolved.parameters.items()},
         "certificate": {
             "exact": certificate.exact,
             "gaps": [{"node": g.node, "cause": g.cause} for g in certificate.gaps],
@@ -247,31 +239,19 @@ def _provenance(resolved: Resolved, c: Compilation, verification: Verification |
     }
 
 
-def _commit(
-    files: Sequence[Path], target: Path, record: dict[str, Any], c: Compilation, lineage: str | Path | None
-) -> None:
-    """Put the files in place: data first, the model last. Its metadata is appended, which protobuf reads as merged."""
-    import onnx
+def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:
+    """The recipe in canonical form, with what it includes in its place, without comments."""
+    from growc.grammar import format, parse
 
-    from growc.dialects.onnx.emit import provenance
-    from growc.lineage import lineage_of
+    included = iter(resolved.included)
 
-    text = provenance(record)
-    stem = target.stem.removesuffix(".grown")
-    try:
-        with files[-1].open("ab") as file:
-            file.write(onnx.ModelProto(metadata_props=[{"key": "growc", "value": text}]).SerializeToString())
-            file.flush()
-            os.fsync(file.fileno())
-        beside = files[-1].parent / f"{stem}.grown.json"
-        beside.write_text(text, encoding="utf-8")
-        if lineage is not None:
-            draft = files[-1].parent / "lineage.json"
-            draft.write_text(provenance(lineage_of(c.plan)), encoding="utf-8")
-            os.replace(draft, lineage)
-        for path in files[:-1]:
-            os.replace(path, target.parent / path.name)
-        os.replace(beside, target.parent / beside.name)
-        os.replace(files[-1], target)
-    except OSError as error:
-        raise system_error(error) from error
+    def expanded(body: Iterable[Item]) -> Iterator[Item]:
+        for item in body:
+            if isinstance(item, Include):
+                yield from expanded(parse(next(included)).body)
+            elif isinstance(item, Scoped):
+                yield replace(item, body=tuple(expanded(item.body)))
+            elif not isinstance(item, Comment | Blank):
+                yield item
+
+    return format(Recipe(tuple(expanded(parse(*sources).body)))).splitlines()

@@ -5,12 +5,14 @@ A vertex is one axis of one tensor; an edge is an operator that makes two of the
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
 
-from growc.axes import Space, find, leaves
-from growc.graph import Value
+from growc.axes import Reason, Space, find, leaves
+from growc.graph import Node, Value
 from growc.operators import labels
 from growc.passes.roles import RoleAxis
 from growc.passes.spaces import Axes
@@ -19,7 +21,31 @@ from growc.passes.ties import Tie
 Vertex = tuple[Value, int]
 
 
-def axis_graph(axes: Axes, ties: list[Tie]) -> nx.Graph[Any]:
+@dataclass(frozen=True)
+class Way:
+    """How a weight axis comes to be in a space: the operators from a place that was explained before.
+
+    vertex: the weight axis; steps: nodes (or ties) on the way, none for the first; start: where the way leaves what
+    was explained: a node, or None where it leaves the first weight itself.
+    """
+
+    vertex: Vertex
+    steps: tuple[Node | Tie, ...] = ()
+    start: Node | Tie | None = None
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """An axis of a weight that cannot be resized, and why."""
+
+    weight: str
+    shape: tuple[int, ...]
+    axis: int
+    node: Node
+    cause: str
+
+
+def axis_graph(axes: Axes, ties: Sequence[Tie]) -> nx.Graph[Any]:
     """All axes of all tensors; each edge has the node (or the tie) that is its reason."""
     graph: nx.Graph[Any] = nx.Graph()
     for instance in axes.instances:
@@ -52,35 +78,88 @@ def bearers(axes: Axes, role: RoleAxis) -> list[Vertex]:
     return [(u, k) for u in axes.graph.uses() for k, s in enumerate(axes.of(u)) if bears(s)]
 
 
-def paths(axes: Axes, ties: list[Tie], role: RoleAxis) -> list[tuple[str, list[str]]]:
-    """For every weight axis of a space: its place, and the operators on the way from the nearest one before it."""
-    graph = axis_graph(axes, ties)
+def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[Way]:
+    """For every weight axis of a space: the operators from the nearest place on an earlier way.
+
+    A stored tensor that serves several uses is listed once.
+    """
     wanted = bearers(axes, role)
-    found: list[tuple[str, list[str]]] = []
     if not wanted:
-        return found
-    tree = nx.bfs_tree(graph, wanted[0]) if wanted[0] in graph else nx.DiGraph()
-    listed: set[Vertex] = set()
+        return []
+    graph = axis_graph(axes, ties)
+    tree = _tree(graph, wanted[0])
+    arrived: dict[Vertex, Node | Tie | None] = {wanted[0]: None}
+    found: dict[tuple[str, int], Way] = {}
     for vertex in wanted:
-        way: list[str] = []
+        steps: list[Node | Tie] = []
         at = vertex
-        while at in tree and (before := next(iter(tree.predecessors(at)), None)) is not None:
-            way.append(_reason(graph.edges[before, at]["reason"]))
+        while at not in arrived and at in tree:
+            before = tree[at]
+            arrived[at] = reason = graph.edges[before, at]["reason"]
+            steps.append(reason)
             at = before
-            if at in listed:
-                break
-        listed.add(vertex)
-        found.append((_place(vertex), list(dict.fromkeys(way[::-1]))))
-    return list({place: (place, way) for place, way in reversed(found)}.values())[::-1]
+        assert vertex[0].weight is not None
+        way = Way(vertex, tuple(dict.fromkeys(steps[::-1])), arrived.get(at))
+        found.setdefault((vertex[0].weight.name, vertex[1]), way)
+    return list(found.values())
 
 
-def _place(vertex: Vertex) -> str:
-    value, axis = vertex
-    assert value.weight is not None
-    return f"axis {axis} of {value.weight.name} {list(value.weight.shape)}"
+def _tree(graph: nx.Graph[Any], root: Vertex) -> dict[Vertex, Vertex]:
+    """The vertex before each on the shortest way from the root; a tie is taken only where nothing else leads on."""
+
+    def length(u: Vertex, v: Vertex, edge: dict[str, Any]) -> int:
+        return 10**6 if isinstance(edge["reason"], Tie) else 1
+
+    if root not in graph:
+        return {}
+    before, _ = nx.dijkstra_predecessor_and_distance(graph, root, weight=length)
+    return {vertex: found[0] for vertex, found in before.items() if found}
 
 
-def _reason(reason: Any) -> str:
-    if isinstance(reason, Tie):
-        return "the tie of embedding and head" if reason.is_head else "a tie"
-    return f"{reason.op} {reason.name}".strip()
+def frozen_axes(axes: Axes) -> Iterator[Frozen]:
+    """Weight axes that cannot be resized though one might want to, each with its reason.
+
+    What the outside fixes (axes of inputs) and what is fixed by the nature of the operator that reads the weight
+    (the window of a convolution) is no news and left out.
+    """
+    for use, axis, reason in axes.frozen():
+        weight, node = use.weight, reason.node
+        assert weight is not None
+        if not weight.floating or weight.elements < 2 or not isinstance(node, Node):
+            continue
+        if node in readers(use) and node.op in axes.graph.dialect.operators:
+            continue
+        yield Frozen(weight.name, weight.shape, axis, node, reason.cause)
+
+
+def readers(use: Value) -> set[Node]:
+    """The nodes that a stored tensor reaches first, the layout operators on the way included."""
+    found: set[Node] = set()
+    pending = [node for node, _ in use.users]
+    while pending:
+        node = pending.pop()
+        found.add(node)
+        if node.chain:
+            pending += [n for v in node.outputs for n, _ in v.users]
+    return found
+
+
+def way_to_reason(axes: Axes, space: Space, reason: Reason) -> list[Node]:
+    """The operators from the first weight that bears a frozen space to the node that froze it."""
+    graph = axis_graph(axes, ())
+    starts = bearers(axes, RoleAxis((space,)))
+    ends = {(v, k) for v in operands(reason.node) for k in range(v.rank)}
+    if not starts or starts[0] not in graph:
+        return []
+    reached = nx.single_source_shortest_path(graph, starts[0])
+    ways = [reached[end] for end in ends if end in reached]
+    if not ways:
+        return []
+    way = min(ways, key=len)
+    nodes = (graph.edges[a, b]["reason"] for a, b in zip(way, way[1:], strict=False))
+    return [n for n in dict.fromkeys(nodes) if isinstance(n, Node) and n is not reason.node]
+
+
+def operands(node: Any) -> Iterable[Value]:
+    """What a node reads and gives; nothing for what is no node."""
+    return [*(v for v in node.inputs if v is not None), *node.outputs] if isinstance(node, Node) else []

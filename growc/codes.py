@@ -27,8 +27,8 @@ STATUS = {"G1": 2, "G2": 2, "G3": 3, "G4": 1, "G5": 4, "G9": 70}
 """The exit status of each range of codes."""
 
 
-def _code(name: str, title: str, explanation: str) -> None:
-    CODES[name] = Code(title, STATUS[name[:2]], cleandoc(explanation))
+def _code(name: str, title: str, explanation: str, status: int | None = None) -> None:
+    CODES[name] = Code(title, STATUS[name[:2]] if status is None else status, cleandoc(explanation))
 
 
 _code(
@@ -415,6 +415,15 @@ _code(
     """
     There is no space, no permission, or another growc is writing the same output.
     """,
+)
+_code(
+    "G503",
+    "interrupted",
+    """
+    Ctrl-C, or a signal that asks a program to end, came before the result was in place. Nothing was
+    written, and what had been made so far is gone.
+    """,
+    status=130,
 )
 _code(
     "G900",

@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from growc.indexmap import Floats, Ints
 
@@ -30,10 +31,10 @@ class Draws:
         """The stream of a place within this one."""
         return Draws.of(self.key, *place)
 
-    def _words(self, start: int, count: int) -> np.ndarray:  # type: ignore[type-arg]
+    def _words(self, start: int, count: int) -> NDArray[np.uint64]:
         source = np.random.Philox(key=self.key)
         source.advance(start // 4)
-        return source.random_raw(count + start % 4)[start % 4 :]
+        return np.asarray(source.random_raw(count + start % 4)[start % 4 :])
 
     def uniform(self, start: int, count: int) -> Floats:
         """Elements start..start+count of a uniform stream on (0, 1]."""

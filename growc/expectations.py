@@ -41,25 +41,33 @@ def judge_plan(statements: Sequence[Bound], c: Compilation) -> None:
             gaps = c.plan.certificate.gaps
             remedy = next((g.help for g in gaps if g.help), "")
             message = "the result is not exact"
-            failures.append(Diagnostic("G401", message, condition.span, "expected here", tuple(gap_lines(gaps)), remedy))
+            failures.append(
+                Diagnostic("G401", message, condition.span, "expected here", gap_notes(gaps), remedy)
+            )
         elif isinstance(condition, ast.Comparison):
             failures += _compare(condition, c)
     if failures:
         raise GrowError(*failures)
 
 
-def gap_lines(gaps: Sequence[Gap], limit: int = 3) -> list[str]:
+def by_cause(gaps: Sequence[Gap]) -> list[tuple[str, str]]:
     """The gaps by cause, each with the number of nodes and the first of them."""
-    by_cause: dict[str, list[Gap]] = {}
+    found: dict[str, list[Gap]] = {}
     for gap in gaps:
-        by_cause.setdefault(gap.cause, []).append(gap)
-    lines = [f"{cause}: {_nodes(found)}" for cause, found in list(by_cause.items())[:limit]]
-    return lines + ([f"and {len(by_cause) - limit} more causes"] if len(by_cause) > limit else [])
+        found.setdefault(gap.cause, []).append(gap)
+    return [(cause, _nodes(group)) for cause, group in found.items()]
 
 
 def _nodes(gaps: Sequence[Gap]) -> str:
     first = gaps[0].node or gaps[0].op or "the model"
-    return f"`{first}`" if len(gaps) == 1 else f"{len(gaps)} nodes, first `{first}`"
+    return first if len(gaps) == 1 else f"{len(gaps)} nodes, first: {first}"
+
+
+def gap_notes(gaps: Sequence[Gap], limit: int = 3) -> tuple[str, ...]:
+    """The gaps as notes of a diagnostic."""
+    lines = [f"{cause} ({where})" for cause, where in by_cause(gaps)]
+    more = (f"and {len(lines) - limit} more causes",) if len(lines) > limit else ()
+    return (*lines[:limit], *more)
 
 
 def _compare(condition: ast.Comparison, c: Compilation) -> list[Diagnostic]:
@@ -91,7 +99,9 @@ def _compare(condition: ast.Comparison, c: Compilation) -> list[Diagnostic]:
     return [Diagnostic("G401", message, condition.span)] if wrong else []
 
 
-def judge_measured(statements: Sequence[Bound], plan: Plan, verification: Verification, *, refute: bool) -> None:
+def judge_measured(
+    statements: Sequence[Bound], plan: Plan, verification: Verification, *, refute: bool
+) -> None:
     """Judge what was measured. Raises GrowError: G402 where an exact certificate is refuted, G401 for `expect`."""
     measured = f"{verification.relative:.1e}"
     if refute and plan.certificate.exact and verification.refutes_exact():
@@ -113,6 +123,6 @@ def judge_measured(statements: Sequence[Bound], plan: Plan, verification: Verifi
                 remedy = next((g.help for g in gaps if g.help), "")
                 message = f"the outputs differ by {measured}, which is more than {within:g}"
                 span = statement.condition.span
-                failures.append(Diagnostic("G401", message, span, "expected here", tuple(gap_lines(gaps)), remedy))
+                failures.append(Diagnostic("G401", message, span, "expected here", gap_notes(gaps), remedy))
     if failures:
         raise GrowError(*failures)

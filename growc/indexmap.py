@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +28,13 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Number = TypeVar("Number", np.int64, np.float64, np.bool_)
 
 TOLERANCE = 1e-9
 """Relative slack of float64 arithmetic on weights of rows; no measured quantity is compared with it."""
 
 
-def _close(a: Floats | float, b: Floats | float) -> bool:
+def _close(a: NDArray[Any] | float, b: NDArray[Any] | float) -> bool:
     return bool(np.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE))
 
 
@@ -180,10 +182,10 @@ class IndexMap:
         The mean over one factor alone leaves the form and becomes junk, unless the other factor is one unit.
         """
 
-        def outer(x: NDArray[np.generic]) -> NDArray[np.generic]:
+        def outer(x: NDArray[Number]) -> NDArray[Number]:
             return np.repeat(x, inner.size)
 
-        def inside(x: NDArray[np.generic]) -> NDArray[np.generic]:
+        def inside(x: NDArray[Number]) -> NDArray[Number]:
             return np.tile(x, self.size)
 
         a, b = outer(self.index), inside(inner.index)

@@ -13,7 +13,7 @@ import numpy as np
 from growc.indexmap import Bools, Floats, IndexMap, Ints
 
 # What a row that is no copy becomes.
-ZERO, MEAN, DRAWN, ONE = 0, 1, 2, 3
+ZERO, MEAN, DRAWN, ONE, CONTINUED = range(5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,9 @@ class Layout:
         """The whole axis's map; rows that are no copy are junk or zero."""
         if self.step is not None:
             step = self.step
-            return IndexMap.of(step.before, step.index, step.weight, None, (step.index < 0) & (step.filler != ZERO))
+            return IndexMap.of(
+                step.before, step.index, step.weight, None, (step.index < 0) & (step.filler != ZERO)
+            )
         maps = [p.as_map() for p in self.parts]
         if self.kind == "sum":
             return IndexMap.concat(maps)
@@ -125,6 +127,8 @@ class AxisStep:
     axis: int
     layout: Layout
     verb: str  # makes, reads, scales
+    name: str = ""
+    """The axis as the statement names it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,10 +186,13 @@ class AxisChange:
 
 @dataclass(frozen=True)
 class Summary:
-    """A line of the plan's head: what a statement does."""
+    """A line of the plan's head: what a statement does to an axis, in how many index spaces."""
 
-    text: str
+    axis: str
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
     note: str = ""
+    spaces: int = 0
 
 
 @dataclass

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from growc.plan import AxisChange, AxisStep, Certificate, Gap, LeafStep, Layout, Noise, Plan, Summary, WeightPlan
+from growc.plan import (
+    AxisChange,
+    AxisStep,
+    Certificate,
+    Gap,
+    LeafStep,
+    Layout,
+    Noise,
+    Plan,
+    Summary,
+    WeightPlan,
+)
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -20,7 +33,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "parameters": {"before": plan.parameters[0], "after": plan.parameters[1]},
         "bytes": plan.bytes_to_write,
         "axes": {n: {"before": one(a.before), "after": one(a.after)} for n, a in plan.axes.items()},
-        "statements": [{"text": s.text, "note": s.note} for s in plan.summaries],
+        "statements": [asdict(s) for s in plan.summaries],
         "warnings": list(plan.warnings),
         "notes": list(plan.notes),
         "attributes": [list(a) for a in plan.attributes],
@@ -41,7 +54,7 @@ def from_json(data: dict[str, Any]) -> Plan:
         data["model"],
         Certificate(tuple(Gap(**g) for g in data["certificate"]["gaps"])),
         {n: AxisChange(_many(a["before"]), _many(a["after"])) for n, a in data["axes"].items()},
-        tuple(Summary(**s) for s in data["statements"]),
+        tuple(_summary(**s) for s in data["statements"]),
         tuple(_read_weight(w, maps) for w in data["weights"]),
         (data["parameters"]["before"], data["parameters"]["after"]),
         data["bytes"],
@@ -49,6 +62,10 @@ def from_json(data: dict[str, Any]) -> Plan:
         tuple((n, k, v) for n, k, v in data["attributes"]),
         tuple(data["notes"]),
     )
+
+
+def _summary(before: Sequence[int], after: Sequence[int], **others: Any) -> Summary:
+    return Summary(before=tuple(before), after=tuple(after), **others)
 
 
 def _many(sizes: int | list[int]) -> tuple[int, ...]:
@@ -96,7 +113,10 @@ def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Any]:
         "dtype": weight.dtype,
         "before": list(weight.before),
         "after": list(weight.after),
-        "steps": [{"axis": s.axis, "verb": s.verb, "map": pool.place(s.layout)} for s in weight.steps],
+        "steps": [
+            {"axis": s.axis, "verb": s.verb, "name": s.name, "map": pool.place(s.layout)}
+            for s in weight.steps
+        ],
     }
     if weight.scale != 1.0:
         made["scale"] = weight.scale
@@ -106,7 +126,9 @@ def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Any]:
 
 
 def _read_weight(data: dict[str, Any], maps: list[dict[str, Any]]) -> WeightPlan:
-    steps = tuple(AxisStep(s["axis"], _read_layout(s["map"], maps), s["verb"]) for s in data["steps"])
+    steps = tuple(
+        AxisStep(s["axis"], _read_layout(s["map"], maps), s["verb"], s["name"]) for s in data["steps"]
+    )
     literal = None if "literal" not in data else tuple(data["literal"])
     before, after = tuple(data["before"]), tuple(data["after"])
     scale = data.get("scale", 1.0)

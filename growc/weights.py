@@ -9,8 +9,9 @@ import numpy as np
 
 from growc.draws import Draws
 from growc.graph import Array
-from growc.indexmap import Floats
-from growc.plan import DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, WeightPlan
+from growc.indexmap import Floats, Ints
+from growc.plan import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, WeightPlan
+from growc.sinusoid import continued_rows
 
 
 def execute(plan: WeightPlan, source: Array) -> Array:
@@ -88,6 +89,9 @@ def _leaf(step: LeafStep, array: Array, std: float, part: int) -> Array:
     if mean.any():
         out[:, mean] = array.astype(np.float64).mean(axis=1, keepdims=True) * step.weight[mean][:, None]
     out[:, step.filler == ONE] = 1
+    if (step.filler == CONTINUED).any():
+        for table, grown in zip(array, out, strict=True):
+            grown[step.before :] = continued_rows(table, step.after)
     drawn = np.flatnonzero(step.filler == DRAWN)
     if drawn.size:
         out[:, drawn] = _normal(Draws(step.key).at(part), drawn, out.shape) * std
@@ -96,7 +100,7 @@ def _leaf(step: LeafStep, array: Array, std: float, part: int) -> Array:
     return out.astype(array.dtype)
 
 
-def _normal(draws: Draws, rows: np.ndarray, shape: tuple[int, ...]) -> Floats:  # type: ignore[type-arg]
+def _normal(draws: Draws, rows: Ints, shape: tuple[int, ...]) -> Floats:
     """Standard normal values for some rows; element = row · (outer · inner) + position. Shape (outer, rows, inner)."""
     outer, _, inner = shape
     width = outer * inner
@@ -114,7 +118,7 @@ def _add_noise(step: LeafStep, out: Array, std: float, part: int) -> None:
     out[:, rows] += values
 
 
-def _balanced(values: Floats, groups: np.ndarray, balance: Floats) -> Floats:  # type: ignore[type-arg]
+def _balanced(values: Floats, groups: Ints, balance: Floats) -> Floats:
     """Project out what the function would see: per group, the component along `balance`; then restore the variance."""
     _, group = np.unique(groups, return_inverse=True)
     count = np.bincount(group)

@@ -94,11 +94,10 @@ def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: 
     """All links that the mapped spaces (ids of their representatives) touch."""
     links = Links(axes, mapped)
     closing = {n.close: n for n in norms}
-    inside = {node for n in norms for node in n.interior}
+    closing = {close: n for close, n in closing.items() if links.of(n.source, n.axis % n.source.rank)}
+    inside = {node for n in closing.values() for node in n.interior}
     for instance in axes.instances:
         norm = closing.get(instance.node)
-        if norm is not None and not _affected(links, norm):
-            norm = None
         if norm is not None:
             _norm_in_pieces(links, norm)
         elif instance.node not in inside:
@@ -124,10 +123,6 @@ def carriers_of(axes: Axes) -> set[Value]:
     return found
 
 
-def _affected(links: Links, norm: Norm) -> bool:
-    return bool(links.of(norm.source, norm.axis % norm.source.rank))
-
-
 def _tie(links: Links, tie: Tie) -> None:
     first = tie.uses[0]
     for use, turned in zip(tie.uses[1:], tie.turned[1:], strict=True):
@@ -147,8 +142,7 @@ def _norm_in_pieces(links: Links, norm: Norm) -> None:
             links.links.append(Link("norm", norm.close, tuple(a), tuple(b), detail=norm.kind, space=space, norm=norm))
         else:
             for x, y in zip(a, b, strict=True):
-                links.join(x, y)
-            links.links.append(Link("make", norm.close, (), tuple(b)))
+                links.links.append(Link("pointwise", norm.close, (x,), (y,), zero=True))
 
 
 def bind(links: Links, value: Value, axis: int, term: Term, instance: Instance) -> Iterator[tuple[str, list[Var]]]:
@@ -165,6 +159,8 @@ def bind(links: Links, value: Value, axis: int, term: Term, instance: Instance) 
             yield name, found[at : at + len(xs)]
             at += len(xs)
     else:  # a leading factor that only counts equal segments: the segments share the variables
+        for v, atom in zip(found, atoms, strict=True):
+            links.join(found[atoms.index(atom)], v)
         for name, xs in wanted:
             yield name, [found[atoms.index(x)] for x in xs if x in atoms]
 
@@ -215,7 +211,10 @@ def _join_all(links: Links, node: Node, variables: Sequence[Var], made: Sequence
 
 
 def _layout(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
-    _join_all(links, at.node, [*ins.values(), *outs], outs)
+    if ins:
+        _join_all(links, at.node, [*ins.values(), *outs], outs)
+    else:  # an axis that the operator makes: all units are alike
+        links.links.append(Link("broadcast", at.node, (), tuple(outs)))
 
 
 def _stretched(at: Instance, ins: dict[int, Var]) -> list[Value]:
@@ -304,9 +303,9 @@ def _norm_axis(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
     """The axes that a norm operator leaves alone; the normalised one is done whole, in _norm_operator."""
     value = at.node.inputs[0]
     assert value is not None
-    last = set(links.of(value, value.rank - 1))
-    if ins.get(0) not in last:
-        _layout(links, at, ins, outs[:1])
+    if ins.get(0) not in links.of(value, value.rank - 1):
+        unbiased = at.node.input(2) is None
+        links.links.append(Link("pointwise", at.node, (ins[0],), tuple(outs[:1]), zero=unbiased))
 
 
 def _norm_operator(links: Links, at: Instance) -> None:

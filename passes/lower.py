@@ -20,6 +20,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
 from growc.expression import Expr, TensorAxis, evaluate
 from growc.fills import FILLS, appended, new_units
+from growc.grammar import fill_text
 from growc.indexmap import IndexMap
 from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes
@@ -94,10 +95,10 @@ class _Lowering:
                 self.request(stage, bound, statement, target, before, after, place)
         self.done.sizes.apply(stage)
         self.touched.update((key, (statement.span, name)) for key in stage.requests)
-        text = ", ".join(f"{a} -> {b}" for a, b in changes)
         noop = all(a == b for a, b in changes)
-        note = "no change" if noop else statement.fill.name
-        self.done.summaries.append(Summary(f"{name}  {text}", note))
+        note = "no change: that is its size" if noop else fill_text(statement)
+        sizes = [tuple(side) for side in zip(*changes, strict=True)]
+        self.done.summaries.append(Summary(name, sizes[0], sizes[1], note, len(stage.requests)))
         if stage.requests:
             self.done.stages.append(stage)
 

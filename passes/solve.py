@@ -168,6 +168,15 @@ class _Solver:
             if not self.free[self.links.root(target)]:
                 self.need(target)
 
+    def do_broadcast(self, link: Link) -> None:
+        """All units of a new axis are alike: a row of the requested map that does not sum to one is a copy of any."""
+        for target in link.targets:
+            state = self.base(target)
+            kept = np.isclose(state.row_sums, 1.0) & ~state.junk
+            index = np.where(kept, state.index, 0)
+            weight, mean = np.where(kept, state.weight, 1.0), np.where(kept, state.mean, 0.0)
+            self.arrive(link, target, IndexMap.of(state.source, index, weight, mean))
+
     def do_pointwise(self, link: Link) -> None:
         after = self.need(link.sources[0]).pointwise(zero=link.zero, homogeneous=link.homogeneous)
         for target in link.targets:
@@ -327,6 +336,9 @@ class _Solver:
         axis, fill = self.stage.axis, "average fill"
         if state.junk.any():
             return f"{name} over {axis} sees units that are no combination of the source's", ""
+        if state.zeros.any() and any(r.fill == fill for r in self.stage.requests.values()):
+            cause = f"{name} over {axis} reads a stream that a norm makes (post-norm), where mean units have become zeros"
+            return cause, f"a multiple of {state.source} with `cyclic copy` is exact"
         if state.zeros.any():
             return f"{name} over {axis} sees zero units on a stream that is not centred", f"`{fill}` is exact here"
         if state.mean.any():

@@ -105,19 +105,22 @@ def _instance(axes: Axes, node: Node) -> Instance:
             made.setdefault(labels(term)[0], Space(space.size))
     for name, size in line.sizes.items():
         made.setdefault(name, Space(size))
-    unknown = row is None
+    blind = any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs])
+    cause = f"the operator {node.op} is not known" if row is None else f"{node.op} reads this axis as a whole"
+    if blind and row is not None:
+        cause = "the shapes here cannot be found: a node in front of it is not known"
     for space, term in places:
-        _place(space, term, made, node, unknown)
+        _place(space, term, made, Reason(node, cause))
     for value in node.captured:
         for space in axes.of(value):
             freeze(space, Reason(node, f"the body of {node.op} reads it"))
     return Instance(node, line, made)
 
 
-def _place(space: Space, term: Term, made: dict[str, Space], node: Node, unknown: bool) -> None:
+def _place(space: Space, term: Term, made: dict[str, Space], opaque_here: Reason) -> None:
+    node = opaque_here.node
     if term == "_":
-        cause = f"the operator {node.op} is not known" if unknown else f"{node.op} reads this axis as a whole"
-        freeze(space, Reason(node, cause))
+        freeze(space, opaque_here)
     elif term == "#":
         address(space, Reason(node, f"{node.op} addresses it by number"))
     elif term != "1":

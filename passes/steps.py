@@ -11,11 +11,12 @@ import numpy as np
 
 from growc.axes import Space, find
 from growc.graph import Value
-from growc.indexmap import IndexMap, Ints
+from growc.indexmap import Floats, IndexMap, Ints
 from growc.passes.links import Var
 from growc.passes.solve import DUAL, GAIN, Solution
 from growc.passes.ties import Tie
-from growc.plan import DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, LeafStep, Layout, Noise
+from growc.plan import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, LeafStep, Layout, Noise
+from growc.sinusoid import is_sinusoid
 from growc.stage import NoiseOption, Request
 
 
@@ -45,10 +46,10 @@ class _Steps:
             return None
         if any(v not in self.links.visited for v in variables):
             raise AssertionError(f"no operator speaks for axis {axis} of {use.name}")
-        pending = list(variables)
+        pending, self.axis = list(variables), axis
         layout = self.layout(use, self.links.axes.of(use)[axis], pending)
         verbs = [self.solution.verbs[self.links.root(v)] for v in variables if self.request(v) is not None]
-        return None if layout.is_identity else AxisStep(axis, layout, (verbs or ["makes"])[0])
+        return None if layout.is_identity else AxisStep(axis, layout, (verbs or ["makes"])[0], self.stage.axis)
 
     def request(self, var: Var) -> Request | None:
         return self.stage.requests.get(id(find(self.links.atoms[var])))
@@ -64,6 +65,10 @@ class _Steps:
         root = self.links.root(var)
         state, verb = self.solution.states[root], self.solution.verbs[root]
         request = self.request(var)
+        if request is not None and self.continues(use, request):
+            filler = np.where(request.new, CONTINUED, ZERO)
+            index = np.where(request.new, -1, request.map.index)
+            return LeafStep(state.source, index, np.ones(state.size), filler)
         weight = state.weight.copy()
         filler = np.full(state.size, ZERO, dtype=np.int64)
         if request is not None:
@@ -72,17 +77,26 @@ class _Steps:
         key = 0 if request is None else request.draws.at("new", verb, self.ordinal(use)).key
         return LeafStep(state.source, state.index, weight, filler, key if (filler == DRAWN).any() else 0, noise)
 
+    def continues(self, use: Value, request: Request) -> bool:
+        """Whether a table over positions goes on by its rule, whatever the fill."""
+        weight = use.weight
+        if self.stage.axis != "positions" or weight is None or not weight.floating or len(weight.shape) < 2:
+            return False
+        table = np.moveaxis(weight.read(), self.axis, 0)
+        return is_sinusoid(table.reshape(table.shape[0], -1))
+
     def ordinal(self, use: Value) -> int:
         return self.ordinals.setdefault(self.leader.get(use, use), len(self.ordinals))
 
     def fill(
-        self, use: Value, root: Var, state: IndexMap, request: Request, filler: Ints, weight: np.ndarray  # type: ignore[type-arg]
+        self, use: Value, root: Var, state: IndexMap, request: Request, filler: Ints, weight: Floats
     ) -> None:
         """What rows become that are no copies, by the fill and by what the weight is there for."""
         verb = self.solution.verbs[root]
         rest = ~state.copies
         if verb == GAIN:
-            filler[rest] = ONE if request.fill == "random fill" else MEAN
+            drawn = DRAWN if _is_matrix(use) else ONE
+            filler[rest] = drawn if request.fill == "random fill" else MEAN
             weight[rest] = weight[~rest].mean() if (~rest).any() and request.fill != "random fill" else 1.0
         elif verb == DUAL:
             arriving = self.solution.read[root]

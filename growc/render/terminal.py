@@ -1,95 +1,87 @@
-"""What a person reads: plans, certificates, measurements, inspections, as lines of text."""
+"""What a person reads of a plan and of a measurement, as lines of text."""
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from growc.expectations import gap_lines
-from growc.plan import Plan, WeightPlan
+from growc.expectations import by_cause
+from growc.plan import AxisStep, Plan, Summary, WeightPlan
+from growc.render.text import count, many, size_of, table
+from growc.weights import leaf_steps
 
 if TYPE_CHECKING:
     from growc.api import Applied
-    from growc.compilation import Compilation
-    from growc.recipe import Statement
     from growc.verify import Verification
 
 SHOWN = 6
-"""Weights that a plan lists without `--all`."""
-
-
-def count(n: int) -> str:
-    """A number of parameters, decimal: 124.4M."""
-    for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
-        if n >= size:
-            return f"{n / size:.1f}{unit}"
-    return str(n)
-
-
-def size_of(n: int) -> str:
-    """A number of bytes, decimal: 1.42 GB."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if n >= size:
-            return f"{n / size:.2f} {unit}"
-    return f"{n} bytes"
-
-
-def statement_text(statement: Statement) -> str:
-    """One statement in canonical form."""
-    from growc.grammar import format
-    from growc.recipe import Recipe
-
-    return format(Recipe((statement,))).strip()
+"""Weights that a plan lists without `--all`, and outputs that a measurement does."""
 
 
 def plan_lines(plan: Plan, *, everything: bool = False) -> Iterator[str]:
     """The plan: what changes, what is claimed, what it costs."""
     yield f"{plan.model} · {count(plan.parameters[0])} parameters"
     yield ""
-    if not plan.summaries:
-        yield "  The recipe changes nothing."
-    widths = [max((len(s.text) for s in plan.summaries), default=0)]
-    for summary in plan.summaries:
-        yield f"  {summary.text:<{widths[0]}}   {summary.note}"
     changed = [w for w in plan.weights if w.changed]
-    new = [w for w in changed if w.name != w.source]
-    if changed:
-        yield ""
+    if plan.summaries:
+        yield from (f"  {line}" for line in table(statement_rows(plan.summaries, changed)))
+    if not changed:
+        yield from ["  The recipe changes nothing: the result is the model as it is."]
     shown = changed if everything else changed[:SHOWN]
-    for weight in shown:
-        yield "  " + weight_line(weight)
+    yield from [""] if shown else []
+    yield from (f"  {line}" for line in table(weight_row(w) for w in shown))
     if len(changed) > len(shown):
         yield f"  … {len(changed) - len(shown)} more (--all)"
     if everything:
-        for node, name, value in plan.attributes:
-            yield f"  ~ {node}   {name} = {value:g}"
+        yield from (f"  ~ {node}   {name} = {value:g}" for node, name, value in plan.attributes)
     yield ""
     yield from certificate_lines(plan)
-    for warning in plan.warnings:
-        yield f"warning: {warning}"
-    for note in plan.notes:
-        yield f"note: {note}"
+    yield from (f"warning: {warning}" for warning in plan.warnings)
+    yield from (f"note: {note}" for note in plan.notes)
     yield ""
-    before, after = plan.parameters
-    parameters = f"{count(before)} -> {count(after)} parameters"
-    yield (
-        f"Plan: {len(changed) - len(new)} weights change, {len(new)} new; {parameters}; "
-        f"{size_of(plan.bytes_to_write)} to write."
-    )
+    yield tally(plan)
 
 
-def weight_line(weight: WeightPlan) -> str:
-    """`~ name   [768, 2304] -> [1024, 3072]   reads axis 0, makes axis 1`."""
+def statement_rows(summaries: Sequence[Summary], changed: Sequence[WeightPlan]) -> list[tuple[str, ...]]:
+    """`hidden`, `768 -> 1024`, `neighbor copy`, `58 weights, 25 norms`."""
+    sides = [["/".join(map(str, side)) for side in (s.before, s.after)] for s in summaries]
+    first, second = (max(map(len, side)) for side in zip(*sides, strict=True))
+    return [
+        (s.axis, f"{before:>{first}} -> {after:>{second}}" if s.before else "", s.note, touched(s, changed))
+        for s, (before, after) in zip(summaries, sides, strict=True)
+    ]
+
+
+def touched(summary: Summary, changed: Sequence[WeightPlan]) -> str:
+    """How much a statement changes."""
+    if not summary.spaces:
+        return ""
+    verbs = [[s.verb for s in w.steps if s.name == summary.axis] for w in changed]
+    norms = sum("scales" in found for found in verbs)
+    text = many(sum(bool(found) for found in verbs) - norms, "weight")
+    text += f", {many(norms, 'norm')}" if norms else ""
+    return text + (f" in {summary.spaces} spaces" if summary.spaces > 1 else "")
+
+
+def weight_row(weight: WeightPlan) -> tuple[str, str, str]:
+    """`~ name`, `[768, 2304] -> [1024, 3072]`, `reads hidden, makes heads x 3`."""
     sign = "~" if weight.name == weight.source else "+"
     if weight.literal is not None:
         what = "continued by its rule"
     elif weight.scale != 1.0 and not weight.steps:
         what = f"times {weight.scale:.6g}"
     else:
-        what = ", ".join(dict.fromkeys(f"{s.verb} axis {s.axis}" for s in weight.steps))
+        what = ", ".join(dict.fromkeys(map(step_text, weight.steps)))
     origin = "" if weight.name == weight.source else f" (from {weight.source})"
-    return f"{sign} {weight.name}{origin}   {list(weight.before)} -> {list(weight.after)}   {what}"
+    return f"{sign} {weight.name}{origin}", f"{list(weight.before)} -> {list(weight.after)}", what
+
+
+def step_text(step: AxisStep) -> str:
+    """`makes heads x 3`: the axis by its name, and how often it stands in a packed weight."""
+    times = sum(not leaf.is_identity for leaf in leaf_steps(step.layout))
+    return f"{step.verb} {step.name or f'axis {step.axis}'}" + (f" x {times}" if times > 1 else "")
 
 
 def certificate_lines(plan: Plan) -> Iterator[str]:
@@ -99,89 +91,61 @@ def certificate_lines(plan: Plan) -> Iterator[str]:
         yield "Certificate: exact. The result computes what the source computes."
         return
     yield "Certificate: not exact."
-    for line in gap_lines(certificate.gaps, 10):
-        yield f"  gap  {line}"
+    groups = by_cause(certificate.gaps)
+    yield from (f"  gap  {line}" for line in table(groups[:10]))
+    if len(groups) > 10:
+        yield f"  … {len(groups) - 10} more causes (--json)"
     for help in dict.fromkeys(g.help for g in certificate.gaps if g.help):
         yield f"  help: {help}"
 
 
+def tally(plan: Plan) -> str:
+    """The plan in one line."""
+    changed = [w for w in plan.weights if w.changed]
+    new = sum(w.name != w.source for w in plan.weights)
+    before, after = plan.parameters
+    parameters = f"{count(before)} -> {count(after)} parameters"
+    return (
+        f"Plan: {many(len(changed), 'weight')} change{'s' if len(changed) == 1 else ''}, {new} new; "
+        f"{parameters}; {size_of(plan.bytes_to_write)} to write."
+    )
+
+
 def applied_lines(applied: Applied) -> Iterator[str]:
     """What was measured, and where the result is."""
-    if applied.verification is None:
-        yield f"Not verified: {applied.reason}."
-    else:
+    if applied.verification is not None:
         yield from verification_lines(applied.verification)
+    if applied.reason:
+        yield f"Not verified: {applied.reason}."
     yield f"Written: {applied.written}"
 
 
 def verification_lines(v: Verification) -> Iterator[str]:
     """The measured difference beside the model's own rounding."""
-    cases = f"{v.cases} input{'s' if v.cases != 1 else ''}"
     yield (
-        f"Measured: the outputs differ by {v.relative:.1e} relative ({v.max_abs:.1e} at most) on {cases}; "
+        f"Measured: {v.relative:.1e} relative, {v.max_abs:.1e} absolute, on {many(v.cases, 'case')}; "
         f"the source's own rounding is {v.rounding:.1e}."
     )
     if len(v.outputs) > 1:
-        for name, report in v.outputs.items():
-            yield f"  {name}   {report.relative:.1e}"
-    for note in v.notes:
-        yield f"note: {note}"
+        worst = sorted(v.outputs.items(), key=lambda item: -item[1].relative)
+        yield from ("  " + line for line in table((n, f"{r.relative:.1e}") for n, r in worst[:SHOWN]))
+        if len(worst) > SHOWN:
+            yield f"  … {len(worst) - SHOWN} more outputs, no worse"
+    yield from (f"note: {note}" for note in v.notes)
 
 
-def inspect_lines(c: Compilation) -> Iterator[str]:
-    """Roles, sizes, and what is frozen."""
-    data = inspect_data(c)
-    yield f"{c.path.name} · {count(data['parameters'])} parameters · {len(c.graph.nodes)} nodes"
-    yield ""
-    axes = {n: a for n, a in c.roles.axes.items()}
-    if not axes:
-        yield "  No axis of this model has a name; `axis N of \"PARAMETER\"` names any."
-    if "heads" not in axes:
-        yield "  No attention was found." if axes else "  No attention and no residual stream were found."
-    width = max(map(len, axes), default=0)
-    for name, found in axes.items():
-        sizes = " / ".join(map(str, c.roles.sizes(name)))
-        places = Counter(a.size for a in found)
-        spaces = f"{sum(places.values())} space{'s' if len(found) != 1 else ''}"
-        yield f"  {name:<{width}}  {sizes:>6}   {spaces}"
-    if data["frozen"]:
-        yield ""
-        yield "Frozen:"
-        for entry in data["frozen"][:12]:
-            yield f"  {entry['op']} {entry['node']}: {entry['reason']}"
-        if len(data["frozen"]) > 12:
-            yield f"  … {len(data['frozen']) - 12} more (--json)"
+def finite(x: float) -> float:
+    """A number that JSON can hold: the largest there is stands for infinity and for no number."""
+    return x if math.isfinite(x) else sys.float_info.max
 
 
-def inspect_data(c: Compilation) -> dict[str, Any]:
-    """What `growc inspect --json` prints."""
-    from growc.passes.assemble import count_parameters
-    from growc.plan_json import one
-
-    frozen: dict[tuple[str, str, str], None] = {}
-    for _, _, reason in c.axes.frozen():
-        node = reason.node
-        if node is not None:
-            frozen.setdefault((getattr(node, "name", ""), getattr(node, "op", ""), reason.cause))
+def verification_data(v: Verification) -> dict[str, Any]:
+    """A measurement as `--json` shows it."""
     return {
-        "axes": {n: one(tuple(c.roles.sizes(n))) for n in c.roles.axes},
-        "scopes": {},
-        "parameters": count_parameters(c.axes, c.ties),
-        "frozen": [{"node": n, "op": o, "reason": r} for n, o, r in frozen],
+        "max_abs": finite(v.max_abs),
+        "relative": finite(v.relative),
+        "rounding": finite(v.rounding),
+        "cases": v.cases,
+        "outputs": {name: {"relative": finite(r.relative)} for name, r in v.outputs.items()},
+        "notes": list(v.notes),
     }
-
-
-def verification_data(v: Verification | None) -> dict[str, Any] | None:
-    """The `verification` of `growc apply --json`."""
-    if v is None:
-        return None
-    return {"max_abs": v.max_abs, "relative": v.relative, "rounding": v.rounding, "cases": v.cases}
-
-
-def explain_lines(c: Compilation, axis: str, paths: Sequence[tuple[str, list[str]]]) -> Iterator[str]:
-    """Every weight axis of a space, and the operators on the way to it."""
-    yield f"`{axis}` of {c.path.name}: {len(paths)} weight axes change together"
-    for place, way in paths:
-        yield f"  {place}"
-        if way:
-            yield f"      by {' - '.join(way)}"

@@ -205,4 +205,4 @@ class _Capture:
 
 def _dtype_name(dtype: Any) -> str:
     names = {"FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16"}
-    return names.get(dtype.name, dtype.name.lower())
+    return str(names.get(dtype.name, dtype.name.lower()))

@@ -18,7 +18,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from growc.dialects.onnx.capture import constant_of, read_tensor
 from growc.dialects.onnx.mend import Entries, Mended, Patch
-from growc.graph import Graph, Node, Size, Value
+from growc.graph import Array, Graph, Node, Size, Value
 from growc.passes.assemble import Assembled
 from growc.plan import WeightPlan
 from growc.weights import execute
@@ -83,7 +83,7 @@ class _Rewriter:
         self.model.graph.register_initializer(value)
         return value
 
-    def constant(self, name: str, array: np.ndarray) -> ir.Value:  # type: ignore[type-arg]
+    def constant(self, name: str, array: Array) -> ir.Value:
         return self.initializer(name, ir.tensor(array))
 
     def numbers(self, name: str, values: list[int]) -> ir.Value:
@@ -249,7 +249,11 @@ def _write_data(model: ir.Model, folder: Path, stem: str, progress: Callable[[st
     with draft.open("wb") as file:
         for key, value in model.graph.initializers.items():
             tensor = value.const_value
-            if tensor is None or tensor.nbytes < 1024 or tensor.dtype == ir.DataType.STRING:
+            if tensor is None or tensor.dtype == ir.DataType.STRING:
+                continue
+            if tensor.nbytes < 1024:
+                if isinstance(tensor, ir.ExternalTensor):  # it must not lead back to the source's file
+                    value.const_value = ir.tensor(tensor.numpy(), dtype=tensor.dtype, name=key)
                 continue
             padding = -file.tell() % ALIGNMENT
             data = tensor.tobytes()
@@ -265,7 +269,7 @@ def _write_data(model: ir.Model, folder: Path, stem: str, progress: Callable[[st
         tensor = value.const_value
         assert tensor is not None
         value.const_value = ir.ExternalTensor(
-            final.name, offset, length, tensor.dtype, shape=tensor.shape, name=key, base_dir=folder
+            final.name, offset, length, tensor.dtype, shape=ir.Shape(tensor.shape), name=key, base_dir=folder
         )
     return final
 

@@ -250,7 +250,7 @@ class _Mender:
         axes = node.input(3)
         count = (node.inputs[1].sizes or ((data.rank,),))[0][0] if node.inputs[1] is not None else data.rank
         order = range(count) if axes is None or axes.known is None else [int(a) for a in np.atleast_1d(axes.known[0])]
-        operands = {}
+        operands: dict[int, Entries] = {}
         for i in (1, 2):
             wanted = tuple(None if (c := cuts[a % data.rank]) is None else c[i - 1] for a in order)
             if not self.holds(node, i, wanted, sim):
@@ -329,7 +329,6 @@ _SIZES: dict[str, tuple[int, ...]] = {
     "Reshape": (1,),
     "Expand": (1,),
     "ConstantOfShape": (0,),
-    "Range": (0, 1, 2),
     "Resize": (3,),
 }
 """Operands that are nothing but sizes of the result: judged by the result."""

@@ -192,8 +192,9 @@ def _slice_bounds(site: Site) -> list[tuple[int, list[int] | None, list[int] | N
     """(axis, start at each sample point, end, step) for every sliced axis; None where it is not known."""
     data = first(site)
     if "starts" in site.node.attributes:
-        starts = np.asarray([site.attribute("starts")])
-        ends = np.asarray([site.attribute("ends")])
+        points = len(data.sizes[0]) if data.sizes else 1
+        starts = np.asarray([site.attribute("starts")] * points)
+        ends = np.asarray([site.attribute("ends")] * points)
         axes, steps = site.attribute("axes"), None
     else:
         starts, ends = _rows(site, 1), _rows(site, 2)
@@ -271,7 +272,7 @@ def gather(site: Site) -> Line:
     known = site.known(1)
     if known is not None and all(_counts_up(k, n) for k, n in zip(known, size, strict=True)):
         return _gather_all(site, axis, left, indices)
-    if fixed is not None and fixed.size and len(set(size)) == 1 and _contiguous(fixed):
+    if fixed is not None and len(set(size)) == 1 and _contiguous(fixed, size[0]):
         begin = int(fixed.reshape(-1)[0]) % size[0]
         out = (fixed.size,) * len(size)
         left[axis], taken = _segments(axis, size, begin, out, sizes)
@@ -280,7 +281,7 @@ def gather(site: Site) -> Line:
     else:
         negative = known is not None and any((k < 0).any() for k in known)
         left[axis] = "_" if negative else "#"
-        index = middle
+        index = middle = ["_"] * indices.rank if fixed is not None else middle
     return line([left, index], [[*left[:axis], *middle, *left[axis + 1 :]]], **sizes)
 
 
@@ -288,9 +289,9 @@ def _counts_up(index: np.ndarray, size: int) -> bool:  # type: ignore[type-arg]
     return index.ndim == 1 and index.size == size and bool((index.reshape(-1) == np.arange(size)).all())
 
 
-def _contiguous(index: np.ndarray) -> bool:  # type: ignore[type-arg]
+def _contiguous(index: np.ndarray, size: int) -> bool:  # type: ignore[type-arg]
     flat = index.reshape(-1)
-    return index.ndim <= 1 and bool((np.diff(flat) == 1).all())
+    return index.ndim <= 1 and 0 < flat.size <= size - flat[0] % size and bool((np.diff(flat) == 1).all())
 
 
 def _gather_all(site: Site, axis: int, left: list[Term], indices: Operand) -> Line:
@@ -306,12 +307,14 @@ def gather_nd(site: Site) -> Line:
     terms: list[Term] = names("a", data.rank)
     kept = terms[batch + depth :]
     chosen: list[Term] = ["#"] * depth
-    index = names("i", indices.rank - 1)
+    index = ["_"] * batch + names("i", indices.rank - 1)[batch:]
     return line([["_"] * batch + chosen + kept, [*index, "_"]], [["_"] * batch + index[batch:] + kept])
 
 
 def scatter_nd(site: Site) -> Line:
     data, indices, updates = first(site), site.inputs[1], site.inputs[2]
+    if site.attribute("reduction", "none") not in ("none", "add"):
+        return opaque(site)
     assert indices is not None and indices.sizes is not None and updates is not None
     depth = indices.sizes[-1][0]
     kept: list[Term] = names("a", data.rank)[depth:]
@@ -321,6 +324,8 @@ def scatter_nd(site: Site) -> Line:
 
 
 def gather_elements(site: Site) -> Line:
+    if site.attribute("reduction", "none") not in ("none", "add"):
+        return opaque(site)
     axis, terms = axis_of(site), names("a", first(site).rank)
     terms[axis] = "_"
     return line([terms] * len(site.inputs), [terms])
@@ -360,8 +365,96 @@ def cast(site: Site) -> Line:
     return replace(line([terms], [terms]), treatment="layout" if linear else "pointwise zero")
 
 
-def fresh(site: Site) -> Line:
-    return line([None if o is None else ["_"] * o.rank for o in site.inputs], [names("a", site.outputs[0].rank)])
+def cast_like(site: Site) -> Line:
+    """As Cast, to the type of the second operand: only its own rows may be counted on."""
+    terms = names("a", first(site).rank)
+    return replace(line([terms, *rest(site)], [terms]), treatment="pointwise zero")
+
+
+def dropout(site: Site) -> Line:
+    """Nothing happens outside of training."""
+    training = site.static(2) if len(site.inputs) > 2 and site.inputs[2] is not None else np.zeros(1)
+    if training is None or training.any() or len(site.outputs) > 1:
+        return opaque(site)
+    terms = names("a", first(site).rank)
+    return line([terms, *rest(site)], [terms])
+
+
+def trilu(site: Site) -> Line:
+    """A triangle of the last two axes stays."""
+    terms = [*names("a", first(site).rank - 2), "_", "_"]
+    return line([terms, *rest(site)], [terms])
+
+
+def depth_to_space(site: Site) -> Line:
+    """Channels are (c blocks) or (blocks c), and the blocks are opaque."""
+    shallow = site.inputs[0] if site.node.op == "SpaceToDepth" else site.outputs[0]
+    assert shallow is not None and shallow.sizes is not None and shallow.rank == 4
+    size = site.attribute("blocksize")
+    assert isinstance(size, int)
+    last = site.node.op == "DepthToSpace" and site.attribute("mode", "DCR") == "CRD"
+    points = len(shallow.sizes[0])
+    deep: Term = ("*", ("c", "r!") if last else ("r!", "c"))
+    left: list[Term] = ["b", deep, "_", "_"]
+    right: list[Term] = ["b", "c", "_", "_"]
+    pair = (left, right) if site.node.op == "DepthToSpace" else (right, left)
+    return line([pair[0]], [pair[1]], c=shallow.sizes[1], r=(size * size,) * points)
+
+
+def power(site: Site) -> Line:
+    """A positive exponent keeps zeros."""
+    exponent = _number(site, 1)
+    return _elementwise(site, zero=exponent is not None and exponent > 0)
+
+
+def clip(site: Site) -> Line:
+    """Bounds around zero keep zeros; where each is zero or infinite, factors too."""
+    bounds = [_bound(site, i, name, default) for i, name, default in ((1, "min", -np.inf), (2, "max", np.inf))]
+    if any(b is None for b in bounds):
+        return _elementwise(site, zero=False)
+    low, high = (float(b) for b in bounds if b is not None)
+    return _elementwise(site, zero=low <= 0 <= high, homogeneous={low, high} <= {0.0, -np.inf, np.inf})
+
+
+def extreme(site: Site) -> Line:
+    """Max and Min keep zeros where all operands have them or a number on the other side of zero."""
+    result, sign = site.outputs[0].sizes, 1 if site.node.op == "Max" else -1
+    numbers = [_number(site, i) for i in range(len(site.inputs))]
+    whole = all(n is not None or o is None or o.sizes == result for n, o in zip(numbers, site.inputs, strict=True))
+    constant = [sign * n for n in numbers if n is not None]
+    return _elementwise(site, zero=whole and all(c <= 0 for c in constant), homogeneous=not any(constant))
+
+
+def _elementwise(site: Site, *, zero: bool, homogeneous: bool = False) -> Line:
+    """Operands broadcast from the right; `homogeneous` counts where zeros are kept."""
+    result = site.outputs[0].sizes or ()
+    terms = names("e", len(result))[::-1]
+
+    def axes(operand: Operand | None) -> list[Term] | None:
+        if operand is None:
+            return None
+        lead, sizes = len(result) - operand.rank, operand.sizes or ()
+        return [broadcast_label(str(terms[lead + i]), s, result[lead + i]) for i, s in enumerate(sizes)]
+
+    treatment = "pointwise zero homogeneous" if zero and homogeneous else "pointwise zero" if zero else "pointwise"
+    return replace(line([axes(o) for o in site.inputs], [terms]), treatment=treatment)
+
+
+def _number(site: Site, i: int) -> float | None:
+    """Operand i where it is one known number."""
+    found = site.static(i)
+    return float(found.reshape(-1)[0]) if found is not None and found.size == 1 else None
+
+
+def _bound(site: Site, i: int, name: str, default: float) -> float | None:
+    """A bound of Clip: an attribute in old opsets, an operand in new ones; None where it is not known."""
+    if i < len(site.inputs) and site.inputs[i] is not None:
+        return _number(site, i)
+    return float(site.attribute(name, default))  # type: ignore[arg-type]
+
+
+def constant_of_shape(site: Site) -> Line:
+    return line([["_"]], [names("a", site.outputs[0].rank)])
 
 
 def depends_on_shape_only(site: Site) -> Line:
@@ -404,6 +497,14 @@ def reduce(site: Site) -> Line:
     return line([terms, *rest(site)], [out])
 
 
+def fold_whole(site: Site) -> Line:
+    """Reductions that neither pass factors on nor follow from fewer units: what they reduce is opaque."""
+    found = reduce(site)
+    kept = {t for t in found.outputs[0] or () if t != "1"}
+    terms = [t if t in kept else "_" for t in found.inputs[0] or ()]
+    return found if found.treatment else line([terms, *rest(site)], [found.outputs[0] or ()])
+
+
 def global_pool(site: Site) -> Line:
     rank = first(site).rank
     return line([names("a", rank)], [["a0", "a1", *["1"] * (rank - 2)]])
@@ -412,16 +513,14 @@ def global_pool(site: Site) -> Line:
 def normalization(site: Site) -> Line:
     """LayerNormalization and RMSNormalization over the last axis; over several, they are opaque there."""
     rank = first(site).rank
-    axis = axis_of(site, -1)
-    if axis != rank - 1:
+    spread = any(o is not None and not all(map(_unit, (o.sizes or ())[:-1])) for o in site.inputs[1:])
+    if axis_of(site, -1) != rank - 1 or spread or len(site.outputs) > 1:
         return opaque(site)
     terms = names("a", rank - 1)
     parameters: list[Sequence[Term] | None] = []
     for operand in site.inputs[1:]:
         parameters.append(None if operand is None else ["1"] * (operand.rank - 1) + ["c"])
-    outputs: list[Sequence[Term]] = [[*terms, "c"]]
-    outputs += [[*terms, "1"] for _ in site.outputs[1:]]
-    return line([[*terms, "c"], *parameters], outputs)
+    return line([[*terms, "c"], *parameters], [[*terms, "c"]])
 
 
 def instance_norm(site: Site) -> Line:
@@ -464,30 +563,35 @@ def attention(site: Site) -> Line:
         ["b", "1" if heads == "g" else "h", "_", depth],
         ["b", "1" if heads == "g" else "h", "_", "e"],
     ]
-    mask = site.inputs[3] if len(site.inputs) > 3 else None
-    if len(site.inputs) > 3:
-        per_head = mask is not None and mask.sizes is not None and mask.rank == 4 and not _unit(mask.sizes[1])
-        terms: list[Term] = ["_"] * (0 if mask is None else mask.rank)
-        if per_head:
-            terms[1] = heads
+    for mask in site.inputs[3:4]:
+        sizes = () if mask is None else mask.sizes or ()
+        whole: list[Term] = ["b", heads, "_", "_"]
+        terms = ["1" if _unit(s) else t for s, t in zip(sizes, whole[4 - len(sizes) :], strict=True)]
         inputs.append(None if mask is None else terms)
-    sizes = {"h": k.sizes[1], "g": group, "d": q.sizes[3]}
-    return line(inputs, [["b", heads, "_", "e"]], **{n: s for n, s in sizes.items() if not _unit(s)})
+    found = {"h": k.sizes[1], "g": group, "d": q.sizes[3]}
+    return line(inputs, [["b", heads, "_", "e"]], **{n: s for n, s in found.items() if not _unit(s)})
 
 
 def rotary_embedding(site: Site) -> Line:
     """RotaryEmbedding on (batch, heads, sequence, channels): the channels come in pairs and are frozen."""
     if first(site).rank != 4:
         return opaque(site)
-    return line([["b", "h", "_", "_"], *rest(site)], [["b", "h", "_", "_"]])
+    tables: list[Sequence[Term] | None] = [None if o is None else ["_"] * o.rank for o in site.inputs[1:]]
+    batch = "_" if any(o is not None and o.rank > 2 for o in site.inputs[1:]) or len(site.inputs) > 3 else "b"
+    return line([[batch, "h", "_", "_"], *tables], [[batch, "h", "_", "_"]])
 
 
 def einsum(site: Site) -> Line:
+    """Two operands, no repeated letter in one of them, and none that is summed in one operand alone."""
     equation = str(site.attribute("equation", "")).replace(" ", "")
-    if "..." in equation or "->" not in equation:
+    if "..." in equation or "->" not in equation or equation.count(",") != 1:
         return opaque(site)
     left, right = equation.split("->")
-    return line([list(part) for part in left.split(",")], [list(right)])
+    parts = [*left.split(","), right]
+    repeated = any(len(set(p)) != len(p) for p in parts)
+    if repeated or any(sum(letter in p for p in parts) < 2 for letter in set(left) - {","}):
+        return opaque(site)
+    return line([list(parts[0]), list(parts[1])], [list(right)])
 
 
 def conv(site: Site) -> Line:
@@ -521,8 +625,11 @@ def _grouped(name: str, size: Size, groups: int) -> Term:
 
 
 def pool(site: Site) -> Line:
+    """Windows slide over opaque axes. Indices of maxima count through all axes."""
+    if len(site.outputs) > 1:
+        return opaque(site)
     space: list[Term] = ["_"] * (first(site).rank - 2)
-    return line([["b", "c", *space]], [["b", "c", *space] for _ in site.outputs])
+    return line([["b", "c", *space]], [["b", "c", *space]])
 
 
 RULES = {

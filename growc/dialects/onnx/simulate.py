@@ -50,6 +50,8 @@ class Simulation:
     types: dict[Value, int] = field(default_factory=dict)
     sizes: dict[Value, tuple[Size, ...] | None] = field(default_factory=dict)
     known: dict[Value, tuple[Array, ...]] = field(default_factory=dict)
+    symbols: dict[str, Size] = field(default_factory=dict)
+    """What the named dims of the inputs stand for."""
 
 
 _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
@@ -225,6 +227,10 @@ def simulate(
     done = Simulation(points)
     done.sizes.update(inputs)
     done.types.update((v, int(v.origin.dtype)) for v in inputs if v.origin.dtype is not None)
+    for value, sizes in inputs.items():
+        for dim, size in zip(value.origin.shape or (), sizes or (), strict=False):
+            if not isinstance(dim, int) and dim.value:
+                done.symbols[dim.value] = size
     for node in graph.nodes:
         for value in node.operands:
             if value.weight is not None:
@@ -284,7 +290,8 @@ def _run(
             continue
         types = [_type(node.input(i), known[i], point, done) for i in range(count)]
         data = {f"i{i}": onnx.numpy_helper.from_array(k, f"i{i}") for i, k in _plain(known)}
-        found = simulator.infer(node, proto, types, data)
+        blind = any(t is None and node.input(i) is not None for i, t in enumerate(types))
+        found = [None] * len(node.outputs) if blind else simulator.infer(node, proto, types, data)
         done.types.update((o, t.tensor_type.elem_type) for o, t in zip(node.outputs, found, strict=True) if _tensor(t))
         inferred.append([_dims(t) for t in found])
         if node.op == "Reshape":
@@ -374,8 +381,8 @@ def _type(value: Value | None, known: Array | None, point: int, done: Simulation
 
 
 def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:
-    """What the file says of a value that inference cannot tell: static dims only."""
-    shape = value.origin.shape
-    if shape is None or not all(isinstance(d, int) for d in shape):
+    """What the file says of a value that inference cannot tell: numbers, and symbols that an input bears."""
+    if value.origin.shape is None:
         return None
-    return tuple((int(d),) * done.points for d in shape)
+    sizes = [(int(d),) * done.points if isinstance(d, int) else done.symbols.get(d.value) for d in value.origin.shape]
+    return None if any(s is None for s in sizes) else tuple(s for s in sizes if s is not None)

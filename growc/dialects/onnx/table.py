@@ -16,6 +16,8 @@ OPERATORS = table(
     Neg                      ... -> ...                            layout
     Identity                 ... -> ...                            layout
     Cast                     cast()                                layout
+    CastLike                 cast_like()                           layout
+    Dropout                  dropout()                             layout
     Relu                     ... -> ...                            pointwise zero homogeneous
     LeakyRelu                ... -> ...                            pointwise zero homogeneous
     Sign                     ... -> ...                            pointwise zero
@@ -24,6 +26,8 @@ OPERATORS = table(
     Tan                      ... -> ...                            pointwise zero
     Asin                     ... -> ...                            pointwise zero
     Atan                     ... -> ...                            pointwise zero
+    Asinh                    ... -> ...                            pointwise zero
+    Atanh                    ... -> ...                            pointwise zero
     Sinh                     ... -> ...                            pointwise zero
     Tanh                     ... -> ...                            pointwise zero
     Erf                      ... -> ...                            pointwise zero
@@ -40,6 +44,9 @@ OPERATORS = table(
     Ceil                     ... -> ...                            pointwise zero
     Round                    ... -> ...                            pointwise zero
     Cos                      ... -> ...                            pointwise
+    Acos                     ... -> ...                            pointwise
+    Acosh                    ... -> ...                            pointwise
+    Cosh                     ... -> ...                            pointwise
     Exp                      ... -> ...                            pointwise
     Log                      ... -> ...                            pointwise
     Reciprocal               ... -> ...                            pointwise
@@ -49,7 +56,7 @@ OPERATORS = table(
     Not                      ... -> ...                            pointwise
     IsNaN                    ... -> ...                            pointwise
     IsInf                    ... -> ...                            pointwise
-    Clip                     ..., ...?, ...? -> ...                pointwise
+    Clip                     clip()                                pointwise
 
     # elementwise, several operands
     Add                      ..., ... -> ...                       add
@@ -57,11 +64,11 @@ OPERATORS = table(
     Sum                      ...* -> ...                           add
     Mul                      ..., ... -> ...                       multiply
     Div                      ..., ... -> ...                       divide
-    Pow                      ..., ... -> ...                       pointwise
-    PRelu                    ..., ... -> ...                       pointwise
+    Pow                      power()                               pointwise
+    PRelu                    ..., ... -> ...                       pointwise zero
     Mod                      ..., ... -> ...                       pointwise
-    Max                      ...* -> ...                           pointwise
-    Min                      ...* -> ...                           pointwise
+    Max                      extreme()                             pointwise
+    Min                      extreme()                             pointwise
     Mean                     ...* -> ...                           add
     And                      ..., ... -> ...                       pointwise
     Or                       ..., ... -> ...                       pointwise
@@ -91,9 +98,10 @@ OPERATORS = table(
     ReduceMin                reduce()                              extreme
     ReduceL2                 reduce()                              fold
     ReduceL1                 reduce()                              fold
-    ReduceSumSquare          reduce()                              fold
-    ReduceLogSumExp          reduce()                              fold
-    ReduceProd               reduce()                              fold
+    ReduceSumSquare          fold_whole()                          pointwise zero
+    ReduceLogSumExp          fold_whole()                          pointwise
+    ReduceLogSum             fold_whole()                          pointwise
+    ReduceProd               fold_whole()                          pointwise zero
     Softmax                  along()                               pointwise
     LogSoftmax               along()                               pointwise
     Hardmax                  along()                               pointwise
@@ -101,15 +109,16 @@ OPERATORS = table(
     ArgMax                   along()                               pointwise
     ArgMin                   along()                               pointwise
     TopK                     along()                               pointwise
+    LpNormalization          along()                               pointwise zero
     LayerNormalization       normalization()                       layer_norm
     RMSNormalization         normalization()                       rms_norm
     SimplifiedLayerNormalization  normalization()                  rms_norm
     InstanceNormalization    instance_norm()                       per_channel
     BatchNormalization       b c ..., c, c, c, c -> b c ...        per_channel
-    GlobalAveragePool        global_pool()                         layout
-    GlobalMaxPool            global_pool()                         pointwise zero
+    GlobalAveragePool        global_pool()                         mean
+    GlobalMaxPool            global_pool()                         extreme
     AveragePool              pool()                                layout
-    MaxPool                  pool()                                pointwise zero
+    MaxPool                  pool()                                pointwise zero homogeneous
 
     # layout
     Reshape                  reshape()                             layout
@@ -124,10 +133,13 @@ OPERATORS = table(
     Slice                    slice()                               layout
     Pad                      pad()                                 layout
     Resize                   pad()                                 layout
+    Trilu                    trilu()                               layout
+    DepthToSpace             depth_to_space()                      layout
+    SpaceToDepth             depth_to_space()                      layout
     GatherElements           gather_elements()                     layout
+    ScatterElements          gather_elements()                     layout
     ScatterND                scatter_nd()                          layout
-    ConstantOfShape          fresh()                               layout
-    Range                    fresh()                               layout
+    ConstantOfShape          constant_of_shape()                   layout
     Shape                    depends_on_shape_only()               layout
     Size                     depends_on_shape_only()               layout
     """,

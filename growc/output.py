@@ -1,0 +1,189 @@
+"""Putting a result in place: beside the target first, then by renaming, data before the model, all or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from growc.diagnostic import Diagnostic, GrowError
+
+OPENING = '{\n  "growc": '
+"""How every text begins that growc writes beside a model."""
+
+
+def canonical(record: Mapping[str, Any]) -> str:
+    """A record as text, the version of growc first; equal records give equal texts."""
+    from growc import __version__
+
+    return json.dumps({"growc": __version__, **record}, indent=2, ensure_ascii=False) + "\n"
+
+
+def default_output(model: Path) -> Path:
+    """`NAME.grown` with the same ending, beside the model."""
+    return model.with_name(f"{model.stem}.grown{model.suffix}")
+
+
+def record_path(target: Path) -> Path:
+    """`NAME.grown.json`, where the provenance stands beside the model as well."""
+    return target.with_name(f"{target.stem.removesuffix('.grown')}.grown.json")
+
+
+def system_error(error: OSError) -> GrowError:
+    """What the system refused, as a diagnostic."""
+    place = f" `{error.filename}`" if error.filename else ""
+    return GrowError(
+        Diagnostic("G502", f"the system refused{place}: {(error.strerror or str(error)).lower()}")
+    )
+
+
+# ---------------------------------------------------------------------------------------- before
+
+
+def guard(target: Path, model: Path, lineage: Path | None, force: bool) -> None:
+    """Refuse what cannot be written, and what would replace a file that growc did not make."""
+    if target.suffix not in ("", model.suffix):
+        help = f"write `-o {target.with_suffix(model.suffix)}`"
+        raise GrowError(
+            Diagnostic("G200", f"`{target}` is no `{model.suffix}` file, and the model is one", help=help)
+        )
+    for path in (target, record_path(target), lineage):
+        if path is None:
+            continue
+        if not path.parent.is_dir():
+            raise GrowError(Diagnostic("G502", f"there is no folder `{path.parent}`"))
+        if path.is_dir():
+            raise GrowError(Diagnostic("G501", f"`{path}` is a folder", help="`-o OUT` names a file"))
+        if path.exists() and not force and not made_by_growc(path):
+            what = (
+                f"`{path}` is the model itself"
+                if _same(path, model)
+                else f"`{path}` exists, and growc did not make it"
+            )
+            raise GrowError(Diagnostic("G501", what, help="`--force` replaces it, `-o OUT` writes elsewhere"))
+
+
+def _same(path: Path, other: Path) -> bool:
+    return other.exists() and path.samefile(other)
+
+
+def made_by_growc(path: Path) -> bool:
+    """Whether a file is a model or a record that growc wrote."""
+    from growc.dialects.onnx.container import load
+
+    with contextlib.suppress(OSError):
+        with path.open("rb") as file:
+            if file.read(len(OPENING)) == OPENING.encode():
+                return True
+        with contextlib.suppress(GrowError):
+            return "growc" in load(path).metadata_props
+    return False
+
+
+@contextlib.contextmanager
+def workshop(target: Path) -> Iterator[Path]:
+    """A folder beside the target for what is being made; it is gone afterwards, whatever happens."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".growc-", dir=target.parent))
+    except OSError as error:
+        raise system_error(error) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---------------------------------------------------------------------------------------- after
+
+
+def stamp(model: Path, text: str) -> None:
+    """Write provenance into the metadata of an ONNX file: protobuf reads what is appended as merged."""
+    entry = onnx.ModelProto(metadata_props=[{"key": "growc", "value": text}])
+    with model.open("ab") as file:
+        file.write(entry.SerializeToString())
+
+
+def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> None:
+    """Rename every (draft, place) in order; the last one is the model, whose rename is the commit.
+
+    `check()` is called once nobody else is committing in this folder. Where anything fails, what was there before is
+    there again. Data that the replaced model kept for itself is removed. Nothing interrupts this.
+    """
+    for draft, _ in moves:
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+    model, target = moves[-1]
+    with _uninterrupted(), _alone(target.parent):
+        check()
+        stale = own_data(target)
+        undo: list[tuple[Path | None, Path]] = []
+        try:
+            for i, (draft, place) in enumerate(moves):
+                undo.append((_kept(place, model.parent / f"{i}.before"), place))
+                os.replace(draft, place)
+        except BaseException:
+            for before, place in reversed(undo[:-1]):
+                if before is None:
+                    place.unlink()
+                else:
+                    shutil.move(before, place)
+            raise
+        for path in stale - {place for _, place in moves}:
+            path.unlink(missing_ok=True)
+
+
+def _kept(place: Path, copy: Path) -> Path | None:
+    """What stands at a place, kept by another name."""
+    if not place.exists():
+        return None
+    try:
+        os.link(place, copy)
+    except OSError:
+        shutil.copy2(place, copy)
+    return copy
+
+
+def own_data(model: Path) -> set[Path]:
+    """The `STEM-<12 hex>.data` files of a model that growc wrote: nothing else refers to them."""
+    from growc.dialects.onnx.container import load
+
+    if not model.exists() or not made_by_growc(model):
+        return set()
+    tensors = (value.const_value for value in load(model).graph.initializers.values())
+    names = {str(t.location) for t in tensors if isinstance(t, ir.ExternalTensor)}
+    own = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}\.data")
+    return {model.with_name(name) for name in names if own.fullmatch(name)}
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait for the end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One commit at a time in a folder, where its file system has locks; the lock dies with the process."""
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

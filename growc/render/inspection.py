@@ -1,0 +1,159 @@
+"""What a person and a program read of a model's analysis: axes, what is frozen, why axes are tied."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from growc.axisgraph import Frozen, Way, frozen_axes, ways
+from growc.graph import Node
+from growc.passes.assemble import count_parameters
+from growc.passes.roles import RoleAxis
+from growc.passes.ties import Tie
+from growc.plan_json import one
+from growc.render.text import count, many, table
+
+if TYPE_CHECKING:
+    from growc.compilation import Compilation
+
+SHOWN = 12
+"""Frozen places that a person is shown; `--json` has all."""
+
+
+def inspect_data(c: Compilation) -> dict[str, Any]:
+    """What `growc inspect --json` prints."""
+    nodes = {(f.node, f.cause): None for f in frozen_axes(c.axes)}
+    return {
+        "axes": {n: one(tuple(c.roles.sizes(n))) for n in c.roles.axes},
+        "scopes": {},
+        "parameters": count_parameters(c.axes, c.ties),
+        "frozen": [{"node": n.name, "op": n.op, "reason": cause} for n, cause in nodes],
+    }
+
+
+def inspect_lines(c: Compilation) -> Iterator[str]:
+    """Roles, sizes, and what is frozen."""
+    yield f"{c.path.name} · {count(count_parameters(c.axes, c.ties))} parameters · {many(len(c.graph.nodes), 'node')}"
+    yield ""
+    axes = c.roles.axes
+    yield from ("  " + line for line in table((role_row(c, name) for name in axes), "<><"))
+    yield from (f"  {line}" for line in absent(axes))
+    groups: dict[tuple[Node, str], list[Frozen]] = defaultdict(list)
+    for frozen in frozen_axes(c.axes):
+        groups[frozen.node, frozen.cause].append(frozen)
+    if groups:
+        yield ""
+        yield "Frozen:"
+    rows = [
+        (
+            f"{node.op} {node.name}".rstrip(),
+            cause,
+            f"axis {found[0].axis} of {found[0].weight}" + _more(len(found)),
+        )
+        for (node, cause), found in groups.items()
+    ]
+    yield from (f"  {line}" for line in table(rows[:SHOWN]))
+    if len(rows) > SHOWN:
+        yield f"  … {len(rows) - SHOWN} more (--json)"
+
+
+def _more(n: int) -> str:
+    return "" if n == 1 else f" and {n - 1} more"
+
+
+def role_row(c: Compilation, name: str) -> tuple[str, str, str]:
+    """`ffn`, `3072`, `12 spaces`."""
+    found = c.roles.axes[name]
+    if name == "kv_heads" and found == c.roles.axes.get("heads"):
+        note = "as heads: there are no groups"
+    else:
+        note = many(len(found), "space")
+    return name, " / ".join(map(str, c.roles.sizes(name))), note
+
+
+def absent(axes: dict[str, list[RoleAxis]]) -> Iterator[str]:
+    """What one would look for first and does not find."""
+    if not axes:
+        yield 'No axis of this model has a name of its own; `axis N of "PARAMETER"` names any.'
+    if "hidden" not in axes:
+        yield "No residual stream was found."
+    if "heads" not in axes:
+        yield "No attention was found."
+
+
+# -------------------------------------------------------------------------------------------- explain
+
+
+def explain_lines(c: Compilation, name: str, found: Sequence[RoleAxis], everything: bool) -> Iterator[str]:
+    """Why axes change together: every weight axis of every space of a name, and the operators on the way to it.
+
+    Without `everything`, places that are reached alike (as those of equal layers) stand once, and so do spaces.
+    """
+    explained = [(axis, ways(c.axes, list(c.ties), axis)) for axis in found]
+    shown: dict[object, int] = defaultdict(int)
+    for axis, way in explained:
+        kind: object = (axis.size, *map(likeness, way))
+        shown[kind] += 1
+        if everything or shown[kind] == 1:
+            yield from [""] if len(shown) > 1 or shown[kind] > 1 else []
+            yield from space_lines(c, name, axis, way, everything)
+    more = len(explained) - len(shown)
+    if more and not everything:
+        yield ""
+        yield f"{many(more, 'more space')} of {c.path.name} like {'this one' if len(shown) == 1 else 'these'} (--all)."
+
+
+def space_lines(
+    c: Compilation, name: str, axis: RoleAxis, found: list[Way], everything: bool
+) -> Iterator[str]:
+    """One space."""
+    axes = "1 weight axis" if len(found) == 1 else f"{len(found)} weight axes that change together"
+    yield f"`{name}` of {c.path.name}: {many(axis.size, 'unit')}, {axes}"
+    for space in axis.spaces:
+        reason = space.frozen or space.addressed
+        if reason is not None:
+            how = "frozen" if space.frozen else "addressed"
+            yield f"  {how}: {reason.cause}" + ("" if reason.node is None else f" ({node_text(reason.node)})")
+    groups: dict[object, list[Way]] = defaultdict(list)
+    for way in found:
+        groups[way if everything else likeness(way)].append(way)
+    for alike in groups.values():
+        yield f"  {place(alike[0])}"
+        if route := route_text(alike[0]):
+            yield f"      {route}"
+        if len(alike) > 1:
+            yield f"      and {len(alike) - 1} more alike, to {place(alike[-1])}"
+
+
+def likeness(way: Way) -> object:
+    """Equal for places that are reached alike."""
+    value, axis = way.vertex
+    return axis, value.sizes, tuple(map(_kind, way.steps)), _kind(way.start)
+
+
+def _kind(step: object) -> str:
+    return step.op if isinstance(step, Node) else type(step).__name__
+
+
+def place(way: Way) -> str:
+    """`axis 0 of fc1.weight [64, 256]`."""
+    value, axis = way.vertex
+    assert value.weight is not None
+    return f"axis {axis} of {value.weight.name} {list(value.weight.shape)}"
+
+
+def route_text(way: Way) -> str:
+    """`from Add node_add_3, by LayerNormalization node_ln, Gemm node_addmm`."""
+    start = "" if way.start is None else f"from {node_text(way.start)}, "
+    steps = list(way.steps)
+    if steps and steps[0] is way.start:
+        steps = steps[1:]
+    return f"{start}by {', '.join(map(node_text, steps))}" if steps else start.removesuffix(", ")
+
+
+def node_text(step: Node | Tie) -> str:
+    """`MatMul /h.0/attn/MatMul`."""
+    if isinstance(step, Tie):
+        return "the tie of embedding and head" if step.is_head else "a tie"
+    return f"{step.op} {step.name}".rstrip()

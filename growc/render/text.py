@@ -1,0 +1,54 @@
+"""Numbers and columns as a person reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+RULES = (
+    (re.compile(r"^  ~ "), "\033[33m"),
+    (re.compile(r"^  \+ "), "\033[32m"),
+    (re.compile(r"^Certificate: exact"), "\033[1;32m"),
+    (re.compile(r"^(Certificate: not exact|  gap )"), "\033[1;31m"),
+    (re.compile(r"^warning:"), "\033[1;33m"),
+    (re.compile(r"^( *help:|note:|[A-Z]\w+:)"), "\033[1m"),
+)
+"""What stands at the start of a line, and its colour on a terminal; the first that fits is taken."""
+
+
+def colored(line: str) -> str:
+    """The line as a terminal shows it."""
+    for pattern, ink in RULES:
+        if found := pattern.match(line):
+            return f"{ink}{found[0]}\033[0m{line[found.end() :]}"
+    return line
+
+
+def count(n: int) -> str:
+    """A number of parameters, decimal: 124.4M."""
+    for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
+        if n >= size:
+            return f"{n / size:.1f}{unit}"
+    return str(n)
+
+
+def size_of(n: int) -> str:
+    """A number of bytes, decimal: 1.42 GB."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n >= size:
+            return f"{n / size:.2f} {unit}"
+    return f"{n} bytes"
+
+
+def many(n: int, what: str) -> str:
+    """`1 weight`, `3 weights`."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def table(rows: Iterable[Sequence[str]], align: str = "") -> Iterator[str]:
+    """Rows with their columns under each other, three spaces between; `align` has `<` or `>` for each column."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [f"{cell:{align[i : i + 1] or '<'}{widths[i]}}" for i, cell in enumerate(row)]
+        yield "   ".join(cells).rstrip()

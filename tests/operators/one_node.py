@@ -1,0 +1,312 @@
+"""One operator by itself: a model of one node, its line, and what the compiler does when one label grows."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import helper
+
+from growc.axes import Space, find
+from growc.diagnostic import GrowError
+from growc.dialects.onnx.dialect import OnnxModel
+from growc.dialects.onnx.emit import rewrite
+from growc.draws import Draws
+from growc.indexmap import IndexMap
+from growc.operators import Line, labels
+from growc.passes.assemble import assemble_weights
+from growc.passes.links import build_links, carriers_of
+from growc.passes.solve import Solution, solve
+from growc.passes.spaces import Axes, infer_spaces
+from growc.passes.steps import weight_steps
+from growc.stage import Options, Request, Sizes, Stage
+
+OPSETS = (14, 17, 20, 23)
+SYMBOLS = {"b": 2, "s": 3}
+"""Sizes of symbolic dimensions when the model runs."""
+
+onnxruntime.set_default_logger_severity(4)
+
+
+@dataclass(frozen=True)
+class Feed:
+    """An operand: an input of the model, or (stored) one of its weights. Values are drawn."""
+
+    shape: tuple[int | str, ...]
+    kind: str = "real"
+    bound: int = 0
+    stored: bool = False
+
+    def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
+        if self.kind == "integer":
+            return random.integers(0, self.bound, shape)
+        if self.kind == "boolean":
+            return random.integers(0, 2, shape).astype(bool)
+        drawn = {
+            "real": random.standard_normal(shape),
+            "positive": random.uniform(0.5, 2.0, shape),
+            "small": random.uniform(-0.9, 0.9, shape),
+            "large": random.uniform(1.5, 3.0, shape),
+        }
+        return np.asarray(drawn[self.kind], dtype=np.float32)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(SYMBOLS[d] if isinstance(d, str) else d for d in self.shape)
+
+
+def real(*shape: int | str) -> Feed:
+    return Feed(shape)
+
+
+def positive(*shape: int | str) -> Feed:
+    return Feed(shape, "positive")
+
+
+def small(*shape: int | str) -> Feed:
+    return Feed(shape, "small")
+
+
+def integers(bound: int, *shape: int | str) -> Feed:
+    return Feed(shape, "integer", bound)
+
+
+def booleans(*shape: int | str) -> Feed:
+    return Feed(shape, "boolean")
+
+
+def weight(*shape: int) -> Feed:
+    return Feed(shape, stored=True)
+
+
+def spread(*shape: int) -> Feed:
+    """A positive weight: variances, slopes."""
+    return Feed(shape, "positive", stored=True)
+
+
+def numbers(*values: int) -> NDArray[Any]:
+    """A stored shape operand."""
+    return np.asarray(values, dtype=np.int64)
+
+
+Operand = Feed | NDArray[Any] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One node: its operands, attributes, and the opsets in which this form of it exists."""
+
+    op: str
+    inputs: tuple[Operand, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+    since: int = 1
+    until: int = 99
+    declared: tuple[tuple[int, ...], ...] | None = None
+    """Shapes of the results, for operators that onnx cannot infer."""
+
+    @property
+    def name(self) -> str:
+        shapes = ",".join("-" if o is None else "x".join(map(str, o.shape)) for o in self.inputs)
+        listed = " ".join(f"{k}={v}" for k, v in self.attributes.items())
+        return f"{self.op}({shapes}){' ' if listed else ''}{listed}"
+
+    @property
+    def opsets(self) -> tuple[int, ...]:
+        return tuple(o for o in OPSETS if self.since <= o <= self.until)
+
+
+_KINDS = {"integer": onnx.TensorProto.INT64, "boolean": onnx.TensorProto.BOOL}
+
+
+class OneNode:
+    """A case at an opset: the model, captured and simulated, with the line of its node."""
+
+    def __init__(self, case: Case, opset: int) -> None:
+        self.case = case
+        self.random = np.random.default_rng(zlib.crc32(case.name.encode()))
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self.proto = self._build(opset)
+        self.model = OnnxModel(Path("one-node.onnx"), ir.from_proto(self.proto))
+        self.graph = self.model.capture()
+        self.sizes = self.model.simulate(self.graph)
+        self.axes: Axes = infer_spaces(self.graph)
+
+    def _build(self, opset: int) -> onnx.ModelProto:
+        inputs, stored, names = [], [], []
+        for i, operand in enumerate(self.case.inputs):
+            name = "" if operand is None else f"x{i}"
+            names.append(name)
+            if isinstance(operand, Feed) and not operand.stored:
+                self.arrays[name] = operand.draw(self.random, operand.sizes)
+                kind = _KINDS.get(operand.kind, onnx.TensorProto.FLOAT)
+                inputs.append(helper.make_tensor_value_info(name, kind, operand.shape))
+            elif operand is not None:
+                drawn = operand.draw(self.random, operand.sizes) if isinstance(operand, Feed) else operand
+                stored.append(onnx.numpy_helper.from_array(drawn, name))
+        domain, _, op = self.case.op.rpartition("::")
+        results = [f"y{i}" for i in range(self.case.outputs)]
+        node = helper.make_node(op, names, results, name="node", domain=domain, **self.case.attributes)
+        shapes = self.case.declared or (None,) * len(results)
+        outputs = [
+            helper.make_empty_tensor_value_info(r) if s is None else helper.make_tensor_value_info(r, 1, s)
+            for r, s in zip(results, shapes, strict=True)
+        ]
+        graph = helper.make_graph([node], "one", inputs, outputs, stored)
+        domains = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
+        return helper.make_model(graph, opset_imports=domains, ir_version=10 if opset > 20 else 8)
+
+    @property
+    def is_shape_arithmetic(self) -> bool:
+        """Whether every result is known from sizes alone: such a node constrains nothing."""
+        return not self.axes.instances
+
+    @property
+    def line(self) -> Line:
+        return self.axes.instances[0].line
+
+    def growable(self) -> dict[str, Space]:
+        """The space of every label that is not frozen, and of every addressed axis, by the text to call it."""
+        found: dict[str, Space] = {}
+        instance = self.axes.instances[0]
+        node, line = instance.node, instance.line
+        for values, sides in ((node.inputs, line.inputs), (node.outputs, line.outputs)):
+            for i, (value, terms) in enumerate(zip(values, sides, strict=False)):
+                for axis, term in enumerate(terms or ()):
+                    if value is not None and term == "#":
+                        found[f"#{i}.{axis}"] = find(self.axes.of(value)[axis])
+                    found |= {n: find(instance.spaces[n]) for n in labels(term)}
+        return {n: s for n, s in found.items() if self._may_grow(s)}
+
+    @staticmethod
+    def _may_grow(space: Space) -> bool:
+        free = space.frozen is None or space.frozen.node is None  # the model's own inputs are frozen, but not here
+        return space.kind == "atom" and space.static and not space.unit and free
+
+    def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """What onnxruntime computes."""
+        return execute(self.proto, feeds)
+
+
+def execute(proto: onnx.ModelProto, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return [np.asarray(y) for y in session.run(None, dict(feeds))]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the compiler says of one label that takes one map; `claims` that hold are true of onnxruntime's result."""
+
+    gaps: tuple[str, ...] = ()
+    refused: str = ""
+    lost: bool = False
+    """Whether some unit of a result is no combination of the source's."""
+
+    @property
+    def passes(self) -> bool:
+        return not self.gaps and not self.refused and not self.lost
+
+
+def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Judgement:
+    """Let a label take a map and compare what is claimed of every result with what onnxruntime computes."""
+    one = OneNode(case, opset)
+    before = one.run(one.arrays)
+    space = one.growable()[label]
+    new = np.arange(wanted.size) >= wanted.source
+    request = Request(space, fill, wanted, new, Draws.of(case.name, label))
+    stage = Stage(1, "", "it", Options(), {id(space): request})
+    links = build_links(one.axes, [], [], set(stage.requests))
+    sizes = Sizes()
+    solution = solve(links, stage, sizes, carriers_of(one.axes))
+    gaps = tuple(g.cause for g in solution.gaps if g.op)
+    if gaps:
+        return Judgement(gaps)
+    steps = weight_steps(solution, [])
+    sizes.apply(stage)
+    resized = {v: tuple(sizes.of(s) for s in one.axes.of(v)) for v in one.graph.inputs}
+    try:
+        mended = one.model.mend(one.axes, resized, sizes.of)
+    except GrowError as refusal:
+        return Judgement(refused=str(refusal.diagnostics[0]))
+    shapes = {u: tuple(sizes.of(s)[0] for s in one.axes.of(u)) for u in one.graph.uses()}
+    made = assemble_weights(one.graph, steps, {}, shapes, {}, mended.patches)
+    attributes = {
+        n: {"epsilon": float(n.attributes.get("epsilon", 1e-5)) * factor} for n, _, factor in solution.eps
+    }
+    feeds = {v.name: grown(one, solution, v.name, i) for i, v in enumerate(one.graph.inputs)}
+    rewrite(one.graph, made, mended, attributes)
+    after = execute(ir.to_proto(one.graph.source), feeds)
+    lost = [compare(solution, f"y{i}", x, y) for i, (x, y) in enumerate(zip(before, after, strict=True))]
+    return Judgement(lost=any(lost))
+
+
+def grown(one: OneNode, solution: Solution, name: str, number: int) -> NDArray[Any]:
+    """An input as its states say; junk is drawn."""
+    value, array = one.graph.inputs[number], one.arrays[name]
+    feed = one.case.inputs[int(name[1:])]
+    assert isinstance(feed, Feed)
+    for axis, space in enumerate(one.axes.of(value)):
+        variables = solution.links.of(value, axis)
+        if variables:
+            matrix = dense(space, [solution.of(v).matrix() for v in variables])
+            junk = feed.draw(one.random, (len(matrix), *np.delete(array.shape, axis)))
+            array = along(array, axis, matrix, junk)
+    return array
+
+
+def dense(space: Space, leaves: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The matrix of a whole axis from those of its leaves, written out; junk rows are not a number."""
+    space = find(space)
+    if space.kind == "atom":
+        return np.eye(space.size[0]) if space.unit else leaves.pop(0)
+    parts = [dense(p, leaves) for p in space.parts]
+    if space.kind == "product":
+        return reduce(np.kron, parts)
+    rows, columns = (sum(p.shape[k] for p in parts) for k in (0, 1))
+    made, at = np.zeros((rows, columns)), np.zeros(2, dtype=int)
+    for part in parts:
+        made[at[0] : at[0] + part.shape[0], at[1] : at[1] + part.shape[1]] = part
+        at += part.shape
+    return np.where(np.isnan(made).any(axis=1, keepdims=True), np.nan, made)
+
+
+def along(
+    array: NDArray[Any], axis: int, matrix: NDArray[np.float64], junk: NDArray[Any] | None = None
+) -> NDArray[Any]:
+    """The units of one axis after a map; junk rows are taken from `junk`, or are zero."""
+    front = np.moveaxis(array, axis, 0)
+    flat = front.reshape(front.shape[0], -1).astype(np.float64)
+    lost = np.isnan(matrix).any(axis=1)
+    done = (np.nan_to_num(matrix) @ flat).astype(front.dtype).reshape(len(matrix), *front.shape[1:])
+    if junk is not None:
+        done[lost] = junk[lost]
+    return np.moveaxis(done, 0, axis)
+
+
+def compare(solution: Solution, name: str, before: NDArray[Any], after: NDArray[Any]) -> bool:
+    """Assert that a result is what its states say; whether some of it is junk."""
+    keep = np.ones(after.shape, dtype=bool)
+    for (output, axis), state in solution.outputs.items():
+        if output == name:
+            before = along(before, axis, state.matrix())
+            np.moveaxis(keep, axis, 0)[state.junk] = False
+    assert before.shape == after.shape
+    if before.dtype.kind == "f":
+        scale = np.abs(before[keep & np.isfinite(before)]).max(initial=1e-30)
+        close = max(2e-5, 2 * float(np.finfo(before.dtype).eps))
+        np.testing.assert_allclose(after[keep], before[keep], rtol=close, atol=close * scale)
+    else:
+        np.testing.assert_array_equal(after[keep], before[keep])
+    return not keep.all()
