@@ -139,6 +139,7 @@ class _Rewriter:
     # ---- operands and attributes
 
     def patch(self, node: ir.Node, patch: Patch) -> None:
+        node.op_type = patch.op or node.op_type
         for name, value in patch.attributes.items():
             node.attributes.pop(name, None)
             if value is not None:

@@ -29,10 +29,11 @@ Entries = tuple[int | Fraction | None, ...]
 
 @dataclass
 class Patch:
-    """Changed operands (by number) and attributes (None: dropped) of one node."""
+    """Changed operands (by number) and attributes (None: dropped) of one node; `op`, where it becomes another."""
 
     operands: dict[int, Entries] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
+    op: str = ""
 
 
 @dataclass
@@ -98,7 +99,7 @@ class _Mender:
         first = self.required(instance, sim)
         for patch in [first, *(_merged(first, p) for p in self.candidates(instance, sim))]:
             if self.fits(node, sim, run, patch):
-                if patch.operands or patch.attributes:
+                if patch.operands or patch.attributes or patch.op:
                     self.done.patches[node] = patch
                 return
         wanted = [self.demand(o) for o in node.outputs]
@@ -114,7 +115,7 @@ class _Mender:
         rule = _PLACES.get(node.op)
         patch = Patch() if rule is None else rule(self, instance, sim)
         for i, value in enumerate(node.inputs):
-            if value is None or value.known is None or i in patch.operands or i in _SIZES.get(node.op, ()):
+            if patch.op or value is None or value.known is None or i in patch.operands or i in _SIZES.get(node.op, ()):
                 continue
             after = sim.known.get(value)
             if after is not None and all(np.array_equal(a, b) for a, b in zip(value.known, after, strict=True)):
@@ -133,7 +134,7 @@ class _Mender:
                 return False
             operands[i] = made
         try:
-            run(operands=operands, attributes=patch.attributes)
+            run(operands=operands, attributes=patch.attributes, op=patch.op)
         except Contradiction:
             return False
         for out in node.outputs:
@@ -285,13 +286,24 @@ class _Mender:
         axis = int(node.attributes.get("axis", 0)) % data.rank
         cut = self.cut(instance, axis)
         term, whole = (instance.line.inputs[0] or ())[axis], None
+        if cut is None and term not in ("_", "#") and all(t == "_" for t in instance.line.inputs[1] or ()):
+            return self.gather_all(node, index, (self.demand(data) or ())[axis], sim)
         if cut is not None:
             whole = (cut[0],) if index.rank == 0 else tuple(range(*cut))
-        elif isinstance(term, str) and labels(term) and term.startswith("a"):
-            whole = tuple(range((self.demand(data) or ())[axis][0]))
         if whole is None or self.same_index(index, whole, sim):
             return Patch()
         return Patch({1: whole})
+
+    def gather_all(self, node: Node, index: Value, size: Size, sim: Simulation) -> Patch:
+        """Indices that counted over a whole axis and do no longer: the look-up becomes the reshape that it was."""
+        after, wanted = sim.known.get(index), self.demand(node.outputs[0])
+        counts = after is not None and all(
+            k.size == n and (k.reshape(-1) == np.arange(n)).all() for k, n in zip(after, size, strict=True)
+        )
+        if counts and wanted is not None and sim.sizes.get(index) == index.sizes:
+            return Patch()
+        entries = tuple(s[0] if len(set(s)) == 1 else -1 for s in wanted or ())
+        return Patch({1: entries}, {"axis": None}, "Reshape")
 
     @staticmethod
     def same_index(index: Value, wanted: tuple[int, ...], sim: Simulation) -> bool:
@@ -335,7 +347,7 @@ _SIZES: dict[str, tuple[int, ...]] = {
 
 
 def _merged(a: Patch, b: Patch) -> Patch:
-    return Patch({**a.operands, **b.operands}, {**a.attributes, **b.attributes})
+    return Patch({**a.operands, **b.operands}, {**a.attributes, **b.attributes}, a.op or b.op)
 
 
 def _fraction(wanted: Size, now: Size) -> Fraction | None:

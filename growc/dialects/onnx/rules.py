@@ -271,7 +271,7 @@ def gather(site: Site) -> Line:
     fixed = site.static(1)
     known = site.known(1)
     if known is not None and all(_counts_up(k, n) for k, n in zip(known, size, strict=True)):
-        return _gather_all(site, axis, left, indices)
+        return _gather_all(axis, left, size, indices)
     if fixed is not None and len(set(size)) == 1 and _contiguous(fixed, size[0]):
         begin = int(fixed.reshape(-1)[0]) % size[0]
         out = (fixed.size,) * len(size)
@@ -286,7 +286,7 @@ def gather(site: Site) -> Line:
 
 
 def _counts_up(index: np.ndarray, size: int) -> bool:  # type: ignore[type-arg]
-    return index.ndim == 1 and index.size == size and bool((index.reshape(-1) == np.arange(size)).all())
+    return index.ndim > 0 and index.size == size and bool((index.reshape(-1) == np.arange(size)).all())
 
 
 def _contiguous(index: np.ndarray, size: int) -> bool:  # type: ignore[type-arg]
@@ -294,9 +294,15 @@ def _contiguous(index: np.ndarray, size: int) -> bool:  # type: ignore[type-arg]
     return index.ndim <= 1 and 0 < flat.size <= size - flat[0] % size and bool((np.diff(flat) == 1).all())
 
 
-def _gather_all(site: Site, axis: int, left: list[Term], indices: Operand) -> Line:
-    """Indices that count over the whole axis: nothing is chosen."""
-    return line([left, ["_"] * indices.rank], [left])
+def _gather_all(axis: int, left: list[Term], size: Size, indices: Operand) -> Line:
+    """Indices that count over the whole axis: nothing is chosen, the axis is reshaped to that of the indices."""
+    sizes: dict[str, Size] = {}
+    whole, parts = _refine([size], list(indices.sizes or ()), axis, sizes)
+    return line(
+        [[*left[:axis], *whole, *left[axis + 1 :]], ["_"] * indices.rank],
+        [[*left[:axis], *parts, *left[axis + 1 :]]],
+        **sizes,
+    )
 
 
 def gather_nd(site: Site) -> Line:

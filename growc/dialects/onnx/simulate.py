@@ -67,17 +67,18 @@ class Simulator:
 
     # ---------------------------------------------------------------- one node
 
-    def proto(self, node: Node, attributes: Mapping[str, Any], operands: int) -> onnx.NodeProto:
-        """The node with canonical operand names (i0, i1, … -> o0, …), changed attributes, and added operands."""
+    def proto(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> onnx.NodeProto:
+        """The node with canonical operand names (i0, i1, … -> o0, …) and what a patch changes."""
         if id(node) not in self.protos:
             proto = ir.to_proto(node.origin)
             proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
             proto.output[:] = [f"o{i}" for i in range(len(node.outputs))]
             self.protos[id(node)] = proto
         proto = self.protos[id(node)]
-        if attributes or operands > len(node.inputs):
+        if attributes or op or operands > len(node.inputs):
             changed = onnx.NodeProto()
             changed.CopyFrom(proto)
+            changed.op_type = op or proto.op_type
             changed.input[:] = [*proto.input, *(f"i{i}" for i in range(len(node.inputs), operands))]
             kept = [a for a in proto.attribute if a.name not in attributes]
             del changed.attribute[:]
@@ -239,9 +240,10 @@ def simulate(
         def run(
             operands: Mapping[int, tuple[Array, ...]] | None = None,
             attributes: Mapping[str, Any] | None = None,
+            op: str = "",
             node: Node = node,
         ) -> None:
-            _run(node, simulator, done, operands or {}, attributes or {})
+            _run(node, simulator, done, operands or {}, attributes or {}, op)
 
         if visit is None:
             try:
@@ -275,9 +277,10 @@ def _run(
     done: Simulation,
     operands: Mapping[int, tuple[Array, ...]],
     attributes: Mapping[str, Any],
+    op: str,
 ) -> None:
     count = max([len(node.inputs), *(i + 1 for i in operands)])
-    proto = simulator.proto(node, attributes, count)
+    proto = simulator.proto(node, attributes, count, op)
     inferred: list[list[tuple[int, ...] | None]] = []
     values: list[list[Array] | None] = []
     for point in range(done.points):
