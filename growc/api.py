@@ -241,17 +241,17 @@ def _provenance(
 
 def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:
     """The recipe in canonical form, with what it includes in its place, without comments."""
-    from growc.grammar import format, parse
+    from growc import grammar
 
     included = iter(resolved.included)
 
     def expanded(body: Iterable[Item]) -> Iterator[Item]:
         for item in body:
             if isinstance(item, Include):
-                yield from expanded(parse(next(included)).body)
+                yield from expanded(grammar.parse(next(included)).body)
             elif isinstance(item, Scoped):
                 yield replace(item, body=tuple(expanded(item.body)))
             elif not isinstance(item, Comment | Blank):
                 yield item
 
-    return format(Recipe(tuple(expanded(parse(*sources).body)))).splitlines()
+    return grammar.format(Recipe(tuple(expanded(grammar.parse(*sources).body)))).splitlines()

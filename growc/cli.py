@@ -1,11 +1,10 @@
-"""The command line: arguments, streams and exit codes, and nothing else.
+"""The command line: streams, exit codes, one function for each command, and no logic.
 
 Heavy modules are imported by the command that needs them, so that `growc --help` is instant.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import math
@@ -15,12 +14,14 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from growc import __version__
-from growc.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render
+from growc.arguments import read_arguments, wrong
+from growc.diagnostic import Diagnostic, GrowError, error_object, explain, render
 from growc.source import Source
 
 
@@ -29,32 +30,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with _interruptible():
-            status = _run(given)
+            options = read_arguments(given)
+            status = COMMANDS[options.command](options)
             sys.stdout.flush()
             return status
     except GrowError as error:
         return _report(error, given)
     except KeyboardInterrupt:
-        return _report(GrowError(Diagnostic("G503", "interrupted; nothing was written")), given)
+        return _report(GrowError(Diagnostic("G503", "interrupted: nothing was written")), given)
     except OSError as error:
         place = f" `{error.filename}`" if error.filename else ""
         message = f"the system refused{place}: {(error.strerror or str(error)).lower()}"
         return _report(GrowError(Diagnostic("G502", message)), given)
-    except Exception as error:  # noqa: BLE001 - a bug, whatever it is
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a bug
         return _report(_bug(error, given), given)
-
-
-def _run(given: list[str]) -> int:
-    """Find the command's parser, and run the command."""
-    parser, commands = _parsers()
-    if not given or given[0].startswith("-"):
-        parser.parse_args(given)
-    if given[0] not in commands:
-        near = nearest(given[0], commands)
-        help = f"did you mean `{near}`?" if near else f"the commands are {', '.join(commands)}"
-        raise GrowError(Diagnostic("G200", f"there is no command `{given[0]}`", help=help))
-    options = commands[given[0]].parse_intermixed_args(given[1:])
-    return int(options.run(options))
 
 
 @contextlib.contextmanager
@@ -78,19 +67,18 @@ def _interruptible() -> Iterator[None]:
 
 
 def _report(error: GrowError, given: Sequence[str]) -> int:
-    """Show what went wrong: as JSON on standard output, or for a person on standard error."""
+    """Show what went wrong: as JSON on standard output, or to a person on standard error."""
     if "--json" in given:
         _print_json(error_object(error))
     else:
         color = _colors(sys.stderr)
-        text = "\n\n".join(render(d, color) for d in error.diagnostics)
         with contextlib.suppress(OSError):
-            print(text, file=sys.stderr)
+            print("\n\n".join(render(d, color) for d in error.diagnostics), file=sys.stderr)
     return error.exit_status
 
 
 def _bug(error: Exception, given: Sequence[str]) -> GrowError:
-    """A bug: one line for the person, the rest in a report file."""
+    """One line for the person, the rest in a report file."""
     with tempfile.NamedTemporaryFile("w", prefix="growc-report-", suffix=".txt", delete=False) as file:
         file.write(f"growc {__version__}\narguments: {list(given)}\n\n")
         file.write("".join(traceback.format_exception(error)))
@@ -119,129 +107,44 @@ def _print(lines: Iterable[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-# ------------------------------------------------------------------------------------------ arguments
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse, with growc's diagnostics."""
-
-    def error(self, message: str) -> NoReturn:
-        raise GrowError(Diagnostic("G200", message, help=f"`{self.prog} --help` shows what there is"))
-
-
-def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
-    parser = _Parser(
-        "growc", description="Grow a trained model by a recipe, and know whether the result is exact."
-    )
-    parser.add_argument("--version", action="version", version=f"growc {__version__}")
-    group = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    commands: dict[str, _Parser] = {}
-
-    def command(name: str, run: Callable[[argparse.Namespace], int], usage: str, help: str) -> _Parser:
-        made = group.add_parser(
-            name, help=help, description=help, usage=f"growc {name} {usage}", allow_abbrev=False
-        )
-        made.set_defaults(run=run)
-        commands[name] = made
-        return made
-
-    made = command(
-        "apply", _apply, f"{_RECIPE} MODEL [-o OUT] [OPTION…]", "Write the model that a recipe describes."
-    )
-    _takes_recipe_and_model(made)
-    made.add_argument("-o", dest="out", type=Path, metavar="OUT", help="default: NAME.grown beside MODEL")
-    made.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to verify with")
-    made.add_argument("--no-verify", action="store_true", help="do not compare the result with MODEL")
-    made.add_argument("--force", action="store_true", help="replace files that growc did not make")
-    made.add_argument("--lineage", type=Path, metavar="FILE", help="write where every unit comes from")
-    made = command("plan", _plan, f"{_RECIPE} MODEL [OPTION…]", "Show what `apply` would do; write nothing.")
-    _takes_recipe_and_model(made)
-    made.add_argument("--all", action="store_true", help="list every weight")
-    made = command("inspect", _inspect, "MODEL [--json]", "Show the axes of a model, and what is frozen.")
-    made.add_argument("model", type=Path, metavar="MODEL")
-    made.add_argument("--json", action="store_true", help=_JSON)
-    made = command("verify", _verify, "MODEL MODEL [OPTION…]", "Compare the outputs of two models.")
-    made.add_argument("models", type=Path, nargs=2, metavar="MODEL", help="the source and the result")
-    made.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to compare on")
-    made.add_argument("--within", type=float, metavar="X", help="default: 20 times the source's own rounding")
-    made.add_argument("--json", action="store_true", help=_JSON)
-    made = command(
-        "explain", _explain, "(MODEL AXIS | CODE) [--all]", "Tell why axes are tied, or what an error means."
-    )
-    made.add_argument("what", nargs="+", metavar="MODEL AXIS | CODE")
-    made.add_argument("--all", action="store_true", help="list every weight of every layer")
-    made = command("check", _check, "RECIPE… [--json]", "Check recipes without a model.")
-    made.add_argument("recipes", nargs="+", metavar="RECIPE", help="files, or `-` for standard input")
-    made.add_argument("--json", action="store_true", help=_JSON)
-    made = command("fmt", _fmt, "RECIPE… [--check]", "Format recipes in place.")
-    made.add_argument(
-        "recipes", nargs="+", metavar="RECIPE", help="files, or `-` from standard input to output"
-    )
-    made.add_argument("--check", action="store_true", help="change nothing; exit 1 if a recipe would change")
-    return parser, commands
-
-
-_RECIPE = "(RECIPE | -e STATEMENT…)"
-_JSON = "one JSON object on standard output"
-
-
-def _takes_recipe_and_model(made: _Parser) -> None:
-    made.add_argument(
-        "operands", nargs="*", metavar="RECIPE MODEL", help="the recipe (`-`: standard input), the model"
-    )
-    made.add_argument(
-        "-e", metavar="STATEMENT", action="append", default=[], help="a statement in place of RECIPE"
-    )
-    made.add_argument(
-        "-p", metavar="NAME=EXPR", action="append", default=[], help="set a `let` of the recipe"
-    )
-    made.add_argument("--json", action="store_true", help=_JSON)
-
-
 def _read(name: str) -> Source:
     from growc.api import decoded, read_source
 
     return decoded("<stdin>", sys.stdin.buffer.read()) if name == "-" else read_source(Path(name))
 
 
-def _sources(options: argparse.Namespace) -> tuple[list[Source], Path]:
-    """The recipe's sources and the model, from RECIPE MODEL or -e … MODEL."""
+def _sources(options: Namespace) -> tuple[list[Source], Path]:
+    """The recipe's source and the model, from RECIPE MODEL or -e … MODEL."""
     wanted = "MODEL" if options.e else "RECIPE and MODEL"
     if len(options.operands) != len(wanted.split(" and ")):
         found = ", ".join(f"`{name}`" for name in options.operands) or "nothing"
-        help = (
-            "`-e` stands in the place of RECIPE"
-            if options.e
-            else "`-e STATEMENT` may stand in the place of RECIPE"
-        )
-        raise GrowError(Diagnostic("G200", f"expected {wanted}, found {found}", help=help))
-    sources = [Source("-e", text) for text in options.e] or [_read(options.operands[0])]
-    return sources, Path(options.operands[-1])
+        remedy = "`-e` stands in the place of RECIPE" if options.e else "`-e STATEMENT` may stand for RECIPE"
+        raise wrong(f"expected {wanted}, found {found}", remedy)
+    source = Source("-e", "\n".join(options.e)) if options.e else _read(options.operands[0])
+    return [source], Path(options.operands[-1])
 
 
-def _parameters(options: argparse.Namespace) -> dict[str, str]:
+def _parameters(options: Namespace) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in options.p:
         name, equals, value = text.partition("=")
-        if not equals or not name.strip() or name.strip() in found:
-            wrong = "gives a name twice" if name.strip() in found else "is not of the form NAME=EXPR"
-            raise GrowError(Diagnostic("G200", f"`-p {text}` {wrong}"))
+        if not equals or not name.strip():
+            raise wrong(f"`-p {text}` is not of the form NAME=EXPR")
+        if name.strip() in found:
+            raise wrong(f"`-p` sets `{name.strip()}` twice")
         found[name.strip()] = value
     return found
 
 
-# ------------------------------------------------------------------------------------------ commands
-
-
-def _apply(options: argparse.Namespace) -> int:
-    from growc.api import apply
+def _apply(options: Namespace) -> int:
+    from growc import api
     from growc.plan_json import to_json
     from growc.render.progress import progress
     from growc.render.terminal import applied_lines, plan_lines, verification_data
 
     sources, model = _sources(options)
     with progress() as advance:
-        done = apply(
+        done = api.apply(
             sources,
             model,
             options.out,
@@ -254,35 +157,33 @@ def _apply(options: argparse.Namespace) -> int:
             planned=None if options.json else lambda plan: _print([*plan_lines(plan), ""]),
         )
     if options.json:
-        result = to_json(done.plan)
         measured = None if done.verification is None else verification_data(done.verification)
-        result |= {"written": str(done.written), "verification": measured}
+        result = to_json(done.plan) | {"written": str(done.written), "verification": measured}
         _print_json(result | ({"reason": done.reason} if done.reason else {}))
     else:
         _print(applied_lines(done))
     return 0
 
 
-def _plan(options: argparse.Namespace) -> int:
-    from growc.api import compile, recipe
+def _plan(options: Namespace) -> int:
+    from growc import api
     from growc.expectations import judge_plan
     from growc.plan_json import to_json
     from growc.render.terminal import plan_lines
 
     sources, model = _sources(options)
-    resolved = recipe(sources, _parameters(options))
-    compilation = compile(resolved, model)
-    if options.json:
-        judge_plan(resolved.statements, compilation)
-        _print_json(to_json(compilation.plan))
-    else:
+    resolved = api.recipe(sources, _parameters(options))
+    compilation = api.compile(resolved, model)
+    if not options.json:
         *lines, tally = plan_lines(compilation.plan, everything=options.all)
         _print([*lines, f"{tally} Nothing was written."])
-        judge_plan(resolved.statements, compilation)
+    judge_plan(resolved.statements, compilation)
+    if options.json:
+        _print_json(to_json(compilation.plan))
     return 0
 
 
-def _inspect(options: argparse.Namespace) -> int:
+def _inspect(options: Namespace) -> int:
     from growc.api import inspect
     from growc.render.inspection import inspect_data, inspect_lines
 
@@ -294,7 +195,7 @@ def _inspect(options: argparse.Namespace) -> int:
     return 0
 
 
-def _verify(options: argparse.Namespace) -> int:
+def _verify(options: Namespace) -> int:
     from growc.render.progress import progress
     from growc.render.terminal import verification_data, verification_lines
     from growc.verify import verify
@@ -308,10 +209,10 @@ def _verify(options: argparse.Namespace) -> int:
     passed = not found.refutes_exact() if options.within is None else found.relative <= limit
     difference = f"differ by {found.relative:.1e}, which is more than {limit:.1e}"
     if math.isinf(found.relative):
-        difference = "differ in kind: their shapes, or where they are not finite"
+        difference = "differ in kind: in their shapes, or in where they are finite"
     error = GrowError(Diagnostic("G404", f"the outputs {difference}", notes=tuple(found.notes)))
     if options.json:
-        _print_json({**verification_data(found), "passed": passed} | ({} if passed else error_object(error)))
+        _print_json(verification_data(found) | {"passed": passed} | ({} if passed else error_object(error)))
         return 0 if passed else error.exit_status
     _print(verification_lines(found))
     if not passed:
@@ -320,30 +221,28 @@ def _verify(options: argparse.Namespace) -> int:
     return 0
 
 
-def _explain(options: argparse.Namespace) -> int:
+def _explain(options: Namespace) -> int:
     if len(options.what) == 1:
         _print([explain(options.what[0].upper())])
         return 0
     if len(options.what) != 2:
-        raise GrowError(
-            Diagnostic("G200", "expected MODEL AXIS, or CODE", help="an axis of several words is quoted")
-        )
+        raise wrong("expected MODEL AXIS, or CODE", "an axis of several words is quoted")
+    from growc import grammar
     from growc.api import inspect
     from growc.expression import Name, TensorAxis
-    from growc.grammar import parse_expression
     from growc.passes.lower import named
     from growc.render.inspection import explain_lines
 
-    model, axis = options.what
-    name = parse_expression(Source("AXIS", axis))
-    if not isinstance(name, Name | TensorAxis):
-        raise GrowError(Diagnostic("G200", f"`{axis}` is no axis"))
+    model, text = options.what
+    axis = grammar.parse_expression(Source("AXIS", text))
+    if not isinstance(axis, Name | TensorAxis):
+        raise wrong(f"`{text}` is no axis")
     found = inspect(model)
-    _print(explain_lines(found, axis, named(name.name, None, found.roles, found.axes), options.all))
+    _print(explain_lines(found, axis.name, named(axis.name, None, found.roles, found.axes), options.all))
     return 0
 
 
-def _check(options: argparse.Namespace) -> int:
+def _check(options: Namespace) -> int:
     from growc.resolve import load
 
     problems: list[Diagnostic] = []
@@ -361,14 +260,14 @@ def _check(options: argparse.Namespace) -> int:
     return 0
 
 
-def _fmt(options: argparse.Namespace) -> int:
-    from growc.grammar import format, parse
+def _fmt(options: Namespace) -> int:
+    from growc import grammar
 
     problems: list[Diagnostic] = []
     for name in options.recipes:
         try:
             source = _read(name)
-            text = format(parse(source))
+            text = grammar.format(grammar.parse(source))
         except GrowError as error:
             problems += error.diagnostics
             continue
@@ -383,6 +282,17 @@ def _fmt(options: argparse.Namespace) -> int:
     if problems:
         raise GrowError(*problems)
     return 0
+
+
+COMMANDS = {
+    "apply": _apply,
+    "plan": _plan,
+    "inspect": _inspect,
+    "verify": _verify,
+    "explain": _explain,
+    "check": _check,
+    "fmt": _fmt,
+}
 
 
 if __name__ == "__main__":

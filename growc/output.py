@@ -53,9 +53,9 @@ def system_error(error: OSError) -> GrowError:
 def guard(target: Path, model: Path, lineage: Path | None, force: bool) -> None:
     """Refuse what cannot be written, and what would replace a file that growc did not make."""
     if target.suffix not in ("", model.suffix):
-        help = f"write `-o {target.with_suffix(model.suffix)}`"
+        remedy = f"write `-o {target.with_suffix(model.suffix)}`"
         raise GrowError(
-            Diagnostic("G200", f"`{target}` is no `{model.suffix}` file, and the model is one", help=help)
+            Diagnostic("G200", f"`{target}` is no `{model.suffix}` file, and the model is one", help=remedy)
         )
     for path in (target, record_path(target), lineage):
         if path is None:
@@ -96,7 +96,10 @@ def workshop(target: Path) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix=".growc-", dir=target.parent))
     except OSError as error:
-        raise system_error(error) from error
+        reason = (error.strerror or str(error)).lower()
+        raise GrowError(
+            Diagnostic("G502", f"nothing can be written to `{target.parent}`: {reason}")
+        ) from error
     try:
         yield folder
     finally:
@@ -130,7 +133,7 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> Non
         try:
             for i, (draft, place) in enumerate(moves):
                 undo.append((_kept(place, model.parent / f"{i}.before"), place))
-                os.replace(draft, place)
+                draft.replace(place)
         except BaseException:
             for before, place in reversed(undo[:-1]):
                 if before is None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from growc.axes import leaves
 from growc.axisgraph import Frozen, Way, frozen_axes, ways
 from growc.graph import Node
 from growc.passes.assemble import count_parameters
@@ -59,7 +60,7 @@ def inspect_lines(c: Compilation) -> Iterator[str]:
 
 
 def _more(n: int) -> str:
-    return "" if n == 1 else f" and {n - 1} more"
+    return "" if n == 1 else f", and {n - 1} more"
 
 
 def role_row(c: Compilation, name: str) -> tuple[str, str, str]:
@@ -68,7 +69,8 @@ def role_row(c: Compilation, name: str) -> tuple[str, str, str]:
     if name == "kv_heads" and found == c.roles.axes.get("heads"):
         note = "as heads: there are no groups"
     else:
-        note = many(len(found), "space")
+        fixed = sum(any(x.frozen for s in a.spaces for x in leaves(s)) for a in found)
+        note = many(len(found), "space") + (f", {fixed} of them frozen" if fixed else "")
     return name, " / ".join(map(str, c.roles.sizes(name))), note
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from growc.expectations import by_cause
 from growc.plan import AxisStep, Plan, Summary, WeightPlan
-from growc.render.text import count, many, size_of, table
+from growc.render.text import count, many, short, size_of, table
 from growc.weights import leaf_steps
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ def certificate_lines(plan: Plan) -> Iterator[str]:
     yield from (f"  gap  {line}" for line in table(groups[:10]))
     if len(groups) > 10:
         yield f"  … {len(groups) - 10} more causes (--json)"
-    for help in dict.fromkeys(g.help for g in certificate.gaps if g.help):
-        yield f"  help: {help}"
+    yield from (f"  help: {remedy}" for remedy in dict.fromkeys(g.help for g in certificate.gaps if g.help))
 
 
 def tally(plan: Plan) -> str:
@@ -123,12 +122,12 @@ def applied_lines(applied: Applied) -> Iterator[str]:
 def verification_lines(v: Verification) -> Iterator[str]:
     """The measured difference beside the model's own rounding."""
     yield (
-        f"Measured: {v.relative:.1e} relative, {v.max_abs:.1e} absolute, on {many(v.cases, 'case')}; "
-        f"the source's own rounding is {v.rounding:.1e}."
+        f"Measured: {short(v.relative)} relative, {short(v.max_abs)} absolute, on {many(v.cases, 'case')}; "
+        f"the source's own rounding is {short(v.rounding)}."
     )
     if len(v.outputs) > 1:
         worst = sorted(v.outputs.items(), key=lambda item: -item[1].relative)
-        yield from ("  " + line for line in table((n, f"{r.relative:.1e}") for n, r in worst[:SHOWN]))
+        yield from ("  " + line for line in table((n, short(r.relative)) for n, r in worst[:SHOWN]))
         if len(worst) > SHOWN:
             yield f"  … {len(worst) - SHOWN} more outputs, no worse"
     yield from (f"note: {note}" for note in v.notes)

@@ -40,6 +40,11 @@ def size_of(n: int) -> str:
     return f"{n} bytes"
 
 
+def short(x: float) -> str:
+    """A difference: 1.1e-06, or 0."""
+    return f"{x:.1e}" if x else "0"
+
+
 def many(n: int, what: str) -> str:
     """`1 weight`, `3 weights`."""
     return f"{n} {what}" if n == 1 else f"{n} {what}s"

@@ -21,11 +21,15 @@ LAYERS = 2
 
 @dataclass(frozen=True)
 class Growth:
-    """One axis from d to D units: `g` is the source of every unit, -1 where it is no copy."""
+    """One axis from d to D elements: `g` is the source of every one, -1 where it is no copy.
+
+    A unit has `unit` elements (the head dimension on heads); the mean of all units is taken element by element.
+    """
 
     fill: str
     before: int
     g: Array
+    unit: int = 1
 
     @property
     def after(self) -> int:
@@ -45,7 +49,7 @@ class Growth:
     def in_units_of(self, size: int) -> Growth:
         """The same on every element of units of `size` elements."""
         g = np.where(self.g[:, None] >= 0, self.g[:, None] * size + np.arange(size), -1)
-        return Growth(self.fill, self.before * size, g.reshape(-1))
+        return Growth(self.fill, self.before * size, g.reshape(-1), size)
 
 
 def growth(fill: str, d: int, size: int, drawn: Sequence[int] | Array = (), *, addressed: bool = False) -> Growth:
@@ -81,7 +85,9 @@ def makes(w: Array, axis: int, by: Growth, kind: str = "matrix") -> Array:
     elif kind == "shift" or by.fill == "zero fill":
         rest[:] = 0.0
     elif by.fill == "average fill":
-        rest[:] = w.astype(np.float64).mean(axis)
+        front = np.moveaxis(w, axis, 0).astype(np.float64)
+        units = front.reshape(-1, by.unit, *front.shape[1:])
+        rest.reshape(-1, *units.shape[1:])[:] = units.mean(0)
     else:
         rest[:] = np.nan if kind == "matrix" else 0.0
     np.moveaxis(out, axis, 0)[by.g < 0] = rest
@@ -147,7 +153,7 @@ def gpt2(
             done[at + name + ".bias"] = makes(source[at + name + ".bias"], 0, stream, "shift")
     gain = makes(source["transformer.ln_f.weight"], 0, stream, "gain") * gain_factor(stream)
     shift = makes(source["transformer.ln_f.bias"], 0, stream, "shift")
-    copies = stream.g >= 0
-    done["transformer.ln_f.weight"] = np.where(copies, gain / stream.counts, gain)
-    done["transformer.ln_f.bias"] = np.where(copies, shift / stream.counts, shift)
+    counts = np.where(stream.g >= 0, stream.counts, stream.whole if stream.fill == "average fill" else 1)
+    done["transformer.ln_f.weight"] = gain / counts
+    done["transformer.ln_f.bias"] = shift / counts
     return done

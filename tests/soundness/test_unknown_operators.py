@@ -1,0 +1,52 @@
+"""What growc does not know freezes what it touches, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from streams import WIDTH, Builder, stream
+
+from growc.api import inspect, plan
+from growc.diagnostic import GrowError
+
+
+def mystery(declared: bool) -> object:
+    def middle(b: Builder, x: str) -> str:
+        out = b.node("Mystery", [x], domain="my.ops")
+        if declared:
+            b.declare(out, "batch", "seq", WIDTH)
+        return out
+
+    return middle
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["shapes declared", "no shapes"])
+def test_an_unknown_operator_in_the_stream_freezes_hidden_and_is_named(tmp_path: Path, declared: bool) -> None:
+    model = stream(tmp_path / "model.onnx", mystery(declared))  # type: ignore[arg-type]
+    with pytest.raises(GrowError) as refusal:
+        plan("widen hidden to 16 with cyclic copy", model)
+    assert refusal.value.diagnostics[0].code == "G304"
+    assert "Mystery" in str(refusal.value)
+    assert refusal.value.exit_status == 3
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["shapes declared", "no shapes"])
+def test_what_the_unknown_operator_does_not_touch_still_grows(tmp_path: Path, declared: bool) -> None:
+    model = stream(tmp_path / "model.onnx", mystery(declared))  # type: ignore[arg-type]
+    found = plan('widen axis 1 of "first.up" to 32 with uniform copy', model)
+    assert found.certificate.exact
+    assert [w.name for w in found.weights if w.changed] == ["first.up", "first.down"]
+
+
+def test_what_is_frozen_is_reported_with_its_operator(tmp_path: Path) -> None:
+    model = stream(tmp_path / "model.onnx", mystery(True))  # type: ignore[arg-type]
+    reasons = {(r.node.op, r.cause) for _, _, r in inspect(model).axes.frozen() if r.node is not None}
+    assert ("my.ops::Mystery", "the operator my.ops::Mystery is not known") in reasons
+
+
+def test_a_softmax_over_the_stream_freezes_it(tmp_path: Path) -> None:
+    model = stream(tmp_path / "model.onnx", lambda b, x: b.node("Softmax", [x], axis=-1))
+    with pytest.raises(GrowError) as refusal:
+        plan("widen hidden to 16 with cyclic copy", model)
+    assert "Softmax" in str(refusal.value)
