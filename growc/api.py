@@ -31,7 +31,7 @@ def _quiet(phrase: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Applied:
-    """What `apply` did. `verification` is None where it was switched off, with the `reason`; `files` has all files."""
+    """What `apply` did, and all files that it wrote; `verification` is None, with a `reason`, if it was off."""
 
     plan: Plan
     written: Path
@@ -41,7 +41,7 @@ class Applied:
 
 
 def recipe(text: str | Path | Sequence[Source], params: Mapping[str, str] | None = None) -> Resolved:
-    """A resolved recipe: text, the path of a `.grow` file, or sources. Raises GrowError with every mistake in it."""
+    """A resolved recipe, from text, the path of a `.grow` file, or sources. Raises GrowError with every mistake."""
     return load(sources_of(text), params or {})
 
 
@@ -69,7 +69,9 @@ def decoded(name: str, data: bytes) -> Source:
         raise GrowError(Diagnostic("G213", f"the recipe `{name}` is not text in UTF-8")) from error
 
 
-def compile(resolved: Resolved, model: str | Path, *, analysis_only: bool = False) -> Compilation:
+def compile(  # noqa: A001 - growc.api.compile is what it is
+    resolved: Resolved, model: str | Path, *, analysis_only: bool = False
+) -> Compilation:
     """Run the passes on an ONNX file. No weight is read but a few elements that recognise ties."""
     from growc.compilation import Compilation
     from growc.dialects.onnx.dialect import OnnxModel
@@ -111,8 +113,8 @@ def apply(
     """Grow a model: plan, write, verify, judge every `expect`, and only then put the files in place.
 
     `out` defaults to `NAME.grown.onnx` beside the model. `check=False` leaves verification out, but for
-    `expect preserved`. `planned` is called with the plan before anything is written. Raises GrowError; then nothing
-    has appeared at `out`.
+    `expect preserved`. `planned` is called with the plan before anything is written. Raises GrowError; then
+    nothing has appeared at `out`.
     """
     from growc.expectations import judge_measured, judge_plan
     from growc.lineage import lineage_of
@@ -155,7 +157,7 @@ def apply(
             moves.append((files[-1], target))
             commit(moves, lambda: guard(target, source, beside, force))
     except OSError as error:
-        raise system_error(error) from error
+        raise system_error(error, target) from error
     if measured is not None and not check:
         reason += f" (`expect preserved` was measured: {measured.relative:.1e})"
     return Applied(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -25,8 +26,8 @@ Vertex = tuple[Value, int]
 class Way:
     """How a weight axis comes to be in a space: the operators from a place that was explained before.
 
-    vertex: the weight axis; steps: nodes (or ties) on the way, none for the first; start: where the way leaves what
-    was explained: a node, or None where it leaves the first weight itself.
+    vertex: the weight axis; steps: nodes (or ties) on the way, none for the first; start: where the way leaves
+    what was explained: a node, or None where it leaves the first weight itself.
     """
 
     vertex: Vertex
@@ -105,7 +106,7 @@ def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[Way]:
 
 
 def _tree(graph: nx.Graph[Any], root: Vertex) -> dict[Vertex, Vertex]:
-    """The vertex before each on the shortest way from the root; a tie is taken only where nothing else leads on."""
+    """The vertex before each on the shortest way from the root; ties only where nothing else leads on."""
 
     def length(u: Vertex, v: Vertex, edge: dict[str, Any]) -> int:
         return 10**6 if isinstance(edge["reason"], Tie) else 1
@@ -119,8 +120,8 @@ def _tree(graph: nx.Graph[Any], root: Vertex) -> dict[Vertex, Vertex]:
 def frozen_axes(axes: Axes) -> Iterator[Frozen]:
     """Weight axes that cannot be resized though one might want to, each with its reason.
 
-    What the outside fixes (axes of inputs) and what is fixed by the nature of the operator that reads the weight
-    (the window of a convolution) is no news and left out.
+    What the outside fixes (axes of inputs) and what is fixed by the nature of the operator that reads the
+    weight (the window of a convolution) is no news and left out.
     """
     for use, axis, reason in axes.frozen():
         weight, node = use.weight, reason.node
@@ -156,7 +157,7 @@ def way_to_reason(axes: Axes, space: Space, reason: Reason) -> list[Node]:
     if not ways:
         return []
     way = min(ways, key=len)
-    nodes = (graph.edges[a, b]["reason"] for a, b in zip(way, way[1:], strict=False))
+    nodes = (graph.edges[a, b]["reason"] for a, b in pairwise(way))
     return [n for n in dict.fromkeys(nodes) if isinstance(n, Node) and n is not reason.node]
 
 

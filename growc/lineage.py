@@ -1,7 +1,8 @@
 """Lineage: for every weight of the result, where each of its units comes from.
 
-For freezing, learning rates of their own, and optimizer state. Per axis that changed: `from` is the source unit of each
-unit (-1: none), `factor` what it is multiplied by, `new` the units that are no original.
+For freezing, learning rates of their own, and optimizer state. For each axis that changed, in the order in which
+they are applied: `from` is the source unit of each unit (-1: none), `factor` what it is multiplied by, `new` the
+units that are no original.
 """
 
 from __future__ import annotations

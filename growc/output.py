@@ -1,4 +1,4 @@
-"""Putting a result in place: beside the target first, then by renaming, data before the model, all or nothing."""
+"""Putting a result in place: made beside the target, then renamed, data before the model, all or nothing."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def stamp(model: Path, text: str) -> None:
 def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> None:
     """Rename every (draft, place) in order; the last one is the model, whose rename is the commit.
 
-    `check()` is called once nobody else is committing in this folder. Where anything fails, what was there before is
-    there again. Data that the replaced model kept for itself is removed. Nothing interrupts this.
+    `check()` is called once nobody else is committing in this folder. Where anything fails, what was there before
+    is there again. Data that the replaced model kept for itself is removed. Nothing interrupts this.
     """
     for draft, _ in moves:
         with draft.open("rb+") as file:

@@ -1,4 +1,4 @@
-"""The plan: pure data. What becomes of every weight, attribute and shape operand, and what can be claimed of it.
+"""The plan: pure data. What becomes of every weight and attribute, and what can be claimed of the result.
 
 A plan is printed, costed, certified and stored as JSON without reading a weight; executing it streams the weights
 through `growc.weights.execute` once.

@@ -5,6 +5,8 @@ Needs: everything before. Gives: `Plan`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from growc.compilation import Compilation
@@ -17,9 +19,12 @@ _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8
 
 def certify(c: Compilation) -> Plan:
     """The plan of a compilation."""
-    shapes = {use: plan.after for plan, uses in zip(c.assembled.weights, c.assembled.uses, strict=True) for use in uses}
+    shapes = {
+        use: plan.after
+        for plan, uses in zip(c.assembled.weights, c.assembled.uses, strict=True)
+        for use in uses
+    }
     written = sum(w.elements * width(w.dtype) for w in c.assembled.weights)
-    warnings = [w for s in c.lowered.stages for w in warnings_of(s)]
     return Plan(
         c.path.name,
         Certificate(tuple(c.gaps)),
@@ -28,7 +33,7 @@ def certify(c: Compilation) -> Plan:
         tuple(c.assembled.weights),
         (count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
-        tuple(warnings),
+        tuple(warnings_of(c.lowered.stages)),
         tuple((n.name or n.op, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
     )
 
@@ -38,18 +43,37 @@ def width(dtype: str) -> int:
     return _WIDTHS[dtype] if dtype in _WIDTHS else np.dtype(dtype).itemsize
 
 
-def warnings_of(stage: Stage) -> list[str]:
-    """What training cannot undo: copies that stay alike, units that never learn."""
-    found = []
-    options = stage.options
-    copied = any((r.map.counts > 1).any() for r in stage.requests.values())
-    apart = options.split_random or options.noise is not None or options.zero_outputs
-    if copied and not apart:
-        found.append(
-            f"copies of one unit of `{stage.axis}` have equal shares and will get equal gradients for ever: "
+def warnings_of(stages: Sequence[Stage]) -> Iterator[str]:
+    """What training cannot undo: copies that stay alike, units that never learn.
+
+    Rows of a table that are looked up by number meet other data than their copies.
+    """
+    alike = [
+        s.axis for s in stages if _copies(s) and not _told_apart(s) and s.axis not in ("vocab", "positions")
+    ]
+    if alike:
+        yield (
+            f"copies of one unit of {_listed(alike)} have equal shares and will get equal gradients for ever: "
             "`split random` or `noise S balanced` lets training tell them apart"
         )
-    zero = any(r.fill == "zero fill" for r in stage.requests.values())
-    if zero and options.zero_outputs:
-        found.append(f"new units of `{stage.axis}` are zero behind zero readers and will never get a gradient")
-    return found
+    dead = [
+        s.axis
+        for s in stages
+        if s.options.zero_outputs and any(r.fill == "zero fill" for r in s.requests.values())
+    ]
+    if dead:
+        yield f"new units of {_listed(dead)} are zero behind zero readers and will never get a gradient"
+
+
+def _copies(stage: Stage) -> bool:
+    return any((r.map.counts > 1).any() for r in stage.requests.values())
+
+
+def _told_apart(stage: Stage) -> bool:
+    options = stage.options
+    return options.split_random or options.noise is not None or options.zero_outputs
+
+
+def _listed(names: Sequence[str]) -> str:
+    quoted = [f"`{name}`" for name in dict.fromkeys(names)]
+    return " and ".join(filter(None, [", ".join(quoted[:-1]), quoted[-1]]))

@@ -16,11 +16,13 @@ import numpy as np
 
 from growc import recipe as ast
 from growc.axes import Space, find, leaves
+from growc.axisgraph import way_to_reason
 from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
 from growc.expression import Expr, TensorAxis, evaluate
 from growc.fills import FILLS, appended, new_units
 from growc.grammar import fill_text
+from growc.graph import Node
 from growc.indexmap import IndexMap
 from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes
@@ -80,6 +82,9 @@ class _Lowering:
 
     def widen(self, bound: Bound, statement: ast.Widen) -> None:
         name = axis_text(statement.axis)
+        if name == "kv_heads" and self.roles.axes.get(name) == self.roles.axes.get("heads", ()):
+            message = "`kv_heads` are the `heads` of this model: it has no groups"
+            raise GrowError(Diagnostic("G302", message, statement.axis.span, "", (), "write `heads`"))
         targets = targets_of(statement.axis, self.roles, self.axes)
         stage = Stage(bound.number, name, name, _options(statement))
         stage.span = statement.span
@@ -242,15 +247,17 @@ class _Lowering:
         return found
 
     def frozen(self, space: Space, statement: ast.Widen) -> Diagnostic:
-        reason = next((x.frozen for x in [space, *leaves(space)] if x.frozen is not None), None)
-        name = axis_text(statement.axis)
-        if reason is None:
-            return Diagnostic("G304", f"`{name}` cannot change its size", statement.axis.span)
-        node = reason.node
-        at = "" if node is None else f" at `{node.name or node.op}` ({getattr(node, 'op', '')})"
-        return Diagnostic(
-            "G304", f"`{name}` cannot change its size: {reason.cause}{at}", statement.axis.span, "frozen", ()
-        )
+        found = next((x for x in [space, *leaves(space)] if x.frozen is not None), None)
+        message = f"`{axis_text(statement.axis)}` cannot change its size"
+        if found is None or found.frozen is None:
+            return Diagnostic("G304", message, statement.axis.span)
+        node, cause = found.frozen.node, found.frozen.cause
+        if not isinstance(node, Node):
+            return Diagnostic("G304", f"{message}: {cause}", statement.axis.span, "frozen")
+        way = [f"{n.op} {n.name}".rstrip() for n in way_to_reason(self.axes, found, found.frozen)]
+        notes = (f"it comes there by {', '.join(way)}",) if way else ()
+        at = f"{message}: {cause}, at `{node.name or node.op}`"
+        return Diagnostic("G304", at, statement.axis.span, "frozen", notes)
 
 
 def axis_text(axis: ast.AxisRef) -> str:

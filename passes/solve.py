@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.axes import Space, find
+from growc.composites import assemble, distribute, shows
 from growc.graph import Node, Value
 from growc.indexmap import Bools, Floats, IndexMap
-from growc.passes.links import Link, Links, Var
+from growc.links import Link, Links, Var
 from growc.passes.norms import Norm
 from growc.plan import Gap
 from growc.stage import Request, Sizes, Stage
@@ -42,6 +43,8 @@ class Solution:
     gaps: list[Gap] = field(default_factory=list)
     outputs: dict[tuple[str, int], IndexMap] = field(default_factory=dict)
     """The state of every affected axis of a model output, by (name, axis)."""
+    given_up: dict[Var, IndexMap] = field(default_factory=dict)
+    """For a class of which some units were given up: the state that weights make all the same."""
 
     def of(self, var: Var) -> IndexMap:
         """The state of a variable's class."""
@@ -110,6 +113,7 @@ class _Solver:
     def give(self, var: Var, state: IndexMap, verb: str = PRIMAL) -> IndexMap:
         root = self.links.root(var)
         if root in self.given_up:
+            self.done.given_up[root] = state
             state = state.without(self.given_up[root])
         self.done.states[root] = state
         self.done.verbs[root] = verb
@@ -324,7 +328,7 @@ class _Solver:
             self.gap(link, *self.norm_cause(link, state))
         else:
             factor = found[1]
-            after = _distribute(before, found[0], find(link.space))  # type: ignore[arg-type]
+            after = distribute(before, found[0], find(link.space))  # type: ignore[arg-type]
         if factor != 1.0:
             assert link.node is not None
             self.done.eps.append((link.node, link.norm, factor))
@@ -354,41 +358,5 @@ class _Solver:
         self.done.outputs[link.detail, link.axis] = self.assemble(link.sources, link.space)
         for var in link.sources:
             state, wanted = self.need(var), self.base(var)
-            if not _shows(state, wanted):
+            if not shows(state, wanted):
                 self.gap(link, f"the output `{link.detail}` carries {self.axis_name(var)} in another state than it had")
-
-
-def _shows(state: IndexMap, wanted: IndexMap) -> bool:
-    """Whether every source unit stands in the output, unscaled, where the requested map has it."""
-    rows = wanted.copies
-    same = rows & state.copies & (state.index == wanted.index) & np.isclose(state.weight, 1.0, 1e-9)
-    return bool((np.bincount(state.index[same], minlength=state.source) > 0).all())
-
-
-def _distribute(before: list[IndexMap], after: IndexMap, space: Space) -> list[IndexMap]:
-    """The states of the leaves behind a norm over the whole axis."""
-    if len(before) == 1:
-        return [after]
-    rows = after.copies
-    total = 1.0
-    for state in before:
-        total *= float(state.weight[state.copies][0])
-    factor = float(after.weight[rows][0]) / total if space.kind == "product" else float(after.weight[rows][0])
-    found = [IndexMap.of(s.source, s.index, s.weight) for s in before]
-    if space.kind == "product":
-        return [found[0].scaled(factor), *found[1:]]
-    return [s.scaled(factor / float(s.weight[s.copies][0])) for s in found]
-
-
-def assemble(space: Space, pending: list[IndexMap]) -> IndexMap:
-    """The map of a space from those of its leaves, which are taken from the front of `pending`."""
-    space = find(space)
-    if space.kind == "atom":
-        return IndexMap.identity(space.size[0]) if space.unit else pending.pop(0)
-    parts = [assemble(p, pending) for p in space.parts]
-    if space.kind == "sum":
-        return IndexMap.concat(parts)
-    made = parts[0]
-    for part in parts[1:]:
-        made = made.kron(part)
-    return made

@@ -12,10 +12,10 @@ import numpy as np
 from growc.axes import Space, find
 from growc.graph import Value
 from growc.indexmap import Floats, IndexMap, Ints
-from growc.passes.links import Var
-from growc.passes.solve import DUAL, GAIN, Solution
+from growc.links import Var
+from growc.passes.solve import DUAL, GAIN, PRIMAL, Solution
 from growc.passes.ties import Tie
-from growc.plan import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, LeafStep, Layout, Noise
+from growc.plan import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
 from growc.sinusoid import is_sinusoid
 from growc.stage import NoiseOption, Request
 
@@ -64,6 +64,8 @@ class _Steps:
     def leaf(self, use: Value, var: Var) -> LeafStep:
         root = self.links.root(var)
         state, verb = self.solution.states[root], self.solution.verbs[root]
+        if verb == PRIMAL:
+            state = self.solution.given_up.get(root, state)
         request = self.request(var)
         if request is not None and self.continues(use, request):
             filler = np.where(request.new, CONTINUED, ZERO)

@@ -79,13 +79,18 @@ def _captured(node: ir.Node) -> Iterator[ir.Value]:
             yield from (v for v in operands if v is not None and id(v) not in own)
 
 
+Key = tuple[int, bytes, bytes]
+"""How deep a value stands above weights (-1: no weights), then two hashes of the cone above it: without what depends
+on no weights, and of everything. Exporters differ most in the latter: position ids, masks, shapes."""
+
+
 class _Capture:
     def __init__(self, model: ir.Model, dialect: Any) -> None:
         self.model, self.dialect = model, dialect
         self.weights: dict[int, Weight] = {}
         self.values: dict[int, Value] = {}
         self.nodes: list[Node] = []
-        self.keys: dict[int, bytes] = {}
+        self.keys: dict[int, Key] = {}
         self.chains: set[int] = set()
 
     def graph(self) -> Graph:
@@ -102,16 +107,16 @@ class _Capture:
     # ---- canonical order
 
     def structural_keys(self, inputs: list[ir.Value]) -> None:
-        """A hash of the cone above each value: equal for equal structures, whatever the names."""
+        """The key of each value: equal for equal structures, whatever the names."""
         for i, value in enumerate(inputs):
-            self.keys[id(value)] = self.digest("input", i)
+            self.keys[id(value)] = (-1, b"", self.digest("input", i))
         for node in self.model.graph:
             operands = [self.key(v) for v in node.inputs] + [self.key(v) for v in _captured(node)]
             op = op_name(node)
             if op in COMMUTATIVE:
                 operands.sort()
             for i, out in enumerate(node.outputs):
-                self.keys[id(out)] = operands[0] if op == "Identity" else self.digest(op, i, *operands)
+                self.keys[id(out)] = operands[0] if op == "Identity" else self.above(op, i, operands)
             if op in LAYOUT and all(v is None or self.is_static(v) for v in node.inputs) and len(node.outputs) == 1:
                 self.chains.add(id(node))
 
@@ -119,13 +124,22 @@ class _Capture:
         node = value.producer()
         return constant_of(value) is not None or (node is not None and id(node) in self.chains)
 
-    def key(self, value: ir.Value | None) -> bytes:
+    def above(self, op: str, output: int, operands: list[Key]) -> Key:
+        depth = max((d for d, _, _ in operands), default=-1)
+        everything = self.digest(op, output, *(e for _, _, e in operands))
+        if depth < 0:
+            return -1, b"", everything
+        return depth + 1, self.digest(op, output, *(w for _, w, _ in operands)), everything
+
+    def key(self, value: ir.Value | None) -> Key:
         if value is None:
-            return b""
+            return -1, b"", b""
         if id(value) not in self.keys:
             tensor = constant_of(value)
             shape = None if tensor is None else tuple(tensor.shape)
-            self.keys[id(value)] = self.digest("constant", shape)
+            digest = self.digest("constant", shape)
+            weight = tensor is not None and _dtype_name(tensor.dtype) in FLOATING and tensor.size > 1
+            self.keys[id(value)] = (0, digest, digest) if weight else (-1, b"", digest)
         return self.keys[id(value)]
 
     @staticmethod

@@ -13,7 +13,8 @@ from growc.dialects.onnx.capture import capture
 from growc.dialects.onnx.container import load
 from growc.dialects.onnx.mend import Mended, mend
 from growc.dialects.onnx.rules import REAL
-from growc.dialects.onnx.simulate import Contradiction, Simulator, settle
+from growc.dialects.onnx.samples import settle
+from growc.dialects.onnx.simulate import Contradiction, Simulator
 from growc.dialects.onnx.table import OPERATORS
 from growc.graph import Graph, Size, Value
 from growc.passes.spaces import Axes

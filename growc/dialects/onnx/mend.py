@@ -9,7 +9,7 @@ computed from sizes at run time (a score scale) keeps the source's value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,7 @@ from growc.axes import Space, find
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
 from growc.graph import Array, Graph, Node, Size, Value
-from growc.operators import Term, labels
+from growc.operators import labels
 from growc.passes.spaces import Axes, Instance
 
 Entries = tuple[int | Fraction | None, ...]

@@ -1,0 +1,82 @@
+"""Variables, classes and links: how the states of tensors hang together. Built by growc.passes.links.
+
+A variable stands for one factor or segment of one axis of one value. Variables that must have one state (through sums,
+layout, producing weights) form a class; links say how the state of one class follows from others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from growc.axes import Space, leaves
+from growc.graph import Node, Value
+from growc.passes.norms import Norm
+from growc.passes.spaces import Axes
+
+Var = int
+
+
+@dataclass(frozen=True)
+class Link:
+    """`kind` says how `target` follows from `sources`; `node` is where.
+
+    make: targets have no state of their own yet. broadcast: all units of targets are alike. pointwise, shift, product, quotient: as the methods of IndexMap.
+    pair: both sources are contracted with each other. statistic: sources (a whole axis) are reduced. norm: sources (a
+    whole axis) are normalised into targets. output: sources leave the model.
+    """
+
+    kind: str
+    node: Node | None
+    sources: tuple[Var, ...]
+    targets: tuple[Var, ...] = ()
+    zero: bool = False
+    homogeneous: bool = False
+    detail: str = ""
+    space: Space | None = None
+    norm: Norm | None = None
+    axis: int = 0
+
+
+@dataclass
+class Links:
+    """Variables, their classes (a union-find), and links in canonical order."""
+
+    axes: Axes
+    mapped: set[int]
+    variables: dict[tuple[Value, int], list[Var]] = field(default_factory=dict)
+    atoms: list[Space] = field(default_factory=list)
+    owner: list[Value | None] = field(default_factory=list)
+    parent: list[Var] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    visited: set[Var] = field(default_factory=set)
+    """Variables that some operator spoke for; a weight's variable that none did is not accounted for."""
+
+    def root(self, var: Var) -> Var:
+        """The class of a variable."""
+        while self.parent[var] != var:
+            self.parent[var] = self.parent[self.parent[var]]
+            var = self.parent[var]
+        return var
+
+    def join(self, a: Var, b: Var) -> None:
+        """Both have one state."""
+        a, b = self.root(a), self.root(b)
+        if a != b:
+            self.parent[max(a, b)] = min(a, b)
+
+    def fresh(self, atom: Space, owner: Value | None) -> Var:
+        """A new variable over an atom."""
+        var = len(self.atoms)
+        self.atoms.append(atom)
+        self.owner.append(owner)
+        self.parent.append(var)
+        return var
+
+    def of(self, value: Value, axis: int) -> list[Var]:
+        """The variables of an axis, one for each leaf of its space; empty where nothing in it is mapped."""
+        key = (value, axis)
+        if key not in self.variables:
+            atoms = list(leaves(self.axes.of(value)[axis]))
+            affected = any(id(a) in self.mapped for a in atoms)
+            self.variables[key] = [self.fresh(a, value) for a in atoms] if affected else []
+        return self.variables[key]

@@ -1,0 +1,96 @@
+"""Every fill is the formula of docs/language.md, written out again here, for many sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from growc.draws import Draws
+from growc.fills import FILLS, appended, new_units
+
+SIZES = [(1, 2), (1, 5), (2, 3), (3, 3), (3, 4), (4, 6), (4, 8), (5, 7), (6, 17), (12, 16), (7, 30)]
+DRAWS = Draws.of("fills")
+
+COPIES: dict[str, Callable[[int, int, int], int]] = {
+    "neighbor copy": lambda j, d, D: j * d // D,
+    "tail copy": lambda j, d, D: j if j < d else d - 1 - ((D - 1 - j) % d),
+    "last copy": lambda j, d, D: min(j, d - 1),
+    "cyclic copy": lambda j, d, D: j % d,
+}
+
+
+@pytest.mark.parametrize(("d", "D"), SIZES)
+@pytest.mark.parametrize("fill", COPIES)
+def test_a_copy_follows_its_formula(fill: str, d: int, D: int) -> None:
+    made = FILLS[fill](d, D, DRAWS)
+    assert made.index.tolist() == [COPIES[fill](j, d, D) for j in range(D)]
+    assert (made.weight == 1).all()
+    assert made.copies.all()
+
+
+@pytest.mark.parametrize(("d", "D"), SIZES)
+def test_tail_copy_repeats_the_last_units_in_order(d: int, D: int) -> None:
+    made = FILLS["tail copy"](d, D, DRAWS)
+    if D <= 2 * d:
+        assert made.index[d:].tolist() == list(range(d - (D - d), d))
+
+
+@pytest.mark.parametrize(("d", "D"), SIZES)
+def test_uniform_copy_keeps_the_originals_and_draws_the_rest(d: int, D: int) -> None:
+    made = FILLS["uniform copy"](d, D, DRAWS)
+    assert made.index[:d].tolist() == list(range(d))
+    assert ((made.index[d:] >= 0) & (made.index[d:] < d)).all()
+    assert FILLS["uniform copy"](d, D, DRAWS).same(made)
+
+
+def test_uniform_copy_is_uniform() -> None:
+    made = FILLS["uniform copy"](8, 8 + 8000, DRAWS)
+    counts = np.bincount(made.index[8:], minlength=8)
+    assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)
+
+
+@pytest.mark.parametrize(("d", "D"), SIZES)
+def test_average_fill_is_whole_cycles_and_then_means(d: int, D: int) -> None:
+    made = FILLS["average fill"](d, D, DRAWS)
+    whole = D // d * d
+    assert made.index.tolist() == [j % d if j < whole else -1 for j in range(D)]
+    assert made.mean.tolist() == [0.0 if j < whole else 1.0 for j in range(D)]
+    np.testing.assert_allclose(made.matrix().sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(("d", "D"), SIZES)
+def test_zero_fill_and_random_fill_keep_the_originals_only(d: int, D: int) -> None:
+    zero, random = FILLS["zero fill"](d, D, DRAWS), FILLS["random fill"](d, D, DRAWS)
+    for made in (zero, random):
+        assert made.index.tolist() == [j if j < d else -1 for j in range(D)]
+    assert zero.zeros[d:].all()
+    assert random.junk.tolist() == [j >= d for j in range(D)]
+
+
+@pytest.mark.parametrize(("d", "D"), SIZES)
+@pytest.mark.parametrize("fill", FILLS)
+def test_the_originals_are_the_first_copies_and_there_is_one_of_each(fill: str, d: int, D: int) -> None:
+    made = FILLS[fill](d, D, DRAWS)
+    fresh = new_units(made)
+    assert fresh.sum() == D - d
+    assert made.index[~fresh].tolist() == list(range(d))
+    for unit in range(d):
+        assert np.flatnonzero(made.index == unit)[0] in np.flatnonzero(~fresh)
+
+
+@pytest.mark.parametrize(("d", "D"), SIZES)
+@pytest.mark.parametrize("fill", FILLS)
+def test_on_an_addressed_axis_old_units_keep_their_numbers(fill: str, d: int, D: int) -> None:
+    made = FILLS[fill](d, D, DRAWS)
+    moved = appended(made)
+    assert moved.index[:d].tolist() == list(range(d))
+    assert not new_units(moved)[:d].any()
+    assert sorted(moved.index.tolist()) == sorted(made.index.tolist())
+    assert moved.junk.sum() == made.junk.sum()
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_a_size_that_stays_is_the_identity(fill: str) -> None:
+    assert FILLS[fill](5, 5, DRAWS).is_identity

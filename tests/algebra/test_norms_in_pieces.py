@@ -1,0 +1,223 @@
+"""Norms that an export spells out: recognised by what they compute, and nothing else taken for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+from growc.dialects.onnx.dialect import OnnxModel
+from growc.passes.norms import Norm, find_norms, scalar
+
+EPS = 1e-2
+CONSTANTS = """
+    float eps = {0.01}, float one = {1}, float two = {2}, float half = {0.5}, float minus = {-0.5}, float three = {3},
+    float[6] gain = {1, 2, 3, 4, 5, 6}, float[6] bias = {1, 1, 2, 2, 3, 3}, int64[1] last = {-1}, int64[1] middle = {1},
+    int64[3] shape = {2, 3, 6}
+"""
+
+
+def model(body: str, opset: int = 18) -> onnx.ModelProto:
+    """x [2, 3, 6] -> y, with the constants above."""
+    text = f"""
+        <ir_version: 8, opset_import: ["" : {opset}]>
+        agraph (float[2, 3, 6] x, float[2, 3, 6] z) => (float[2, 3, 6] y) <{CONSTANTS}> {{ {body} }}
+    """
+    return onnx.parser.parse_model(text)
+
+
+def norms(body: str, opset: int = 18) -> list[Norm]:
+    opened = OnnxModel(Path("norm.onnx"), ir.from_proto(model(body, opset)))
+    graph = opened.capture()
+    opened.simulate(graph)
+    return find_norms(graph)
+
+
+def values(body: str, name: str, opset: int = 18) -> NDArray[np.float32]:
+    """What onnxruntime computes for one value of the model."""
+    proto = model(body, opset)
+    del proto.graph.output[:]
+    proto.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {"x": sample(1), "z": sample(2)}
+    needed = {i.name for i in session.get_inputs()}
+    return np.asarray(session.run(None, {k: v for k, v in feeds.items() if k in needed})[0])
+
+
+def sample(seed: int) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).standard_normal((2, 3, 6)).astype(np.float32) / 5
+
+
+MEAN_SQUARE = "s = Pow(x, two) m = ReduceMean(s, last) a = Add(m, eps)"
+CENTRED = "mu = ReduceMean(x, last) c = Sub(x, mu)"
+
+SPELLINGS = {
+    "nine nodes of LayerNorm": (
+        "layer_norm",
+        f"{CENTRED} p = Pow(c, two) v = ReduceMean(p, last) a = Add(v, eps) d = Sqrt(a) n = Div(c, d)"
+        "g = Mul(n, gain) y = Add(g, bias)",
+    ),
+    "LayerNorm that centres twice": (
+        "layer_norm",
+        f"{CENTRED} mu2 = ReduceMean(x, last) c2 = Sub(x, mu2) p = Mul(c2, c2) v = ReduceMean(p, last)"
+        "a = Add(v, eps) d = Sqrt(a) n = Div(c, d) y = Identity(n)",
+    ),
+    "LayerNorm by the reciprocal of the root": (
+        "layer_norm",
+        f"{CENTRED} p = Mul(c, c) v = ReduceMean(p, last) a = Add(eps, v) d = Sqrt(a) r = Reciprocal(d)"
+        "n = Mul(c, r) y = Add(n, bias)",
+    ),
+    "RMSNorm with Pow and Reciprocal": (
+        "rms_norm",
+        f"{MEAN_SQUARE} d = Sqrt(a) r = Reciprocal(d) n = Mul(x, r) y = Mul(gain, n)",
+    ),
+    "RMSNorm with a product of x and x": (
+        "rms_norm",
+        "s = Mul(x, x) m = ReduceMean(s, last) a = Add(m, eps) d = Sqrt(a) r = Div(one, d) n = Mul(x, r) y = Mul(n, gain)",
+    ),
+    "RMSNorm that divides": ("rms_norm", f"{MEAN_SQUARE} d = Sqrt(a) n = Div(x, d) y = Mul(n, gain)"),
+    "RMSNorm by the power of minus one half": ("rms_norm", f"{MEAN_SQUARE} r = Pow(a, minus) n = Mul(x, r) y = Mul(n, gain)"),
+    "RMSNorm by the power of one half": ("rms_norm", f"{MEAN_SQUARE} d = Pow(a, half) n = Div(x, d) y = Mul(n, gain)"),
+    "RMSNorm with the scale in front": ("rms_norm", f"{MEAN_SQUARE} d = Sqrt(a) r = Reciprocal(d) n = Mul(r, x) y = Mul(gain, n)"),
+    "RMSNorm with casts around it": (
+        "rms_norm",
+        "x1 = Cast<to = 11>(x) e1 = Cast<to = 11>(eps) t1 = Cast<to = 11>(two) s = Pow(x1, t1) m = ReduceMean(s, last)"
+        "a = Add(m, e1) d = Sqrt(a) r = Reciprocal(d) n = Mul(x1, r) h = Cast<to = 1>(n) y = Mul(gain, h)",
+    ),
+    "RMSNorm whose scale is expanded": (
+        "rms_norm",
+        f"{MEAN_SQUARE} d = Sqrt(a) w = Expand(d, shape) n = Div(x, w) y = Mul(n, gain)",
+    ),
+    "L2 norm by ReduceL2 and Max": ("l2_norm", "l = ReduceL2(x, last) b = Max(l, eps) n = Div(x, b) y = Mul(n, gain)"),
+    "L2 norm by ReduceL2 and Clip": ("l2_norm", "l = ReduceL2(x, last) b = Clip(l, eps) n = Div(x, b) y = Mul(n, gain)"),
+    "L2 norm by the root of a sum": (
+        "l2_norm",
+        "s = Mul(x, x) q = ReduceSum(s, last) l = Sqrt(q) b = Max(eps, l) w = Expand(b, shape) n = Div(x, w) y = Mul(n, gain)",
+    ),
+    "L2 norm by the power of one half": (
+        "l2_norm",
+        "s = Pow(x, two) q = ReduceSum(s, last) l = Pow(q, half) b = Clip(l, eps) n = Div(x, b) y = Mul(n, gain)",
+    ),
+    "L2 norm without a bound": ("l2_norm", "l = ReduceL2(x, last) n = Div(x, l) y = Mul(n, gain)"),
+}
+
+
+def formula(kind: str, x: NDArray[Any]) -> NDArray[Any]:
+    if kind == "l2_norm":
+        return np.asarray(x / np.maximum(np.sqrt((x**2).sum(axis=-1, keepdims=True)), EPS))
+    centred = x - x.mean(axis=-1, keepdims=True) if kind == "layer_norm" else x
+    return np.asarray(centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + EPS))
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_a_norm_is_recognised_however_it_is_spelt(name: str) -> None:
+    kind, body = SPELLINGS[name]
+    (found,) = norms(body)
+    assert (found.kind, found.source.name, found.axis, found.result.name) == (kind, "x", -1, "n")
+    np.testing.assert_allclose(values(body, "n"), formula(kind, sample(1)), rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in SPELLINGS if "without a bound" not in n])
+def test_the_eps_of_a_norm_in_pieces_is_found_through_casts(name: str) -> None:
+    (found,) = norms(SPELLINGS[name][1])
+    assert found.eps is not None
+    assert scalar(found.eps) == pytest.approx(EPS)
+    assert found.eps_weight().name == "eps"
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_gain_and_bias_are_no_part_of_a_norm_in_pieces(name: str) -> None:
+    (found,) = norms(SPELLINGS[name][1])
+    inside = {o.name for n in found.interior for o in n.outputs}
+    assert "n" in inside
+    assert not inside & {"y", "g", "h"}
+
+
+def test_a_norm_over_another_axis_says_so() -> None:
+    (found,) = norms(
+        "s = Mul(x, x) m = ReduceMean(s, middle) a = Add(m, eps) d = Sqrt(a) n = Div(x, d) y = Identity(n)"
+    )
+    assert found.axis == -2
+
+
+def test_axes_may_be_an_attribute() -> None:
+    body = "s = Mul(x, x) m = ReduceMean<axes = [-1]>(s) a = Add(m, eps) d = Sqrt(a) n = Div(x, d) y = Mul(n, gain)"
+    (found,) = norms(body, opset=14)
+    assert (found.kind, found.axis) == ("rms_norm", -1)
+
+
+def test_two_norms_of_one_stream_are_two() -> None:
+    both = SPELLINGS["RMSNorm that divides"][1].replace("y = Mul(n, gain)", "")
+    found = norms(
+        f"{both} s2 = Mul(n, n) m2 = ReduceMean(s2, last) a2 = Add(m2, eps) d2 = Sqrt(a2) n2 = Div(n, d2) y = Add(n2, n)"
+    )
+    assert [(f.source.name, f.result.name) for f in found] == [("x", "n"), ("n", "n2")]
+
+
+def test_a_statistic_that_others_use_is_not_inside_the_norm() -> None:
+    (found,) = norms(f"{MEAN_SQUARE} d = Sqrt(a) n = Div(x, d) w = Expand(m, shape) y = Add(n, w)")
+    assert {o.name for n in found.interior for o in n.outputs} == {"n", "a", "d"}
+
+
+DECOYS = {
+    "a variance without its mean taken off": f"{CENTRED} p = Pow(c, two) v = ReduceMean(p, last) a = Add(v, eps) d = Sqrt(a) y = Div(x, d)",
+    "a centred x over the mean square of x": f"{CENTRED} {MEAN_SQUARE} d = Sqrt(a) y = Div(c, d)",
+    "a mean over another axis": (
+        "mu = ReduceMean(x, middle) c = Sub(x, mu) p = Pow(c, two) v = ReduceMean(p, last) a = Add(v, eps)"
+        "d = Sqrt(a) y = Div(c, d)"
+    ),
+    "eps outside of the root": "s = Pow(x, two) m = ReduceMean(s, last) d = Sqrt(m) a = Add(d, eps) y = Div(x, a)",
+    "no eps": "s = Pow(x, two) m = ReduceMean(s, last) d = Sqrt(m) y = Div(x, d)",
+    "the square of another tensor": "s = Pow(z, two) m = ReduceMean(s, last) a = Add(m, eps) d = Sqrt(a) y = Div(x, d)",
+    "a product of two tensors": "s = Mul(x, z) m = ReduceMean(s, last) a = Add(m, eps) d = Sqrt(a) y = Div(x, d)",
+    "a third power": "s = Pow(x, three) m = ReduceMean(s, last) a = Add(m, eps) d = Sqrt(a) y = Div(x, d)",
+    "a sum in place of the mean": "s = Pow(x, two) m = ReduceSum(s, last) a = Add(m, eps) d = Sqrt(a) y = Div(x, d)",
+    "no root": f"{MEAN_SQUARE} y = Div(x, a)",
+    "an eps for each channel": "s = Pow(x, two) m = ReduceMean(s, last) a = Add(m, gain) d = Sqrt(a) y = Div(x, d)",
+    "the norm upside down": f"{MEAN_SQUARE} d = Sqrt(a) y = Div(d, x)",
+    "a length and a bound from above": "l = ReduceL2(x, last) b = Min(l, eps) y = Div(x, b)",
+    "a length clipped from above": "l = ReduceL2(x, last) b = Clip(l, , eps) y = Div(x, b)",
+    "a length clipped on both sides": "l = ReduceL2(x, last) b = Clip(l, eps, one) y = Div(x, b)",
+    "a second eps": f"{MEAN_SQUARE} a2 = Add(a, eps) d = Sqrt(a2) y = Div(x, d)",
+    "a mean over two axes": "s = Pow(x, two) m = ReduceMean(s) a = Add(m, eps) d = Sqrt(a) y = Div(x, d)",
+    "a scale times itself": f"{MEAN_SQUARE} d = Sqrt(a) r = Reciprocal(d) q = Mul(r, r) y = Mul(x, q)",
+    "a gelu": "c3 = Pow(x, three) k = Mul(c3, half) i = Add(x, k) t = Tanh(i) o = Add(t, one) w = Mul(x, o) y = Mul(w, half)",
+}
+
+
+CENTRED_NORM = "p = Pow(c2, two) v = ReduceMean(p, last) a = Add(v, eps) d = Sqrt(a) y = Div(c2, d)"
+
+DECOYS |= {
+    "a mean that is taken off twice": f"{CENTRED} c2 = Sub(c, mu) {CENTRED_NORM}",
+    "means that are taken off over two axes": f"{CENTRED} mu2 = ReduceMean(c, middle) c2 = Sub(c, mu2) {CENTRED_NORM}",
+    "a product of two ways to centre": (
+        f"{CENTRED} mu2 = ReduceMean(x, middle) c2 = Sub(x, mu2) p = Mul(c, c2) v = ReduceMean(p, last) a = Add(v, eps)"
+        "d = Sqrt(a) y = Div(c, d)"
+    ),
+    "the length of a centred tensor": f"{CENTRED} l = ReduceL2(c, last) b = Max(l, eps) y = Div(c, b)",
+    "the mean square of whole numbers": (
+        "i = Cast<to = 7>(x) f = Cast<to = 1>(i) s = Mul(f, f) m = ReduceMean(s, last) a = Add(m, eps) d = Sqrt(a)"
+        "y = Div(x, d)"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "centring", ["mu = ReduceMean(z, last) c2 = Sub(x, mu)", "mu = ReduceMean(x, last) c2 = Sub(mu, x)", "c2 = Sub(x, z)"]
+)
+def test_what_is_no_layer_norm_may_be_the_rms_norm_of_a_difference(centring: str) -> None:
+    (found,) = norms(f"{centring} {CENTRED_NORM}")
+    assert (found.kind, found.source.name) == ("rms_norm", "c2")
+
+
+@pytest.mark.parametrize("name", DECOYS)
+def test_what_only_looks_like_a_norm_is_not_taken_for_one(name: str) -> None:
+    model(DECOYS[name])
+    assert norms(DECOYS[name]) == []
