@@ -118,16 +118,7 @@ def apply(
     """
     from growc.expectations import judge_measured, judge_plan
     from growc.lineage import lineage_of
-    from growc.output import (
-        canonical,
-        commit,
-        default_output,
-        guard,
-        record_path,
-        stamp,
-        system_error,
-        workshop,
-    )
+    from growc.output import canonical, commit, default_output, guard, record_path, stamp, workshop
 
     sources = sources_of(text)
     resolved = load(sources, params or {})
@@ -140,24 +131,21 @@ def apply(
         planned(compilation.plan)
     judge_plan(resolved.statements, compilation)
     measured, reason = None, "" if check else "switched off by --no-verify"
-    try:
-        with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(workshop(target))
-            files = _write(compilation, folder, target, progress)
-            if check or any(_is_preserved(b) for b in resolved.statements):
-                measured = _verify(compilation, files[-1], inputs, progress)
-                judge_measured(resolved.statements, compilation.plan, measured, refute=check)
-            record = canonical(_provenance(sources, resolved, compilation, measured))
-            stamp(files[-1], record)
-            moves = [(path, target.with_name(path.name)) for path in files[:-1]]
-            moves.append((_draft(folder, "record", record), record_path(target)))
-            if beside is not None:
-                elsewhere = stack.enter_context(workshop(beside))
-                moves.append((_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), beside))
-            moves.append((files[-1], target))
-            commit(moves, lambda: guard(target, source, beside, force))
-    except OSError as error:
-        raise system_error(error, target) from error
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(workshop(target))
+        files = _write(compilation, folder, target, progress)
+        if check or any(_is_preserved(b) for b in resolved.statements):
+            measured = _verify(compilation, files[-1], inputs, progress)
+            judge_measured(resolved.statements, compilation.plan, measured, refute=check)
+        record = canonical(_provenance(sources, resolved, compilation, measured))
+        stamp(files[-1], record)
+        moves = [(path, target.with_name(path.name)) for path in files[:-1]]
+        moves.append((_draft(folder, "record", record), record_path(target)))
+        if beside is not None:
+            elsewhere = stack.enter_context(workshop(beside))
+            moves.append((_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), beside))
+        moves.append((files[-1], target))
+        commit(moves, lambda: guard(target, source, beside, force))
     if measured is not None and not check:
         reason += f" (`expect preserved` was measured: {measured.relative:.1e})"
     return Applied(
@@ -184,6 +172,8 @@ def _draft(folder: Path, name: str, text: str) -> Path:
 
 
 def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
+    from onnx.checker import ValidationError, check_model
+
     from growc.dialects.onnx.container import EXTERNAL
     from growc.dialects.onnx.emit import EXTERNAL_ABOVE, rewrite, save
 
@@ -197,7 +187,16 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
         done += count
         progress(f"writing {name}", done, c.plan.bytes_to_write)
 
-    return save(model, folder, target.name, external, wrote)
+    try:
+        return save(model, folder, target.name, external, wrote)
+    except ValidationError as error:
+        try:
+            check_model(str(c.path))
+        except ValidationError as cause:
+            reason = str(cause).strip().splitlines()[0]
+            message = f"`{c.path}` is not valid, and what is made of it would not be either"
+            raise GrowError(Diagnostic("G311", message, notes=(reason,))) from error
+        raise
 
 
 def _verify(c: Compilation, result: Path, inputs: str | Path | None, progress: Progress) -> Verification:

@@ -116,7 +116,7 @@ def segments(space: Space) -> list[Space]:
 
 
 def leaves(space: Space) -> Iterator[Space]:
-    """The atoms of a space, depth first, left to right; a tied atom as often as it stands. Units are left out."""
+    """The atoms of a space from left to right, a tied atom as often as it stands. Units are left out."""
     space = find(space)
     if space.kind == "atom":
         if not space.unit:
@@ -273,7 +273,7 @@ def _match_segments(xs: list[Space], ys: list[Space], node: Any) -> list[Space] 
 
 
 def _cut(x: Space, y: Space, node: Any) -> Space | None:
-    """Cut the larger x into y and a rest; a product only at multiples of its inner factors. None where impossible."""
+    """Cut the larger x into y and a rest, a product only at multiples of its inner factors; else None."""
     if not all(a > b for a, b in zip(x.size, y.size, strict=True)):
         return None
     rest = Space(tuple(a - b for a, b in zip(x.size, y.size, strict=True)))
@@ -307,7 +307,9 @@ def _match_sum_product(parts: list[Space], others: list[Space], node: Any) -> No
             if inner.kind == "product":
                 _match_sum_product(parts, [*others[:-1], *inner.parts], node)
             else:
-                _conflict([*parts, *others], node, f"a segment of {part.size[0]} is no multiple of {last.size[0]}")
+                _conflict(
+                    [*parts, *others], node, f"a segment of {part.size[0]} is no multiple of {last.size[0]}"
+                )
             return
         head = Space(size)
         unify(part, product([head, last]), node)

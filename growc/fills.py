@@ -91,6 +91,6 @@ def appended(filled: IndexMap) -> IndexMap:
 def new_units(filled: IndexMap) -> Bools:
     """Which rows are new: every row but the first copy of each unit."""
     fresh = np.ones(filled.size, dtype=bool)
-    units, first = np.unique(filled.index[filled.copies], return_index=True)
+    _units, first = np.unique(filled.index[filled.copies], return_index=True)
     fresh[np.flatnonzero(filled.copies)[first]] = False
     return fresh

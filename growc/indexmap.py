@@ -114,7 +114,8 @@ class IndexMap:
     def per_unit(self, values: Floats) -> Floats:
         """Sum `values`, given per row, over the copies of each source unit. Shape (d,)."""
         rows = self.index >= 0
-        return np.bincount(self.index[rows], weights=values[rows], minlength=self.source)
+        sums = np.bincount(self.index[rows], weights=values[rows], minlength=self.source)
+        return sums.astype(np.float64)
 
     @cached_property
     def row_sums(self) -> Floats:
@@ -216,7 +217,9 @@ class IndexMap:
         starts = np.cumsum([0, *(p.source for p in parts)])
         return IndexMap.of(
             int(starts[-1]),
-            np.concatenate([np.where(p.index >= 0, p.index + s, -1) for p, s in zip(parts, starts, strict=False)]),
+            np.concatenate(
+                [np.where(p.index >= 0, p.index + s, -1) for p, s in zip(parts, starts, strict=False)]
+            ),
             np.concatenate([p.weight for p in parts]),
             None,
             np.concatenate([p.junk | (p.mean != 0) for p in parts]),
@@ -250,7 +253,7 @@ class IndexMap:
         return IndexMap.of(self.source, self.index, weight, None, ~self.copies)
 
     def pairs_with(self, other: IndexMap) -> bool:
-        """Whether selfᵀ·other = I, so that contracting the two sides keeps the value. Junk needs zero opposite."""
+        """Whether selfᵀ·other = I: contracting the two sides keeps the value. Junk needs zero opposite."""
         if self.source != other.source or self.size != other.size:
             return False
         if ((self.junk & ~other.zeros) | (other.junk & ~self.zeros)).any():
@@ -288,9 +291,9 @@ class IndexMap:
         """The state behind x ↦ (x − mean)/sqrt(var + eps) and the factor of eps; None where it is not exact.
 
         With R this state and H = I − 11ᵀ/n the core norm is exact if H_D·R·1 = 0 and (H_D·R)ᵀ(H_D·R) = a·H_d.
-        For rows weight·e + mean·1ᵀ/d that is: equal row sums, and for every unit the same sum and the same sum
-        of squares of the weights of its copies. Behind the norm the source is centred, so 1-components of rows
-        drop out: means become zero rows.
+        For rows weight·e + mean·1ᵀ/d that is: equal row sums, and for every unit the same sum and the same
+        sum of squares of the weights of its copies. Behind the norm the source is centred, so 1-components
+        of rows drop out: means become zero rows.
         """
         if self.junk.any() or not _close(self.row_sums, self.row_sums[:1]):
             return None

@@ -1,8 +1,8 @@
 """Lineage: for every weight of the result, where each of its units comes from.
 
-For freezing, learning rates of their own, and optimizer state. For each axis that changed, in the order in which
-they are applied: `from` is the source unit of each unit (-1: none), `factor` what it is multiplied by, `new` the
-units that are no original.
+For freezing, learning rates of their own, and optimizer state. An axis that changed has a number of `maps`, where
+`from` has the source unit of each unit (-1: none), `factor` what that is multiplied by, and `new` the units that
+are no original.
 """
 
 from __future__ import annotations
@@ -10,26 +10,39 @@ from __future__ import annotations
 from typing import Any
 
 from growc.fills import new_units
+from growc.graph import FLOATING
 from growc.indexmap import IndexMap
 from growc.plan import Plan, WeightPlan
 
 
 def lineage_of(plan: Plan) -> dict[str, Any]:
-    """The lineage of every weight of a plan, as plain data."""
-    return {"model": plan.model, "weights": {w.name: weight_lineage(w) for w in plan.weights}}
+    """The lineage of every weight of a plan, as plain data. Weights that share a map share its number."""
+    maps: dict[bytes, int] = {}
+    listed: list[dict[str, Any]] = []
+
+    def number(made: IndexMap) -> int:
+        key = made.index.tobytes() + made.weight.tobytes()
+        if key not in maps:
+            maps[key] = len(listed)
+            listed.append(map_data(made))
+        return maps[key]
+
+    def weight_data(weight: WeightPlan) -> dict[str, Any]:
+        verbs = {s.axis: s.verb for s in weight.steps}
+        axes = {str(k): {"verb": verbs[k], "map": number(made)} for k, made in axis_maps(weight).items()}
+        return {"source": weight.source, "shape": list(weight.after), "factor": weight.scale, "axes": axes}
+
+    weights = {w.name: weight_data(w) for w in plan.weights if w.changed or w.dtype in FLOATING}
+    return {"model": plan.model, "weights": weights, "maps": listed}
 
 
-def weight_lineage(weight: WeightPlan) -> dict[str, Any]:
-    """The lineage of one weight."""
-    axes: dict[str, Any] = {}
-    for axis, made in axis_maps(weight).items():
-        axes[str(axis)] = {
-            "from": made.index.tolist(),
-            "factor": [float(f"{w:.9g}") for w in made.weight],
-            "new": [int(j) for j, new in enumerate(new_units(made)) if new],
-            "verb": next(s.verb for s in weight.steps if s.axis == axis),
-        }
-    return {"source": weight.source, "shape": list(weight.after), "axes": axes}
+def map_data(made: IndexMap) -> dict[str, Any]:
+    """One map as plain data."""
+    return {
+        "from": made.index.tolist(),
+        "factor": [float(f"{w:.9g}") for w in made.weight],
+        "new": [int(j) for j, new in enumerate(new_units(made)) if new],
+    }
 
 
 def axis_maps(weight: WeightPlan) -> dict[int, IndexMap]:

@@ -4,12 +4,13 @@ A row is a line of text:
 
     MatMul    ... m k, ... k n -> ... m n | k, ... k n -> ... n      contract
 
-Same name: tied. Only on the left: contracted or reduced. `(g o)`: a row-major product. `(a + b)`: end to end.
-`...`: any number of axes, broadcast from the right. `_`: opaque, the axis is frozen. `#`: addressed by number,
-it may only be appended to. `1`: a single element that is stretched. `a!`: a label whose axis is frozen. `?` behind an operand: it may be absent.
-`|` separates variants; the first that fits the ranks is taken. The last column is the *treatment*: what the
-operator does to maps (growc.passes.solve has one rule for each). What depends on values (Reshape, Slice, …) is
-a function that returns such a line, so that `growc explain` can always print one.
+Same name: tied. Only on the left: contracted or reduced. `(g o)`: a row-major product. `(a + b)`: end to
+end. `...`: any number of axes, broadcast from the right. `_`: opaque, the axis is frozen. `#`: addressed by
+number, it may only be appended to. `1`: a single element that is stretched. `a!`: a label whose axis is
+frozen. `?` behind an operand: it may be absent. `|` separates variants; the first that fits the ranks is
+taken. The last column is the *treatment*: what the operator does to maps (growc.passes.treatments has one
+rule for each). What depends on values (Reshape, Slice, …) is a function that returns such a line, so that
+`growc explain` can always print one.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ TREATMENTS = {
 
 @dataclass(frozen=True)
 class Line:
-    """A row at one node: the terms of every operand and result (None: absent or not a tensor of known rank)."""
+    """A row at one node: the terms of every operand and result (None: absent, or of unknown rank)."""
 
     inputs: tuple[Axes | None, ...]
     outputs: tuple[Axes | None, ...]
@@ -87,6 +88,7 @@ class Operand:
 
     @property
     def rank(self) -> int:
+        """Number of axes."""
         return len(self.sizes or ())
 
 
@@ -100,9 +102,11 @@ class Site:
     opset: int
 
     def attribute(self, name: str, default: object = None) -> object:
+        """An attribute of the node."""
         return self.node.attributes.get(name, default)
 
     def known(self, i: int) -> tuple[Array, ...] | None:
+        """The value of operand i at every sample point, where it is known."""
         operand = self.inputs[i] if i < len(self.inputs) else None
         return None if operand is None else operand.known
 
@@ -202,7 +206,8 @@ def _instantiate(left: Sequence[str], right: Sequence[str], site: Site, treatmen
     if len(ins) < len(site.inputs) and len(left) > 0 and left[-1].endswith("*"):
         ins += [parse_axes(left[-1].rstrip("*"))] * (len(site.inputs) - len(ins))
     if len(site.inputs) > len(ins) or any(
-        not p.endswith("?") for p in left[len(site.inputs) :]  # a missing operand must be optional
+        not p.endswith("?")
+        for p in left[len(site.inputs) :]  # a missing operand must be optional
     ):
         return None
     outs = [parse_axes(p) for p in right]
@@ -253,7 +258,7 @@ def _expand(terms: Sequence[Term], operand: Operand, widest: Sequence[Size | Non
 
 
 def broadcast_label(name: str, size: Size, widest: Size | None) -> Term:
-    """The term of one axis under broadcasting: its label, `1` where it is stretched, `_` where it cannot be told."""
+    """One axis under broadcasting: its label, `1` where it is stretched, `_` where it cannot be told."""
     if size == widest:
         return name
     return "1" if all(s == 1 for s in size) else "_"

@@ -23,10 +23,23 @@ OPENING = '{\n  "growc": '
 
 
 def canonical(record: Mapping[str, Any]) -> str:
-    """A record as text, the version of growc first; equal records give equal texts."""
+    """A record as text, the version of growc first, a line for each entry; equal records give equal texts."""
     from growc import __version__
 
-    return json.dumps({"growc": __version__, **record}, indent=2, ensure_ascii=False) + "\n"
+    entries = ({"growc": __version__} | dict(record)).items()
+    return "{\n" + ",\n".join(f"  {_json(key)}: {_block(value)}" for key, value in entries) + "\n}\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _block(value: Any) -> str:
+    if isinstance(value, dict) and value:
+        return "{\n" + ",\n".join(f"    {_json(k)}: {_json(v)}" for k, v in value.items()) + "\n  }"
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(f"    {_json(v)}" for v in value) + "\n  ]"
+    return _json(value)
 
 
 def default_output(model: Path) -> Path:
@@ -39,54 +52,42 @@ def record_path(target: Path) -> Path:
     return target.with_name(f"{target.stem.removesuffix('.grown')}.grown.json")
 
 
-def system_error(error: OSError) -> GrowError:
+def refused(place: Path, error: OSError) -> GrowError:
     """What the system refused, as a diagnostic."""
-    place = f" `{error.filename}`" if error.filename else ""
-    return GrowError(
-        Diagnostic("G502", f"the system refused{place}: {(error.strerror or str(error)).lower()}")
-    )
+    reason = (error.strerror or str(error)).lower()
+    return GrowError(Diagnostic("G502", f"`{place}` cannot be written: {reason}"))
 
 
-# ---------------------------------------------------------------------------------------- before
+# ------------------------------------------------------------------------------------------- before
 
 
 def guard(target: Path, model: Path, lineage: Path | None, force: bool) -> None:
     """Refuse what cannot be written, and what would replace a file that growc did not make."""
     if target.suffix not in ("", model.suffix):
         remedy = f"write `-o {target.with_suffix(model.suffix)}`"
-        raise GrowError(
-            Diagnostic("G200", f"`{target}` is no `{model.suffix}` file, and the model is one", help=remedy)
-        )
-    for path in (target, record_path(target), lineage):
-        if path is None:
-            continue
+        message = f"`{target}` is no `{model.suffix}` file, and the model is one"
+        raise GrowError(Diagnostic("G200", message, help=remedy))
+    for path in filter(None, (target, record_path(target), lineage)):
         if not path.parent.is_dir():
             raise GrowError(Diagnostic("G502", f"there is no folder `{path.parent}`"))
         if path.is_dir():
-            raise GrowError(Diagnostic("G501", f"`{path}` is a folder", help="`-o OUT` names a file"))
+            raise GrowError(Diagnostic("G501", f"`{path}` is a folder"))
         if path.exists() and not force and not made_by_growc(path):
-            what = (
-                f"`{path}` is the model itself"
-                if _same(path, model)
-                else f"`{path}` exists, and growc did not make it"
-            )
-            raise GrowError(Diagnostic("G501", what, help="`--force` replaces it, `-o OUT` writes elsewhere"))
-
-
-def _same(path: Path, other: Path) -> bool:
-    return other.exists() and path.samefile(other)
+            own = model.exists() and path.samefile(model)
+            what = "is the model itself" if own else "exists, and growc did not make it"
+            remedy = "`--force` replaces it" + (", `-o OUT` writes elsewhere" if path != lineage else "")
+            raise GrowError(Diagnostic("G501", f"`{path}` {what}", help=remedy))
 
 
 def made_by_growc(path: Path) -> bool:
     """Whether a file is a model or a record that growc wrote."""
     from growc.dialects.onnx.container import load
 
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, GrowError):
         with path.open("rb") as file:
             if file.read(len(OPENING)) == OPENING.encode():
                 return True
-        with contextlib.suppress(GrowError):
-            return "growc" in load(path).metadata_props
+        return "growc" in load(path).metadata_props
     return False
 
 
@@ -96,17 +97,16 @@ def workshop(target: Path) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix=".growc-", dir=target.parent))
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise GrowError(
-            Diagnostic("G502", f"nothing can be written to `{target.parent}`: {reason}")
-        ) from error
+        raise refused(target, error) from error
     try:
         yield folder
+    except OSError as error:
+        raise refused(target, error) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# ---------------------------------------------------------------------------------------- after
+# -------------------------------------------------------------------------------------------- after
 
 
 def stamp(model: Path, text: str) -> None:
@@ -119,8 +119,8 @@ def stamp(model: Path, text: str) -> None:
 def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> None:
     """Rename every (draft, place) in order; the last one is the model, whose rename is the commit.
 
-    `check()` is called once nobody else is committing in this folder. Where anything fails, what was there before
-    is there again. Data that the replaced model kept for itself is removed. Nothing interrupts this.
+    `check()` is called once nobody else is committing in this folder. Where anything fails, what was there
+    before is there again. Data that only the replaced model used is removed. Nothing interrupts this.
     """
     for draft, _ in moves:
         with draft.open("rb+") as file:
@@ -128,25 +128,25 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> Non
     model, target = moves[-1]
     with _uninterrupted(), _alone(target.parent):
         check()
-        stale = own_data(target)
-        undo: list[tuple[Path | None, Path]] = []
+        stale = own_data(target) - {place for _, place in moves}
+        done: list[tuple[Path | None, Path]] = []
         try:
-            for i, (draft, place) in enumerate(moves):
-                undo.append((_kept(place, model.parent / f"{i}.before"), place))
+            for number, (draft, place) in enumerate(moves):
+                before = _kept(place, model.parent / f"{number}.before")
                 draft.replace(place)
+                done.append((before, place))
         except BaseException:
-            for before, place in reversed(undo[:-1]):
-                if before is None:
-                    place.unlink()
-                else:
+            for before, place in reversed(done):
+                place.unlink()
+                if before is not None:
                     shutil.move(before, place)
             raise
-        for path in stale - {place for _, place in moves}:
+        for path in stale:
             path.unlink(missing_ok=True)
 
 
 def _kept(place: Path, copy: Path) -> Path | None:
-    """What stands at a place, kept by another name."""
+    """What stands at a place, under another name."""
     if not place.exists():
         return None
     try:
@@ -157,7 +157,7 @@ def _kept(place: Path, copy: Path) -> Path | None:
 
 
 def own_data(model: Path) -> set[Path]:
-    """The `STEM-<12 hex>.data` files of a model that growc wrote: nothing else refers to them."""
+    """The `STEM-<12 hex>.data` files of a model that growc wrote: it made them for this model alone."""
     from growc.dialects.onnx.container import load
 
     if not model.exists() or not made_by_growc(model):
@@ -180,7 +180,7 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One commit at a time in a folder, where its file system has locks; the lock dies with the process."""
+    """One commit at a time in a folder, where its file system has locks; a lock dies with its process."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)

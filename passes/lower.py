@@ -7,7 +7,6 @@ cannot follow.
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,6 @@ import numpy as np
 
 from growc import recipe as ast
 from growc.axes import Space, find, leaves
-from growc.axisgraph import way_to_reason
 from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
 from growc.expression import Expr, TensorAxis, evaluate
@@ -247,6 +245,8 @@ class _Lowering:
         return found
 
     def frozen(self, space: Space, statement: ast.Widen) -> Diagnostic:
+        from growc.axisgraph import way_to_reason
+
         found = next((x for x in [space, *leaves(space)] if x.frozen is not None), None)
         message = f"`{axis_text(statement.axis)}` cannot change its size"
         if found is None or found.frozen is None:
@@ -334,9 +334,11 @@ def glob(pattern: str) -> str:
 def _no_parameter(axis: TensorAxis, axes: Axes) -> Diagnostic:
     import difflib
 
-    names = sorted({w.name for w in axes.graph.weights if w.floating})
-    near = difflib.get_close_matches(axis.glob, names, 3, 0.4) or [n for n in names if fnmatch.fnmatch(n, "*weight")][:3]
-    notes = (f"near names: {', '.join(near)}",) if near else ()
+    names = sorted({w.name for w in axes.graph.weights if w.floating and w.elements > 1})
+    literal = max(re.split(r"[*?]+", axis.glob), key=len).strip("._/")
+    near = [n for n in names if literal and literal in n] + difflib.get_close_matches(axis.glob, names, 3, 0.4)
+    listed = ", ".join(list(dict.fromkeys(near or names))[:3])
+    notes = (f"near names: {listed}",) if listed else ()
     return Diagnostic("G306", f"no parameter of the model matches `{axis.glob}`", axis.span, notes=notes)
 
 

@@ -56,7 +56,7 @@ def find_norms(graph: Graph) -> list[Norm]:
     tags: dict[Value, Tag] = {}
     found: list[Norm] = []
     for node in graph.nodes:
-        if node.op == "Cast" and node.inputs[0] is not None:
+        if node.op == "Cast" and node.inputs[0] is not None and node.inputs[0].floating and node.outputs[0].floating:
             tag = _tag(node.inputs[0], tags)
             tags[node.outputs[0]] = replace(tag, nodes=tag.nodes | {node})
             continue
@@ -129,12 +129,13 @@ def _sum(node: Node, tags: dict[Value, Tag]) -> Tag | None:
 
 def _length(node: Node, tags: dict[Value, Tag]) -> Tag | None:
     (_, tag), axis = _operands(node, tags)[0], _axis(node)
-    return replace(tag, form="length", axis=axis) if axis is not None and tag.form == "self" else None
+    plain = tag.form == "self" and not tag.centred
+    return replace(tag, form="length", axis=axis) if axis is not None and plain else None
 
 
 def _subtract(node: Node, tags: dict[Value, Tag]) -> Tag | None:
     (_, x), (_, m) = _operands(node, tags)
-    if x.form == "self" and m.form == "mean" and m.base is x.base:
+    if x.form == "self" and not x.centred and m.form == "mean" and m.base is x.base:
         return replace(m, form="self", centred=True, nodes=x.nodes | m.nodes)
     return None
 
@@ -170,7 +171,9 @@ def _root(node: Node, tags: dict[Value, Tag]) -> Tag | None:
 
 
 def _bound(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    """max(‖x‖, eps), written as Max or Clip."""
+    """max(‖x‖, eps), written as Max or as a Clip from below."""
+    if node.op == "Clip" and (node.input(1) is None or node.input(2) is not None):
+        return None
     operands = _operands(node, tags)
     lengths = [t for _, t in operands if t.form == "length"]
     bounds = [v for v, t in operands if t.form == "self" and scalar(v) is not None]
@@ -191,7 +194,7 @@ def _reciprocal(node: Node, tags: dict[Value, Tag]) -> Tag | None:
 
 def _multiply(node: Node, tags: dict[Value, Tag]) -> Tag | Norm | None:
     (a, x), (b, y) = _operands(node, tags)
-    if a is b or (x.form == y.form == "self" and x.base is y.base and x.centred == y.centred):
+    if a is b or (x.form == y.form == "self" and (x.base, x.centred, x.axis) == (y.base, y.centred, y.axis)):
         return _square(x)
     for tag, other in ((x, y), (y, x)):
         if other.form == "inverse" and tag.form == "self":

@@ -1,9 +1,38 @@
-"""Fixtures that several folders of tests share."""
+"""Fixtures that several folders of tests share.
+
+Golden files hold what is printed, beside the test; `pytest --update-golden` renews them.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from models import Models, digest
+
+Golden = Callable[[Path, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compare a text with a golden file, or write the file."""
+    update = request.config.getoption("--update-golden", default=False)
+    if update and os.environ.get("CI"):
+        pytest.fail("golden files are for people to update, not for CI")
+
+    def compare(path: Path, actual: str) -> None:
+        if update:
+            path.write_bytes(actual.encode())
+        assert path.exists(), f"there is no {path.name}: run with --update-golden and read what it writes"
+        assert actual == path.read_bytes().decode()
+
+    return compare
 
 
 @pytest.fixture(scope="session")

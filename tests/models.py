@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import importlib.util
 import warnings
-from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.helper
 import onnx.numpy_helper
 from numpy.typing import NDArray
 
@@ -162,11 +162,25 @@ def with_epsilon(source: Path, target: Path, value: float) -> Path:
     return target
 
 
-def with_weights(source: Path, target: Path, changed: Mapping[str, NDArray[Any]]) -> Path:
-    """The same model with some initializers replaced."""
+def tied_once(source: Path, target: Path) -> Path:
+    """A model whose head is stored as a transposed copy of the embedding, with one tensor and a Transpose instead."""
     proto = onnx.load(source)
-    for tensor in proto.graph.initializer:
-        if tensor.name in changed:
-            tensor.CopyFrom(onnx.numpy_helper.from_array(changed[tensor.name], tensor.name))
+    graph = proto.graph
+    found = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+    last = [n for n in graph.node if n.op_type == "MatMul"][-1]
+    head = found[last.input[1]]
+    table = next(k for k, v in found.items() if v.shape == head.T.shape and np.array_equal(v, head.T))
+    (stored,) = (t for t in graph.initializer if t.name == last.input[1])
+    graph.initializer.remove(stored)
+    turn = onnx.helper.make_node("Transpose", [table], [last.input[1]], "head/Transpose", perm=[1, 0])
+    graph.node.insert(0, turn)
     onnx.save(proto, target)
     return target
+
+
+def scalars(path: Path) -> list[float]:
+    """Every stored single number of a float type, Constant nodes included."""
+    graph = onnx.load(path).graph
+    tensors = [*graph.initializer, *(a.t for n in graph.node if n.op_type == "Constant" for a in n.attribute)]
+    arrays = [onnx.numpy_helper.to_array(t) for t in tensors if t.data_type == onnx.TensorProto.FLOAT]
+    return [a.reshape(-1)[0] for a in arrays if a.size == 1]

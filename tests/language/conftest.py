@@ -1,35 +1,10 @@
-"""Golden files: what is printed, kept beside the test; `pytest tests/language --update-golden` renews it."""
+"""How hypothesis searches in the tests of the language."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
 
-import pytest
 from hypothesis import settings
 
 settings.register_profile("language", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("language")
-
-Golden = Callable[[Path, str], None]
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
-
-
-@pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Golden:
-    """Compare a text with a golden file, or write the file."""
-    update = request.config.getoption("--update-golden", default=False)
-    if update and os.environ.get("CI"):
-        pytest.fail("golden files are for people to update, not for CI")
-
-    def compare(path: Path, actual: str) -> None:
-        if update:
-            path.write_bytes(actual.encode())
-        assert path.exists(), f"there is no {path.name}: run with --update-golden and read what it writes"
-        assert actual == path.read_bytes().decode()
-
-    return compare

@@ -203,7 +203,8 @@ class _Capture:
         outputs = tuple(self.fresh(v) if chain else self.value(v) for v in node.outputs)
         captured = tuple(self.operand(v) for v in _captured(node))
         attributes = {a.name: a.value for a in node.attributes.values()}
-        made = Node(op_name(node), node.name or "", inputs, outputs, attributes, node, captured, chain)
+        name = node.name or node.outputs[0].name or ""
+        made = Node(op_name(node), name, inputs, outputs, attributes, node, captured, chain)
         for i, operand in enumerate([*inputs, *captured]):
             if operand is not None:
                 operand.users.append((made, i))

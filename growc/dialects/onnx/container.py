@@ -1,4 +1,4 @@
-"""Opening an ONNX file without reading its weights.
+"""Opening an ONNX file without reading its weights, and writing one without holding them.
 
 onnx-ir maps external data into memory and leaves it untouched. Weights stored inside the `.onnx` file
 are given the same treatment here: the protobuf is walked once over a memory map, and each large
@@ -8,8 +8,9 @@ are given the same treatment here: the protobuf is walked once over a memory map
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import onnx
 import onnx_ir as ir
@@ -125,3 +126,33 @@ def _tensor(data: mmap.mmap, start: int, end: int, location: str) -> bytes:
         else:
             kept += data[first:stop]
     return bytes(kept) + reference
+
+
+def write_inline(
+    proto: onnx.ModelProto, tensors: Mapping[str, Any], file: BinaryIO, progress: Callable[[str, int], None]
+) -> None:
+    """Write a model with its weights inside the file, one at a time.
+
+    `tensors` are computed when they are written; their initializers in `proto` are stubs, which is changed.
+    """
+    stubs = [t for t in proto.graph.initializer if t.name in tensors]
+    kept = [t for t in proto.graph.initializer if t.name not in tensors]
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(kept)
+    heads = [onnx.TensorProto(dims=t.dims, data_type=t.data_type, name=t.name).SerializeToString() for t in stubs]
+    sizes = [int(tensors[t.name].nbytes) for t in stubs]
+    raw = [_encode(_RAW_DATA << 3 | 2) + _encode(n) for n in sizes]
+    lengths = [len(h) + len(r) + n for h, r, n in zip(heads, raw, sizes, strict=True)]
+    tags = [_encode(_INITIALIZER << 3 | 2) + _encode(n) for n in lengths]
+    graph = proto.graph.SerializeToString(deterministic=True)
+    proto.ClearField("graph")
+    file.write(proto.SerializeToString(deterministic=True))
+    total = len(graph) + sum(len(t) + n for t, n in zip(tags, lengths, strict=True))
+    file.write(_encode(_GRAPH << 3 | 2) + _encode(total) + graph)
+    for stub, tag, head, start, size in zip(stubs, tags, heads, raw, sizes, strict=True):
+        content = tensors[stub.name].tobytes()
+        if len(content) != size:
+            raise AssertionError(f"{stub.name} has {len(content)} bytes, not {size}")
+        file.write(tag + head + start)
+        file.write(content)
+        progress(stub.name, size)

@@ -12,7 +12,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.capture import capture
 from growc.dialects.onnx.container import load
 from growc.dialects.onnx.mend import Mended, mend
-from growc.dialects.onnx.rules import REAL
+from growc.dialects.onnx.operand import REAL
 from growc.dialects.onnx.samples import settle
 from growc.dialects.onnx.simulate import Contradiction, Simulator
 from growc.dialects.onnx.table import OPERATORS

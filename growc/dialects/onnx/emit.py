@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from growc.dialects.onnx.capture import constant_of, read_tensor
+from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.mend import Entries, Mended, Patch
 from growc.graph import Array, Graph, Node, Size, Value
 from growc.passes.assemble import Assembled
@@ -223,56 +224,55 @@ def _lazy(plan: WeightPlan, origin: ir.Value) -> Any:
 def save(model: ir.Model, folder: Path, name: str, external: bool, progress: Callable[[str, int], None]) -> list[Path]:
     """Write `name` into `folder`; with external data as `STEM-<12 hex of its SHA-256>.data` beside it.
 
-    Returns the files in the order in which they are to appear; the `.onnx` is the last. `progress(name, bytes)` is
-    called for every tensor written.
+    One weight is in memory at a time. Returns the files in the order in which they are to appear; the `.onnx` is the
+    last. `progress(name, bytes)` is called for every tensor written.
     """
-    files: list[Path] = []
-    if external:
-        files.append(_write_data(model, folder, Path(name).stem, progress))
-    else:
-        for value in model.graph.initializers.values():
-            tensor = value.const_value
-            if isinstance(tensor, ir.ExternalTensor | ir.LazyTensor):
-                value.const_value = ir.tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)
-                progress(value.name or "", tensor.nbytes)
-    proto = ir.to_proto(model)
     path = folder / name
+    large = {k: v.const_value for k, v in model.graph.initializers.items() if _is_large(v.const_value)}
+    data = folder / f"{path.stem}.data"
+    if external:
+        places, data = _write_data(large, data, progress)
+    else:
+        places = dict.fromkeys(large, (0, 0))
+    for key, (offset, length) in places.items():
+        value, tensor = model.graph.initializers[key], large[key]
+        shape = ir.Shape([int(d) for d in tensor.shape])
+        value.const_value = ir.ExternalTensor(
+            data.name, offset, length, tensor.dtype, shape=shape, name=key, base_dir=folder
+        )
+    proto = ir.to_proto(model)
     with path.open("wb") as file:
-        file.write(proto.SerializeToString(deterministic=True))
+        if external:
+            file.write(proto.SerializeToString(deterministic=True))
+        else:
+            write_inline(proto, large, file, progress)
     onnx.checker.check_model(str(path))
-    return [*files, path]
+    return [data, path] if external else [path]
 
 
-def _write_data(model: ir.Model, folder: Path, stem: str, progress: Callable[[str, int], None]) -> Path:
+def _is_large(tensor: Any) -> bool:
+    if tensor is None or tensor.dtype == ir.DataType.STRING:
+        return False
+    return isinstance(tensor, ir.ExternalTensor) or tensor.nbytes >= INLINE_LIMIT
+
+
+def _write_data(
+    tensors: Mapping[str, Any], draft: Path, progress: Callable[[str, int], None]
+) -> tuple[dict[str, tuple[int, int]], Path]:
+    """Write tensors one after the other; returns the place of each, and the file under the name of its digest."""
     digest = hashlib.sha256()
     places: dict[str, tuple[int, int]] = {}
-    draft = folder / f"{stem}.data"
     with draft.open("wb") as file:
-        for key, value in model.graph.initializers.items():
-            tensor = value.const_value
-            if tensor is None or tensor.dtype == ir.DataType.STRING:
-                continue
-            if tensor.nbytes < 1024:
-                if isinstance(tensor, ir.ExternalTensor):  # it must not lead back to the source's file
-                    value.const_value = ir.tensor(tensor.numpy(), dtype=tensor.dtype, name=key)
-                continue
-            padding = -file.tell() % ALIGNMENT
-            data = tensor.tobytes()
-            file.write(b"\0" * padding)
-            places[key] = (file.tell(), len(data))
-            file.write(data)
-            digest.update(data)
-            progress(key, len(data))
-    final = folder / f"{stem}-{digest.hexdigest()[:12]}.data"
+        for key, tensor in tensors.items():
+            file.write(b"\0" * (-file.tell() % ALIGNMENT))
+            content = tensor.tobytes()
+            places[key] = (file.tell(), len(content))
+            file.write(content)
+            digest.update(content)
+            progress(key, len(content))
+    final = draft.with_name(f"{draft.stem}-{digest.hexdigest()[:12]}.data")
     draft.rename(final)
-    for key, (offset, length) in places.items():
-        value = model.graph.initializers[key]
-        tensor = value.const_value
-        assert tensor is not None
-        value.const_value = ir.ExternalTensor(
-            final.name, offset, length, tensor.dtype, shape=ir.Shape(tensor.shape), name=key, base_dir=folder
-        )
-    return final
+    return places, final
 
 
 def provenance(text: Mapping[str, Any]) -> str:

@@ -81,7 +81,7 @@ OPERATORS = table(
     Where                    ..., ..., ... -> ...                  select
 
     # contractions and tables
-    MatMul                   ... m k, ... k n -> ... m n | k, ... k n -> ... n | ... m k, k -> ... m | k, k ->   contract
+    MatMul     ... m k, ... k n -> ... m n | k, ... k n -> ... n | ... m k, k -> ... m | k, k ->   contract
     Gemm                     gemm()                                contract
     Einsum                   einsum()                              contract
     Conv                     conv()                                contract

@@ -1,0 +1,82 @@
+"""Rows that read an axis as a whole: softmax, reductions, pooling, norms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from growc.dialects.onnx.operand import axes_of, axis_of, first, line, names, rest, unit
+from growc.operators import Line, Site, Term, opaque
+
+
+def along(site: Site) -> Line:
+    """Softmax, CumSum, ArgMax, TopK, …: one axis is read as a whole."""
+    rank = first(site).rank
+    default = -1 if site.node.op in ("TopK",) or site.opset >= 13 else 1
+    if site.node.op in ("ArgMax", "ArgMin"):
+        default = 0
+    if site.node.op == "CumSum":
+        fixed = site.static(1)
+        opaque_axes = set(range(rank)) if fixed is None else {int(fixed) % max(rank, 1)}
+    elif site.node.op in ("Softmax", "LogSoftmax", "Hardmax") and site.opset < 13:
+        opaque_axes = set(range(axis_of(site, 1), rank))
+    else:
+        opaque_axes = {axis_of(site, default)}
+    terms: list[Term] = ["_" if i in opaque_axes else f"a{i}" for i in range(rank)]
+    outputs = [terms if o.rank == rank else [t for t in terms if t != "_"] for o in site.outputs]
+    return line([terms, *rest(site)], outputs)
+
+
+def reduce(site: Site) -> Line:
+    """Reductions; axes that are not named are all of them."""
+    rank = first(site).rank
+    axes = axes_of(site)
+    if axes is None and len(site.inputs) > 1 and site.inputs[1] is not None:
+        return opaque(site)
+    chosen = {a % rank for a in axes} if axes else set(range(rank))
+    if not axes and site.attribute("noop_with_empty_axes", 0):
+        chosen = set()
+    keep = site.attribute("keepdims", 1)
+    terms: list[Term] = names("a", rank)
+    out = ["1" if i in chosen else t for i, t in enumerate(terms) if keep or i not in chosen]
+    return line([terms, *rest(site)], [out])
+
+
+def fold_whole(site: Site) -> Line:
+    """Reductions that neither pass factors on nor follow from fewer units: what they reduce is opaque."""
+    found = reduce(site)
+    kept = {t for t in found.outputs[0] or () if t != "1"}
+    terms = [t if t in kept else "_" for t in found.inputs[0] or ()]
+    return found if found.treatment else line([terms, *rest(site)], [found.outputs[0] or ()])
+
+
+def global_pool(site: Site) -> Line:
+    """Reductions over all axes but the first two."""
+    rank = first(site).rank
+    return line([names("a", rank)], [["a0", "a1", *["1"] * (rank - 2)]])
+
+
+def pool(site: Site) -> Line:
+    """Windows slide over opaque axes. Indices of maxima count through all axes."""
+    if len(site.outputs) > 1:
+        return opaque(site)
+    space: list[Term] = ["_"] * (first(site).rank - 2)
+    return line([["b", "c", *space]], [["b", "c", *space]])
+
+
+def normalization(site: Site) -> Line:
+    """LayerNormalization and RMSNormalization over the last axis; over several, they are opaque there."""
+    rank = first(site).rank
+    spread = any(o is not None and not all(map(unit, (o.sizes or ())[:-1])) for o in site.inputs[1:])
+    if axis_of(site, -1) != rank - 1 or spread or len(site.outputs) > 1:
+        return opaque(site)
+    terms = names("a", rank - 1)
+    parameters: list[Sequence[Term] | None] = []
+    for operand in site.inputs[1:]:
+        parameters.append(None if operand is None else ["1"] * (operand.rank - 1) + ["c"])
+    return line([[*terms, "c"], *parameters], [[*terms, "c"]])
+
+
+def instance_norm(site: Site) -> Line:
+    """Each channel of each sample by itself."""
+    space: list[Term] = ["_"] * (first(site).rank - 2)
+    return line([["b", "c", *space], ["c"], ["c"]], [["b", "c", *space]])

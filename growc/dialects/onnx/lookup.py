@@ -1,0 +1,181 @@
+"""Rows that choose elements by number: static bounds cut segments, others address an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from growc.axes import ratio
+from growc.dialects.onnx.operand import axis_of, first, line, names, refine, rest, segments
+from growc.graph import Array, Size
+from growc.operators import Line, Operand, Site, Term, opaque
+
+HUGE = 1 << 31
+"""Slice bounds beyond this mean the end of the axis."""
+
+
+def slice_(site: Site) -> Line:
+    """Static bounds cut an axis into segments; run-time bounds from the front address it."""
+    data, result = first(site), site.outputs[0]
+    assert data.sizes is not None
+    assert result.sizes is not None
+    left: list[Term] = names("a", data.rank)
+    right = list(left)
+    sizes: dict[str, Size] = {}
+    for axis, starts, ends, step in _slice_bounds(site):
+        size, out = data.sizes[axis], result.sizes[axis]
+        if size == out and step == 1:
+            continue
+        left[axis], right[axis] = _cut_term(axis, size, out, starts, ends, step, sizes)
+    return line([left, *rest(site)], [right], **sizes)
+
+
+def _slice_bounds(site: Site) -> list[tuple[int, list[int] | None, list[int] | None, int | None]]:
+    """(axis, start at each sample point, end, step) for every sliced axis; None where it is not known."""
+    data = first(site)
+    if "starts" in site.node.attributes:
+        points = len(data.sizes[0]) if data.sizes else 1
+        starts: Array | None = np.asarray([site.attribute("starts")] * points)
+        ends: Array | None = np.asarray([site.attribute("ends")] * points)
+        axes, steps = site.attribute("axes"), None
+    else:
+        starts, ends = _rows(site, 1), _rows(site, 2)
+        axes = site.static(3)
+        steps = site.static(4) if len(site.inputs) > 4 and site.inputs[4] else None
+        if len(site.inputs) > 4 and site.inputs[4] is not None and steps is None:
+            return [(a, None, None, None) for a in range(data.rank)]
+        if len(site.inputs) > 3 and site.inputs[3] is not None and axes is None:
+            return [(a, None, None, None) for a in range(data.rank)]
+    count = next((o.sizes[0][0] for o in site.inputs[1:2] if o is not None and o.sizes), data.rank)
+    if starts is not None:
+        count = starts.shape[1]
+    order = list(range(count)) if axes is None else [int(a) % data.rank for a in axes]  # type: ignore[attr-defined]
+    found: list[tuple[int, list[int] | None, list[int] | None, int | None]] = []
+    for i, axis in enumerate(order):
+        begin = None if starts is None else [int(s) for s in starts[:, i]]
+        stop = None if ends is None else [int(e) for e in ends[:, i]]
+        found.append((axis, begin, stop, 1 if steps is None else int(steps[i])))
+    return found
+
+
+def _rows(site: Site, i: int) -> Array | None:
+    known = site.known(i)
+    return None if known is None else np.stack([np.atleast_1d(k) for k in known])
+
+
+def _cut_term(
+    axis: int,
+    size: Size,
+    out: Size,
+    starts: list[int] | None,
+    ends: list[int] | None,
+    step: int | None,
+    sizes: dict[str, Size],
+) -> tuple[Term, Term]:
+    if starts is None or ends is None or step is None:
+        return "_", "_"
+    if step != 1:
+        whole = ratio(size, out)
+        if (
+            whole is None
+            or step < 1
+            or whole != (step,) * len(size)
+            or not all(0 <= s < step for s in starts)
+        ):
+            return "_", "_"
+        sizes[f"y{axis}"], sizes[f"stride{axis}"] = out, whole
+        return ("*", (f"y{axis}", f"stride{axis}!")), f"y{axis}"
+    begin = [min(max(s + n if s < 0 else s, 0), n) for s, n in zip(starts, size, strict=True)]
+    if len(set(begin)) == 1 and len(set(size)) == 1 and len(set(out)) == 1:
+        return segments(axis, size, begin[0], out, sizes)
+    stop = [e if e < HUGE else -1 for e in ends]
+    if len(set(size)) == 1 and min(starts) >= 0 and min(stop) >= 0:
+        return "#", f"y{axis}"
+    return "_", "_"
+
+
+def gather(site: Site) -> Line:
+    """Constant contiguous indices cut segments; others address the axis by number."""
+    data, indices = first(site), site.inputs[1]
+    assert data.sizes is not None
+    assert indices is not None
+    axis = axis_of(site)
+    left: list[Term] = names("a", data.rank)
+    middle: list[Term] = names("i", indices.rank)
+    sizes: dict[str, Size] = {}
+    size = data.sizes[axis]
+    fixed = site.static(1)
+    known = site.known(1)
+    if known is not None and all(_counts_up(k, n) for k, n in zip(known, size, strict=True)):
+        return _gather_all(axis, left, size, indices)
+    if fixed is not None and len(set(size)) == 1 and _contiguous(fixed, size[0]):
+        begin = int(fixed.reshape(-1)[0]) % size[0]
+        out = (fixed.size,) * len(size)
+        left[axis], taken = segments(axis, size, begin, out, sizes)
+        middle = [] if fixed.ndim == 0 else [taken] if fixed.ndim == 1 else ["_"] * fixed.ndim
+        index: Sequence[Term] = ["_"] * indices.rank
+    else:
+        negative = known is not None and any((k < 0).any() for k in known)
+        left[axis] = "_" if negative else "#"
+        index = middle = ["_"] * indices.rank if fixed is not None else middle
+    return line([left, index], [[*left[:axis], *middle, *left[axis + 1 :]]], **sizes)
+
+
+def _counts_up(index: Array, size: int) -> bool:
+    return index.ndim > 0 and index.size == size and bool((index.reshape(-1) == np.arange(size)).all())
+
+
+def _contiguous(index: Array, size: int) -> bool:
+    flat = index.reshape(-1)
+    return index.ndim <= 1 and 0 < flat.size <= size - flat[0] % size and bool((np.diff(flat) == 1).all())
+
+
+def _gather_all(axis: int, left: list[Term], size: Size, indices: Operand) -> Line:
+    """Indices that count over the whole axis choose nothing: the axis is reshaped to theirs."""
+    sizes: dict[str, Size] = {}
+    whole, parts = refine([size], list(indices.sizes or ()), axis, sizes)
+    return line(
+        [[*left[:axis], *whole, *left[axis + 1 :]], ["_"] * indices.rank],
+        [[*left[:axis], *parts, *left[axis + 1 :]]],
+        **sizes,
+    )
+
+
+def gather_nd(site: Site) -> Line:
+    """Leading axes are addressed by number; batch axes are opaque."""
+    data, indices = first(site), site.inputs[1]
+    assert data.sizes is not None
+    assert indices is not None
+    assert indices.sizes is not None
+    batch = int(site.attribute("batch_dims", 0))  # type: ignore[call-overload]
+    depth = indices.sizes[-1][0]
+    terms: list[Term] = names("a", data.rank)
+    kept = terms[batch + depth :]
+    chosen: list[Term] = ["#"] * depth
+    index = ["_"] * batch + names("i", indices.rank - 1)[batch:]
+    return line([["_"] * batch + chosen + kept, [*index, "_"]], [["_"] * batch + index[batch:] + kept])
+
+
+def scatter_nd(site: Site) -> Line:
+    """Leading axes are opaque, the others tied."""
+    data, indices, updates = first(site), site.inputs[1], site.inputs[2]
+    if site.attribute("reduction", "none") not in ("none", "add"):
+        return opaque(site)
+    assert indices is not None
+    assert indices.sizes is not None
+    assert updates is not None
+    depth = indices.sizes[-1][0]
+    kept: list[Term] = names("a", data.rank)[depth:]
+    whole = ["_"] * depth + kept
+    lead: list[Term] = ["_"] * (updates.rank - len(kept))
+    return line([whole, ["_"] * indices.rank, lead + kept], [whole])
+
+
+def gather_elements(site: Site) -> Line:
+    """The axis that is chosen along is opaque, the others tied."""
+    if site.attribute("reduction", "none") not in ("none", "add"):
+        return opaque(site)
+    axis, terms = axis_of(site), names("a", first(site).rank)
+    terms[axis] = "_"
+    return line([terms] * len(site.inputs), [terms])

@@ -1,0 +1,129 @@
+"""What a person is told about a model, a judgement or the system: golden/CODE-….txt, one at least for each code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import MLP, STREAM, save
+
+from growc.codes import CODES
+from growc.verify import Verification
+
+GOLDEN = Path(__file__).parent / "golden"
+ROOT = Path(__file__).parent.parent.parent
+
+LATER = {"G307"}
+"""Codes that nothing raises yet: scopes are refused before a model is looked at."""
+
+BUGS = {"G900"}
+"""Its message names a file; test_exit_status.py has it."""
+
+FROZEN = STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = LpNormalization <axis = -1> (s1)")
+WRONG = MLP.replace("float[8, 3] fc2_weight", "float[9, 3] fc2_weight")
+
+
+def plan(statement: str, model: str = "stream.onnx") -> list[str]:
+    return ["plan", "-e", statement, model]
+
+
+CASES: dict[str, list[str]] = {
+    "G200-no-command": ["aply", "stream.onnx"],
+    "G200-no-recipe": ["plan", "stream.onnx"],
+    "G200-option": ["plan", "--al", "r.grow", "stream.onnx"],
+    "G200-other-kind": ["apply", "-e", "untie head", "stream.onnx", "-o", "out.pt2"],
+    "G213-missing": ["plan", "nosuch.grow", "stream.onnx"],
+    "G301-two-sizes": [
+        *plan("widen ffn to 24 with tail copy"),
+        "-e",
+        'widen axis 1 of "up_weight" to 36 with tail copy',
+    ],
+    "G302-no-such-axis": plan("widen heads to 8 with tail copy"),
+    "G303-smaller": plan("widen ffn to 6 with tail copy"),
+    "G304-frozen": plan("widen hidden to 16 with tail copy", "frozen.onnx"),
+    "G304-input": plan('widen axis 0 of "fc1_weight" to 8 with tail copy', "mlp.onnx"),
+    "G305-blocks": plan("widen ffn to 20 with tail copy in blocks of 3"),
+    "G306-no-such-parameter": plan('widen axis 0 of "up.*" to 24 with tail copy'),
+    "G306-no-such-number": plan('widen axis 2 of "up_weight" to 24 with tail copy'),
+    "G308-unaccounted": plan("widen ffn to 24 with tail copy"),
+    "G309-folder": ["inspect", "."],
+    "G310-missing": ["inspect", "nosuch.onnx"],
+    "G310-no-model": ["inspect", "text.onnx"],
+    "G311-invalid": ["inspect", "wrong.onnx"],
+    "G312-not-whole": plan("widen hidden to 4 * hidden / 3 with average fill"),
+    "G401-exact": [*plan("widen hidden to 12 with neighbor copy"), "-e", "expect exact"],
+    "G401-sizes": [*plan("expect ffn == 13"), "-e", "expect parameters < 1K", "-e", "expect parameters > 1K"],
+    "G401-preserved": [
+        "apply",
+        "-e",
+        "widen hidden to 12 with neighbor copy",
+        "-e",
+        "expect preserved within 1e-5",
+        "stream.onnx",
+    ],
+    "G402-refuted": ["apply", "-e", "widen ffn to 24 with tail copy", "stream.onnx"],
+    "G403-cannot-run": [
+        "apply",
+        "-e",
+        "widen ffn to 24 with tail copy",
+        "stream.onnx",
+        "--inputs",
+        "inputs.npz",
+    ],
+    "G404-different": ["verify", "stream.onnx", "other.onnx"],
+    "G405-not-formatted": ["fmt", "--check", "ugly.grow"],
+    "G501-exists": ["apply", "-e", "untie head", "stream.onnx", "-o", "text.onnx"],
+    "G501-itself": ["apply", "-e", "untie head", "stream.onnx", "-o", "stream.onnx"],
+    "G502-no-folder": ["apply", "-e", "untie head", "stream.onnx", "-o", "nosuch/out.onnx"],
+    "G503-interrupted": ["plan", "-e", "untie head", "stream.onnx"],
+}
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def differ(*_: object, **__: object) -> Verification:
+    return Verification(0.5, 0.25, 1e-7, 2, {}, (), frozenset())
+
+
+PATCHES: dict[str, tuple[str, Callable[..., object]]] = {
+    "G308-unaccounted": ("growc.dialects.onnx.mend._Mender.fits", lambda *_: False),
+    "G402-refuted": ("growc.verify.verify", differ),
+    "G503-interrupted": ("growc.api.recipe", interrupt),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_error_is_explained_as_agreed(name, growc, golden, tmp_path, monkeypatch):
+    save(tmp_path / "frozen.onnx", FROZEN)
+    save(tmp_path / "wrong.onnx", WRONG)
+    save(tmp_path / "other.onnx", STREAM, norm1_bias=np.ones(8, np.float32))
+    (tmp_path / "text.onnx").write_text("hello")
+    (tmp_path / "ugly.grow").write_text("untie   head\n")
+    np.savez(tmp_path / "inputs.npz", token=np.zeros(3, np.int64))
+    if name in PATCHES:
+        if name == "G402-refuted":
+            monkeypatch.setattr(Verification, "refutes_exact", lambda self: True)
+        monkeypatch.setattr(*PATCHES[name])
+    run = growc(*CASES[name])
+    code = name[:4]
+    assert run.status == CODES[code].status
+    assert f"error[{code}]" in run.err
+    # Measured numbers depend on the processor.
+    golden(GOLDEN / f"{name}.txt", re.sub(r"\d\.\de-\d\d", "#", run.err))
+
+
+def test_every_golden_file_belongs_to_a_case():
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == set(CASES)
+
+
+def test_every_code_that_is_raised_is_shown_somewhere():
+    sources = [p for folder in ("growc", "grammar", "passes") for p in (ROOT / folder).rglob("*.py")]
+    texts = [path.read_text() for path in sources if path.name != "codes.py"]
+    raised = {code for text in texts for code in re.findall(r'"(G\d\d\d)"', text)}
+    assert raised - {name[:4] for name in CASES} - BUGS == {c for c in CODES if c < "G3"} - {"G200", "G213"}
+    assert set(CODES) - raised == LATER

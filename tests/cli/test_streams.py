@@ -1,0 +1,164 @@
+"""Streams, signals and exit codes, where only a process of its own shows them."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graphs import DEMO, MLP, STREAM, TINY, save
+
+from growc.cli import main
+
+GROWC = [sys.executable, "-m", "growc.cli"]
+WIDER = ["-e", "widen ffn to 24 with tail copy"]
+
+
+def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*GROWC, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options
+    )
+
+
+def test_help_is_instant():
+    def seconds() -> float:
+        start = time.perf_counter()
+        assert run("--help").returncode == 0
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(7)) < 0.3  # the quietest moment of a busy machine
+
+
+def test_a_recipe_comes_from_standard_input(tmp_path):
+    save(tmp_path / "stream.onnx", STREAM)
+    done = run("plan", "-", "stream.onnx", cwd=tmp_path, input="widen ffn to 24 with tail copy\n")
+    assert done.returncode == 0
+    assert "12 -> 24" in done.stdout
+    wrong = run("plan", "-", "stream.onnx", cwd=tmp_path, input="\nwiden fnn to 24 with tail copy\n")
+    assert wrong.returncode == 2
+    assert "--> <stdin>:2:7" in wrong.stderr
+    formatted = run("fmt", "-", input="untie    head")
+    assert formatted.stdout == "untie head\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_apply_leaves_nothing_behind(tmp_path, number):
+    graph = STREAM.replace("[16, 8]", "[400000, 8]").replace("N, 16]", "N, 400000]")
+    save(tmp_path / "large.onnx", graph, external=True)
+    before = set(tmp_path.iterdir())
+    command = [*GROWC, "apply", "-e", "widen hidden to 32 with cyclic copy", "large.onnx"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    end = time.monotonic() + 60
+    while set(tmp_path.iterdir()) == before and time.monotonic() < end:
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert said == "error[G503]: interrupted: nothing was written\n"
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_reader_that_goes_away_does_not_stop_the_work(tmp_path):
+    save(tmp_path / "stream.onnx", STREAM)
+    process = subprocess.Popen(
+        [*GROWC, "apply", *WIDER, "stream.onnx"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(120) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert (tmp_path / "stream.grown.onnx").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_an_output_that_is_full_is_exit_4(tmp_path):
+    save(tmp_path / "mlp.onnx", MLP)
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*GROWC, "inspect", tmp_path / "mlp.onnx"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 4
+    assert "error[G502]" in done.stderr
+
+
+def test_a_disk_that_is_full_is_exit_4(tmp_path):
+    done = subprocess.run(
+        [
+            "bash",
+            "-c",
+            'ulimit -f 2000; exec "$@"',
+            "-",
+            *GROWC,
+            "apply",
+            str(DEMO),
+            str(TINY),
+            "-o",
+            "out.onnx",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 4
+    assert "`out.onnx` cannot be written" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bug_is_one_line_and_a_report(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("growc.resolve.load", lambda *_: 1 / 0)
+    monkeypatch.setattr("growc.cli.COMMANDS", {"check": lambda options: 1 // 0})
+    assert main(["check", "x.grow"]) == 70
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    report = re.search(r"the report is in (\S+)", said)
+    assert report is not None
+    assert "ZeroDivisionError" in Path(report[1]).read_text()
+
+
+def terminal(*arguments: object, cwd: Path) -> str:
+    """What a command shows on a terminal of 100 columns."""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(
+        [*GROWC, *map(str, arguments)], cwd=cwd, stdout=theirs, stderr=theirs, env=environment
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                block = os.read(ours, 65536)
+            except OSError:
+                break
+            shown += block
+            if not block:
+                break
+    os.close(ours)
+    assert process.returncode == 0
+    return shown.decode()
+
+
+def test_progress_with_rate_and_time_left_is_shown_on_a_terminal_only(tmp_path):
+    graph = STREAM.replace("[16, 8]", "[400000, 8]").replace("N, 16]", "N, 400000]")
+    save(tmp_path / "large.onnx", graph, external=True)
+    command = ("apply", "-e", "widen hidden to 64 with cyclic copy", "large.onnx", "--no-verify")
+    shown = terminal(*command, cwd=tmp_path)
+    assert re.search(r"writing \S+", shown)
+    assert re.search(r"[\d.]+/102\.4 MB", shown)
+    assert "\033[33m  ~ " in shown
+    quiet = run(*command, cwd=tmp_path)
+    assert quiet.stderr == ""
+    assert "\033" not in quiet.stdout
