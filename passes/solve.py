@@ -168,6 +168,8 @@ class _Solver:
     # ---------------------------------------------------------------- links
 
     def do_make(self, link: Link) -> None:
+        if link.node is not None and link.node.chain:  # a weight on its way to its use decides nothing
+            return
         for target in link.targets:
             if not self.free[self.links.root(target)]:
                 self.need(target)

@@ -35,7 +35,8 @@ def inspect_data(c: Compilation) -> dict[str, Any]:
 
 def inspect_lines(c: Compilation) -> Iterator[str]:
     """Roles, sizes, and what is frozen."""
-    yield f"{c.path.name} · {count(count_parameters(c.axes, c.ties))} parameters · {many(len(c.graph.nodes), 'node')}"
+    parameters = count(count_parameters(c.axes, c.ties))
+    yield f"{c.path.name} · {parameters} parameters · {many(len(c.graph.nodes), 'node')}"
     yield ""
     axes = c.roles.axes
     yield from ("  " + line for line in table((role_row(c, name) for name in axes), "<><"))
@@ -88,9 +89,9 @@ def absent(axes: dict[str, list[RoleAxis]]) -> Iterator[str]:
 
 
 def explain_lines(c: Compilation, name: str, found: Sequence[RoleAxis], everything: bool) -> Iterator[str]:
-    """Why axes change together: every weight axis of every space of a name, and the operators on the way to it.
+    """Why axes change together: every weight axis of every space of a name, and the operators on the way.
 
-    Without `everything`, places that are reached alike (as those of equal layers) stand once, and so do spaces.
+    Without `everything`, places that are reached alike (in equal layers) stand once, and so do spaces.
     """
     explained = [(axis, ways(c.axes, list(c.ties), axis)) for axis in found]
     shown: dict[object, int] = defaultdict(int)
@@ -103,7 +104,8 @@ def explain_lines(c: Compilation, name: str, found: Sequence[RoleAxis], everythi
     more = len(explained) - len(shown)
     if more and not everything:
         yield ""
-        yield f"{many(more, 'more space')} of {c.path.name} like {'this one' if len(shown) == 1 else 'these'} (--all)."
+        like = "this one" if len(shown) == 1 else "these"
+        yield f"{many(more, 'more space')} of {c.path.name} like {like} (--all)."
 
 
 def space_lines(

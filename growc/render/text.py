@@ -25,7 +25,9 @@ def colored(line: str) -> str:
 
 
 def count(n: int) -> str:
-    """A number of parameters, decimal: 124.4M."""
+    """A number of parameters, decimal: 124.4M; in full below ten thousand."""
+    if n < 10**4:
+        return str(n)
     for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
         if n >= size:
             return f"{n / size:.1f}{unit}"
@@ -51,7 +53,7 @@ def many(n: int, what: str) -> str:
 
 
 def table(rows: Iterable[Sequence[str]], align: str = "") -> Iterator[str]:
-    """Rows with their columns under each other, three spaces between; `align` has `<` or `>` for each column."""
+    """Rows with their columns under each other; `align` has `<` or `>` for each column."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

@@ -1,4 +1,4 @@
-"""Hypothesis for all property tests of this folder: no deadline on a noisy machine, the same examples in CI."""
+"""Hypothesis for all property tests of this folder: no deadlines, and the same examples in CI."""
 
 import os
 

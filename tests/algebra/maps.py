@@ -67,7 +67,9 @@ def drawn(m: IndexMap, seed: int = 0) -> Dense:
 def agrees(claim: IndexMap, truth: Dense) -> bool:
     """Whether every row that the claim does not give up is the true one."""
     held = ~claim.junk
-    return truth.shape == (claim.size, claim.source) and np.allclose(known(claim)[held], truth[held], 1e-9, 1e-9)
+    return truth.shape == (claim.size, claim.source) and np.allclose(
+        known(claim)[held], truth[held], 1e-9, 1e-9
+    )
 
 
 def state_holds(claim: IndexMap, x: Dense, y: Dense) -> bool:

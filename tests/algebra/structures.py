@@ -1,4 +1,4 @@
-"""Spaces as text: `(4a 16b)` a product, `[4a + 1 + 1]` a sum, a letter for each atom, `!` frozen, `#` addressed."""
+"""Spaces as text: `(4a 16b)` a product, `[4a + 1 + 1]` a sum, atoms by letter, `!` frozen, `#` addressed."""
 
 from __future__ import annotations
 

@@ -29,7 +29,9 @@ PLACES = [(0,), (1,), ("0",), (0, 1), (0, "1"), ((0, 1),), ("a", "b"), ("ab",), 
 
 
 def test_different_places_have_different_streams() -> None:
-    firsts = {tuple(Draws.of(*p).uniform(0, 4)) for p in PLACES} | {tuple(Draws.of(0).at(*p).uniform(0, 4)) for p in PLACES}
+    firsts = {tuple(Draws.of(*p).uniform(0, 4)) for p in PLACES} | {
+        tuple(Draws.of(0).at(*p).uniform(0, 4)) for p in PLACES
+    }
     assert len(firsts) == 2 * len(PLACES)
 
 

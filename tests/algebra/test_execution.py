@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from growc.plan import DRAWN, MEAN, ONE, ZERO, AxisStep, LeafStep, Layout, Noise, WeightPlan
+from growc.plan import DRAWN, MEAN, ONE, ZERO, AxisStep, Layout, LeafStep, Noise, WeightPlan
 from growc.weights import execute
 
 Values = NDArray[np.float64]
@@ -54,7 +54,11 @@ def slowly(layout: Layout, units: list[Values]) -> list[Values]:
         mean = sum(units[1:], units[0]) / len(units)
         fillers = {ZERO: 0 * mean, ONE: 0 * mean + 1}
         return [
-            s.weight[j] * units[i] if i >= 0 else s.weight[j] * mean if s.filler[j] == MEAN else fillers[int(s.filler[j])]
+            s.weight[j] * units[i]
+            if i >= 0
+            else s.weight[j] * mean
+            if s.filler[j] == MEAN
+            else fillers[int(s.filler[j])]
             for j, i in enumerate(s.index)
         ]
     if layout.kind == "sum":
@@ -119,7 +123,7 @@ def test_a_scale_and_a_literal_are_written_in_the_element_type() -> None:
     assert execute(same, np.ones(2)) is not None
 
 
-# ---------------------------------------------------------------------------------------- drawn rows and noise
+# -------------------------------------------------------------------------------------- drawn rows and noise
 
 
 def drawn_step(d: int, size: int, key: int = 1) -> LeafStep:
@@ -142,7 +146,9 @@ def test_drawn_rows_have_the_spread_of_the_source_and_leave_the_others_alone() -
     assert abs(made[20:].mean()) < 0.1
 
 
-@pytest.mark.parametrize("make", [lambda: drawn_step(6, 9), lambda: noise_step([0, 1, 2, 3, 4, 5, 1, 1, 5], 0.1, None)])
+@pytest.mark.parametrize(
+    "make", [lambda: drawn_step(6, 9), lambda: noise_step([0, 1, 2, 3, 4, 5, 1, 1, 5], 0.1, None)]
+)
 def test_a_transposed_weight_gets_the_same_draws_transposed(make: object) -> None:
     step = make()  # type: ignore[operator]
     array = np.random.default_rng(0).standard_normal((6, 4))
@@ -174,7 +180,9 @@ def test_plain_noise_has_its_scale_and_touches_its_rows_only() -> None:
         assert change[row].std() == pytest.approx(0.25 * array.std(), rel=0.03)
 
 
-@given(st.permutations([0, 1, 2, 0, 1, 0]), st.lists(st.sampled_from([1.0, 0.5, 2.0]), min_size=6, max_size=6))
+@given(
+    st.permutations([0, 1, 2, 0, 1, 0]), st.lists(st.sampled_from([1.0, 0.5, 2.0]), min_size=6, max_size=6)
+)
 def test_balanced_noise_vanishes_against_its_balance(index: list[int], balance: list[float]) -> None:
     array = np.random.default_rng(0).standard_normal((3, 5))
     step = noise_step(list(index), 0.5, np.asarray(balance))
@@ -189,7 +197,9 @@ def test_balanced_noise_over_plain_copies_keeps_its_variance() -> None:
     """language.md: the mean over the copies is taken off and the rest scaled by sqrt(C/(C−1))."""
     array = np.random.default_rng(0).standard_normal((3, 20_000))
     index = [0, 1, 2, 0, 1, 0]
-    change = execute(plan(array.shape, axis(0, leaf(noise_step(index, 0.5, np.ones(6))))), array) - array[index]
+    change = (
+        execute(plan(array.shape, axis(0, leaf(noise_step(index, 0.5, np.ones(6))))), array) - array[index]
+    )
     for row in (0, 1, 3, 4, 5):
         assert change[row].std() == pytest.approx(0.5 * array.std(), rel=0.03)
     assert not change[2].any()

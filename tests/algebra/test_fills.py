@@ -14,35 +14,35 @@ SIZES = [(1, 2), (1, 5), (2, 3), (3, 3), (3, 4), (4, 6), (4, 8), (5, 7), (6, 17)
 DRAWS = Draws.of("fills")
 
 COPIES: dict[str, Callable[[int, int, int], int]] = {
-    "neighbor copy": lambda j, d, D: j * d // D,
-    "tail copy": lambda j, d, D: j if j < d else d - 1 - ((D - 1 - j) % d),
-    "last copy": lambda j, d, D: min(j, d - 1),
-    "cyclic copy": lambda j, d, D: j % d,
+    "neighbor copy": lambda j, d, n: j * d // n,
+    "tail copy": lambda j, d, n: j if j < d else d - 1 - ((n - 1 - j) % d),
+    "last copy": lambda j, d, n: min(j, d - 1),
+    "cyclic copy": lambda j, d, n: j % d,
 }
 
 
-@pytest.mark.parametrize(("d", "D"), SIZES)
+@pytest.mark.parametrize(("d", "n"), SIZES)
 @pytest.mark.parametrize("fill", COPIES)
-def test_a_copy_follows_its_formula(fill: str, d: int, D: int) -> None:
-    made = FILLS[fill](d, D, DRAWS)
-    assert made.index.tolist() == [COPIES[fill](j, d, D) for j in range(D)]
+def test_a_copy_follows_its_formula(fill: str, d: int, n: int) -> None:
+    made = FILLS[fill](d, n, DRAWS)
+    assert made.index.tolist() == [COPIES[fill](j, d, n) for j in range(n)]
     assert (made.weight == 1).all()
     assert made.copies.all()
 
 
-@pytest.mark.parametrize(("d", "D"), SIZES)
-def test_tail_copy_repeats_the_last_units_in_order(d: int, D: int) -> None:
-    made = FILLS["tail copy"](d, D, DRAWS)
-    if D <= 2 * d:
-        assert made.index[d:].tolist() == list(range(d - (D - d), d))
+@pytest.mark.parametrize(("d", "n"), SIZES)
+def test_tail_copy_repeats_the_last_units_in_order(d: int, n: int) -> None:
+    made = FILLS["tail copy"](d, n, DRAWS)
+    if 2 * d >= n:
+        assert made.index[d:].tolist() == list(range(d - (n - d), d))
 
 
-@pytest.mark.parametrize(("d", "D"), SIZES)
-def test_uniform_copy_keeps_the_originals_and_draws_the_rest(d: int, D: int) -> None:
-    made = FILLS["uniform copy"](d, D, DRAWS)
+@pytest.mark.parametrize(("d", "n"), SIZES)
+def test_uniform_copy_keeps_the_originals_and_draws_the_rest(d: int, n: int) -> None:
+    made = FILLS["uniform copy"](d, n, DRAWS)
     assert made.index[:d].tolist() == list(range(d))
     assert ((made.index[d:] >= 0) & (made.index[d:] < d)).all()
-    assert FILLS["uniform copy"](d, D, DRAWS).same(made)
+    assert FILLS["uniform copy"](d, n, DRAWS).same(made)
 
 
 def test_uniform_copy_is_uniform() -> None:
@@ -51,39 +51,39 @@ def test_uniform_copy_is_uniform() -> None:
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)
 
 
-@pytest.mark.parametrize(("d", "D"), SIZES)
-def test_average_fill_is_whole_cycles_and_then_means(d: int, D: int) -> None:
-    made = FILLS["average fill"](d, D, DRAWS)
-    whole = D // d * d
-    assert made.index.tolist() == [j % d if j < whole else -1 for j in range(D)]
-    assert made.mean.tolist() == [0.0 if j < whole else 1.0 for j in range(D)]
+@pytest.mark.parametrize(("d", "n"), SIZES)
+def test_average_fill_is_whole_cycles_and_then_means(d: int, n: int) -> None:
+    made = FILLS["average fill"](d, n, DRAWS)
+    whole = n // d * d
+    assert made.index.tolist() == [j % d if j < whole else -1 for j in range(n)]
+    assert made.mean.tolist() == [0.0 if j < whole else 1.0 for j in range(n)]
     np.testing.assert_allclose(made.matrix().sum(axis=1), 1)
 
 
-@pytest.mark.parametrize(("d", "D"), SIZES)
-def test_zero_fill_and_random_fill_keep_the_originals_only(d: int, D: int) -> None:
-    zero, random = FILLS["zero fill"](d, D, DRAWS), FILLS["random fill"](d, D, DRAWS)
+@pytest.mark.parametrize(("d", "n"), SIZES)
+def test_zero_fill_and_random_fill_keep_the_originals_only(d: int, n: int) -> None:
+    zero, random = FILLS["zero fill"](d, n, DRAWS), FILLS["random fill"](d, n, DRAWS)
     for made in (zero, random):
-        assert made.index.tolist() == [j if j < d else -1 for j in range(D)]
+        assert made.index.tolist() == [j if j < d else -1 for j in range(n)]
     assert zero.zeros[d:].all()
-    assert random.junk.tolist() == [j >= d for j in range(D)]
+    assert random.junk.tolist() == [j >= d for j in range(n)]
 
 
-@pytest.mark.parametrize(("d", "D"), SIZES)
+@pytest.mark.parametrize(("d", "n"), SIZES)
 @pytest.mark.parametrize("fill", FILLS)
-def test_the_originals_are_the_first_copies_and_there_is_one_of_each(fill: str, d: int, D: int) -> None:
-    made = FILLS[fill](d, D, DRAWS)
+def test_the_originals_are_the_first_copies_and_there_is_one_of_each(fill: str, d: int, n: int) -> None:
+    made = FILLS[fill](d, n, DRAWS)
     fresh = new_units(made)
-    assert fresh.sum() == D - d
+    assert fresh.sum() == n - d
     assert made.index[~fresh].tolist() == list(range(d))
     for unit in range(d):
         assert np.flatnonzero(made.index == unit)[0] in np.flatnonzero(~fresh)
 
 
-@pytest.mark.parametrize(("d", "D"), SIZES)
+@pytest.mark.parametrize(("d", "n"), SIZES)
 @pytest.mark.parametrize("fill", FILLS)
-def test_on_an_addressed_axis_old_units_keep_their_numbers(fill: str, d: int, D: int) -> None:
-    made = FILLS[fill](d, D, DRAWS)
+def test_on_an_addressed_axis_old_units_keep_their_numbers(fill: str, d: int, n: int) -> None:
+    made = FILLS[fill](d, n, DRAWS)
     moved = appended(made)
     assert moved.index[:d].tolist() == list(range(d))
     assert not new_units(moved)[:d].any()

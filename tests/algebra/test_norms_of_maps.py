@@ -1,4 +1,4 @@
-"""The closed forms of the norms against norms computed in float64 with a large eps; facts.md's table by name."""
+"""The closed forms of the norms against numerical norms with a large eps; facts.md's table by name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def claim(norm: str, m: IndexMap) -> tuple[IndexMap, float] | None:
 
 
 def error(norm: str, m: IndexMap, eps: float | None = None, x: Dense | None = None) -> float:
-    """How far the claimed state is from the norm of the mapped stream; with another eps, how much that matters."""
+    """How far the claimed state is from the norm of the mapped stream, or what another eps does to it."""
     found = claim(norm, m)
     assert found is not None
     state, factor = found
@@ -67,15 +67,16 @@ def test_a_norm_over_weighted_copies_that_is_claimed_to_be_exact_is(norm: str, m
 @given(maps(junk=False))
 def test_no_exact_norm_is_missed(norm: str, m: IndexMap) -> None:
     """R is exact if and only if HR·1 = 0 (LayerNorm) and (HR)ᵀ(HR) = a·H with a > 0."""
-    R, d = m.matrix(), m.source
+    dense, d = m.matrix(), m.source
     assume(d > 1)
     centre = norm == "layer_norm"
-    H = np.eye(d) - centre / d
-    HR = (np.eye(m.size) - centre / m.size) @ R
-    a = np.trace(HR.T @ HR) / max(np.trace(H), 1e-30)
-    exact = np.allclose(HR.T @ HR, a * H, atol=1e-12) and a > 1e-12
+    core = np.eye(d) - centre / d
+    left = (np.eye(m.size) - centre / m.size) @ dense
+    gram = left.T @ left
+    a = np.trace(gram) / max(np.trace(core), 1e-30)
+    exact = np.allclose(gram, a * core, atol=1e-12) and a > 1e-12
     if centre:
-        exact = exact and np.allclose(HR.sum(axis=1), 0, atol=1e-12)
+        exact = exact and np.allclose(left.sum(axis=1), 0, atol=1e-12)
     if not exact:
         assert claim(norm, m) is None
     elif d > 2 and (centre or not m.mean.any()):
@@ -144,7 +145,9 @@ def test_copies_over_the_root_of_their_number_are_exact_behind_an_rms_norm_at_an
 
 
 @pytest.mark.parametrize("weights", [(1 / 2, 1 / 2), (2 / 3, 1 / 6, 1 / 6)])
-def test_weights_with_equal_sums_are_exact_behind_a_layer_norm_only_with_equal_squares(weights: tuple[float, ...]) -> None:
+def test_weights_with_equal_sums_are_exact_behind_a_layer_norm_only_with_equal_squares(
+    weights: tuple[float, ...],
+) -> None:
     """facts.md: (1/2, 1/2) beside (2/3, 1/6, 1/6) has both; the rows are centred by the mean."""
     index = [0, 0, *(i for i in range(1, 4) for _ in weights)]
     values = [0.5, 0.5, *weights * 3]

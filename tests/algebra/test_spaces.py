@@ -115,7 +115,9 @@ CONFLICTS: list[tuple[str, Callable[[], tuple[Space, Space]]]] = [
 
 
 @pytest.mark.parametrize(("name", "make"), CONFLICTS, ids=[c[0] for c in CONFLICTS])
-def test_what_cannot_be_matched_is_frozen_on_both_sides(name: str, make: Callable[[], tuple[Space, Space]]) -> None:
+def test_what_cannot_be_matched_is_frozen_on_both_sides(
+    name: str, make: Callable[[], tuple[Space, Space]]
+) -> None:
     a, b = make()
     tie(a, b)
     assert all(x.frozen for x in [*leaves(a), *leaves(b)])
@@ -135,7 +137,9 @@ PRIMES = (2, 3, 2, 5)
 
 def cuts(n: int) -> st.SearchStrategy[list[int]]:
     """Where a row of n places is cut."""
-    return st.lists(st.booleans(), min_size=n - 1, max_size=n - 1).map(lambda bs: [i + 1 for i, b in enumerate(bs) if b])
+    return st.lists(st.booleans(), min_size=n - 1, max_size=n - 1).map(
+        lambda bs: [i + 1 for i, b in enumerate(bs) if b]
+    )
 
 
 def pieces(sizes: tuple[int, ...], at: list[int], multiply: bool) -> list[int]:
@@ -145,7 +149,9 @@ def pieces(sizes: tuple[int, ...], at: list[int], multiply: bool) -> list[int]:
 
 
 @given(st.lists(cuts(len(PRIMES)), min_size=1, max_size=4), st.randoms())
-def test_factorings_of_one_axis_meet_in_their_common_refinement(views: list[list[int]], random: object) -> None:
+def test_factorings_of_one_axis_meet_in_their_common_refinement(
+    views: list[list[int]], random: object
+) -> None:
     whole = atom(int(np.prod(PRIMES)))
     for view in views:
         tie(whole, times(*map(atom, pieces(PRIMES, view, True))))
@@ -224,7 +230,7 @@ def test_unification_is_idempotent_and_commutative(
     assert sum(x.frozen is None for x in leaves(c)) == sum(x.frozen is None for x in leaves(a))
 
 
-# ---------------------------------------------------------------------------------------- frozen and addressed
+# -------------------------------------------------------------------------------------- frozen and addressed
 
 
 ORDERS = list(itertools.permutations(range(3)))
@@ -233,7 +239,11 @@ ORDERS = list(itertools.permutations(range(3)))
 @pytest.mark.parametrize("order", ORDERS)
 def test_freezing_reaches_every_part_whenever_it_is_found(order: tuple[int, ...]) -> None:
     whole = atom(24)
-    steps = [lambda: stop(whole), lambda: tie(whole, times(atom(4), atom(6))), lambda: tie(whole, plus(atom(12), atom(12)))]
+    steps = [
+        lambda: stop(whole),
+        lambda: tie(whole, times(atom(4), atom(6))),
+        lambda: tie(whole, plus(atom(12), atom(12))),
+    ]
     for k in order:
         steps[k]()
     assert all(x.frozen for x in leaves(whole))
@@ -274,7 +284,9 @@ def test_of_an_addressed_sum_only_the_last_segment_may_grow(order: tuple[int, ..
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_last_segment_of_an_addressed_sum_is_frozen_if_it_stands_elsewhere_in_it(order: tuple[int, ...]) -> None:
+def test_the_last_segment_of_an_addressed_sum_is_frozen_if_it_stands_elsewhere_in_it(
+    order: tuple[int, ...],
+) -> None:
     whole, first, last = atom(8), atom(4), atom(4)
     steps = [lambda: number(whole), lambda: tie(whole, plus(first, last)), lambda: tie(first, last)]
     for k in order:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pty
 import re
+import resource
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -29,11 +31,13 @@ def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
 
 def test_help_is_instant():
     def seconds() -> float:
-        start = time.perf_counter()
+        """Of the processor, for the machine may be busy with other tests."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert run("--help").returncode == 0
-        return time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-    assert min(seconds() for _ in range(7)) < 0.3  # the quietest moment of a busy machine
+    assert statistics.median(seconds() for _ in range(5)) < 0.3
 
 
 def test_a_recipe_comes_from_standard_input(tmp_path):

@@ -10,10 +10,43 @@ HUGE = np.iinfo(np.int64).max
 POSITIVE, SMALL = {"Sqrt", "Log"}, {"Acos", "Asin", "Atanh"}
 SINCE = {"Gelu": 20, "Mish": 18, "Swish": 24}
 
-UNARY = """
-    Abs Neg Identity Relu LeakyRelu Sign Sqrt Sin Tan Asin Atan Sinh Tanh Erf Gelu Elu Celu Selu Softsign HardSwish
-    Mish Swish ThresholdedRelu Floor Ceil Round Cos Exp Log Reciprocal Sigmoid HardSigmoid Softplus IsNaN IsInf
-""".split()
+UNARY = [
+    "Abs",
+    "Neg",
+    "Identity",
+    "Relu",
+    "LeakyRelu",
+    "Sign",
+    "Sqrt",
+    "Sin",
+    "Tan",
+    "Asin",
+    "Atan",
+    "Sinh",
+    "Tanh",
+    "Erf",
+    "Gelu",
+    "Elu",
+    "Celu",
+    "Selu",
+    "Softsign",
+    "HardSwish",
+    "Mish",
+    "Swish",
+    "ThresholdedRelu",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Cos",
+    "Exp",
+    "Log",
+    "Reciprocal",
+    "Sigmoid",
+    "HardSigmoid",
+    "Softplus",
+    "IsNaN",
+    "IsInf",
+]
 
 
 def scalar(value: float) -> np.ndarray:  # type: ignore[type-arg]
@@ -128,14 +161,18 @@ CONTRACTIONS = [
     Case("Attention", (real(2, 3, 5, 4), real(2, 1, 5, 4), real(2, 1, 5, 4), real(2, 3, 5, 5)), since=23),
     Case("Attention", (real(2, 3, 5, 4), real(2, 3, 5, 4), real(2, 3, 5, 4), real(5, 5)), since=23),
     Case("RotaryEmbedding", (real(2, 3, 5, 4), real(2, 5, 2), real(2, 5, 2)), since=23),
-    Case("SimplifiedLayerNormalization", (real(2, 3, 4), weight(4)), {"epsilon": 1e-2}, declared=((2, 3, 4),)),
+    Case(
+        "SimplifiedLayerNormalization", (real(2, 3, 4), weight(4)), {"epsilon": 1e-2}, declared=((2, 3, 4),)
+    ),
     Case("Gather", (weight(5, 4), integers(5, "b", 3))),
     Case("Gather", (weight(4, 5), integers(5, 2, 3)), {"axis": 1}),
     Case("Gather", (real(2, 5, 3), numbers(1, 2)), {"axis": 1}),
     Case("Gather", (real(2, 5, 3), np.asarray(-1)), {"axis": 1}),
     Case("Gather", (real(2, 5, 3), np.asarray(0)), {"axis": 2}),
     Case("Gather", (real(2, 5, 3), numbers(0, 1, 2, 3, 4)), {"axis": 1}),
+    Case("Gather", (real(2, 6, 3), np.arange(6).reshape(2, 3)), {"axis": 1}),
     Case("Gather", (real(2, 5), numbers(3, 0)), {"axis": 1}),
+    Case("Gather", (real(2, 5), numbers(-1, 0)), {"axis": 1}),
     Case("GatherND", (weight(5, 4), integers(5, 2, 3, 1))),
     Case("GatherND", (real(2, 5, 4), integers(5, 2, 3, 1)), {"batch_dims": 1}),
 ]
@@ -166,7 +203,9 @@ ALONG_AXES = [
     Case("GlobalAveragePool", (real(2, 3, 4, 5),)),
     Case("GlobalMaxPool", (real(2, 3, 4),)),
     Case("AveragePool", (real(2, 3, 6),), {"kernel_shape": [2], "strides": [2]}),
-    Case("AveragePool", (real(2, 3, 4, 4),), {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1}),
+    Case(
+        "AveragePool", (real(2, 3, 4, 4),), {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1}
+    ),
     Case("MaxPool", (real(2, 3, 6),), {"kernel_shape": [2]}),
     Case("MaxPool", (real(2, 3, 6),), {"kernel_shape": [2]}, outputs=2),
 ]
@@ -250,7 +289,9 @@ LAYOUT = [
     Case("DepthToSpace", (real(2, 12, 2, 3),), {"blocksize": 2, "mode": "CRD"}),
     Case("SpaceToDepth", (real(2, 3, 4, 6),), {"blocksize": 2}),
     Case("ConstantOfShape", (numbers(5, 4),)),
-    Case("ConstantOfShape", (numbers(5, 4),), {"value": onnx.numpy_helper.from_array(np.ones(1, np.float32))}),
+    Case(
+        "ConstantOfShape", (numbers(5, 4),), {"value": onnx.numpy_helper.from_array(np.ones(1, np.float32))}
+    ),
     Case("Shape", (real("b", 4),)),
     Case("Size", (real("b", 4),)),
 ]

@@ -175,7 +175,7 @@ class OneNode:
         return self.axes.instances[0].line
 
     def growable(self) -> dict[str, Space]:
-        """The space of every label that is not frozen, and of every addressed axis, by the text to call it."""
+        """The space of every label that is not frozen and of every addressed axis, by name."""
         found: dict[str, Space] = {}
         instance = self.axes.instances[0]
         node, line = instance.node, instance.line
@@ -189,7 +189,9 @@ class OneNode:
 
     @staticmethod
     def _may_grow(space: Space) -> bool:
-        free = space.frozen is None or space.frozen.node is None  # the model's own inputs are frozen, but not here
+        free = (
+            space.frozen is None or space.frozen.node is None
+        )  # the model's own inputs are frozen, but not here
         return space.kind == "atom" and space.static and not space.unit and free
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
@@ -201,13 +203,15 @@ def execute(proto: onnx.ModelProto, feeds: Mapping[str, NDArray[Any]]) -> list[N
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return [np.asarray(y) for y in session.run(None, dict(feeds))]
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the compiler says of one label that takes one map; `claims` that hold are true of onnxruntime's result."""
+    """What the compiler says of one label that takes one map, where that is true of the result."""
 
     gaps: tuple[str, ...] = ()
     refused: str = ""

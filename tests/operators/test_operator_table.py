@@ -1,7 +1,7 @@
 """Every row of the operator table, judged by onnxruntime on a model of one node.
 
-Each label of the row takes maps of several kinds. Whatever the compiler then claims of the node's results must be
-what onnxruntime computes, and what the row's treatment promises must be claimed.
+Each label of the row takes maps of several kinds. Whatever the compiler then claims of the node's results
+must be what onnxruntime computes, and what the row's treatment promises must be claimed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ def tried(case: Case, one: OneNode, label: str) -> set[str]:
     """The kinds of map that a label takes here."""
     if label.startswith("#"):
         return {"copies"}
-    whole = any(isinstance(o := case.inputs[i], Feed) and o.kind in ("integer", "boolean") for i in bearers(case, one, label))
+    whole = any(
+        isinstance(o := case.inputs[i], Feed) and o.kind in ("integer", "boolean")
+        for i in bearers(case, one, label)
+    )
     return WHOLE_NUMBERS if whole else LINEAR | {"junk"}
 
 
@@ -63,7 +66,9 @@ def promised(case: Case, one: OneNode, label: str) -> set[str]:
     line, treatment = one.line, one.line.treatment
     borne = list(bearers(case, one, label))
     leaves = any(label in labels(t) for terms in line.outputs for t in terms or ())
-    composite = any(label in labels(t) and t != label for terms in [*line.inputs, *line.outputs] for t in terms or ())
+    composite = any(
+        label in labels(t) and t != label for terms in [*line.inputs, *line.outputs] for t in terms or ()
+    )
     if label.startswith("#"):
         return {"copies"}
     if treatment in ("layer_norm", "rms_norm"):
@@ -72,7 +77,12 @@ def promised(case: Case, one: OneNode, label: str) -> set[str]:
         return {"copies", "twice"}
     if not leaves:
         stored = any(isinstance(o := case.inputs[i], Feed) and o.stored for i in borne)
-        reduced = {"mean": {"twice", "mean"}, "sum": {"shares", "zeros"}, "extreme": {"copies", "twice"}, "fold": set()}
+        reduced = {
+            "mean": {"twice", "mean"},
+            "sum": {"shares", "zeros"},
+            "extreme": {"copies", "twice"},
+            "fold": set(),
+        }
         contracted = LINEAR if stored else {"isometric"}
         found = {**reduced, "contract": contracted, "attention": {"isometric"}}.get(treatment, LINEAR)
         return found - ({"mean"} if composite else set())
@@ -81,7 +91,9 @@ def promised(case: Case, one: OneNode, label: str) -> set[str]:
     passing = {
         "layout": LINEAR - {"mean"},
         "multiply": LINEAR - {"mean"},
-        "add": LINEAR - {"mean"} if everywhere and all(isinstance(o, Feed) for o in case.inputs) else {"copies"},
+        "add": LINEAR - {"mean"}
+        if everywhere and all(isinstance(o, Feed) for o in case.inputs)
+        else {"copies"},
         "contract": LINEAR - {"mean"} if alone else {"copies"},
         "pointwise zero": {"copies", "zeros"},
         "pointwise zero homogeneous": {"copies", "zeros", "scaled"},
@@ -195,13 +207,18 @@ PENDING = {
         one.line.treatment == "per_channel" and label != "c" and kind not in ("copies", "twice", "junk")
     ),
     "zero over zero": lambda case, one, label, kind: (
-        one.line.treatment == "divide" and kind == "zeros" and 1 in bearers(case, one, label) and len(case.inputs[0].shape)
+        one.line.treatment == "divide"
+        and kind == "zeros"
+        and 1 in bearers(case, one, label)
+        and len(case.inputs[0].shape)
     ),
     "an Expand that leaves a dimension alone": lambda case, one, label, kind: (
         case.op == "Expand" and label == "a2" and case.inputs[0].shape[0] == "b"
     ),
     "sizes of Resize": lambda case, one, label, kind: case.op == "Resize",
-    "an operator without shape inference": lambda case, one, label, kind: case.op == "SimplifiedLayerNormalization",
+    "an operator without shape inference": lambda case, one, label, kind: (
+        case.op == "SimplifiedLayerNormalization"
+    ),
 }
 
 
