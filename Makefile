@@ -4,24 +4,27 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 MODEL := examples/models/tiny-gpt.onnx
+WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test check coverage soak models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
-	$(BIN)/growc apply examples/demo.grow $(MODEL) -o build/tiny-gpt.wide.onnx
+	$(BIN)/growc apply examples/demo.grow $(MODEL) -o $(WIDE)
 	@echo
-	@echo "The result is build/tiny-gpt.wide.onnx; how it was made stands beside it as .json. Look next at:"
-	@echo "  examples/demo.grow                                     the recipe that was just applied"
-	@echo "  $(BIN)/growc inspect build/tiny-gpt.wide.onnx        the axes that it has now"
-	@echo "  $(BIN)/growc verify $(MODEL) build/tiny-gpt.wide.onnx"
-	@echo "                                                         the comparison once more, output by output"
+	@echo "What was applied is examples/demo.grow; how $(WIDE) was made stands in build/tiny-gpt.wide.grown.json."
+	@echo "Look next at"
+	@echo
+	@echo "  $(BIN)/growc inspect $(WIDE)"
+	@echo "      the axes that it has now"
+	@echo "  $(BIN)/growc explain $(MODEL) hidden"
+	@echo "      why these weights change together"
 	@echo "  $(BIN)/growc plan -e 'widen hidden to 128 with neighbor copy' $(MODEL)"
-	@echo "                                                         a change that is not exact, and why"
+	@echo "      a change that is not exact, where, and what would be"
 
 test: check
-	$(BIN)/python -m pytest -q -n 2 -m "not slow and not zoo"
+	$(BIN)/python -m pytest -q -n 2 -m "not soak"
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check .
@@ -29,10 +32,10 @@ check: .venv/dev.stamp
 	$(BIN)/mypy
 
 coverage: .venv/dev.stamp
-	$(BIN)/python -m pytest -q -n 2 -m "not slow and not zoo" --cov --cov-report=term-missing:skip-covered
+	$(BIN)/python -m pytest -q -n 2 -m "not soak" --cov --cov-report=term-missing:skip-covered
 
 soak: .venv/dev.stamp
-	$(BIN)/python -m pytest -q -n 2 -m "slow or zoo"
+	$(BIN)/python -m pytest -q -m soak
 
 models: .venv/dev.stamp
 	$(BIN)/python examples/make_models.py --out build/models --anon
@@ -46,6 +49,7 @@ clean:
 	find growc grammar passes examples tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 .venv/python.stamp:
+	@echo "setting up .venv, once"
 	$(PYTHON) -m venv --clear .venv
 	@touch $@
 

@@ -1,8 +1,10 @@
-"""How fast growc plans and writes, as ratios: `growc plan` and `growc apply --no-verify` against `cp` of the result.
+"""How fast growc plans and writes, as ratios: `growc plan` and `growc apply --no-verify` against `cp` of the
+result.
 
     python benchmarks/speed.py MODEL.onnx [--runs N]
 
-Every figure is a median over runs in turn (cp, plan, apply, cp, …), so that a drifting machine does not favour one.
+Every figure is a median over runs in turn (cp, plan, apply, cp, …), so that a drifting machine does not
+favour one.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-RECIPE = ["-e", "widen heads to 4 * heads / 3 with uniform copy", "-e", "widen ffn to 4 * ffn / 3 with uniform copy"]
+RECIPE = [
+    "-e",
+    "widen heads to 4 * heads / 3 with uniform copy",
+    "-e",
+    "widen ffn to 4 * ffn / 3 with uniform copy",
+]
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -67,7 +74,10 @@ def main() -> None:
         print(f"{options.model.name}: {size:.0f} MB written, {options.runs} runs")
         for task, times in found.items():
             middle = statistics.median(times)
-            print(f"  {task:<26} {middle:7.2f} s   {middle / base:6.2f} x cp   ({min(times):.2f} to {max(times):.2f})")
+            print(
+                f"  {task:<26} {middle:7.2f} s   {middle / base:6.2f} x cp   "
+                f"({min(times):.2f} to {max(times):.2f})"
+            )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
 """growc: a declarative graph-rewriting compiler for model surgery.
 
-growc.api has all that a program calls. `plan` and `verify` are to be had there only: here these are modules.
-
 >>> import growc
->>> done = growc.apply("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx")  # doctest: +SKIP
->>> done.plan.certificate.exact  # doctest: +SKIP
+>>> plan = growc.plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx")  # doctest: +SKIP
+>>> plan.certificate.exact  # doctest: +SKIP
 True
 """
 
@@ -17,16 +15,20 @@ if TYPE_CHECKING:
     from growc.api import Applied as Applied
     from growc.api import apply as apply
     from growc.api import inspect as inspect
+    from growc.api import plan as plan
     from growc.diagnostic import GrowError as GrowError
+    from growc.verification import verify as verify
 
 __version__ = "0.1.0"
-__all__ = ["Applied", "GrowError", "__version__", "apply", "inspect"]
+__all__ = ["Applied", "GrowError", "__version__", "apply", "inspect", "plan", "verify"]
 
 _HOMES = {
     "Applied": "growc.api",
     "GrowError": "growc.diagnostic",
     "apply": "growc.api",
     "inspect": "growc.api",
+    "plan": "growc.api",
+    "verify": "growc.verification",
 }
 
 

@@ -18,8 +18,8 @@ from growc.source import Source
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
-    from growc.plan import Plan
-    from growc.verify import Verification
+    from growc.plans import Plan
+    from growc.verification import Verification
 
 Progress = Callable[[str, int, int], None]
 """(what is being done, done so far, of how much); a total of 0 means that it is not known."""
@@ -31,7 +31,7 @@ def _quiet(phrase: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Applied:
-    """What `apply` did, and all files that it wrote; `verification` is None, with a `reason`, if it was off."""
+    """What `apply` did. Without verification there is a `reason`; `files` are all that were written."""
 
     plan: Plan
     written: Path
@@ -41,7 +41,7 @@ class Applied:
 
 
 def recipe(text: str | Path | Sequence[Source], params: Mapping[str, str] | None = None) -> Resolved:
-    """A resolved recipe, from text, the path of a `.grow` file, or sources. Raises GrowError with every mistake."""
+    """A resolved recipe: from text, a `.grow` file, or sources. Raises GrowError with every mistake in it."""
     return load(sources_of(text), params or {})
 
 
@@ -200,7 +200,7 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
 
 
 def _verify(c: Compilation, result: Path, inputs: str | Path | None, progress: Progress) -> Verification:
-    from growc.verify import verify
+    from growc.verification import verify
 
     maps = output_maps(c)
     chosen = None if inputs is None else Path(inputs)
@@ -211,7 +211,7 @@ def _verify(c: Compilation, result: Path, inputs: str | Path | None, progress: P
 
 def output_maps(c: Compilation) -> dict[str, list[Any]]:
     """For every resized axis of an output, where the source's units stand."""
-    from growc.verify import UnitMap
+    from growc.verification import UnitMap
 
     found: dict[str, list[Any]] = {}
     for (name, axis), state in c.outputs.items():

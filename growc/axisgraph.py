@@ -26,8 +26,8 @@ Vertex = tuple[Value, int]
 class Way:
     """How a weight axis comes to be in a space: the operators from a place that was explained before.
 
-    vertex: the weight axis; steps: nodes (or ties) on the way, none for the first; start: where the way leaves
-    what was explained: a node, or None where it leaves the first weight itself.
+    vertex: the weight axis; steps: nodes (or ties) on the way, none for the first; start: where the way
+    leaves what was explained: a node, or None where it leaves the first weight itself.
     """
 
     vertex: Vertex

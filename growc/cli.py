@@ -198,7 +198,7 @@ def _inspect(options: Namespace) -> int:
 def _verify(options: Namespace) -> int:
     from growc.render.progress import progress
     from growc.render.terminal import verification_data, verification_lines
-    from growc.verify import verify
+    from growc.verification import verify
 
     for model in options.models:
         if not model.is_file():

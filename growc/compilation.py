@@ -15,13 +15,13 @@ from growc.passes.norms import Norm
 from growc.passes.roles import Roles
 from growc.passes.spaces import Axes
 from growc.passes.ties import Tie
-from growc.plan import AxisStep, Gap, Plan
+from growc.plans import AxisStep, Gap, Plan
 from growc.resolve import Bound
 
 
 @dataclass(frozen=True)
 class Compilation:
-    """`model` and `statements` are given; every other field is the result of the pass that its comment names."""
+    """`model` and `statements` are given; other fields are results of the passes that their comments name."""
 
     path: Path
     model: Any
@@ -35,7 +35,7 @@ class Compilation:
     lowered: Lowered = field(default_factory=Lowered)  # lower
     steps: Mapping[Value, Sequence[AxisStep]] = field(default_factory=dict)  # solve
     scales: Mapping[Value, float] = field(default_factory=dict)  # solve: factors of eps constants
-    attributes: Mapping[Node, Mapping[str, float]] = field(default_factory=dict)  # solve: changed eps attributes
+    attributes: Mapping[Node, Mapping[str, float]] = field(default_factory=dict)  # solve: changed eps
     gaps: Sequence[Gap] = ()  # solve
     outputs: Mapping[tuple[str, int], IndexMap] = field(default_factory=dict)  # solve: axes of model outputs
     mended: Any = None  # mend

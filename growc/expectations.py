@@ -16,8 +16,8 @@ from growc.stage import Sizes
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
-    from growc.plan import Gap, Plan
-    from growc.verify import Verification
+    from growc.plans import Gap, Plan
+    from growc.verification import Verification
 
 RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
@@ -102,7 +102,7 @@ def _compare(condition: ast.Comparison, c: Compilation) -> list[Diagnostic]:
 def judge_measured(
     statements: Sequence[Bound], plan: Plan, verification: Verification, *, refute: bool
 ) -> None:
-    """Judge what was measured. Raises GrowError: G402 where an exact certificate is refuted, G401 for `expect`."""
+    """Judge what was measured. Raises GrowError: G402 for a refuted certificate, G401 for `expect`."""
     measured = f"{verification.relative:.1e}"
     if refute and plan.certificate.exact and verification.refutes_exact():
         raise GrowError(

@@ -1,8 +1,8 @@
 """Lineage: for every weight of the result, where each of its units comes from.
 
-For freezing, learning rates of their own, and optimizer state. An axis that changed has a number of `maps`, where
-`from` has the source unit of each unit (-1: none), `factor` what that is multiplied by, and `new` the units that
-are no original.
+For freezing, learning rates of their own, and optimizer state. An axis that changed has a number of `maps`,
+where `from` has the source unit of each unit (-1: none), `factor` what that is multiplied by, and `new` the
+units that are no original.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from growc.fills import new_units
 from growc.graph import FLOATING
 from growc.indexmap import IndexMap
-from growc.plan import Plan, WeightPlan
+from growc.plans import Plan, WeightPlan
 
 
 def lineage_of(plan: Plan) -> dict[str, Any]:

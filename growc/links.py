@@ -1,7 +1,8 @@
 """Variables, classes and links: how the states of tensors hang together. Built by growc.passes.links.
 
-A variable stands for one factor or segment of one axis of one value. Variables that must have one state (through sums,
-layout, producing weights) form a class; links say how the state of one class follows from others.
+A variable stands for one factor or segment of one axis of one value. Variables that must have one state
+(through sums, layout, producing weights) form a class; links say how the state of one class follows from
+others.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ Var = int
 class Link:
     """`kind` says how `target` follows from `sources`; `node` is where.
 
-    make: targets have no state of their own yet. broadcast: all units of targets are alike. pointwise, shift, product, quotient: as the methods of IndexMap.
-    pair: both sources are contracted with each other. statistic: sources (a whole axis) are reduced. norm: sources (a
-    whole axis) are normalised into targets. output: sources leave the model.
+    make: targets have no state of their own yet. broadcast: all units of targets are alike. pointwise, shift,
+    product, quotient: as the methods of IndexMap. pair: both sources are contracted with each other.
+    statistic: sources (a whole axis) are reduced. norm: sources (a whole axis) are normalised into targets.
+    output: sources leave the model.
     """
 
     kind: str

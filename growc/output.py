@@ -21,6 +21,8 @@ from growc.diagnostic import Diagnostic, GrowError
 OPENING = '{\n  "growc": '
 """How every text begins that growc writes beside a model."""
 
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
 
 def canonical(record: Mapping[str, Any]) -> str:
     """A record as text, the version of growc first, a line for each entry; equal records give equal texts."""
@@ -143,6 +145,8 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> Non
             raise
         for path in stale:
             path.unlink(missing_ok=True)
+        while signal.sigtimedwait(INTERRUPTS, 0):
+            pass  # what came while this went on came too late
 
 
 def _kept(place: Path, copy: Path) -> Path | None:
@@ -171,7 +175,7 @@ def own_data(model: Path) -> set[Path]:
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Ctrl-C and SIGTERM wait for the end."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from growc.plan import (
+from growc.plans import (
     AxisChange,
     AxisStep,
     Certificate,
@@ -93,7 +93,7 @@ class _Pool:
         if step.is_identity:
             return made
         made |= {"index": step.index.tolist(), "weight": step.weight.tolist(), "filler": step.filler.tolist()}
-        made["key"] = str(step.key)
+        made |= {"key": str(step.key), "block": step.block}
         if step.noise is not None:
             n = step.noise
             made["noise"] = {
@@ -151,4 +151,6 @@ def _read_layout(place: int, maps: list[dict[str, Any]]) -> Layout:
     index = np.asarray(data["index"], dtype=np.int64)
     weight = np.asarray(data["weight"], dtype=np.float64)
     filler = np.asarray(data["filler"], dtype=np.int64)
-    return Layout("leaf", (), LeafStep(data["before"], index, weight, filler, int(data["key"]), noise))
+    return Layout(
+        "leaf", (), LeafStep(data["before"], index, weight, filler, int(data["key"]), noise, data["block"])
+    )

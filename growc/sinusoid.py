@@ -1,6 +1,7 @@
 """Tables of sines over positions: recognising them, and going on where they end.
 
-Every column of such a table is A·sin(w·p) + B·cos(w·p), so that t[p+1] + t[p-1] = 2·cos(w)·t[p]; no trained table is.
+Every column of such a table is A·sin(w·p) + B·cos(w·p), so that t[p+1] + t[p-1] = 2·cos(w)·t[p]; no trained
+table is.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ from growc.graph import Array
 from growc.indexmap import Floats
 
 TOLERANCE = 1e-3
-"""How far, relative to a column's largest value, a table stored in a short element type may be off its recurrence."""
+"""How far, relative to a column's largest value, a table stored in a short element type may be off its
+recurrence.
+"""
 
 
 def is_sinusoid(table: Array) -> bool:
-    """Whether every column of a table of shape (positions, units) follows a sine. A few columns are looked at."""
+    """Whether every column of a table of shape (positions, units) follows a sine. A few columns are looked
+    at.
+    """
     positions, units = table.shape
     if positions < 8:
         return False
@@ -38,7 +43,9 @@ def continued_rows(table: Array, size: int) -> Floats:
 
 
 def _column(t: Floats, p: Floats, new: Floats) -> Floats:
-    """Fit A·sin(w·p) + B·cos(w·p) by Gauss-Newton from the recurrence's frequency, and evaluate it at new positions."""
+    """Fit A·sin(w·p) + B·cos(w·p) by Gauss-Newton from the recurrence's frequency, and evaluate it at new
+    positions.
+    """
     middle, around = t[1:-1], t[2:] + t[:-2]
     cosine = float((middle * around).sum() / max((middle**2).sum(), 1e-30)) / 2
     w = float(np.arccos(np.clip(cosine, -1.0, 1.0)))

@@ -35,13 +35,16 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One space takes one map. `map` is in units of the space; `unit` is how many of its elements a fill's unit has."""
+    """One space takes one map. `map` is in units of the space; `unit` is how many of its elements a fill's
+    unit has.
+    """
 
     space: Space
     fill: str
     map: IndexMap
     new: Bools
     draws: Draws
+    unit: int = 1
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from growc.draws import Draws
 from growc.graph import Array
 from growc.indexmap import Floats, Ints
-from growc.plan import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, WeightPlan
+from growc.plans import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, WeightPlan
 from growc.sinusoid import continued_rows
 
 
@@ -30,7 +30,8 @@ def execute(plan: WeightPlan, source: Array) -> Array:
 
 
 def _draws(plan: WeightPlan) -> bool:
-    return any(s.noise is not None or (s.filler == DRAWN).any() for a in plan.steps for s in leaf_steps(a.layout))
+    leaves = (leaf for step in plan.steps for leaf in leaf_steps(step.layout))
+    return any(leaf.noise is not None or bool((leaf.filler == DRAWN).any()) for leaf in leaves)
 
 
 def leaf_steps(layout: Layout) -> list[LeafStep]:
@@ -41,7 +42,7 @@ def leaf_steps(layout: Layout) -> list[LeafStep]:
 
 
 def _along(step: AxisStep, array: Array, std: float) -> Array:
-    """Apply one axis step. The array is seen as (outer, axis, inner), so that leaves are factors of the middle."""
+    """Apply one axis step, on the array seen as (outer, axis, inner): leaves are factors of the middle."""
     front = np.moveaxis(array, step.axis, 0)
     rest = front.shape[1:]
     done = _apply(step.layout, front.reshape(1, front.shape[0], -1), std, 0)
@@ -87,7 +88,9 @@ def _leaf(step: LeafStep, array: Array, std: float, part: int) -> Array:
     out[:, ~copies] = 0
     mean = step.filler == MEAN
     if mean.any():
-        out[:, mean] = array.astype(np.float64).mean(axis=1, keepdims=True) * step.weight[mean][:, None]
+        outer, size, inner = array.shape
+        means = array.astype(np.float64).reshape(outer, size // step.block, step.block, inner).mean(axis=1)
+        out[:, mean] = means[:, np.flatnonzero(mean) % step.block] * step.weight[mean][:, None]
     out[:, step.filler == ONE] = 1
     if (step.filler == CONTINUED).any():
         for table, grown in zip(array, out, strict=True):
@@ -101,7 +104,7 @@ def _leaf(step: LeafStep, array: Array, std: float, part: int) -> Array:
 
 
 def _normal(draws: Draws, rows: Ints, shape: tuple[int, ...]) -> Floats:
-    """Standard normal values for some rows; element = row · (outer · inner) + position. Shape (outer, rows, inner)."""
+    """Standard normal values of shape (outer, rows, inner); element = row · (outer · inner) + position."""
     outer, _, inner = shape
     width = outer * inner
     values = np.stack([draws.normal(int(r) * width, width) for r in rows])
@@ -119,7 +122,7 @@ def _add_noise(step: LeafStep, out: Array, std: float, part: int) -> None:
 
 
 def _balanced(values: Floats, groups: Ints, balance: Floats) -> Floats:
-    """Project out what the function would see: per group, the component along `balance`; then restore the variance."""
+    """Project out what the function would see, per group the component along `balance`; keep the variance."""
     _, group = np.unique(groups, return_inverse=True)
     count = np.bincount(group)
     squares = np.bincount(group, weights=balance**2)

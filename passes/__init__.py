@@ -24,7 +24,7 @@ from growc.passes.spaces import infer_spaces
 from growc.passes.steps import weight_steps
 from growc.passes.tables import continue_tables
 from growc.passes.ties import find_ties
-from growc.plan import AxisStep, Gap
+from growc.plans import AxisStep, Gap
 from growc.stage import Sizes
 
 Pass = Callable[[Compilation], Compilation]
@@ -91,7 +91,9 @@ def solve_pass(c: Compilation) -> Compilation:
         for place, state in solution.outputs.items():
             outputs[place] = state.after(outputs[place]) if place in outputs else state
         sizes.apply(stage)
-    return replace(c, steps=dict(steps), scales=dict(scales), attributes=attributes, gaps=gaps, outputs=outputs)
+    return replace(
+        c, steps=dict(steps), scales=dict(scales), attributes=attributes, gaps=gaps, outputs=outputs
+    )
 
 
 def mend_pass(c: Compilation) -> Compilation:

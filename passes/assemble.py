@@ -1,7 +1,7 @@
 """Putting the plan together: every stored tensor once, uses that part as tensors of their own.
 
-Needs: the steps of every use, the factors of eps, what was mended. Gives: the weights of the plan, and which uses each
-of them serves.
+Needs: the steps of every use, the factors of eps, what was mended. Gives: the weights of the plan, and which
+uses each of them serves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from growc.graph import Graph, Node, Value, Weight
 from growc.passes.spaces import Axes
 from growc.passes.ties import Tie
-from growc.plan import AxisStep, WeightPlan
+from growc.plans import AxisStep, WeightPlan
 
 
 @dataclass
@@ -82,8 +82,12 @@ def _unused(name: str, taken: set[str]) -> str:
     return name
 
 
-def count_parameters(axes: Axes, ties: Sequence[Tie], shapes: Mapping[Value, tuple[int, ...]] | None = None) -> int:
-    """Stored float weight elements: ties once, tensors that an exporter merged by their uses, single numbers not."""
+def count_parameters(
+    axes: Axes, ties: Sequence[Tie], shapes: Mapping[Value, tuple[int, ...]] | None = None
+) -> int:
+    """Stored float weight elements: ties once, tensors that an exporter merged by their uses, single numbers
+    not.
+    """
     live = {i.node for i in axes.instances}
     followers = {u for t in ties for u in t.uses[1:]}
     total = 0

@@ -11,7 +11,7 @@ import numpy as np
 
 from growc.compilation import Compilation
 from growc.passes.assemble import count_parameters
-from growc.plan import Certificate, Plan
+from growc.plans import Certificate, Plan
 from growc.stage import Stage
 
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
@@ -53,8 +53,8 @@ def warnings_of(stages: Sequence[Stage]) -> Iterator[str]:
     ]
     if alike:
         yield (
-            f"copies of one unit of {_listed(alike)} have equal shares and will get equal gradients for ever: "
-            "`split random` or `noise S balanced` lets training tell them apart"
+            f"copies of one unit of {_listed(alike)} have equal shares and will get equal gradients "
+            "for ever: `split random` or `noise S balanced` lets training tell them apart"
         )
     dead = [
         s.axis

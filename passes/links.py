@@ -1,8 +1,9 @@
 """From lines to links: how the state of one tensor's axis determines another's.
 
-Needs: the axis graph, the norms in pieces, the ties, and which spaces a statement maps. Gives: `Links`: a variable for
-every factor or segment of every affected axis of every value, classes of variables that must have one state (through
-sums, layout, producing weights), and links between classes (norms, products, contractions, nonlinearities).
+Needs: the axis graph, the norms in pieces, the ties, and which spaces a statement maps. Gives: `Links`: a
+variable for every factor or segment of every affected axis of every value, classes of variables that must
+have one state (through sums, layout, producing weights), and links between classes (norms, products,
+contractions, nonlinearities).
 """
 
 from __future__ import annotations
@@ -40,16 +41,24 @@ def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: 
         for axis, space in enumerate(axes.of(value)):
             found = links.of(value, axis)
             if found:
-                links.links.append(Link("output", None, tuple(found), space=space, detail=value.name, axis=axis))
+                links.links.append(
+                    Link("output", None, tuple(found), space=space, detail=value.name, axis=axis)
+                )
     return links
 
 
 def carriers_of(axes: Axes) -> set[Value]:
-    """Weights, and values that only move their elements: sliced, transposed, or looked up by run-time numbers."""
-    found = {u for u in axes.graph.uses()}
+    """Weights, and values that only move their elements: sliced, transposed, or looked up by run-time
+    numbers.
+    """
+    found = set(axes.graph.uses())
     for instance in axes.instances:
         node, treatment = instance.node, instance.line.treatment
-        moved = node.inputs[:1] if treatment == "lookup" else [v for v in node.inputs if v is not None and v.known is None]
+        moved = (
+            node.inputs[:1]
+            if treatment == "lookup"
+            else [v for v in node.inputs if v is not None and v.known is None]
+        )
         if treatment in ("layout", "lookup") and moved and all(v in found for v in moved):
             found.update(node.outputs)
     return found
@@ -60,7 +69,9 @@ def _tie(links: Links, tie: Tie) -> None:
     for use, turned in zip(tie.uses[1:], tie.turned[1:], strict=True):
         rank = first.rank
         for axis in range(rank):
-            pairs = zip(links.of(first, axis), links.of(use, rank - 1 - axis if turned else axis), strict=True)
+            pairs = zip(
+                links.of(first, axis), links.of(use, rank - 1 - axis if turned else axis), strict=True
+            )
             for a, b in pairs:
                 links.join(a, b)
 
@@ -71,13 +82,17 @@ def _norm_in_pieces(links: Links, norm: Norm) -> None:
         a, b = links.of(source, axis), links.of(norm.result, axis)
         if axis - source.rank == norm.axis:
             space = links.axes.of(source)[axis]
-            links.links.append(Link("norm", norm.close, tuple(a), tuple(b), detail=norm.kind, space=space, norm=norm))
+            links.links.append(
+                Link("norm", norm.close, tuple(a), tuple(b), detail=norm.kind, space=space, norm=norm)
+            )
         else:
             for x, y in zip(a, b, strict=True):
                 links.links.append(Link("pointwise", norm.close, (x,), (y,), zero=True))
 
 
-def bind(links: Links, value: Value, axis: int, term: Term, instance: Instance) -> Iterator[tuple[str, list[Var]]]:
+def bind(
+    links: Links, value: Value, axis: int, term: Term, instance: Instance
+) -> Iterator[tuple[str, list[Var]]]:
     """(label, its variables) for every label of a term, at one axis of a value."""
     found = links.of(value, axis)
     if not found:
@@ -102,7 +117,7 @@ def _occurrences(links: Links, instance: Instance) -> tuple[Occurrences, Occurre
     node, line = instance.node, instance.line
     for side, values, lines in ((0, node.inputs, line.inputs), (1, node.outputs, line.outputs)):
         for i, (value, terms) in enumerate(zip(values, lines, strict=False)):
-            if value is None or terms is None or value.known is not None and value.weight is None:
+            if value is None or terms is None or (value.known is not None and value.weight is None):
                 continue
             for axis, term in enumerate(terms):
                 for name, found in bind(links, value, axis, term, instance):

@@ -1,8 +1,8 @@
 """From statements to maps: what each statement asks of which spaces.
 
-Needs: the resolved statements, the roles, the axis graph. Gives: `Lowered`, one `Stage` for each statement that changes
-something, in order, each on the sizes that the one before left. Raises GrowError with every statement that the model
-cannot follow.
+Needs: the resolved statements, the roles, the axis graph. Gives: `Lowered`, one `Stage` for each statement
+that changes something, in order, each on the sizes that the one before left. Raises GrowError with every
+statement that the model cannot follow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from growc.graph import Node
 from growc.indexmap import IndexMap
 from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes
-from growc.plan import AxisChange, Summary
+from growc.plans import AxisChange, Summary
 from growc.resolve import Bound
 from growc.source import Span
 from growc.stage import NoiseOption, Options, Request, Sizes, Stage
@@ -50,7 +50,7 @@ class Lowered:
 
 
 def lower(statements: Sequence[Bound], roles: Roles, axes: Axes) -> Lowered:
-    """Lower every `widen`; other statements have been dealt with before (untie) or are judged later (expect)."""
+    """Lower every `widen`; `untie` has been dealt with before, and `expect` is judged later."""
     return _Lowering(roles, axes).run(statements)
 
 
@@ -73,7 +73,9 @@ class _Lowering:
             raise GrowError(*self.errors)
         for name, found in self.roles.axes.items():
             before = tuple(dict.fromkeys(a.size for a in found))
-            self.done.axes[name] = AxisChange(before, tuple(dict.fromkeys(self.done.sizes.product(a.spaces) for a in found)))
+            self.done.axes[name] = AxisChange(
+                before, tuple(dict.fromkeys(self.done.sizes.product(a.spaces) for a in found))
+            )
         return self.done
 
     # ---------------------------------------------------------------- one statement
@@ -106,7 +108,7 @@ class _Lowering:
             self.done.stages.append(stage)
 
     def evaluate(self, expr: Expr, target: RoleAxis, ordinal: int) -> int:
-        """A size: names mean the model as it stands before the statement, `let`s as it stood at their place."""
+        """A size: names mean the model as it stands before the statement; `let`s, at their place."""
 
         def now(name: str, span: Span) -> int:
             return self.size(name, span, target, ordinal, self.done.sizes)
@@ -117,7 +119,9 @@ class _Lowering:
         return evaluate(expr, now, earlier)
 
     def size(self, name: str, span: Span, target: RoleAxis, ordinal: int, sizes: Sizes) -> int:
-        """The size of a named axis that belongs with the target: its own, the only one, or the one of its rank."""
+        """The size of a named axis that belongs with the target: its own, the only one, or the one of its
+        rank.
+        """
         found = named(name, span, self.roles, self.axes)
         if any(a.spaces == target.spaces for a in found):
             return sizes.product(target.spaces)
@@ -130,7 +134,9 @@ class _Lowering:
         raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
 
     def judge(self, statement: ast.Widen, target: RoleAxis, before: int, after: int) -> None:
-        """The size is on the right side of today's, and no other name of the same axis was given another size."""
+        """The size is on the right side of today's, and no other name of the same axis was given another
+        size.
+        """
         name = axis_text(statement.axis)
         for leaf in (x for s in target.spaces for x in leaves(s)):
             earlier = self.touched.get(id(leaf))
@@ -138,7 +144,8 @@ class _Lowering:
                 raise GrowError(
                     Diagnostic(
                         "G301",
-                        f"`{name}` cannot be {after}: it is the same axis as `{earlier[1]}`, which is {before} now",
+                        f"`{name}` cannot be {after}: it is the same axis as `{earlier[1]}`, "
+                        f"which is {before} now",
                         statement.size.span,
                         f"{after} here",
                         tuple(why_same(self.axes, leaf)),
@@ -161,14 +168,23 @@ class _Lowering:
     # ---------------------------------------------------------------- maps
 
     def request(
-        self, stage: Stage, bound: Bound, statement: ast.Widen, target: RoleAxis, before: int, after: int, ordinal: int
+        self,
+        stage: Stage,
+        bound: Bound,
+        statement: ast.Widen,
+        target: RoleAxis,
+        before: int,
+        after: int,
+        ordinal: int,
     ) -> None:
         draws = Draws.of(_seed(statement), bound.number, stage.axis, _scope(bound), ordinal)
         option = ast.option(statement.options, ast.InBlocks)
         block = 1 if option is None else self.evaluate(option.size, target, ordinal)
         if option is not None and (block < 1 or before % block or after % block):
             raise GrowError(
-                Diagnostic("G305", f"{before} and {after} are not both multiples of {block}", option.size.span)
+                Diagnostic(
+                    "G305", f"{before} and {after} are not both multiples of {block}", option.size.span
+                )
             )
         spaces = list(target.spaces)
         if stage.axis == "heads" and len(spaces) > 1:  # inside groups, every group alike
@@ -193,7 +209,7 @@ class _Lowering:
                 filled = appended(filled)
             new = np.repeat(new_units(filled), unit)
             filled = filled if unit == 1 else filled.kron(IndexMap.identity(unit))
-            stage.requests[key] = Request(find(space), statement.fill.name, filled, new, draws)
+            stage.requests[key] = Request(find(space), statement.fill.name, filled, new, draws, unit)
 
     def place(
         self, spaces: Sequence[Space], before: int, after: int, statement: ast.Widen, block: int
@@ -213,7 +229,9 @@ class _Lowering:
             size = self.done.sizes.of(space)[0]
             if all(x.frozen is not None for x in leaves(space)) or after * size % before:
                 continue
-            inner = int(np.prod([self.done.sizes.of(s)[0] for s in spaces[spaces.index(space) + 1 :]], dtype=np.int64))
+            inner = int(
+                np.prod([self.done.sizes.of(s)[0] for s in spaces[spaces.index(space) + 1 :]], dtype=np.int64)
+            )
             unit = block // inner if block % inner == 0 and size % max(block // inner, 1) == 0 else 1
             try:
                 return self.place([space], size, after * size // before, statement, max(unit, 1))
@@ -226,7 +244,8 @@ class _Lowering:
         raise GrowError(
             Diagnostic(
                 "G305",
-                f"`{axis_text(statement.axis)}` is made of {parts} units, and {after} keeps none of these factors whole",
+                f"`{axis_text(statement.axis)}` is made of {parts} units, "
+                f"and {after} keeps none of these factors whole",
                 statement.size.span,
                 help=f"use a multiple of {before // min(self.done.sizes.of(s)[0] for s in free)}",
             )
@@ -239,7 +258,8 @@ class _Lowering:
         for part in space.parts:
             size = self.done.sizes.of(part)[0]
             if after * size % before:
-                cause = f"`{axis_text(statement.axis)}` has segments, and one of {size} units would not come out whole"
+                name = axis_text(statement.axis)
+                cause = f"`{name}` has segments, and one of {size} units would not come out whole"
                 raise GrowError(Diagnostic("G305", cause, statement.size.span))
             found += self.place([part], size, after * size // before, statement, block)
         return found
@@ -287,7 +307,9 @@ def _scope(bound: Bound) -> str:
 
 def lacks(name: str, span: Span | None, roles: Roles) -> Diagnostic:
     """The model has no axis of this name."""
-    have = ", ".join(f"{n} {'/'.join(map(str, roles.sizes(n)))}" for n in roles.axes) or "none that has a name"
+    have = (
+        ", ".join(f"{n} {'/'.join(map(str, roles.sizes(n)))}" for n in roles.axes) or "none that has a name"
+    )
     return Diagnostic("G302", f"the model has no `{name}`", span, notes=(f"its axes are: {have}",))
 
 
@@ -336,7 +358,9 @@ def _no_parameter(axis: TensorAxis, axes: Axes) -> Diagnostic:
 
     names = sorted({w.name for w in axes.graph.weights if w.floating and w.elements > 1})
     literal = max(re.split(r"[*?]+", axis.glob), key=len).strip("._/")
-    near = [n for n in names if literal and literal in n] + difflib.get_close_matches(axis.glob, names, 3, 0.4)
+    near = [n for n in names if literal and literal in n] + difflib.get_close_matches(
+        axis.glob, names, 3, 0.4
+    )
     listed = ", ".join(list(dict.fromkeys(near or names))[:3])
     notes = (f"near names: {listed}",) if listed else ()
     return Diagnostic("G306", f"no parameter of the model matches `{axis.glob}`", axis.span, notes=notes)

@@ -1,11 +1,12 @@
 """Norms that stand in pieces, recognised by what they compute.
 
-Needs: the graph. Gives: a `Norm` for every place where x/sqrt(mean(x²) + eps), (x − mean(x))/sqrt(var(x) + eps)
-or x/max(‖x‖, eps) closes, whatever chain of operators it is spelt with.
+Needs: the graph. Gives: a `Norm` for every place where x/sqrt(mean(x²) + eps), (x − mean(x))/sqrt(var(x) +
+eps) or x/max(‖x‖, eps) closes, whatever chain of operators it is spelt with.
 
-A single forward pass gives each value a tag: what it is of which x. Casts are transparent. A gain and a bias are
-no part of a norm in pieces: they are ordinary products and sums. What only looks like a norm (the variance without
-its mean, a mean over another axis, eps outside the root) gets no tag and is judged operator by operator.
+A single forward pass gives each value a tag: what it is of which x. Casts are transparent. A gain and a bias
+are no part of a norm in pieces: they are ordinary products and sums. What only looks like a norm (the
+variance without its mean, a mean over another axis, eps outside the root) gets no tag and is judged operator
+by operator.
 """
 
 from __future__ import annotations
@@ -56,7 +57,12 @@ def find_norms(graph: Graph) -> list[Norm]:
     tags: dict[Value, Tag] = {}
     found: list[Norm] = []
     for node in graph.nodes:
-        if node.op == "Cast" and node.inputs[0] is not None and node.inputs[0].floating and node.outputs[0].floating:
+        if (
+            node.op == "Cast"
+            and node.inputs[0] is not None
+            and node.inputs[0].floating
+            and node.outputs[0].floating
+        ):
             tag = _tag(node.inputs[0], tags)
             tags[node.outputs[0]] = replace(tag, nodes=tag.nodes | {node})
             continue
@@ -74,7 +80,9 @@ def _closed(norm: Norm) -> frozenset[Node]:
     inside = set(norm.interior)
     while True:
         leaving = {
-            n for n in inside if not all(u is norm.close or u in inside for o in n.outputs for u, _ in o.users)
+            n
+            for n in inside
+            if not all(u is norm.close or u in inside for o in n.outputs for u, _ in o.users)
         }
         if not leaving:
             return frozenset(inside | {norm.close})

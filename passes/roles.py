@@ -2,8 +2,10 @@
 
 Needs: the axis graph after ties. Gives: `Roles`, for every name the axes that bear it, in topological order.
 
-- hidden: what a sum adds, one operand being made from the other through at least one weight (a residual stream).
-- heads: the batch axes of the product under a softmax that also stand on weights; head_dim is what it contracts;
+- hidden: what a sum adds, one operand being made from the other through at least one weight (a residual
+  stream).
+- heads: the batch axes of the product under a softmax that also stand on weights; head_dim is what it
+  contracts;
   a factor of heads that only a broadcast (Expand) brings in is the group, the rest is kv_heads.
 - ffn: made from hidden and read into hidden, without heads in it.
 - vocab: the numbers of the largest table that a model input looks up, and of an output of that size.
@@ -60,7 +62,9 @@ class _Finder:
         self.by_node = {i.node: i for i in axes.instances}
         self.order = {n: k for k, n in enumerate(axes.graph.nodes)}
         self.static = static_values(axes.graph)
-        self.maps = [i for i in axes.instances if i.line.treatment == "contract" and self.weight_of(i) is not None]
+        self.maps = [
+            i for i in axes.instances if i.line.treatment == "contract" and self.weight_of(i) is not None
+        ]
 
         self.on_weights = {
             id(leaf)
@@ -171,7 +175,7 @@ class _Finder:
             if product is None:
                 continue
             names = [labels(t) for t in (product.line.outputs[0] or ())]
-            both = [set(n for t in ts or () for n in labels(t)) for ts in product.line.inputs[:2]]
+            both = [{n for t in ts or () for n in labels(t)} for ts in product.line.inputs[:2]]
             shared = both[0] & both[1]
             batch = [n for ns in names for n in ns if n in shared]
             inner = [find(product.spaces[n]) for n in sorted(shared - set(batch))]
@@ -267,7 +271,9 @@ class _Finder:
         found: list[Space] = []
         for node, table in self.lookups():
             spaces, index = self.axes.of(table), node.inputs[1]
-            computed = index is not None and not _from_input(index) and not (index.known and _all_equal(index))
+            computed = (
+                index is not None and not _from_input(index) and not (index.known and _all_equal(index))
+            )
             if computed and any(id(find(s)) in streams for s in spaces):
                 found.append(find(spaces[_axis(node, table)]))
         for instance in self.axes.instances:
@@ -294,13 +300,17 @@ def _all_equal(value: Value) -> bool:
     return all(len(np.unique(k)) <= 1 for k in value.known or ())
 
 
-_TRANSPARENT = frozenset({"Reshape", "Cast", "Sub", "Add", "Unsqueeze", "Squeeze", "Clip", "Where", "Flatten", "Slice"})
+_TRANSPARENT = frozenset(
+    {"Reshape", "Cast", "Sub", "Add", "Unsqueeze", "Squeeze", "Clip", "Where", "Flatten", "Slice"}
+)
 
 
 def _from_input(value: Value) -> bool:
     """Whether an index is a model input, but for its shape and offsets."""
     while value.producer is not None and value.producer.op in _TRANSPARENT:
-        operands = [v for v in value.producer.inputs if v is not None and v.weight is None and v.known is None]
+        operands = [
+            v for v in value.producer.inputs if v is not None and v.weight is None and v.known is None
+        ]
         if not operands:
             return False
         value = operands[0]
@@ -319,7 +329,11 @@ def static_values(graph: Graph) -> set[Value]:
     found = {v for v in graph.values() if v.weight is not None}
     for node in graph.nodes:
         operands = list(node.operands)
-        if operands and all(v in found or v.known is not None for v in operands) and any(v in found for v in operands):
+        if (
+            operands
+            and all(v in found or v.known is not None for v in operands)
+            and any(v in found for v in operands)
+        ):
             found.update(node.outputs)
     return found
 

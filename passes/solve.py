@@ -1,17 +1,18 @@
 """States: what every tensor of the result is, in terms of the source's, and where that cannot be exact.
 
-Needs: links and one lowered statement. Gives: `Solution`, the state of every class of variables, the factors of eps,
-and every gap.
+Needs: links and one lowered statement. Gives: `Solution`, the state of every class of variables, the factors
+of eps, and every gap.
 
-One forward pass over the links. A class that only weights make takes the requested map (weighted by 1/sqrt(C) where an
-RMS norm reads it and counts differ); norms, products and nonlinearities carry it on; behind a gain it is plain copies
-again, unless a tied table reads it: then it is the state that pairs with the table's. A weight that contracts a known
-state takes a left inverse of it. docs/theory.md proves each step.
+One forward pass over the links. A class that only weights make takes the requested map (weighted by 1/sqrt(C)
+where an RMS norm reads it and counts differ); norms, products and nonlinearities carry it on; behind a gain
+it is plain copies again, unless a tied table reads it: then it is the state that pairs with the table's. A
+weight that contracts a known state takes a left inverse of it. docs/theory.md proves each step.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +23,7 @@ from growc.graph import Node, Value
 from growc.indexmap import Bools, Floats, IndexMap
 from growc.links import Link, Links, Var
 from growc.passes.norms import Norm
-from growc.plan import Gap
+from growc.plans import Gap
 from growc.stage import Request, Sizes, Stage
 
 PRIMAL, DUAL, GAIN = "makes", "reads", "scales"
@@ -54,8 +55,9 @@ class Solution:
 def solve(links: Links, stage: Stage, sizes: Sizes, carriers: set[Value]) -> Solution:
     """Solve all classes. `sizes`: as they stand before the statement; `carriers`: weights and their layouts.
 
-    Where two states meet in one class that no norm reads, and differ in new units only, those units are given up:
-    readers take zero columns for them. That changes states upstream of the meeting too, so all is solved again.
+    Where two states meet in one class that no norm reads, and differ in new units only, those units are given
+    up: readers take zero columns for them. That changes states upstream of the meeting too, so all is solved
+    again.
     """
     given_up: dict[Var, Bools] = {}
     while True:
@@ -64,7 +66,8 @@ def solve(links: Links, stage: Stage, sizes: Sizes, carriers: set[Value]) -> Sol
         if not solver.more:
             return done
         given_up = {
-            root: solver.more[root] | given_up[root] if root in given_up and root in solver.more
+            root: solver.more[root] | given_up[root]
+            if root in given_up and root in solver.more
             else solver.more.get(root, given_up.get(root))  # type: ignore[misc]
             for root in [*given_up, *solver.more]
         }
@@ -138,9 +141,9 @@ class _Solver:
         """Whether only weights stand in this class, and nothing has determined them yet."""
         return self.free[self.links.root(var)] and self.known(var) is None
 
-    def gap(self, link: Link, cause: str, help: str = "") -> None:
+    def gap(self, link: Link, cause: str, remedy: str = "") -> None:
         node = link.node
-        made = Gap("" if node is None else node.name, "" if node is None else node.op, cause, help)
+        made = Gap("" if node is None else node.name, "" if node is None else node.op, cause, remedy)
         if made not in self.done.gaps:
             self.done.gaps.append(made)
 
@@ -155,11 +158,13 @@ class _Solver:
         if held.same(state):
             return
         differ = held.differs(state)
-        if root not in self.normed and not (differ & held.copies & state.copies).any():
-            if held.without(differ).left_inverse(np.ones(held.size)) is not None:
-                self.more[root] = differ
-                return
-        self.gap(link, f"{self.axis_name(target)} arrives here in another state than the rest of its sum expects")
+        new_only = root not in self.normed and not (differ & held.copies & state.copies).any()
+        if new_only and held.without(differ).left_inverse(np.ones(held.size)) is not None:
+            self.more[root] = differ
+            return
+        self.gap(
+            link, f"{self.axis_name(target)} arrives here in another state than the rest of its sum expects"
+        )
 
     def axis_name(self, var: Var) -> str:
         request = self.request(var)
@@ -175,7 +180,9 @@ class _Solver:
                 self.need(target)
 
     def do_broadcast(self, link: Link) -> None:
-        """All units of a new axis are alike: a row of the requested map that does not sum to one is a copy of any."""
+        """All units of a new axis are alike: a row of the requested map that does not sum to one is a copy of
+        any.
+        """
         for target in link.targets:
             state = self.base(target)
             kept = np.isclose(state.row_sums, 1.0) & ~state.junk
@@ -223,7 +230,10 @@ class _Solver:
         same = state.copies & wanted.copies & (state.index == wanted.index)
         lost = ~(same | (state.zeros & wanted.zeros) | wanted.junk)
         if lost.any():
-            self.gap(link, f"a per-channel weight cannot carry {self.axis_name(gain)} into the state expected behind it")
+            self.gap(
+                link,
+                f"a per-channel weight cannot carry {self.axis_name(gain)} into the state expected behind it",
+            )
         top, bottom = (state.weight, wanted.weight) if inverse else (wanted.weight, state.weight)
         factor = np.divide(top, bottom, out=np.ones(state.size), where=same)
         index = np.where(same, state.index, -1)
@@ -249,16 +259,21 @@ class _Solver:
         if self.is_free(b):
             self.read(link, state, b)
         elif not state.pairs_with(self.need(b)):
-            tied = self.free[self.links.root(b)] or DUAL in (self.done.verbs.get(self.links.root(x)) for x in (a, b))
+            tied = self.free[self.links.root(b)] or DUAL in (
+                self.done.verbs.get(self.links.root(x)) for x in (a, b)
+            )
             table = any(o is not None and o.weight is not None for o in self.owners(b))
             if tied or table:
                 self.gap(
                     link,
-                    f"a weight that also makes {self.axis_name(a)} reads it, and no norm stands between to settle it",
+                    f"a weight that also makes {self.axis_name(a)} reads it, "
+                    "and no norm stands between to settle it",
                     "`untie head` lets the two become different weights",
                 )
             else:
-                self.gap(link, f"two activations are contracted over {self.axis_name(a)}, whose maps do not pair")
+                self.gap(
+                    link, f"two activations are contracted over {self.axis_name(a)}, whose maps do not pair"
+                )
 
     def owners(self, var: Var) -> list[Value | None]:
         root = self.links.root(var)
@@ -282,7 +297,11 @@ class _Solver:
         self.done.read[root] = state
         drawn = request is not None and request.fill in ("random fill", "zero fill")
         if drawn and not self.stage.options.zero_outputs and state.junk.any():
-            why = "drawn at random" if request is not None and request.fill == "random fill" else "not zero any more"
+            why = (
+                "drawn at random"
+                if request is not None and request.fill == "random fill"
+                else "not zero any more"
+            )
             self.gap(link, f"it reads new units of {self.axis_name(reader)} that are {why}")
 
     def shares(self, state: IndexMap, request: Request | None, ordinal: int) -> Floats:
@@ -311,13 +330,13 @@ class _Solver:
 
     def do_statistic(self, link: Link) -> None:
         state = self.assemble(link.sources, link.space)
-        kept = {
+        kept: dict[str, Callable[[], bool]] = {
             "mean": state.is_weighted_evenly,
             "sum": state.sums_to_one,
             "extreme": state.covers,
             "fold": lambda: state.is_identity,
-        }[link.detail]()
-        if not kept:
+        }
+        if not kept[link.detail]():
             self.gap(link, f"a {link.detail} over {self.stage.axis} weighs the units differently now")
 
     def do_norm(self, link: Link) -> None:
@@ -343,22 +362,29 @@ class _Solver:
         if state.junk.any():
             return f"{name} over {axis} sees units that are no combination of the source's", ""
         if state.zeros.any() and any(r.fill == fill for r in self.stage.requests.values()):
-            cause = f"{name} over {axis} reads a stream that a norm makes (post-norm), where mean units have become zeros"
+            cause = f"{name} over {axis} reads a stream that a norm makes (post-norm), "
+            cause += "where mean units have become zeros"
             return cause, f"a multiple of {state.source} with `cyclic copy` is exact"
         if state.zeros.any():
-            return f"{name} over {axis} sees zero units on a stream that is not centred", f"`{fill}` is exact here"
+            return (
+                f"{name} over {axis} sees zero units on a stream that is not centred",
+                f"`{fill}` is exact here",
+            )
         if state.mean.any():
             return f"{name} over {axis} sees mean units beside copies", ""
         counts = ", ".join(map(str, np.unique(state.counts)))
         multiple = f"a multiple of {state.source}"
-        help = f"{multiple} with `cyclic copy` is exact"
+        remedy = f"{multiple} with `cyclic copy` is exact"
         if link.detail == "layer_norm":
-            help = f"`{fill}` is exact where no norm makes the stream; {help}"
-        return f"{name} over {axis} sees unequal copy counts ({counts})", help
+            remedy = f"`{fill}` is exact where no norm makes the stream; {remedy}"
+        return f"{name} over {axis} sees unequal copy counts ({counts})", remedy
 
     def do_output(self, link: Link) -> None:
         self.done.outputs[link.detail, link.axis] = self.assemble(link.sources, link.space)
         for var in link.sources:
             state, wanted = self.need(var), self.base(var)
             if not shows(state, wanted):
-                self.gap(link, f"the output `{link.detail}` carries {self.axis_name(var)} in another state than it had")
+                self.gap(
+                    link,
+                    f"the output `{link.detail}` carries {self.axis_name(var)} in another state than it had",
+                )

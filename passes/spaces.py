@@ -1,8 +1,8 @@
 """Index spaces: one for each axis of each tensor, unified along every operator's line.
 
-Needs: a simulated graph. Gives: `Axes`, the space of every axis of every value and the line of every live node.
-A node whose results are all known at the sample points is shape arithmetic and constrains nothing; neither does
-a value of which only the shape is used.
+Needs: a simulated graph. Gives: `Axes`, the space of every axis of every value and the line of every live
+node. A node whose results are all known at the sample points is shape arithmetic and constrains nothing;
+neither does a value of which only the shape is used.
 """
 
 from __future__ import annotations

@@ -15,13 +15,15 @@ from growc.indexmap import Floats, IndexMap, Ints
 from growc.links import Var
 from growc.passes.solve import DUAL, GAIN, PRIMAL, Solution
 from growc.passes.ties import Tie
-from growc.plan import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
+from growc.plans import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
 from growc.sinusoid import is_sinusoid
 from growc.stage import NoiseOption, Request
 
 
 def weight_steps(solution: Solution, ties: Sequence[Tie]) -> dict[Value, list[AxisStep]]:
-    """The steps of every use that the statement changes, in canonical order. Appends gaps for unbalanced noise."""
+    """The steps of every use that the statement changes, in canonical order. Appends gaps for unbalanced
+    noise.
+    """
     return _Steps(solution, ties).all()
 
 
@@ -49,7 +51,9 @@ class _Steps:
         pending, self.axis = list(variables), axis
         layout = self.layout(use, self.links.axes.of(use)[axis], pending)
         verbs = [self.solution.verbs[self.links.root(v)] for v in variables if self.request(v) is not None]
-        return None if layout.is_identity else AxisStep(axis, layout, (verbs or ["makes"])[0], self.stage.axis)
+        return (
+            None if layout.is_identity else AxisStep(axis, layout, (verbs or ["makes"])[0], self.stage.axis)
+        )
 
     def request(self, var: Var) -> Request | None:
         return self.stage.requests.get(id(find(self.links.atoms[var])))
@@ -77,7 +81,9 @@ class _Steps:
             self.fill(use, root, state, request, filler, weight)
         noise = None if request is None else self.noise(use, root, state, request)
         key = 0 if request is None else request.draws.at("new", verb, self.ordinal(use)).key
-        return LeafStep(state.source, state.index, weight, filler, key if (filler == DRAWN).any() else 0, noise)
+        block = 1 if request is None or verb == GAIN else request.unit
+        used = key if (filler == DRAWN).any() else 0
+        return LeafStep(state.source, state.index, weight, filler, used, noise, block)
 
     def continues(self, use: Value, request: Request) -> bool:
         """Whether a table over positions goes on by its rule, whatever the fill."""
@@ -97,8 +103,8 @@ class _Steps:
         verb = self.solution.verbs[root]
         rest = ~state.copies
         if verb == GAIN:
-            drawn = DRAWN if _is_matrix(use) else ONE
-            filler[rest] = drawn if request.fill == "random fill" else MEAN
+            kind = DRAWN if _is_matrix(use) else ONE
+            filler[rest] = kind if request.fill == "random fill" else MEAN
             weight[rest] = weight[~rest].mean() if (~rest).any() and request.fill != "random fill" else 1.0
         elif verb == DUAL:
             arriving = self.solution.read[root]
@@ -113,9 +119,10 @@ class _Steps:
                 filler[drawn] = DRAWN
                 weight[drawn] = 1.0
         else:
-            means = state.mean != 0
+            blocks = state.junk & (request.fill == "average fill") & (request.unit > 1)
+            means = (state.mean != 0) | blocks
             filler[means] = MEAN
-            weight[means] = state.mean[means]
+            weight[means] = np.where(blocks, 1.0, state.mean)[means]
             if request.fill == "random fill" and _is_matrix(use):
                 filler[state.junk] = DRAWN
                 weight[state.junk] = 1.0
@@ -129,7 +136,11 @@ class _Steps:
         assert use.weight is not None
         if not use.weight.floating or (verb != DUAL and option.kind != "new"):
             return None
-        rows = request.new if option.kind == "new" else state.copies & (self.counts(request)[request.map.index] > 1)
+        rows = (
+            request.new
+            if option.kind == "new"
+            else state.copies & (self.counts(request)[request.map.index] > 1)
+        )
         if not rows.any():
             return None
         key = request.draws.at("noise", verb, self.ordinal(use)).key
@@ -147,10 +158,10 @@ class _Steps:
 
     def unbalanced(self, use: Value, option: NoiseOption) -> None:
         cause = f"the noise on {self.stage.axis} changes the function"
-        help = f"`noise {option.scale:g} balanced` keeps it"
+        remedy = f"`noise {option.scale:g} balanced` keeps it"
         if not any(g.cause == cause for g in self.solution.gaps):
             node = use.users[0][0]
-            self.solution.gaps.append(Gap(node.name, node.op, cause, help))
+            self.solution.gaps.append(Gap(node.name, node.op, cause, remedy))
 
 
 def _is_matrix(use: Value) -> bool:

@@ -1,8 +1,8 @@
 """Tables of numbers that go on with the positions: position ids, zeros for token types, causal masks.
 
-Needs: the graph, the roles, the new sizes. Gives: the weights of the plan for tables that `widen positions` continues
-by their rule. They are shape arithmetic, which the index spaces do not see: a table counts if run-time bounds cut it
-from the front and it is as long as the positions were.
+Needs: the graph, the roles, the new sizes. Gives: the weights of the plan for tables that `widen positions`
+continues by their rule. They are shape arithmetic, which the index spaces do not see: a table counts if
+run-time bounds cut it from the front and it is as long as the positions were.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import numpy as np
 
 from growc.graph import Array, Graph, Value, Weight
 from growc.passes.roles import Roles
-from growc.plan import WeightPlan
+from growc.plans import WeightPlan
 from growc.stage import Sizes
 
 
 def continue_tables(graph: Graph, roles: Roles, sizes: Sizes) -> dict[Weight, WeightPlan]:
     """Plans for integer and boolean tables that must be longer now."""
     longer = {
-        a.size: sizes.product(a.spaces) for a in roles.axes.get("positions", []) if sizes.product(a.spaces) > a.size
+        a.size: sizes.product(a.spaces)
+        for a in roles.axes.get("positions", [])
+        if sizes.product(a.spaces) > a.size
     }
     found: dict[Weight, WeightPlan] = {}
     for use in graph.uses() if longer else ():
@@ -30,7 +32,9 @@ def continue_tables(graph: Graph, roles: Roles, sizes: Sizes) -> dict[Weight, We
         values = None if shape == weight.shape else continued(np.asarray(weight.read()), shape)
         if values is not None:
             literal = tuple(values.reshape(-1).tolist())
-            found[weight] = WeightPlan(weight.name, weight.name, weight.dtype, weight.shape, shape, (), 1.0, literal)
+            found[weight] = WeightPlan(
+                weight.name, weight.name, weight.dtype, weight.shape, shape, (), 1.0, literal
+            )
     return found
 
 

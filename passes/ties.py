@@ -2,9 +2,9 @@
 
 Needs: the axis graph. Gives: `Tie`s, groups of uses that must stay one tensor, their spaces unified.
 
-Every use of a weight was analysed by itself. Uses of one stored matrix are joined again here, and so are matrices
-that an exporter stored twice, equal or transposed. A vector or a constant tensor that several uses share is no tie:
-exporters merge equal ones.
+Every use of a weight was analysed by itself. Uses of one stored matrix are joined again here, and so are
+matrices that an exporter stored twice, equal or transposed. A vector or a constant tensor that several uses
+share is no tie: exporters merge equal ones.
 """
 
 from __future__ import annotations
@@ -135,9 +135,11 @@ class _Probes:
             same = other.shape == weight.shape and np.array_equal(probe, self.of(other))
             if same and _blocks_equal(weight.read(), other.read()):
                 yield other, False
-            elif len(weight.shape) == 2 and other.shape == weight.shape[::-1]:
-                if np.array_equal(probe, self.of(other).T) and _blocks_equal(weight.read(), other.read().T):
-                    yield other, True
+                continue
+            turned = len(weight.shape) == 2 and other.shape == weight.shape[::-1]
+            turned = turned and np.array_equal(probe, self.of(other).T)
+            if turned and _blocks_equal(weight.read(), other.read().T):
+                yield other, True
 
 
 def _blocks_equal(x: Array, y: Array) -> bool:

@@ -1,7 +1,8 @@
-"""What each treatment of the operator table means for states: one function each, from a label's variables to links.
+"""What each treatment of the operator table means for states: one function each, from a label's variables to
+links.
 
-A function gets the variables of one label of one node: `ins` by operand, `outs` by result. To add a treatment, add its
-function here and its name in growc.operators.
+A function gets the variables of one label of one node: `ins` by operand, `outs` by result. To add a
+treatment, add its function here and its name in growc.operators.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ def _statistic(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
         _layout(links, at, ins, outs)
     else:
         for source in ins.values():
-            links.links.append(Link("pointwise", at.node, (source,), tuple(outs), zero=True, homogeneous=True))
+            links.links.append(
+                Link("pointwise", at.node, (source,), tuple(outs), zero=True, homogeneous=True)
+            )
 
 
 def _norm_axis(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
@@ -123,6 +126,7 @@ def _norm_axis(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
 
 
 def norm_operator(links: Links, at: Instance) -> None:
+    """A norm, its gain, its bias."""
     node = at.node
     value, result = node.inputs[0], node.outputs[0]
     assert value is not None
@@ -132,9 +136,7 @@ def norm_operator(links: Links, at: Instance) -> None:
     links.visited.update(v for p in node.inputs if p is not None for v in links.of(p, p.rank - 1))
     core = [links.fresh(links.atoms[v], None) for v in source]
     space = links.axes.of(value)[-1]
-    links.links.append(
-        Link("norm", node, tuple(source), tuple(core), detail=at.line.treatment, space=space)
-    )
+    links.links.append(Link("norm", node, tuple(source), tuple(core), detail=at.line.treatment, space=space))
     gain, bias = node.input(1), node.input(2)
     gains = [] if gain is None else links.of(gain, gain.rank - 1)
     biases = [] if bias is None else links.of(bias, bias.rank - 1)
@@ -148,7 +150,9 @@ def norm_operator(links: Links, at: Instance) -> None:
 
 
 def _per_channel(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
-    """BatchNormalization and InstanceNormalization: (x − mean)/sqrt(var) · gain + bias, each channel by itself."""
+    """BatchNormalization and InstanceNormalization: (x − mean)/sqrt(var) · gain + bias, each channel by
+    itself.
+    """
     if list(ins) == [0]:
         _layout(links, at, ins, outs)
         return

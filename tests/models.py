@@ -111,7 +111,9 @@ def _architecture(name: str) -> Any:
     sizes = {"num_hidden_layers": 2, "hidden_size": 48, "num_attention_heads": 6, "vocab_size": 90}
     sizes |= {"intermediate_size": 96, "max_position_embeddings": 32}
     if name.startswith("bert"):
-        return (maker().Encoder if name == "bert-bare" else maker().MaskedLM)(transformers.BertConfig(**sizes))
+        return (maker().Encoder if name == "bert-bare" else maker().MaskedLM)(
+            transformers.BertConfig(**sizes)
+        )
 
     class Llama(transformers.LlamaForCausalLM):  # type: ignore[misc]
         """LLaMA as a function from tensors to logits."""
@@ -121,7 +123,12 @@ def _architecture(name: str) -> Any:
 
     return Llama(
         transformers.LlamaConfig(
-            **sizes, num_key_value_heads=2, tie_word_embeddings=True, rms_norm_eps=1e-2, bos_token_id=0, eos_token_id=0
+            **sizes,
+            num_key_value_heads=2,
+            tie_word_embeddings=True,
+            rms_norm_eps=1e-2,
+            bos_token_id=0,
+            eos_token_id=0,
         )
     )
 
@@ -163,7 +170,7 @@ def with_epsilon(source: Path, target: Path, value: float) -> Path:
 
 
 def tied_once(source: Path, target: Path) -> Path:
-    """A model whose head is stored as a transposed copy of the embedding, with one tensor and a Transpose instead."""
+    """A model whose head is a stored transpose of the embedding, with one tensor and a Transpose instead."""
     proto = onnx.load(source)
     graph = proto.graph
     found = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from growc.expectations import by_cause
-from growc.plan import AxisStep, Plan, Summary, WeightPlan
+from growc.plans import AxisStep, Plan, Summary, WeightPlan
 from growc.render.text import count, many, short, size_of, table
 from growc.weights import leaf_steps
 
 if TYPE_CHECKING:
     from growc.api import Applied
-    from growc.verify import Verification
+    from growc.verification import Verification
 
 SHOWN = 6
 """Weights that a plan lists without `--all`, and outputs that a measurement does."""

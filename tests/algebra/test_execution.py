@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from growc.plan import DRAWN, MEAN, ONE, ZERO, AxisStep, Layout, LeafStep, Noise, WeightPlan
+from growc.plans import DRAWN, MEAN, ONE, ZERO, AxisStep, Layout, LeafStep, Noise, WeightPlan
 from growc.weights import execute
 
 Values = NDArray[np.float64]

@@ -1,4 +1,6 @@
-"""What a person is told about a model, a judgement or the system: golden/CODE-….txt, one at least for each code."""
+"""What a person is told about a model, a judgement or the system: golden/CODE-….txt, one at least for each
+code.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 from graphs import MLP, STREAM, save
 
 from growc.codes import CODES
-from growc.verify import Verification
+from growc.verification import Verification
 
 GOLDEN = Path(__file__).parent / "golden"
 ROOT = Path(__file__).parent.parent.parent
@@ -92,7 +94,7 @@ def differ(*_: object, **__: object) -> Verification:
 
 PATCHES: dict[str, tuple[str, Callable[..., object]]] = {
     "G308-unaccounted": ("growc.dialects.onnx.mend._Mender.fits", lambda *_: False),
-    "G402-refuted": ("growc.verify.verify", differ),
+    "G402-refuted": ("growc.verification.verify", differ),
     "G503-interrupted": ("growc.api.recipe", interrupt),
 }
 

@@ -22,7 +22,9 @@ Weights = dict[str, NDArray[Any]]
 def grow(models: Models, tmp_path: Path) -> Callable[..., Applied]:
     """Apply a recipe to a model of tests/models.py (or a file); `check=False` leaves onnxruntime out."""
 
-    def apply(recipe: str, model: str | Path = "gpt2", flavour: str = "torchscript", **options: Any) -> Applied:
+    def apply(
+        recipe: str, model: str | Path = "gpt2", flavour: str = "torchscript", **options: Any
+    ) -> Applied:
         path = model if isinstance(model, Path) else models.path(model, flavour)
         out = tmp_path / options.pop("out", "grown.onnx")
         return growc.apply(recipe, path, out, force=True, **options)
@@ -41,7 +43,7 @@ def grown(grow: Callable[..., Applied]) -> Callable[..., Weights]:
 
 
 def named_weights(path: Path) -> Weights:
-    """Float weights of an exported GPT-2, the embedding as `transformer.wte.weight`, the head as `head` (its transpose)."""
+    """Float weights of an exported GPT-2 by torch's names; the tied head, turned round, as `head`."""
     found = stored(path)
     weights = {k: v for k, v in found.items() if v.dtype == np.float32 and v.ndim and "." in k}
     if "lm_head.weight" in weights and "transformer.wte.weight" not in weights:
@@ -55,4 +57,10 @@ def named_weights(path: Path) -> Weights:
 def epsilons(path: Path) -> list[float]:
     """eps of every LayerNormalization."""
     graph = onnx.load(path, load_external_data=False).graph
-    return [a.f for n in graph.node if n.op_type == "LayerNormalization" for a in n.attribute if a.name == "epsilon"]
+    return [
+        a.f
+        for n in graph.node
+        if n.op_type == "LayerNormalization"
+        for a in n.attribute
+        if a.name == "epsilon"
+    ]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-
-from growc.plan import DRAWN, MEAN, ZERO, AxisStep, Layout, LeafStep, Noise, WeightPlan
+from growc.plans import DRAWN, MEAN, ZERO, AxisStep, Layout, LeafStep, Noise, WeightPlan
 from growc.weights import leaf_steps
 
 if TYPE_CHECKING:
@@ -28,11 +27,12 @@ class Mutant:
     attributes: Mapping[Any, Mapping[str, float]] | None = None
 
 
+NONE = Mutant("none")
 Change = Callable[[LeafStep], LeafStep]
 
 
 def steps(c: Compilation, verb: str, axes: int = 0) -> Iterator[tuple[int, WeightPlan, int]]:
-    """(number, weight, number of the step) for every step with a verb on a weight of as many axes (0: any)."""
+    """(number, weight, number of the step) for every step with a verb on weights of so many axes (0: any)."""
     for i, weight in enumerate(c.assembled.weights):
         for k, step in enumerate(weight.steps):
             if step.verb == verb and axes in (0, len(weight.before)):
@@ -62,13 +62,17 @@ def flat(layout: Layout) -> LeafStep:
 def mutant(i: int, weight: WeightPlan, k: int, layout: Layout) -> Mutant:
     """The weight with one step's layout replaced."""
     step = weight.steps[k]
-    made = replace(weight, steps=(*weight.steps[:k], AxisStep(step.axis, layout, step.verb), *weight.steps[k + 1 :]))
+    made = replace(
+        weight, steps=(*weight.steps[:k], AxisStep(step.axis, layout, step.verb), *weight.steps[k + 1 :])
+    )
     return Mutant(f"{weight.name} axis {step.axis}", {i: made})
 
 
 def rolled(step: LeafStep) -> LeafStep:
     """The copies in another order."""
-    return replace(step, index=np.roll(step.index, 1), weight=np.roll(step.weight, 1), filler=np.roll(step.filler, 1))
+    return replace(
+        step, index=np.roll(step.index, 1), weight=np.roll(step.weight, 1), filler=np.roll(step.filler, 1)
+    )
 
 
 def unscaled(step: LeafStep) -> LeafStep:
@@ -86,7 +90,9 @@ def changes(step: LeafStep) -> bool:
 
 def eps_attribute_not_scaled(c: Compilation) -> Iterator[Mutant]:
     for node in c.attributes:
-        yield Mutant(f"eps of {node.name}", attributes={n: v for n, v in c.attributes.items() if n is not node})
+        yield Mutant(
+            f"eps of {node.name}", attributes={n: v for n, v in c.attributes.items() if n is not node}
+        )
 
 
 def eps_constant_not_scaled(c: Compilation) -> Iterator[Mutant]:
@@ -173,7 +179,9 @@ def tied_head_divided_twice(c: Compilation) -> Iterator[Mutant]:
     def squared(step: LeafStep) -> LeafStep:
         return replace(step, weight=np.where(step.index >= 0, step.weight**2, step.weight))
 
-    last = [(i, w, k) for i, w, k in steps(c, "scales") if any(changes(s) for s in leaf_steps(w.steps[k].layout))]
+    last = [
+        (i, w, k) for i, w, k in steps(c, "scales") if any(changes(s) for s in leaf_steps(w.steps[k].layout))
+    ]
     for i, weight, k in last[-1:]:
         yield mutant(i, weight, k, edited(weight.steps[k].layout, squared))
 
@@ -184,7 +192,9 @@ def embedding_row_scaled(c: Compilation) -> Iterator[Mutant]:
     for row in range(size):
         scaled = replace(LeafStep.keep(size), weight=np.where(np.arange(size) == row, 1.5, 1.0))
         made = {
-            i: replace(w, steps=(*w.steps, AxisStep(w.before.index(size), Layout("leaf", (), scaled), "makes")))
+            i: replace(
+                w, steps=(*w.steps, AxisStep(w.before.index(size), Layout("leaf", (), scaled), "makes"))
+            )
             for i, w in weights.items()
         }
         yield Mutant(f"row {row}", made)
@@ -218,7 +228,9 @@ def zero_column_missing(c: Compilation) -> Iterator[Mutant]:
 
                 def filled(step: LeafStep, unit: int = unit) -> LeafStep:
                     here = np.arange(step.after) == unit
-                    return replace(step, index=np.where(here, 0, step.index), weight=np.where(here, 1.0, step.weight))
+                    return replace(
+                        step, index=np.where(here, 0, step.index), weight=np.where(here, 1.0, step.weight)
+                    )
 
                 yield mutant(i, weight, k, edited(weight.steps[k].layout, filled, n))
 

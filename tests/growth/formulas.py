@@ -23,7 +23,8 @@ LAYERS = 2
 class Growth:
     """One axis from d to D elements: `g` is the source of every one, -1 where it is no copy.
 
-    A unit has `unit` elements (the head dimension on heads); the mean of all units is taken element by element.
+    A unit has `unit` elements (the head dimension on heads); the mean of all units is taken element by
+    element.
     """
 
     fill: str
@@ -52,7 +53,9 @@ class Growth:
         return Growth(self.fill, self.before * size, g.reshape(-1), size)
 
 
-def growth(fill: str, d: int, size: int, drawn: Sequence[int] | Array = (), *, addressed: bool = False) -> Growth:
+def growth(
+    fill: str, d: int, size: int, drawn: Sequence[int] | Array = (), *, addressed: bool = False
+) -> Growth:
     """The table of fills. `drawn`: the sources of the new units of `uniform copy`."""
     j = np.arange(size)
     g = {
@@ -127,9 +130,7 @@ def gpt2(
     done: dict[str, Array] = {}
     table, places = source["transformer.wte.weight"], source["transformer.wpe.weight"]
     stream = hidden or kept(table.shape[1])
-    done["transformer.wte.weight"] = makes(
-        makes(table, 1, stream), 0, vocab or kept(len(table))
-    )
+    done["transformer.wte.weight"] = makes(makes(table, 1, stream), 0, vocab or kept(len(table)))
     done["transformer.wpe.weight"] = makes(makes(places, 1, stream), 0, positions or kept(len(places)))
     for layer in range(LAYERS):
         at = f"transformer.h.{layer}."
@@ -149,7 +150,9 @@ def gpt2(
         for name in ("attn.c_proj.bias", "mlp.c_proj.bias"):
             done[at + name] = makes(source[at + name], 0, stream, "bias")
         for name in ("ln_1", "ln_2"):
-            done[at + name + ".weight"] = makes(source[at + name + ".weight"], 0, stream, "gain") * gain_factor(stream)
+            done[at + name + ".weight"] = makes(
+                source[at + name + ".weight"], 0, stream, "gain"
+            ) * gain_factor(stream)
             done[at + name + ".bias"] = makes(source[at + name + ".bias"], 0, stream, "shift")
     gain = makes(source["transformer.ln_f.weight"], 0, stream, "gain") * gain_factor(stream)
     shift = makes(source["transformer.ln_f.bias"], 0, stream, "shift")

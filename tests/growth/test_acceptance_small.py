@@ -1,4 +1,4 @@
-"""The main job on small models from both exporters, with names and without: what is exact, what is not, and why."""
+"""The main job on small models, both exporters, with and without names: what is exact, why not the rest."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from conftest import epsilons, named_weights
 from models import FLAVOURS, stored, tied_once, with_epsilon
 
 from growc.diagnostic import GrowError
+from growc.verification import verify
 
 INSIDE = "widen heads to 4 * heads / 3 with uniform copy\nwiden ffn to 4 * ffn / 3 with uniform copy"
 DOUBLE = "widen hidden to 2 * hidden with cyclic copy"
@@ -66,7 +67,9 @@ def test_an_untied_head_becomes_a_weight_of_its_own(models, grow, tmp_path):
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_copies_with_unequal_counts_on_a_layer_norm_stream_are_not_exact_and_every_norm_is_named(grow, flavour):
+def test_copies_with_unequal_counts_on_a_layer_norm_stream_are_not_exact_and_every_norm_is_named(
+    grow, flavour
+):
     done = grow(NEIGHBOR, flavour=flavour)
     gaps = [g for g in done.plan.certificate.gaps if g.op == "LayerNormalization"]
     assert not done.plan.certificate.exact
@@ -86,7 +89,9 @@ def test_an_expectation_that_fails_writes_nothing(grow, tmp_path, flavour):
 
 
 def test_an_expectation_that_holds_is_no_obstacle(grow):
-    assert grow(f"{AVERAGE}\nexpect preserved within 1e-5\nexpect exact\nexpect hidden == 64").written.exists()
+    assert grow(
+        f"{AVERAGE}\nexpect preserved within 1e-5\nexpect exact\nexpect hidden == 64"
+    ).written.exists()
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -139,12 +144,12 @@ def test_eps_left_alone_shows_where_it_should_have_been_scaled(models, grow, tmp
     source = with_epsilon(models.path("gpt2"), tmp_path / "eps.onnx", 1e-2)
     written = grow(RECIPES[recipe], source).written
     spoilt = with_epsilon(written, tmp_path / "spoilt.onnx", 1e-2)
-    from growc.verify import verify
-
     assert verify(source, spoilt).refutes_exact() == (recipe == "average")
 
 
-@pytest.mark.parametrize("recipe", [INSIDE, ALL, "widen hidden to 64 with random fill\nwiden vocab to 99 with random fill"])
+@pytest.mark.parametrize(
+    "recipe", [INSIDE, ALL, "widen hidden to 64 with random fill\nwiden vocab to 99 with random fill"]
+)
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
 def test_without_names_the_weights_are_the_same(grow, recipe, exporter):
     named = stored(grow(recipe, flavour=exporter, check=False).written)
@@ -156,8 +161,12 @@ def test_without_names_the_weights_are_the_same(grow, recipe, exporter):
 
 @pytest.mark.parametrize("flavour", ["dynamo", "torchscript"])
 def test_the_same_recipe_gives_the_same_bytes(grow, tmp_path, flavour):
-    first = {p.name: p.read_bytes() for p in grow(ALL, flavour=flavour).written.parent.iterdir() if p.is_file()}
-    again = {p.name: p.read_bytes() for p in grow(ALL, flavour=flavour).written.parent.iterdir() if p.is_file()}
+    first = {
+        p.name: p.read_bytes() for p in grow(ALL, flavour=flavour).written.parent.iterdir() if p.is_file()
+    }
+    again = {
+        p.name: p.read_bytes() for p in grow(ALL, flavour=flavour).written.parent.iterdir() if p.is_file()
+    }
     assert first.keys() == again.keys()
     assert all(first[name] == again[name] for name in first)
 
@@ -185,7 +194,11 @@ def test_two_statements_are_two_recipes_one_after_the_other(grow, one, two):
 
 
 @pytest.mark.parametrize(
-    "recipe", [f"{DOUBLE}\n{AVERAGE}", "widen ffn to 200 with uniform copy\nwiden ffn to 333 with neighbor copy split random"]
+    "recipe",
+    [
+        f"{DOUBLE}\n{AVERAGE}",
+        "widen ffn to 200 with uniform copy\nwiden ffn to 333 with neighbor copy split random",
+    ],
 )
 def test_statements_on_one_axis_compose_exactly(grow, recipe):
     assert_exact(grow(recipe))
@@ -200,4 +213,5 @@ def test_names_order_opset_and_interface_stay(models, grow):
         assert result.opset_import == source.opset_import
         weights = {t.name for t in source.graph.initializer if t.data_type == onnx.TensorProto.FLOAT}
         assert weights <= {t.name for t in result.graph.initializer}
-        assert [n.name for n in result.graph.node] == [n.name for n in source.graph.node]
+        before = [n.name for n in source.graph.node]
+        assert [n.name for n in result.graph.node if n.name in set(before)] == before

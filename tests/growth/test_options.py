@@ -1,7 +1,7 @@
-"""Shares, noise and weighted copies: what the options of language.md add to a fill, read off the emitted weights.
+"""Shares, noise and weighted copies: what options add to a fill, read off the emitted weights.
 
-What an option draws is the difference to the same recipe without it; sources of `uniform copy` are the same in
-both, because they are drawn by themselves.
+What an option draws is the difference to the same recipe without it; the sources of `uniform copy` are the
+same in both, because they are drawn by themselves.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Weights
+from models import scalars, stored
 from numpy.typing import NDArray
 
 AXES = {"hidden": 64, "heads": 8, "ffn": 256}
@@ -30,7 +31,7 @@ READING = {
 
 
 def units_of(axis: str, source: Weights, result: Weights) -> NDArray[np.int64]:
-    """The source element of every element of a widened axis, in layer 1, from weights that no option changes."""
+    """The source of every element of a widened axis (layer 1), from weights that no option changes."""
     names = {"hidden": "transformer.wte.weight", "heads": ATTENTION[1], "ffn": AT + "mlp.c_fc.bias"}
     before, after = source[names[axis]], result[names[axis]]
     if axis == "hidden":
@@ -49,7 +50,7 @@ def matrix(weights: Weights, name: str, axis: int) -> NDArray[np.float64]:
 
 
 def others(axis: str, source: Weights) -> list[str]:
-    """Weights that an option on the axis never touches: gains, biases, the tied table, other layers' roles."""
+    """Weights that an option on the axis never touches: gains, biases, the tied table, other roles."""
     touched = {name.replace("h.1", f"h.{i}") for name, _ in MAKING[axis] + READING[axis] for i in range(2)}
     return [name for name in source if name not in touched and name != "lm_head.weight"]
 
@@ -162,9 +163,7 @@ LLAMA = "model.layers.1."
 
 
 def llama_weights(path: Any) -> Weights:
-    """Weights of an exported LLaMA with units of the stream last, by torch's names where the exporter keeps them."""
-    from models import stored
-
+    """Weights of an exported LLaMA, by torch's names where the exporter keeps them."""
     return {k: v for k, v in stored(path).items() if v.dtype == np.float32 and v.ndim}
 
 
@@ -187,7 +186,13 @@ def test_copies_on_an_rms_stream_are_weighted_unless_plain(models, grow, fill):
     np.testing.assert_allclose(plain["model.norm.weight"], last / counts, rtol=3e-7)
     np.testing.assert_allclose(weighted["model.norm.weight"], last * np.sqrt(48 / 64), rtol=3e-7)
     for weights in (weighted, plain):
-        for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"):
+        for name in (
+            "self_attn.q_proj",
+            "self_attn.k_proj",
+            "self_attn.v_proj",
+            "mlp.gate_proj",
+            "mlp.up_proj",
+        ):
             said = source[LLAMA + name + ".weight"].T[g] / counts[:, None]
             assert has(weights, said), name
     assert has(weighted, source[LLAMA + "mlp.down_proj.weight"].T[:, g] / np.sqrt(counts))
@@ -214,12 +219,15 @@ def test_zeros_on_an_rms_stream_take_the_gain_and_eps_of_the_smaller_width(model
 
 @pytest.mark.parametrize(
     ("recipe", "factor"),
-    [("64 with uniform copy", 48 / 64), ("64 with zero fill", 48 / 64), ("96 with cyclic copy", 1), ("64 with last copy plain", 1)],
+    [
+        ("64 with uniform copy", 48 / 64),
+        ("64 with zero fill", 48 / 64),
+        ("96 with cyclic copy", 1),
+        ("64 with last copy plain", 1),
+    ],
 )
 @pytest.mark.parametrize("flavour", ["torchscript", "dynamo"])
 def test_eps_of_rms_norms_follows_the_width(models, grow, recipe, factor, flavour):
-    from models import scalars
-
     written = grow(f"widen hidden to {recipe}", "llama", flavour, check=False).written
     before, after = (scalars(p) for p in (models.path("llama", flavour), written))
     eps = np.float32(1e-2)
@@ -229,5 +237,7 @@ def test_eps_of_rms_norms_follows_the_width(models, grow, recipe, factor, flavou
 
 def has(weights: Weights, array: NDArray[Any]) -> bool:
     """Whether one of the weights holds these values, stored either way round."""
-    shown = [w for w in weights.values() if w.shape == array.shape] + [w.T for w in weights.values() if w.T.shape == array.shape]
+    shown = [w for w in weights.values() if w.shape == array.shape] + [
+        w.T for w in weights.values() if w.T.shape == array.shape
+    ]
     return any(np.allclose(w, array, rtol=3e-7, atol=1e-9) for w in shown)

@@ -1,13 +1,12 @@
-"""A wrong plan is seen: weights of finished plans are spoilt in twenty ways, and every time verification fails.
+"""A wrong plan is seen: finished plans are spoilt in twenty ways, and every time verification fails.
 
-Which weight, and which unit of it, is drawn by the test, over all weights of the plan to which the kind of mistake
-applies; `make soak` tries more of them.
+Which weight, and which unit of it, is drawn by the test, over all weights of the plan to which the kind of
+mistake applies; `make soak` tries more of them.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +15,9 @@ import faults
 import pytest
 from models import Models, with_epsilon
 
-from growc.api import compile, output_maps, recipe
-
+from growc import api
 from growc.dialects.onnx.emit import rewrite, save
-from growc.verify import Verification, verify
+from growc.verification import Verification, verify
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
@@ -27,7 +25,9 @@ if TYPE_CHECKING:
 BOTH = "widen heads to 8 with uniform copy\nwiden ffn to 256 with uniform copy"
 AVERAGE = f"widen hidden to 64 with average fill\n{BOTH}"
 DOUBLE = f"widen hidden to 96 with cyclic copy\n{BOTH}"
-NOISY = "\n".join(f"widen {x} with uniform copy split random noise 0.3 balanced" for x in ("heads to 8", "ffn to 256"))
+NOISY = "\n".join(
+    f"widen {x} with uniform copy split random noise 0.3 balanced" for x in ("heads to 8", "ffn to 256")
+)
 NOISY += "\nwiden hidden to 96 with cyclic copy split random noise 0.3 balanced"
 SILENT = "\n".join(f"widen {x} with uniform copy with zero outputs" for x in ("heads to 8", "ffn to 256"))
 ISOMETRY = "widen hidden to 64 with uniform copy\nwiden ffn to 128 with uniform copy"
@@ -61,15 +61,15 @@ KINDS = [
 """The kind of mistake, a model, and an exact recipe in which it can be made."""
 
 
-def run(path: Path, text: str, folder: Path, mutant: faults.Mutant = faults.Mutant("none")) -> Verification:
+def run(path: Path, text: str, folder: Path, mutant: faults.Mutant = faults.NONE) -> Verification:
     """Compile, spoil, write and verify."""
-    c = compile(recipe(text), path)
+    c = api.compile(api.recipe(text), path)
     assert c.plan.certificate.exact
     weights = [mutant.weights.get(i, w) for i, w in enumerate(c.assembled.weights)]
     kept = c.attributes if mutant.attributes is None else _same_nodes(c, mutant)
     rewrite(c.graph, replace(c.assembled, weights=weights), c.mended, kept)
     files = save(c.model.source, folder, "grown.onnx", False, lambda name, count: None)
-    return verify(path, files[-1], output_maps=output_maps(c))
+    return verify(path, files[-1], output_maps=api.output_maps(c))
 
 
 def _same_nodes(c: Compilation, mutant: faults.Mutant) -> dict[object, object]:
@@ -99,15 +99,17 @@ NAMES = [f"{kind.__name__} {model}" for kind, model, _ in KINDS]
 @pytest.mark.parametrize(("kind", "model", "text"), KINDS, ids=NAMES)
 def test_a_planted_fault_fails_verification(models, tmp_path, kind, model, text):
     path = model_of(models, model, tmp_path)
-    found = list(kind(compile(recipe(text), path)))
-    assert_seen(path, text, tmp_path, random.Random(f"{kind.__name__} {model}").sample(found, min(2, len(found))))
+    found = list(kind(api.compile(api.recipe(text), path)))
+    assert_seen(
+        path, text, tmp_path, random.Random(f"{kind.__name__} {model}").sample(found, min(2, len(found)))
+    )
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("kind", "model", "text"), KINDS, ids=NAMES)
 def test_many_planted_faults_fail_verification(models, tmp_path, kind, model, text):
     path = model_of(models, model, tmp_path)
-    found = list(kind(compile(recipe(text), path)))
+    found = list(kind(api.compile(api.recipe(text), path)))
     assert_seen(path, text, tmp_path, random.Random(7).sample(found, min(60, len(found))))
 
 

@@ -12,8 +12,8 @@ from graphs import DEMO, MLP, STREAM, TINY, save
 from growc import api
 from growc.dialects.onnx.capture import read_tensor
 from growc.lineage import axis_maps, lineage_of
-from growc.plan import AxisStep, Certificate, Gap, Layout, LeafStep, Plan, WeightPlan
 from growc.plan_json import from_json, to_json
+from growc.plans import AxisStep, Certificate, Gap, Layout, LeafStep, Plan, WeightPlan
 from growc.render.terminal import plan_lines
 from growc.weights import execute
 

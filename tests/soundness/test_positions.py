@@ -28,7 +28,9 @@ def model(path: Path, table: np.ndarray, ids: bool) -> Path:
     tokens = b.node("Gather", [b.weight("embedding", VOCAB, WIDTH), "ids"])
     b.constant("table", table)
     zero, one = (b.constant(n, np.array([k], dtype=np.int64)) for n, k in (("zero", 0), ("one", 1)))
-    length = b.node("Slice", [b.node("Shape", ["ids"]), one, b.constant("two", np.array([2], dtype=np.int64))])
+    length = b.node(
+        "Slice", [b.node("Shape", ["ids"]), one, b.constant("two", np.array([2], dtype=np.int64))]
+    )
     if ids:
         numbers = b.constant("numbers", np.arange(LENGTH, dtype=np.int64)[None])
         rows = b.node("Gather", ["table", b.node("Slice", [numbers, zero, length, one])])

@@ -22,7 +22,9 @@ def mystery(declared: bool) -> object:
 
 
 @pytest.mark.parametrize("declared", [True, False], ids=["shapes declared", "no shapes"])
-def test_an_unknown_operator_in_the_stream_freezes_hidden_and_is_named(tmp_path: Path, declared: bool) -> None:
+def test_an_unknown_operator_in_the_stream_freezes_hidden_and_is_named(
+    tmp_path: Path, declared: bool
+) -> None:
     model = stream(tmp_path / "model.onnx", mystery(declared))  # type: ignore[arg-type]
     with pytest.raises(GrowError) as refusal:
         plan("widen hidden to 16 with cyclic copy", model)

@@ -5,7 +5,7 @@ import pytest
 
 from growc.diagnostic import GrowError
 from growc.feeds import draw_cases
-from growc.verify import InputMap, UnitMap, verify
+from growc.verification import InputMap, UnitMap, verify
 
 MLP = "g (float[b, 6] x) => (float[b, 3] y) { a = MatMul(x, w)  c = Relu(a)  y = MatMul(c, v) }"
 HEAD = "g (float[b, 6] x) => (float[b, d] y) { y = MatMul(x, w) }"
@@ -219,7 +219,7 @@ def test_models_are_loaded_again_where_the_outputs_would_take_too_much(mlp, tmp_
     np.savez(tmp_path / "inputs.npz", x=np.random.default_rng(0).standard_normal((20, 6)).astype(np.float32))
     phrases = []
     whole = verify(mlp(), mlp("result.onnx", moved=0.5), inputs=tmp_path / "inputs.npz")
-    monkeypatch.setattr("growc.verify.HELD_BYTES", 1)
+    monkeypatch.setattr("growc.verification.HELD_BYTES", 1)
     parts = verify(
         mlp(), mlp("result.onnx", moved=0.5), inputs=tmp_path / "inputs.npz", progress=phrases.append
     )

@@ -1,0 +1,1 @@
+"""ONNX: files, the operator table, simulation, emission."""

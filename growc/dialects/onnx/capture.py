@@ -17,9 +17,13 @@ from onnx_ir.passes.common import InlinePass
 
 from growc.graph import FLOATING, Array, Graph, Node, Value, Weight
 
-COMMUTATIVE = frozenset({"Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "Equal", "BitwiseAnd"})
+COMMUTATIVE = frozenset(
+    {"Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "Equal", "BitwiseAnd"}
+)
 
-LAYOUT = frozenset({"Identity", "Transpose", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather"})
+LAYOUT = frozenset(
+    {"Identity", "Transpose", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather"}
+)
 """Operators that a weight may pass on its way to its use; each use gets its own copy of the chain."""
 
 
@@ -48,7 +52,7 @@ def constant_of(value: ir.Value) -> Any:
 def read_tensor(tensor: Any) -> Array:
     """The values of a tensor; those of external data as a memory map, of which only what is used is read."""
     if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
-        shape = tuple(int(d) for d in tensor.shape)
+        shape = tuple(int(d) for d in tensor.shape.numpy())
         return np.memmap(tensor.path, tensor.dtype.numpy(), "r", tensor.offset or 0, shape)
     return np.asarray(tensor.numpy())
 
@@ -69,7 +73,7 @@ def _captured(node: ir.Node) -> Iterator[ir.Value]:
     for attribute in node.attributes.values():
         bodies = {ir.AttributeType.GRAPH: [attribute.value], ir.AttributeType.GRAPHS: attribute.value}
         for body in bodies.get(attribute.type, []):
-            inner = [n for n in body.all_nodes()]
+            inner = list(body.all_nodes())
             own = {id(v) for v in body.inputs} | {id(v) for n in inner for v in n.outputs}
             own |= {id(v) for v in body.initializers.values()}
             for n in inner:
@@ -80,8 +84,8 @@ def _captured(node: ir.Node) -> Iterator[ir.Value]:
 
 
 Key = tuple[int, bytes, bytes]
-"""How deep a value stands above weights (-1: no weights), then two hashes of the cone above it: without what depends
-on no weights, and of everything. Exporters differ most in the latter: position ids, masks, shapes."""
+"""How deep a value stands above weights (-1: no weights), then two hashes of the cone above it: without what
+depends on no weights, and of everything. Exporters differ most in the latter: position ids, masks, shapes."""
 
 
 class _Capture:
@@ -117,7 +121,11 @@ class _Capture:
                 operands.sort()
             for i, out in enumerate(node.outputs):
                 self.keys[id(out)] = operands[0] if op == "Identity" else self.above(op, i, operands)
-            if op in LAYOUT and all(v is None or self.is_static(v) for v in node.inputs) and len(node.outputs) == 1:
+            if (
+                op in LAYOUT
+                and all(v is None or self.is_static(v) for v in node.inputs)
+                and len(node.outputs) == 1
+            ):
                 self.chains.add(id(node))
 
     def is_static(self, value: ir.Value) -> bool:
@@ -193,7 +201,9 @@ class _Capture:
         if id(value) not in self.weights:
             shape = tuple(int(d) for d in tensor.shape)
             reader = partial(read_tensor, tensor)
-            self.weights[id(value)] = Weight(value.name or "", shape, _dtype_name(tensor.dtype), reader, origin=value)
+            self.weights[id(value)] = Weight(
+                value.name or "", shape, _dtype_name(tensor.dtype), reader, origin=value
+            )
         weight = self.weights[id(value)]
         return Value(weight.name, weight=weight, floating=weight.floating, origin=value)
 

@@ -39,7 +39,9 @@ def load(path: Path) -> ir.Model:
     except GrowError:
         raise
     except Exception as cause:  # every parser error of protobuf, onnx and onnx-ir means the same to the user
-        raise GrowError(Diagnostic("G310", f"`{path}` cannot be read as an ONNX model: {_first_line(cause)}")) from cause
+        raise GrowError(
+            Diagnostic("G310", f"`{path}` cannot be read as an ONNX model: {_first_line(cause)}")
+        ) from cause
     ir.external_data.set_base_dir(model.graph, path.resolve().parent)
     return model
 
@@ -74,7 +76,7 @@ def _encode(value: int) -> bytes:
 
 
 def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """(field number, start of the field with its tag, start of its content, end) for each field of a message."""
+    """(field number, start with its tag, start of its content, end) for each field of a message."""
     at = start
     while at < end:
         first = at
@@ -139,7 +141,9 @@ def write_inline(
     kept = [t for t in proto.graph.initializer if t.name not in tensors]
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(kept)
-    heads = [onnx.TensorProto(dims=t.dims, data_type=t.data_type, name=t.name).SerializeToString() for t in stubs]
+    heads = [
+        onnx.TensorProto(dims=t.dims, data_type=t.data_type, name=t.name).SerializeToString() for t in stubs
+    ]
     sizes = [int(tensors[t.name].nbytes) for t in stubs]
     raw = [_encode(_RAW_DATA << 3 | 2) + _encode(n) for n in sizes]
     lengths = [len(h) + len(r) + n for h, r, n in zip(heads, raw, sizes, strict=True)]

@@ -21,7 +21,7 @@ from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.mend import Entries, Mended, Patch
 from growc.graph import Array, Graph, Node, Size, Value
 from growc.passes.assemble import Assembled
-from growc.plan import WeightPlan
+from growc.plans import WeightPlan
 from growc.weights import execute
 
 EXTERNAL_ABOVE = 2_000_000_000
@@ -30,7 +30,9 @@ EXTERNAL_ABOVE = 2_000_000_000
 ALIGNMENT = 4096
 
 
-def rewrite(graph: Graph, weights: Assembled, mended: Mended, attributes: Mapping[Node, Mapping[str, Any]]) -> None:
+def rewrite(
+    graph: Graph, weights: Assembled, mended: Mended, attributes: Mapping[Node, Mapping[str, Any]]
+) -> None:
     """Change the graph's onnx-ir model in place. The graph can be used no further."""
     writer = _Rewriter(graph, mended)
     for plan, uses, source in zip(weights.weights, weights.uses, weights.sources, strict=True):
@@ -39,7 +41,9 @@ def rewrite(graph: Graph, weights: Assembled, mended: Mended, attributes: Mappin
         if not node.chain:
             writer.patch(node.origin, patch)
     for value, number in mended.constants.items():
-        value.origin.replace_all_uses_with(writer.constant(f"{value.name}.kept", number), replace_graph_outputs=True)
+        value.origin.replace_all_uses_with(
+            writer.constant(f"{value.name}.kept", number), replace_graph_outputs=True
+        )
     for node, changed in attributes.items():
         for name, value in changed.items():
             node.origin.attributes[name] = ir.AttrFloat32(name, float(value))
@@ -78,7 +82,9 @@ class _Rewriter:
         origin.type = ir.TensorType(tensor.dtype)
 
     def initializer(self, name: str, tensor: Any) -> ir.Value:
-        value = ir.Value(name=self.unused(name), type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape))
+        value = ir.Value(
+            name=self.unused(name), type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape)
+        )
         value.const_value = tensor
         tensor.name = value.name
         self.model.graph.register_initializer(value)
@@ -160,14 +166,20 @@ class _Rewriter:
             return self.constant(base, np.asarray(literal, dtype=np.int64))
         assert old is not None
         pieces: list[ir.Value] = []
+        joined = _pieces(old, len(entries))
         for k, entry in enumerate(entries):
+            if entry is None and joined:
+                pieces.append(joined[k])
+                continue
             if isinstance(entry, int):
                 pieces.append(self.numbers(f"{base}.literal", [entry]))
                 continue
             bounds = [self.numbers(f"{base}.bound", [b]) for b in (k, k + 1)]
             piece = self.insert(node, "Slice", [old, *bounds], {}, f"{base}.kept")
-            for op, factor in (() if entry is None else (("Mul", entry.numerator), ("Div", entry.denominator))):
-                piece = self.insert(node, op, [piece, self.numbers(f"{base}.factor", [factor])], {}, f"{base}.scaled")
+            for op, factor in () if entry is None else (("Mul", entry.numerator), ("Div", entry.denominator)):
+                piece = self.insert(
+                    node, op, [piece, self.numbers(f"{base}.factor", [factor])], {}, f"{base}.scaled"
+                )
             pieces.append(piece)
         return pieces[0] if len(pieces) == 1 else self.insert(node, "Concat", pieces, {"axis": 0}, base)
 
@@ -203,6 +215,15 @@ def _declared(shape: Any, before: tuple[Size, ...] | None, after: tuple[Size, ..
     return ir.Shape(dims)
 
 
+def _pieces(value: ir.Value, count: int) -> list[ir.Value]:
+    """The elements of a shape that is put together of `count` vectors of one element each; else nothing."""
+    node = value.producer()
+    if node is None or node.op_type != "Concat" or len(node.inputs) != count:
+        return []
+    pieces = [v for v in node.inputs if v is not None and v.shape is not None and list(v.shape) == [1]]
+    return pieces if len(pieces) == count else []
+
+
 def _rank(value: ir.Value) -> int:
     shape = value.shape if value.const_value is None else value.const_value.shape
     return 1 if shape is None else len(shape)
@@ -221,14 +242,17 @@ def _lazy(plan: WeightPlan, origin: ir.Value) -> Any:
 # -------------------------------------------------------------------------------------------- files
 
 
-def save(model: ir.Model, folder: Path, name: str, external: bool, progress: Callable[[str, int], None]) -> list[Path]:
+def save(
+    model: ir.Model, folder: Path, name: str, external: bool, progress: Callable[[str, int], None]
+) -> list[Path]:
     """Write `name` into `folder`; with external data as `STEM-<12 hex of its SHA-256>.data` beside it.
 
-    One weight is in memory at a time. Returns the files in the order in which they are to appear; the `.onnx` is the
-    last. `progress(name, bytes)` is called for every tensor written.
+    One weight is in memory at a time. Returns the files in the order in which they are to appear; the `.onnx`
+    is the last. `progress(name, bytes)` is called for every tensor written.
     """
     path = folder / name
-    large = {k: v.const_value for k, v in model.graph.initializers.items() if _is_large(v.const_value)}
+    tensors: dict[str, Any] = {k: v.const_value for k, v in model.graph.initializers.items()}
+    large = {key: tensor for key, tensor in tensors.items() if _is_large(tensor)}
     data = folder / f"{path.stem}.data"
     if external:
         places, data = _write_data(large, data, progress)
@@ -259,7 +283,9 @@ def _is_large(tensor: Any) -> bool:
 def _write_data(
     tensors: Mapping[str, Any], draft: Path, progress: Callable[[str, int], None]
 ) -> tuple[dict[str, tuple[int, int]], Path]:
-    """Write tensors one after the other; returns the place of each, and the file under the name of its digest."""
+    """Write tensors one after the other; returns the place of each, and the file under the name of its
+    digest.
+    """
     digest = hashlib.sha256()
     places: dict[str, tuple[int, int]] = {}
     with draft.open("wb") as file:

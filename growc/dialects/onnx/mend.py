@@ -1,10 +1,11 @@
-"""After the weights change, every size is accounted for: the new graph is simulated and mended at the consumer.
+"""After the weights change, every size is accounted for: the new graph is simulated and mended at the
+consumer.
 
-Needs: the source graph, the new shape of every weight use, and the sizes that the spaces demand of every value.
-Gives: `Mended`, patches of shape operands and attributes. Each node is evaluated again in topological order; where
-its result differs from what is demanded, that node's own shape operand is replaced. What still differs is refused
-(G308), so no number is touched because it happens to equal a size, and none is overlooked. A real number that is
-computed from sizes at run time (a score scale) keeps the source's value.
+Needs: the source graph, the new shape of every weight use, and the sizes that the spaces demand of every
+value. Gives: `Mended`, patches of shape operands and attributes. Each node is evaluated again in topological
+order; where its result differs from what is demanded, that node's own shape operand is replaced. What still
+differs is refused (G308), so no number is touched because it happens to equal a size, and none is overlooked.
+A real number that is computed from sizes at run time (a score scale) keeps the source's value.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ Entries = tuple[int | Fraction | None, ...]
 
 @dataclass
 class Patch:
-    """Changed operands (by number) and attributes (None: dropped) of one node; `op`, where it becomes another."""
+    """Changed operands (by number) and attributes (None: dropped) of one node; `op`, where it becomes
+    another.
+    """
 
     operands: dict[int, Entries] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -107,7 +110,8 @@ class _Mender:
         raise self.refusal(node, f"its result should have {_spell(wanted)}, but has {_spell(found)}")
 
     def required(self, instance: Instance, sim: Simulation) -> Patch:
-        """What must hold whether or not the sizes come out right: where cuts are made, and how many groups there are.
+        """What must hold whether or not the sizes come out right: where cuts are made, and how many groups
+        there are.
 
         Any other number that the node reads keeps the source's value, though it may be computed from sizes.
         """
@@ -115,13 +119,25 @@ class _Mender:
         rule = _PLACES.get(node.op)
         patch = Patch() if rule is None else rule(self, instance, sim)
         for i, value in enumerate(node.inputs):
-            if patch.op or value is None or value.known is None or i in patch.operands or i in _SIZES.get(node.op, ()):
+            if (
+                patch.op
+                or value is None
+                or value.known is None
+                or i in patch.operands
+                or i in _SIZES.get(node.op, ())
+            ):
                 continue
             after = sim.known.get(value)
-            if after is not None and all(np.array_equal(a, b) for a, b in zip(value.known, after, strict=True)):
+            if after is not None and all(
+                np.array_equal(a, b) for a, b in zip(value.known, after, strict=True)
+            ):
                 continue
             before = value.known[0]
-            if before.dtype.kind not in "iu" or before.ndim > 1 or any((k != before).any() for k in value.known):
+            if (
+                before.dtype.kind not in "iu"
+                or before.ndim > 1
+                or any((k != before).any() for k in value.known)
+            ):
                 raise self.refusal(node, f"its operand {i} is computed from sizes that change")
             patch.operands[i] = tuple(int(k) for k in np.atleast_1d(before))
         return patch
@@ -180,8 +196,14 @@ class _Mender:
             before, after = out.known, sim.known.get(out)
             if before is None or after is None or before[0].dtype.kind != "f":
                 continue
-            same = all(a.shape == b.shape and np.array_equal(a, b) for a, b in zip(before, after, strict=True))
-            if not same and all(np.array_equal(b, before[0]) for b in before) and before[0].shape == after[0].shape:
+            same = all(
+                a.shape == b.shape and np.array_equal(a, b) for a, b in zip(before, after, strict=True)
+            )
+            if (
+                not same
+                and all(np.array_equal(b, before[0]) for b in before)
+                and before[0].shape == after[0].shape
+            ):
                 sim.known[out] = before
                 self.done.constants[out] = before[0]
 
@@ -204,7 +226,13 @@ class _Mender:
         for axis, size in enumerate(wanted):
             now = None if old is None else tuple(int(o[axis]) if axis < o.size else -2 for o in old)
             factor = None if now is None or not all(n > 0 for n in now) else _fraction(size, now)
-            copied = zero_copies and now is not None and not any(now) and source is not None and source[axis : axis + 1] == (size,)
+            copied = (
+                zero_copies
+                and now is not None
+                and not any(now)
+                and source is not None
+                and source[axis : axis + 1] == (size,)
+            )
             if now == size or copied:
                 entries.append(None)
             elif len(set(size)) == 1:
@@ -215,7 +243,7 @@ class _Mender:
                 entries.append(-1)
         if node.op not in ("Reshape", "Expand", "ConstantOfShape"):
             return []
-        if node.op != "Reshape" and -1 in entries or entries.count(-1) > 1:
+        if (node.op != "Reshape" and -1 in entries) or entries.count(-1) > 1:
             return []
         patches = [Patch({i: tuple(entries)})]
         kept = [k for k, e in enumerate(entries) if e is None]
@@ -250,7 +278,11 @@ class _Mender:
             return Patch() if same else Patch({}, {"starts": starts, "ends": ends})
         axes = node.input(3)
         count = (node.inputs[1].sizes or ((data.rank,),))[0][0] if node.inputs[1] is not None else data.rank
-        order = range(count) if axes is None or axes.known is None else [int(a) for a in np.atleast_1d(axes.known[0])]
+        order = (
+            range(count)
+            if axes is None or axes.known is None
+            else [int(a) for a in np.atleast_1d(axes.known[0])]
+        )
         operands: dict[int, Entries] = {}
         for i in (1, 2):
             wanted = tuple(None if (c := cuts[a % data.rank]) is None else c[i - 1] for a in order)
@@ -265,7 +297,7 @@ class _Mender:
         if after is None:
             return all(w is None for w in wanted)
         rows = [np.atleast_1d(a) for a in after]
-        return all(w is None or k < r.size and int(r[k]) == w for r in rows for k, w in enumerate(wanted))
+        return all(w is None or (k < r.size and int(r[k]) == w) for r in rows for k, w in enumerate(wanted))
 
     def cut(self, instance: Instance, axis: int) -> tuple[int, int] | None:
         """(start, end) in new sizes of the segment that is taken from an axis (its label begins with y)."""
@@ -282,7 +314,8 @@ class _Mender:
 
     def gather(self, instance: Instance, sim: Simulation) -> Patch:
         node, data, index = instance.node, instance.node.inputs[0], instance.node.inputs[1]
-        assert data is not None and index is not None
+        assert data is not None
+        assert index is not None
         axis = int(node.attributes.get("axis", 0)) % data.rank
         cut = self.cut(instance, axis)
         term, whole = (instance.line.inputs[0] or ())[axis], None
@@ -295,7 +328,9 @@ class _Mender:
         return Patch({1: whole})
 
     def gather_all(self, node: Node, index: Value, size: Size, sim: Simulation) -> Patch:
-        """Indices that counted over a whole axis and do no longer: the look-up becomes the reshape that it was."""
+        """Indices that counted over a whole axis and do no longer: the look-up becomes the reshape that it
+        was.
+        """
         after, wanted = sim.known.get(index), self.demand(node.outputs[0])
         counts = after is not None and all(
             k.size == n and (k.reshape(-1) == np.arange(n)).all() for k, n in zip(after, size, strict=True)
@@ -316,7 +351,9 @@ class _Mender:
         wanted, source = self.demand(node.outputs[0]), self.demand(data)
         if wanted is None or source is None:
             return Patch()
-        repeats = [{w // s for w, s in zip(a, b, strict=True) if s} for a, b in zip(wanted, source, strict=True)]
+        repeats = [
+            {w // s for w, s in zip(a, b, strict=True) if s} for a, b in zip(wanted, source, strict=True)
+        ]
         found = tuple(r.pop() if len(r) == 1 else None for r in repeats)
         return Patch() if self.holds(node, 1, found, sim) else Patch({1: found})
 
@@ -358,4 +395,3 @@ def _fraction(wanted: Size, now: Size) -> Fraction | None:
 
 def _spell(shapes: Any) -> str:
     return ", ".join("unknown" if s is None else "[" + ", ".join(str(d[0]) for d in s) + "]" for s in shapes)
-

@@ -1,7 +1,8 @@
 """Choosing the sample points of the symbolic inputs.
 
-Needs: a graph. Gives: sizes of its inputs at which it does not contradict itself, and its simulation there. Exporters
-declare dims dynamic that are baked into the graph, and apart that must agree: what they are is found by trial.
+Needs: a graph. Gives: sizes of its inputs at which it does not contradict itself, and its simulation there.
+Exporters declare dims dynamic that are baked into the graph, and apart that must agree: what they are is
+found by trial.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def input_sizes(
         if isinstance(rule, str):
             return sizes[rule]
         if isinstance(rule[0], str):
-            return tuple(a + b for a, b in zip(sizes[rule[0]], sizes[rule[1]], strict=True))  # type: ignore[index]
-        return rule  # type: ignore[return-value]
+            return tuple(a + b for a, b in zip(sizes[rule[0]], sizes[rule[1]], strict=True))
+        return rule
 
     return {v: None if row is None else tuple(map(of, row)) for v, row in dims.items()}
 
@@ -62,9 +63,9 @@ def input_sizes(
 def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, ...] | None], Simulation]:
     """Sample points at which the model does not contradict itself, and its simulation there.
 
-    Exporters declare dims dynamic that are baked into the graph, and apart that must agree. At a contradiction each
-    symbol is tried at the sizes that stand there, as another symbol, and as the sum of two; what gets furthest stays.
-    Raises Contradiction where nothing helps.
+    Exporters declare dims dynamic that are baked into the graph, and apart that must agree. At a
+    contradiction each symbol is tried at the sizes that stand there, as another symbol, and as the sum of
+    two; what gets furthest stays. Raises Contradiction where nothing helps.
     """
     dims = symbols_of(graph)
     names = list(dict.fromkeys(d for row in dims.values() for d in row or () if isinstance(d, str)))
@@ -82,7 +83,12 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
         result = attempt(samples, assigned)
         while isinstance(result, Contradiction):
             first = first or result
-            trials = [{**assigned, n: rule} for n in names if n not in assigned for rule in _rules(n, names, result, samples)]
+            trials = [
+                {**assigned, n: rule}
+                for n in names
+                if n not in assigned
+                for rule in _rules(n, names, result, samples)
+            ]
             outcomes = [(attempt(samples, t), t) for t in trials]
             reach = [len(order) if isinstance(r, Simulation) else order[r.node] for r, _ in outcomes]
             if not reach or max(reach) <= order[result.node]:
@@ -97,8 +103,11 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
 def _rules(name: str, names: list[str], at: Contradiction, samples: tuple[Size, ...]) -> list[Any]:
     """What a symbol might be, judging by the node where sizes disagree."""
     literal = {
-        int(k) for v in at.node.inputs if v is not None and v.weight is not None and not v.weight.floating
-        for k in np.asarray(v.weight.read()).reshape(-1)[:8] if 1 < k < 65536
+        int(k)
+        for v in at.node.inputs
+        if v is not None and v.weight is not None and not v.weight.floating
+        for k in np.asarray(v.weight.read()).reshape(-1)[:8]
+        if 1 < k < 65536
     }
     literal |= {int(k) for v in at.operands for k in v if 1 < k < 65536}
     fixed: list[Any] = [(k,) * len(samples[0]) for k in sorted(literal)]

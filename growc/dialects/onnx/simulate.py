@@ -23,7 +23,8 @@ from growc.graph import Array, Graph, Node, Size, Value
 MAX_INTEGERS, MAX_FLOATS = 512, 8
 """Values of at most so many elements are followed."""
 
-class Contradiction(Exception):
+
+class Contradiction(Exception):  # noqa: N818 - it is no error until nothing settles it
     """The sizes of the model contradict each other at these sample points."""
 
     def __init__(self, node: Node, message: str) -> None:
@@ -105,7 +106,7 @@ class Simulator:
                 parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
                 parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
                 self.runners[key] = (runner(proto, parameters), proto)
-            except Exception:  # an operator without a reference implementation is simply not evaluated
+            except Exception:  # noqa: BLE001 - no reference implementation: it is not evaluated
                 self.runners[key] = (None, proto)
         runner = self.runners[key][0]
         if runner is None:
@@ -114,7 +115,7 @@ class Simulator:
             inputs = inputs[:-1]
         try:
             return [np.asarray(r) for r in runner.run(*inputs)]
-        except Exception:  # as above: no value is known then, the shape still is
+        except Exception:  # noqa: BLE001 - as above: no value is known, the shape still is
             return None
 
 
@@ -157,7 +158,9 @@ def simulate(
                 run()
             except Contradiction as found:
                 kept = [done.known[v] for v in node.inputs if v is not None and v in done.known]
-                found.operands = [tuple(map(int, k[0].reshape(-1)[:8])) for k in kept if k[0].dtype.kind == "i"]
+                found.operands = [
+                    tuple(map(int, k[0].reshape(-1)[:8])) for k in kept if k[0].dtype.kind == "i"
+                ]
                 raise
         else:
             visit(node, done, run)
@@ -202,7 +205,9 @@ def _run(
         data = {f"i{i}": onnx.numpy_helper.from_array(k, f"i{i}") for i, k in _plain(known)}
         blind = any(t is None and node.input(i) is not None for i, t in enumerate(types))
         found = [None] * len(node.outputs) if blind else simulator.infer(node, proto, types, data)
-        done.types.update((o, t.tensor_type.elem_type) for o, t in zip(node.outputs, found, strict=True) if _tensor(t))
+        done.types.update(
+            (o, t.tensor_type.elem_type) for o, t in zip(node.outputs, found, strict=True) if _tensor(t)
+        )
         inferred.append([_dims(t) for t in found])
         if node.op == "Reshape":
             _check_reshape(node, point, done, inferred[-1][0])
@@ -211,7 +216,7 @@ def _run(
         if any(d is None for d in dims):
             done.sizes[out] = _declared(out, done)
         else:
-            done.sizes[out] = tuple(zip(*dims, strict=True)) if dims[0] else ()  # type: ignore[arg-type]
+            done.sizes[out] = tuple(zip(*dims, strict=True)) if dims[0] else ()
         if out not in done.types and out.origin.dtype is not None:
             done.types[out] = int(out.origin.dtype)
         if all(v is not None for v in values):
@@ -260,7 +265,12 @@ def _known(
 
 
 def _evaluated(
-    node: Node, proto: onnx.NodeProto, simulator: Simulator, done: Simulation, known: list[Array | None], point: int
+    node: Node,
+    proto: onnx.NodeProto,
+    simulator: Simulator,
+    done: Simulation,
+    known: list[Array | None],
+    point: int,
 ) -> list[Array] | None:
     """The results of a node whose operands are all known (of Shape and Size: whose operand's sizes are)."""
     first = node.input(0)
@@ -274,7 +284,11 @@ def _evaluated(
         start, end = node.attributes.get("start", 0), node.attributes.get("end")
         return [np.asarray(dims[slice(start, end)], dtype=np.int64)]
     absent = [node.input(i) is None for i in range(len(known))]
-    if not node.inputs or node.captured or any(k is None and not a for k, a in zip(known, absent, strict=True)):
+    if (
+        not node.inputs
+        or node.captured
+        or any(k is None and not a for k, a in zip(known, absent, strict=True))
+    ):
         return None
     return simulator.evaluate(node, proto, known)
 
@@ -294,5 +308,8 @@ def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:
     """What the file says of a value that inference cannot tell: numbers, and symbols that an input bears."""
     if value.origin.shape is None:
         return None
-    sizes = [(int(d),) * done.points if isinstance(d, int) else done.symbols.get(d.value) for d in value.origin.shape]
+    sizes = [
+        (int(d),) * done.points if isinstance(d, int) else done.symbols.get(d.value)
+        for d in value.origin.shape
+    ]
     return None if any(s is None for s in sizes) else tuple(s for s in sizes if s is not None)

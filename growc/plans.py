@@ -1,7 +1,7 @@
 """The plan: pure data. What becomes of every weight and attribute, and what can be claimed of the result.
 
-A plan is printed, costed, certified and stored as JSON without reading a weight; executing it streams the weights
-through `growc.weights.execute` once.
+A plan is printed, costed, certified and stored as JSON without reading a weight; executing it streams the
+weights through `growc.weights.execute` once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ZERO, MEAN, DRAWN, ONE, CONTINUED = range(5)
 class Noise:
     """Gaussian noise on rows of one axis of a weight, in units of the source tensor's standard deviation.
 
-    `rows` says which rows get it. Where `balance` is given (one factor a row, as the row arrives), the noise is
-    projected so that over the rows with one `group` the sum of noise times balance vanishes.
+    `rows` says which rows get it. Where `balance` is given (one factor a row, as the row arrives), the noise
+    is projected so that over the rows with one `group` the sum of noise times balance vanishes.
     """
 
     key: int
@@ -35,8 +35,8 @@ class Noise:
 class LeafStep:
     """What happens to one factor or segment of an axis: new row j is weight[j] times old row index[j].
 
-    Rows with index -1 become what `filler` says: zeros, the mean of all old rows times weight, drawn with the source
-    tensor's standard deviation under `key`, or ones. Arrays have the new size.
+    Rows with index -1 become what `filler` says: zeros, the mean of all old rows times weight, drawn with the
+    source tensor's standard deviation under `key`, or ones. Arrays have the new size.
     """
 
     before: int
@@ -45,9 +45,12 @@ class LeafStep:
     filler: Ints
     key: int = 0
     noise: Noise | None = None
+    block: int = 1
+    """Means are taken over the rows that stand at the same place in blocks of so many."""
 
     @property
     def after(self) -> int:
+        """The new size."""
         return len(self.index)
 
     @property
@@ -76,10 +79,12 @@ class Layout:
 
     @property
     def before(self) -> int:
+        """The old size."""
         return self._size("before")
 
     @property
     def after(self) -> int:
+        """The new size."""
         return self._size("after")
 
     def _size(self, which: str) -> int:
@@ -90,6 +95,7 @@ class Layout:
 
     @property
     def is_identity(self) -> bool:
+        """Whether nothing changes."""
         return all(p.is_identity for p in self.parts) if self.step is None else self.step.is_identity
 
     @property
@@ -100,9 +106,9 @@ class Layout:
         s, n = self.step, self.step.noise
         arrays = (s.index.tobytes(), s.weight.tobytes(), s.filler.tobytes())
         if n is None:
-            return (*arrays, s.key)
+            return (*arrays, s.key, s.block)
         balance = b"" if n.balance is None else n.balance.tobytes()
-        return (*arrays, s.key, n.key, n.scale, n.rows.tobytes(), balance)
+        return (*arrays, s.key, s.block, n.key, n.scale, n.rows.tobytes(), balance)
 
     def as_map(self) -> IndexMap:
         """The whole axis's map; rows that are no copy are junk or zero."""
@@ -148,10 +154,12 @@ class WeightPlan:
 
     @property
     def changed(self) -> bool:
+        """Whether the result has other values than the source, or other sizes."""
         return bool(self.steps) or self.scale != 1.0 or self.literal is not None
 
     @property
     def elements(self) -> int:
+        """How many numbers it has."""
         return int(np.prod(self.after, dtype=np.int64))
 
 
@@ -173,6 +181,7 @@ class Certificate:
 
     @property
     def exact(self) -> bool:
+        """Whether there is no gap."""
         return not self.gaps
 
 
