@@ -121,7 +121,7 @@ def _mean(node: Node, tags: dict[Value, Tag]) -> Tag | None:
     (_, tag), axis = _operands(node, tags)[0], _axis(node)
     if axis is None:
         return None
-    if tag.form == "self":
+    if tag.form == "self" and not tag.centred:
         return replace(tag, form="mean", axis=axis)
     if tag.form == "square" and (not tag.centred or tag.axis == axis):
         return replace(tag, form="mean_square", axis=axis)

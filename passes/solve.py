@@ -219,6 +219,9 @@ class _Solver:
             self.arrive(link, target, after)
 
     def do_quotient(self, link: Link) -> None:
+        divisor = link.sources[-1]
+        if not self.is_free(divisor) and self.need(divisor).zeros.any():
+            self.gap(link, f"units of {self.axis_name(divisor)} that are zero are divided by")
         self.do_product(link, inverse=True)
 
     def scale(self, link: Link, state: IndexMap, gain: Var, inverse: bool) -> None:

@@ -80,10 +80,11 @@ class _Steps:
         if request is not None:
             self.fill(use, root, state, request, filler, weight)
         noise = None if request is None else self.noise(use, root, state, request)
-        key = 0 if request is None else request.draws.at("new", verb, self.ordinal(use)).key
+        key = 0
+        if request is not None and (filler == DRAWN).any():
+            key = request.draws.at("new", verb, self.ordinal(use)).key
         block = 1 if request is None or verb == GAIN else request.unit
-        used = key if (filler == DRAWN).any() else 0
-        return LeafStep(state.source, state.index, weight, filler, used, noise, block)
+        return LeafStep(state.source, state.index, weight, filler, key, noise, block)
 
     def continues(self, use: Value, request: Request) -> bool:
         """Whether a table over positions goes on by its rule, whatever the fill."""

@@ -85,8 +85,18 @@ def _contract(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) 
     elif len(factors) == 2:
         links.links.append(Link("product", at.node, tuple(factors), tuple(outs)))
         _join_all(links, at.node, [*outs, *added], [])
+    elif any(v is not None and v.floating for i, v in enumerate(at.node.inputs) if i > 1 and i not in ins):
+        links.links.append(Link("shift", at.node, tuple(factors or added)[:1], tuple(outs)))  # one bias for all units
     else:
         _join_all(links, at.node, [*factors, *added, *outs], outs)
+
+
+def _lookup(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    """Rows of a table are moved. An index is a number: where it is zero, row zero is taken."""
+    if list(ins) == [1]:
+        _pointwise(links, at, ins, outs)
+    else:
+        _layout(links, at, ins, outs)
 
 
 def _attention(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
@@ -154,7 +164,7 @@ def _per_channel(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var
     itself.
     """
     if list(ins) == [0]:
-        _layout(links, at, ins, outs)
+        _pointwise(links, at, ins, outs)
         return
     core = links.fresh(links.atoms[outs[0]], None)
     links.links.append(Link("pointwise", at.node, (ins[0],), (core,), zero=True))
@@ -167,7 +177,7 @@ def _per_channel(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var
 
 TREATMENTS: dict[str, Callable[[Links, Instance, dict[int, Var], list[Var]], None]] = {
     "layout": _layout,
-    "lookup": _layout,
+    "lookup": _lookup,
     "add": _sum,
     "multiply": _multiply,
     "divide": _divide,

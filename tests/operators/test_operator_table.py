@@ -130,8 +130,6 @@ def test_what_is_claimed_of_a_grown_operator_is_what_onnxruntime_computes(case: 
         for label, space in one.growable().items():
             chosen = tried(case, one, label) if opset == opsets[-1] else {"copies"}
             for kind in sorted(chosen):
-                if pending(case, one, label, kind):
-                    continue
                 try:
                     found = judged(case, opset, label, kind, space.size[0])
                 except AssertionError as wrong:
@@ -188,52 +186,3 @@ def test_a_treatment_follows_from_the_numbers_beside_it(op: str, number: int, tr
 def test_the_triangle_of_a_matrix_is_opaque_and_its_batch_is_not() -> None:
     case = next(c for c in CASES if c.op == "Trilu")
     assert set(OneNode(case, 17).growable()) == {"a0", "a1"}
-
-
-# pending: what the passes still claim too much, or cannot account for yet; strict, so that mending it shows
-
-PENDING = {
-    "a bias that all units share": lambda case, one, label, kind: (
-        one.line.treatment == "contract"
-        and len(case.inputs) > 2
-        and label not in [n for t in one.line.inputs[2] or () for n in labels(t)]
-        and any(label in labels(t) for t in one.line.outputs[0] or ())
-        and kind in ("isometric", "shares", "scaled", "zeros")
-    ),
-    "index zero is not nothing": lambda case, one, label, kind: (
-        one.line.treatment == "lookup" and label.startswith("i") and kind == "zeros"
-    ),
-    "a shift and a scale on other axes": lambda case, one, label, kind: (
-        one.line.treatment == "per_channel" and label != "c" and kind not in ("copies", "twice", "junk")
-    ),
-    "zero over zero": lambda case, one, label, kind: (
-        one.line.treatment == "divide"
-        and kind == "zeros"
-        and 1 in bearers(case, one, label)
-        and len(case.inputs[0].shape)
-    ),
-    "an Expand that leaves a dimension alone": lambda case, one, label, kind: (
-        case.op == "Expand" and label == "a2" and case.inputs[0].shape[0] == "b"
-    ),
-    "sizes of Resize": lambda case, one, label, kind: case.op == "Resize",
-    "an operator without shape inference": lambda case, one, label, kind: (
-        case.op == "SimplifiedLayerNormalization"
-    ),
-}
-
-
-def pending(case: Case, one: OneNode, label: str, kind: str) -> bool:
-    return any(test(case, one, label, kind) for test in PENDING.values())
-
-
-@pytest.mark.xfail(strict=True, reason="not mended yet")
-@pytest.mark.parametrize("name", PENDING)
-def test_what_is_pending_fails(name: str) -> None:
-    for case in CASES:
-        opset = (case.opsets or (case.since,))[-1]
-        one = OneNode(case, opset)
-        for label, space in () if one.is_shape_arithmetic else one.growable().items():
-            for kind in sorted(tried(case, one, label)):
-                if PENDING[name](case, one, label, kind):
-                    found = judged(case, opset, label, kind, space.size[0])
-                    assert found.passes or kind not in promised(case, one, label)

@@ -215,7 +215,7 @@ class _Mender:
     def shape_operand(self, instance: Instance, sim: Simulation) -> list[Patch]:
         """Keep what is right, write what is static, leave at most one dimension to -1."""
         node = instance.node
-        i = 0 if node.op == "ConstantOfShape" else 1
+        i = {"ConstantOfShape": 0, "Resize": 3}.get(node.op, 1)
         wanted, value = self.demand(node.outputs[0]), node.input(i)
         if wanted is None or value is None:
             return []
@@ -226,6 +226,11 @@ class _Mender:
         for axis, size in enumerate(wanted):
             now = None if old is None else tuple(int(o[axis]) if axis < o.size else -2 for o in old)
             factor = None if now is None or not all(n > 0 for n in now) else _fraction(size, now)
+            at = axis - len(wanted) + len(source or ())
+            stays = source is not None and at >= 0 and source[at] == size
+            if node.op == "Expand" and now is not None and set(now) == {1} and stays:
+                entries.append(None)  # one: what is there stays
+                continue
             copied = (
                 zero_copies
                 and now is not None
@@ -241,8 +246,6 @@ class _Mender:
                 entries.append(factor)
             else:
                 entries.append(-1)
-        if node.op not in ("Reshape", "Expand", "ConstantOfShape"):
-            return []
         if (node.op != "Reshape" and -1 in entries) or entries.count(-1) > 1:
             return []
         patches = [Patch({i: tuple(entries)})]

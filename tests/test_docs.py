@@ -1,0 +1,108 @@
+"""The documentation is true: its examples run, its diffs fit the tree, and what it names is there."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+from collections.abc import Iterator
+
+import pytest
+from graphs import ROOT, STREAM, save
+
+ARCHITECTURE, CONTRIBUTING, THEORY = "docs/architecture.md", "CONTRIBUTING.md", "docs/theory.md"
+FOLDERS = "growc|grammar|passes|tests|docs|examples|benchmarks"
+SUFFIXES = "py|lark|md|toml|txt|grow|onnx"
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text_of(page), re.S | re.M)
+
+
+def created(page: str) -> set[str]:
+    """Files that the page's diffs make."""
+    return {name for diff in blocks(page, "diff") for name in re.findall(r"^--- /dev/null\n\+\+\+ b/(\S+)", diff, re.M)}
+
+
+@pytest.mark.parametrize("page", [THEORY, ARCHITECTURE])
+def test_the_examples_of_a_page_run(page, tmp_path):
+    code = re.sub(r"^```\w*$", "", text_of(page), flags=re.M)
+    found = doctest.DocTestParser().get_doctest(
+        code, {"model": save(tmp_path / "stream.onnx", STREAM)}, page, page, 0
+    )
+    assert len(found.examples) > 3
+    report: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(found, out=report.append)
+    assert result.failed == 0, "".join(report)
+
+
+@pytest.mark.parametrize("page", [ARCHITECTURE, CONTRIBUTING, THEORY])
+def test_the_paths_of_a_page_exist(page):
+    text = text_of(page)
+    named = set(re.findall(rf"(?<![\w./-])((?:{FOLDERS})/[\w./-]*\w)", text.replace("\\_", "_")))
+    named |= set(re.findall(rf"`([\w.-]+\.(?:{SUFFIXES}))`", text))
+    assert named
+    assert [name for name in sorted(named - created(page)) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", [ARCHITECTURE, CONTRIBUTING, THEORY])
+def test_the_modules_of_a_page_can_be_imported(page):
+    for name in re.findall(r"(?<![\w./])growc(?:\.[A-Za-z_]\w*)+", text_of(page)):
+        assert resolves(name), name
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        owner, _, last = name.rpartition(".")
+        return hasattr(importlib.import_module(owner), last)
+    return True
+
+
+def test_the_map_has_every_pass_in_order():
+    from growc.passes import PIPELINE
+
+    rows = re.findall(r"^\| (\w+) \| .* \| .* \| .* \|$", text_of(ARCHITECTURE), re.M)
+    passes = [p.__name__.removesuffix("_pass") for p in PIPELINE]
+    assert [r for r in rows if r != "pass"] == passes
+
+
+def test_the_map_has_every_module():
+    text = text_of(ARCHITECTURE)
+    files = [p for folder in ("growc", "grammar", "passes") for p in (ROOT / folder).rglob("*.py")]
+    named = [p.relative_to(ROOT).as_posix() for p in files if p.name != "__init__.py"]
+    assert [name for name in named if f"`{name}`" not in text] == []
+
+
+def patched(diff: str) -> Iterator[tuple[str, str, str]]:
+    """(file, text before, text after) for every file of a diff."""
+    for old, new, body in re.findall(r"^--- (\S+)\n\+\+\+ b/(\S+)\n(.*?)(?=^--- |\Z)", diff, re.S | re.M):
+        before = after = "" if old == "/dev/null" else text_of(new)
+        for hunk in re.split(r"^@@.*\n", body, flags=re.M)[1:]:
+            lines = [line or " " for line in hunk.splitlines()]
+            there = "".join(f"{line[1:]}\n" for line in lines if line[0] in " -")
+            wanted = "".join(f"{line[1:]}\n" for line in lines if line[0] in " +")
+            assert old == "/dev/null" or after.count(there) == 1, f"{new}: {there}"
+            after = after.replace(there, wanted, 1) if there else wanted
+        yield new, before, after
+
+
+def test_the_diffs_of_contributing_fit_the_tree():
+    diffs = blocks(CONTRIBUTING, "diff")
+    assert len(diffs) == 3
+    for diff in diffs:
+        made = list(patched(diff))
+        assert made
+        for name, before, after in made:
+            assert before != after
+            if name.endswith(".py"):
+                ast.parse(after, name)
+        added = re.findall(r"^\+(?!\+\+ )", diff, re.M)
+        assert len(added) < 20
