@@ -155,7 +155,7 @@ class WeightPlan:
     @property
     def changed(self) -> bool:
         """Whether the result has other values than the source, or other sizes."""
-        return bool(self.steps) or self.scale != 1.0 or self.literal is not None
+        return bool(self.steps) or self.scale != 1.0 or self.literal is not None or self.name != self.source
 
     @property
     def elements(self) -> int:

@@ -23,7 +23,7 @@ from growc.passes.solve import solve
 from growc.passes.spaces import infer_spaces
 from growc.passes.steps import weight_steps
 from growc.passes.tables import continue_tables
-from growc.passes.ties import find_ties
+from growc.passes.ties import cut_by_untie, find_ties
 from growc.plans import AxisStep, Gap
 from growc.stage import Sizes
 
@@ -106,7 +106,9 @@ def assemble_pass(c: Compilation) -> Compilation:
     sizes = c.lowered.sizes
     shapes = {u: tuple(sizes.of(s)[0] for s in c.axes.of(u)) for u in c.graph.uses()}
     tables = continue_tables(c.graph, c.roles, sizes)
-    made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.mended.patches)
+    untie = any(isinstance(b.statement, ast.Untie) for b in c.statements)
+    cut = cut_by_untie(c.axes) if untie else frozenset()
+    made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.mended.patches, cut)
     return replace(c, assembled=made)
 
 

@@ -33,8 +33,11 @@ def assemble_weights(
     shapes: Mapping[Value, tuple[int, ...]],
     literals: Mapping[Weight, WeightPlan],
     patches: Mapping[Node, Any],
+    cut: frozenset[Value] = frozenset(),
 ) -> Assembled:
-    """One `WeightPlan` for each group of uses of a stored tensor that want the same values."""
+    """One `WeightPlan` for each group of uses of a stored tensor that want the same values; `cut` ones stand
+    apart.
+    """
     by_weight: dict[Weight, list[Value]] = defaultdict(list)
     for use in graph.uses():
         assert use.weight is not None
@@ -45,7 +48,7 @@ def assemble_weights(
         groups: dict[object, list[Value]] = defaultdict(list)
         for use in uses:
             own = tuple((s.axis, s.layout.signature) for s in steps.get(use, ()))
-            groups[(own, scales.get(use, 1.0), _chain(use, patches))].append(use)
+            groups[(own, scales.get(use, 1.0), _chain(use, patches), use in cut)].append(use)
         for k, members in enumerate(groups.values()):
             name = weight.name if k == 0 else _unused(f"{weight.name}.{k + 1}", taken)
             first = members[0]

@@ -80,9 +80,12 @@ class _Steps:
         if request is not None:
             self.fill(use, root, state, request, filler, weight)
         noise = None if request is None else self.noise(use, root, state, request)
-        key = 0
-        if request is not None and (filler == DRAWN).any():
-            key = request.draws.at("new", verb, self.ordinal(use)).key
+        key, drawn = 0, bool((filler == DRAWN).any())
+        if request is not None and (
+            drawn or _is_matrix(use)
+        ):  # exporters drop biases of zero: they do not count
+            ordinal = self.ordinal(use)
+            key = request.draws.at("new", verb, ordinal).key if drawn else 0
         block = 1 if request is None or verb == GAIN else request.unit
         return LeafStep(state.source, state.index, weight, filler, key, noise, block)
 

@@ -51,6 +51,11 @@ def find_ties(axes: Axes, *, untie_head: bool = False) -> list[Tie]:
     return ties
 
 
+def cut_by_untie(axes: Axes) -> frozenset[Value]:
+    """The uses that `untie head` gives a weight of their own: those that multiply with a table."""
+    return frozenset(u for tie in _groups(axes.graph) if tie.is_head for u in tie.uses if not _looked_up(u))
+
+
 def _apart(tie: Tie) -> list[Tie]:
     parts = []
     for kind in (True, False):

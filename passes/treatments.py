@@ -86,7 +86,9 @@ def _contract(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) 
         links.links.append(Link("product", at.node, tuple(factors), tuple(outs)))
         _join_all(links, at.node, [*outs, *added], [])
     elif any(v is not None and v.floating for i, v in enumerate(at.node.inputs) if i > 1 and i not in ins):
-        links.links.append(Link("shift", at.node, tuple(factors or added)[:1], tuple(outs)))  # one bias for all units
+        links.links.append(
+            Link("shift", at.node, tuple(factors or added)[:1], tuple(outs))
+        )  # one bias for all units
     else:
         _join_all(links, at.node, [*factors, *added, *outs], outs)
 

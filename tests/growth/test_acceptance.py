@@ -392,16 +392,13 @@ def test_another_seed_gives_other_weights(grow):
     assert any(a.shape == b.shape and not np.array_equal(a, b) for a, b in pairs)
 
 
-NAMED_TWICE = pytest.mark.xfail(reason="nodes inserted by a second growth get the names of the first one's")
-
-
 @pytest.mark.parametrize(
     ("model", "exporter", "one", "two"),
     [
         ("gpt2", "dynamo", "widen heads to 8 with neighbor copy", "widen heads to 11 with last copy"),
         ("gpt2", "torchscript", NEIGHBOR, "widen heads to 8 with tail copy"),
         ("gpt2", "dynamo", AVERAGE, "widen ffn to 256 with cyclic copy"),
-        pytest.param("gpt2", "torchscript", DOUBLE, NEIGHBOR, marks=NAMED_TWICE),
+        ("gpt2", "torchscript", DOUBLE, NEIGHBOR),
         ("bert", "dynamo", DOUBLE, "widen hidden to 3 * hidden with cyclic copy"),
         ("bert", "torchscript", "widen ffn to 100 with tail copy", "widen ffn to 200 with neighbor copy"),
         ("bert-bare", "dynamo", DOUBLE, "widen heads to 7 with last copy"),
@@ -425,7 +422,6 @@ def test_two_statements_give_what_two_recipes_give_one_after_the_other(grow, mod
 
 @pytest.mark.parametrize("flavour", ["torchscript", "torchscript.anon"])
 @pytest.mark.parametrize("axis", ["hidden", "heads", "ffn"])
-@NAMED_TWICE
 def test_a_grown_model_grows_again_on_the_same_axis(models, grow, axis, flavour):
     recipe = f"widen {axis} to 2 * {axis} with cyclic copy"
     half = grow(recipe, "gpt2", flavour, check=False, out="half.onnx").written
@@ -435,17 +431,14 @@ def test_a_grown_model_grows_again_on_the_same_axis(models, grow, axis, flavour)
 # ----------------------------------------------------------------------------------------------- ties
 
 
-NOT_CUT = pytest.mark.xfail(reason="`untie head` cuts only where the maps of head and embedding differ")
-
-
 @pytest.mark.parametrize(
     "recipe",
     [
         DOUBLE,
         AVERAGE,
         ACCEPTED["all at once"],
-        pytest.param("", marks=NOT_CUT),
-        pytest.param(FFN, marks=NOT_CUT),
+        "",
+        FFN,
     ],
 )
 @pytest.mark.parametrize("exporter", EXPORTERS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Weights, epsilons
 from formulas import COPIES, FILLS, LAYERS, Growth, gain_factor, gpt2, growth
+from models import stored
 from numpy.typing import NDArray
 
 ATTENTION, FFN = "transformer.h.{}.attn.c_attn.bias", "transformer.h.{}.mlp.c_fc.bias"
@@ -204,6 +206,28 @@ def test_both_exporters_give_the_same_weights(grown, how):
     assert one.keys() == other.keys()
     for name in one:
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "widen hidden to 64 with random fill\nwiden vocab to 99 with random fill",
+        "widen ffn to 2 * ffn - 5 with uniform copy split random noise 0.1 balanced",
+        "widen heads to 12 with random fill noise 0.1",
+    ],
+)
+@pytest.mark.parametrize("model", ["llama", "bert", "gpt2-default"])
+def test_both_exporters_give_the_same_matrices_to_other_models(grow, model, recipe):
+    left = matrices(grow(recipe, model, "dynamo", check=False).written)
+    for one in matrices(grow(recipe, model, "torchscript", check=False, out="torchscript.onnx").written):
+        found = [i for i, other in enumerate(left) if any(np.array_equal(one, o) for o in (other, other.T))]
+        assert found, one.shape
+        del left[found[0]]
+    assert left == []
+
+
+def matrices(path: Path) -> list[NDArray[Any]]:
+    return [w for w in stored(path).values() if w.dtype == np.float32 and min(w.shape, default=0) > 1]
 
 
 def test_a_growth_in_units_repeats_every_unit_as_a_run():

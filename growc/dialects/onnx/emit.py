@@ -55,7 +55,7 @@ class _Rewriter:
     def __init__(self, graph: Graph, mended: Mended) -> None:
         self.graph, self.model, self.mended = graph, graph.source, mended
         self.names = {v.name for n in self.model.graph for v in [*n.inputs, *n.outputs] if v is not None}
-        self.names |= set(self.model.graph.initializers)
+        self.names |= set(self.model.graph.initializers) | {n.name for n in self.model.graph}
 
     # ---- weights
 

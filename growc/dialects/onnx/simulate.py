@@ -86,7 +86,9 @@ class Simulator:
         version = self.opsets.get(domain)
         try:
             schema = onnx.defs.get_schema(proto.op_type, version or 1, domain)
-        except onnx.defs.SchemaError:  # onnxruntime's own: a norm in the default domain has its operand's shape
+        except (
+            onnx.defs.SchemaError
+        ):  # onnxruntime's own: a norm in the default domain has its operand's shape
             like = types[:1] if node.op == "SimplifiedLayerNormalization" else []
             return [*like, *[None] * len(node.outputs)][: len(node.outputs)]
         known_types = {n: t for n, t in zip(proto.input, types, strict=False) if n and t is not None}
