@@ -180,6 +180,7 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
     model = c.model.source
     external = bool(model.meta.get(EXTERNAL)) or c.plan.bytes_to_write > EXTERNAL_ABOVE
     rewrite(c.graph, c.assembled, c.mended, c.attributes)
+    model.metadata_props.pop("growc", None)  # that of an earlier growth; a new one is appended
     done = 0
 
     def wrote(name: str, count: int) -> None:

@@ -40,6 +40,10 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
         )
     options = commands.found[given[0]].parse_intermixed_args(given[1:])
     options.command = given[0]
+    if getattr(options, "inputs", None) is not None and not options.inputs.is_file():
+        raise wrong(
+            f"there is no file `{options.inputs}`", "`--inputs` takes a .npz with the model's inputs by name"
+        )
     return options
 
 

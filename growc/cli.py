@@ -177,7 +177,11 @@ def _plan(options: Namespace) -> int:
     if not options.json:
         *lines, tally = plan_lines(compilation.plan, everything=options.all)
         _print([*lines, f"{tally} Nothing was written."])
-    judge_plan(resolved.statements, compilation)
+    try:
+        judge_plan(resolved.statements, compilation)
+    except GrowError:
+        _print([] if options.json else [""])
+        raise
     if options.json:
         _print_json(to_json(compilation.plan))
     return 0
@@ -214,10 +218,9 @@ def _verify(options: Namespace) -> int:
     if options.json:
         _print_json(verification_data(found) | {"passed": passed} | ({} if passed else error_object(error)))
         return 0 if passed else error.exit_status
-    _print(verification_lines(found))
+    _print([*verification_lines(found), f"The outputs are the same within {limit:.1e}." if passed else ""])
     if not passed:
         raise error
-    _print([f"The outputs are the same within {limit:.1e}."])
     return 0
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from growc.graph import Graph, Node, Value
-from growc.indexmap import IndexMap
-from growc.passes.assemble import Assembled
-from growc.passes.lower import Lowered
-from growc.passes.norms import Norm
-from growc.passes.roles import Roles
-from growc.passes.spaces import Axes
-from growc.passes.ties import Tie
-from growc.plans import AxisStep, Gap, Plan
-from growc.resolve import Bound
+if TYPE_CHECKING:
+    from growc.graph import Graph, Node, Value
+    from growc.indexmap import IndexMap
+    from growc.passes.assemble import Assembled
+    from growc.passes.lower import Lowered
+    from growc.passes.norms import Norm
+    from growc.passes.roles import Roles
+    from growc.passes.spaces import Axes
+    from growc.passes.ties import Tie
+    from growc.plans import AxisStep, Gap, Plan
+    from growc.resolve import Bound
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,13 @@ class Compilation:
     norms: Sequence[Norm] = ()  # norms
     axes: Axes = None  # type: ignore[assignment]  # spaces
     ties: Sequence[Tie] = ()  # ties
-    roles: Roles = field(default_factory=Roles)  # roles
-    lowered: Lowered = field(default_factory=Lowered)  # lower
+    roles: Roles = None  # type: ignore[assignment]  # roles
+    lowered: Lowered = None  # type: ignore[assignment]  # lower
     steps: Mapping[Value, Sequence[AxisStep]] = field(default_factory=dict)  # solve
     scales: Mapping[Value, float] = field(default_factory=dict)  # solve: factors of eps constants
     attributes: Mapping[Node, Mapping[str, float]] = field(default_factory=dict)  # solve: changed eps
     gaps: Sequence[Gap] = ()  # solve
     outputs: Mapping[tuple[str, int], IndexMap] = field(default_factory=dict)  # solve: axes of model outputs
     mended: Any = None  # mend
-    assembled: Assembled = field(default_factory=Assembled)  # assemble
+    assembled: Assembled = None  # type: ignore[assignment]  # assemble
     plan: Plan = None  # type: ignore[assignment]  # certify

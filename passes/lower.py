@@ -307,10 +307,9 @@ def _scope(bound: Bound) -> str:
 
 def lacks(name: str, span: Span | None, roles: Roles) -> Diagnostic:
     """The model has no axis of this name."""
-    have = (
-        ", ".join(f"{n} {'/'.join(map(str, roles.sizes(n)))}" for n in roles.axes) or "none that has a name"
-    )
-    return Diagnostic("G302", f"the model has no `{name}`", span, notes=(f"its axes are: {have}",))
+    have = ", ".join(f"{n} {'/'.join(map(str, roles.sizes(n)))}" for n in roles.axes)
+    note = f"its axes are: {have}" if have else "none of its axes has a name of its own"
+    return Diagnostic("G302", f"the model has no `{name}`", span, notes=(note,))
 
 
 def named(name: str, span: Span | None, roles: Roles, axes: Axes) -> list[RoleAxis]:

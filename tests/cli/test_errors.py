@@ -36,6 +36,7 @@ CASES: dict[str, list[str]] = {
     "G200-no-command": ["aply", "stream.onnx"],
     "G200-no-recipe": ["plan", "stream.onnx"],
     "G200-option": ["plan", "--al", "r.grow", "stream.onnx"],
+    "G200-no-inputs": ["verify", "stream.onnx", "other.onnx", "--inputs", "nosuch.npz"],
     "G200-other-kind": ["apply", "-e", "untie head", "stream.onnx", "-o", "out.pt2"],
     "G213-missing": ["plan", "nosuch.grow", "stream.onnx"],
     "G301-two-sizes": [
