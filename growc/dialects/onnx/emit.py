@@ -6,7 +6,6 @@ Names, metadata, opset and order stay. Weights are computed one at a time, while
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -299,8 +298,3 @@ def _write_data(
     final = draft.with_name(f"{draft.stem}-{digest.hexdigest()[:12]}.data")
     draft.rename(final)
     return places, final
-
-
-def provenance(text: Mapping[str, Any]) -> str:
-    """What is written into the model's metadata and beside it, in canonical form."""
-    return json.dumps(text, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
