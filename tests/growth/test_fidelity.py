@@ -127,7 +127,10 @@ def _composed(axis: str, source: Weights, result: Weights) -> list[NDArray[np.in
 
 def test_the_mean_of_blocks_is_taken_element_by_element(models, grown):
     """No norm feeds such units zeros, so what reads them is zero."""
-    source, result = models.weights("gpt2"), grown("widen hidden to 64 with average fill in blocks of head_dim")
+    source, result = (
+        models.weights("gpt2"),
+        grown("widen hidden to 64 with average fill in blocks of head_dim"),
+    )
     table, reader = "transformer.wte.weight", "transformer.h.0.attn.c_attn.weight"
     mean = source[table].reshape(90, 6, 8).mean(1, dtype=np.float64)
     expected = np.concatenate([source[table], mean, mean], axis=1)
