@@ -47,9 +47,19 @@ class Request:
     unit: int = 1
 
 
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Every group of query heads splits into `parts`: the key/value heads become as many times more."""
+
+    keys: Space
+    group: Space
+    parts: int
+    span: Span | None = None
+
+
 @dataclass(eq=False)
 class Stage:
-    """All spaces that one statement maps, by id of their representative."""
+    """All spaces that one statement maps, by id of their representative; or groups that split."""
 
     number: int
     text: str
@@ -57,13 +67,23 @@ class Stage:
     options: Options
     requests: dict[int, Request] = field(default_factory=dict)
     span: Span | None = None
+    splits: list[Split] = field(default_factory=list)
 
 
 @dataclass
 class Sizes:
-    """Today's size of every atom that a statement changed; all others keep the model's."""
+    """Today's size of every atom that a statement changed; all others keep the model's.
+
+    `asked` is what statements gave products whose factors are only settled after the last one (groups of
+    query heads), by the ids of their factors.
+    """
 
     current: dict[int, int] = field(default_factory=dict)
+    asked: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+    def copy(self) -> Sizes:
+        """The sizes as they stand now."""
+        return Sizes(dict(self.current), dict(self.asked))
 
     def of(self, space: Space) -> Size:
         """The size of a space, at every sample point."""
@@ -79,8 +99,14 @@ class Sizes:
 
     def product(self, spaces: Sequence[Space]) -> int:
         """The size of a row-major product of static spaces."""
+        asked = self.asked.get(tuple(id(s) for s in spaces))
+        if asked is not None:
+            return asked
         return int(np.prod([self.of(s)[0] for s in spaces], dtype=np.int64))
 
     def apply(self, stage: Stage) -> None:
         """Take over the sizes that a stage leaves."""
         self.current.update((key, request.map.size) for key, request in stage.requests.items())
+        for split in stage.splits:
+            keys, group = self.of(split.keys)[0], self.of(split.group)[0]
+            self.current.update({id(split.keys): keys * split.parts, id(split.group): group // split.parts})

@@ -22,12 +22,13 @@ from growc.fills import FILLS, appended, new_units
 from growc.grammar import fill_text
 from growc.graph import Node
 from growc.indexmap import IndexMap
+from growc.passes.groups import Pair, pairs_of, target
 from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes
 from growc.plans import AxisChange, Summary
 from growc.resolve import Bound
 from growc.source import Span
-from growc.stage import NoiseOption, Options, Request, Sizes, Stage
+from growc.stage import NoiseOption, Options, Request, Sizes, Split, Stage
 
 FROM_THE_FRONT = frozenset({"cyclic copy", "average fill"})
 """Fills that repeat whole runs: on a product they act on the outermost factor that can take them."""
@@ -54,23 +55,46 @@ def lower(statements: Sequence[Bound], roles: Roles, axes: Axes) -> Lowered:
     return _Lowering(roles, axes).run(statements)
 
 
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """What one statement asks of one axis."""
+
+    stage: Stage
+    bound: Bound
+    statement: ast.Widen
+    target: RoleAxis
+    place: int
+    after: int
+
+
 class _Lowering:
     def __init__(self, roles: Roles, axes: Axes) -> None:
         self.roles, self.axes = roles, axes
         self.done = Lowered()
         self.errors: list[Diagnostic] = []
         self.touched: dict[int, tuple[Span, str]] = {}
+        self.pairs = pairs_of(roles)
+        self.asks: list[Ask] = []
+        self.splitting = Stage(0, "kv_heads", "kv_heads", Options())
 
     def run(self, statements: Sequence[Bound]) -> Lowered:
         for bound in statements:
-            self.done.history.append((bound.number, Sizes(dict(self.done.sizes.current))))
+            self.done.history.append((bound.number, self.done.sizes.copy()))
             if isinstance(bound.statement, ast.Widen):
                 try:
                     self.widen(bound, bound.statement)
                 except GrowError as error:
                     self.errors += error.diagnostics
+        for pair in self.pairs:
+            try:
+                self.settle(pair)
+            except GrowError as error:
+                self.errors += error.diagnostics
         if self.errors:
             raise GrowError(*self.errors)
+        if self.splitting.splits:
+            self.done.stages.insert(self.done.stages.index(self.asks[0].stage), self.splitting)
+        self.done.stages = [s for s in self.done.stages if s.requests or s.splits]
         for name, found in self.roles.axes.items():
             before = tuple(dict.fromkeys(a.size for a in found))
             self.done.axes[name] = AxisChange(
@@ -95,17 +119,23 @@ class _Lowering:
             self.judge(statement, target, before, after)
             if (before, after) not in changes:
                 changes.append((before, after))
-            if before != after:
-                place = 0 if name in ("vocab", "positions") else ordinal
-                self.request(stage, bound, statement, target, before, after, place)
+            if before == after:
+                continue
+            place = 0 if name in ("vocab", "positions") else ordinal
+            ask = Ask(stage, bound, statement, target, place, after)
+            if name in ("heads", "kv_heads") and self.is_grouped(name, target):
+                self.asks.append(ask)
+                self.done.sizes.asked[tuple(id(s) for s in target.spaces)] = after
+            else:
+                self.request(ask, target.spaces, before, after)
         self.done.sizes.apply(stage)
         self.touched.update((key, (statement.span, name)) for key in stage.requests)
         noop = all(a == b for a, b in changes)
         note = "no change: that is its size" if noop else fill_text(statement)
         sizes = [tuple(side) for side in zip(*changes, strict=True)]
-        self.done.summaries.append(Summary(name, sizes[0], sizes[1], note, len(stage.requests)))
-        if stage.requests:
-            self.done.stages.append(stage)
+        count = len(stage.requests) + sum(a.stage is stage for a in self.asks)
+        self.done.summaries.append(Summary(name, sizes[0], sizes[1], note, count))
+        self.done.stages.append(stage)
 
     def evaluate(self, expr: Expr, target: RoleAxis, ordinal: int) -> int:
         """A size: names mean the model as it stands before the statement; `let`s, at their place."""
@@ -167,39 +197,53 @@ class _Lowering:
 
     # ---------------------------------------------------------------- maps
 
-    def request(
-        self,
-        stage: Stage,
-        bound: Bound,
-        statement: ast.Widen,
-        target: RoleAxis,
-        before: int,
-        after: int,
-        ordinal: int,
-    ) -> None:
-        draws = Draws.of(_seed(statement), bound.number, stage.axis, _scope(bound), ordinal)
+    def is_grouped(self, name: str, target: RoleAxis) -> bool:
+        return any((p.heads if name == "heads" else p.kv_heads) == target for p in self.pairs)
+
+    def settle(self, pair: Pair) -> None:
+        """What a pair's statements come to, on the sizes after the last one."""
+        mine = [a for a in self.asks if a.target in (pair.heads, pair.kv_heads)]
+        if not mine:
+            return
+        sizes = self.done.sizes
+        keys, group = sizes.of(pair.keys)[0], sizes.of(pair.group)[0]
+        heads, kv_heads = sizes.product(pair.heads.spaces), sizes.product(pair.kv_heads.spaces)
+        spans = [a.statement.size.span for a in mine]
+        goal = target(keys, group, kv_heads, heads, spans[-1], spans[:-1])
+        if goal.split > 1:
+            for space in (pair.keys, pair.group):
+                if space.frozen is not None:
+                    raise GrowError(self.frozen(space, mine[0].statement))
+            split = Split(pair.keys, pair.group, goal.split, mine[0].statement.span)
+            self.splitting.splits.append(split)
+            sizes.apply(Stage(0, "", "", Options(), splits=[split]))
+        for bearer, space, last in (
+            (pair.kv_heads, pair.keys, goal.keys),
+            (pair.heads, pair.group, goal.group),
+        ):
+            asks = [a for a in mine if a.target == bearer]
+            for ask in asks:
+                now = sizes.of(space)[0]
+                wanted = ask.after if bearer == pair.kv_heads else ask.after // goal.keys
+                after = last if ask is asks[-1] else min(max(wanted, now), last)
+                if after > now:
+                    self.request(ask, [space], now, after)
+                    sizes.apply(ask.stage)
+        for bearer in (pair.heads, pair.kv_heads):
+            sizes.asked.pop(tuple(id(s) for s in bearer.spaces), None)
+
+    def request(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> None:
+        statement, stage = ask.statement, ask.stage
+        draws = Draws.of(_seed(statement), ask.bound.number, stage.axis, _scope(ask.bound), ask.place)
         option = ast.option(statement.options, ast.InBlocks)
-        block = 1 if option is None else self.evaluate(option.size, target, ordinal)
+        block = 1 if option is None else self.evaluate(option.size, ask.target, ask.place)
         if option is not None and (block < 1 or before % block or after % block):
             raise GrowError(
                 Diagnostic(
                     "G305", f"{before} and {after} are not both multiples of {block}", option.size.span
                 )
             )
-        spaces = list(target.spaces)
-        if stage.axis == "heads" and len(spaces) > 1:  # inside groups, every group alike
-            spaces = [s for s in spaces if id(s) in self.roles.expanded] or spaces
-        part = self.done.sizes.product(spaces)
-        if after * part % before:
-            raise GrowError(
-                Diagnostic(
-                    "G301",
-                    f"`{stage.axis}` cannot be {after}: it is tied to `kv_heads` ({before // part})",
-                    statement.size.span,
-                    f"{after} is no multiple of {before // part}",
-                )
-            )
-        found = self.place(spaces, part, after * part // before, statement, block)
+        found = self.place(spaces, before, after, statement, block)
         for space, d, size, unit in found:
             key = id(find(space))
             if key in stage.requests:

@@ -177,7 +177,8 @@ class _Finder:
             names = [labels(t) for t in (product.line.outputs[0] or ())]
             both = [{n for t in ts or () for n in labels(t)} for ts in product.line.inputs[:2]]
             shared = both[0] & both[1]
-            batch = [n for ns in names for n in ns if n in shared]
+            stretched = _stretched(product)
+            batch = [n for ns in names for n in ns if n in shared or n in stretched]
             inner = [find(product.spaces[n]) for n in sorted(shared - set(batch))]
             heads = tuple(x for n in batch for x in leaves(product.spaces[n]) if id(x) in self.on_weights)
             depth = [s for s in inner if any(id(x) in self.on_weights for x in leaves(s))]
@@ -215,6 +216,8 @@ class _Finder:
         for instance in self.axes.instances:
             if instance.line.treatment == "attention" and "g" in instance.spaces:
                 found |= {id(x) for x in leaves(instance.spaces["g"])}
+            if instance.line.treatment == "contract" and self.weight_of(instance) is None:
+                found |= {id(x) for n in _stretched(instance) for x in leaves(instance.spaces[n])}
             if instance.node.op in ("Expand", "Tile"):
                 before = {n for t in instance.line.inputs[0] or () for n in labels(t)}
                 if not any(id(x) in self.on_weights for n in before for x in leaves(instance.spaces[n])):
@@ -290,6 +293,18 @@ class _Finder:
             table = instance.node.input(0)
             if instance.node.op == "Gather" and table is not None and table in self.static and table.floating:
                 yield instance.node, table
+
+
+def _stretched(product: Instance) -> set[str]:
+    """Batch labels of a product that only one operand has: the other one is broadcast along them."""
+    out = product.line.outputs[0] or ()
+    found: set[str] = set()
+    for k in (0, 1):
+        own, other = product.line.inputs[k] or (), product.line.inputs[1 - k] or ()
+        for i in range(3, len(out) + 1):
+            if i <= len(own) and (i > len(other) or other[-i] == "1") and own[-i] == out[-i]:
+                found.update(labels(out[-i]))
+    return found
 
 
 def _axis(node: Node, table: Value) -> int:

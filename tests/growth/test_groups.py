@@ -1,0 +1,163 @@
+"""Groups of query heads: every group splits, then `kv_heads` maps groups, then `heads` acts inside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import save
+from models import stored
+
+import growc
+from growc.diagnostic import GrowError
+
+K, G, D, H = 2, 4, 4, 12
+"""Key/value heads, query heads in each group, head_dim, hidden."""
+
+HEAD = """
+attention (float[B, S, 12] x) => (float[B, S, 12] y)
+<float[12, 32] q_weight, float[32] q_bias, float[12, 8] k_weight, float[8] k_bias, float[12, 8] v_weight,
+ float[12, 48] packed_weight, float[32, 12] o_weight, float[4] gain,
+ int64[5] wide, int64[4] merged, int64[4] few, int64[5] five, int64[5] flat, int64[3] back, int64[1] two,
+ int64[3] parts>
+{
+"""
+
+EXPANDED = (
+    HEAD
+    + """
+    q0 = MatMul(x, q_weight)
+    q1 = Add(q0, q_bias)
+    q2 = Reshape(q1, merged)
+    q = Transpose <perm = [0, 2, 1, 3]> (q2)
+    k0 = MatMul(x, k_weight)
+    k1 = Add(k0, k_bias)
+    k2 = Reshape(k1, few)
+    k3 = Mul(k2, gain)
+    k4 = Transpose <perm = [0, 2, 1, 3]> (k3)
+    k5 = Unsqueeze(k4, two)
+    k6 = Expand(k5, wide)
+    k7 = Reshape(k6, flat4)
+    k = Transpose <perm = [0, 1, 3, 2]> (k7)
+    v0 = MatMul(x, v_weight)
+    v2 = Reshape(v0, few)
+    v4 = Transpose <perm = [0, 2, 1, 3]> (v2)
+    v5 = Unsqueeze(v4, two)
+    v6 = Expand(v5, wide)
+    v = Reshape(v6, flat4)
+    s = MatMul(q, k)
+    p = Softmax <axis = -1> (s)
+    c0 = MatMul(p, v)
+    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
+    c = Reshape(c1, back)
+    y = MatMul(c, o_weight)
+}
+"""
+)
+
+PACKED = (
+    HEAD
+    + """
+    z0 = MatMul(x, packed_weight)
+    z1 = Reshape(z0, five)
+    z = Transpose <perm = [0, 2, 3, 1, 4]> (z1)
+    q, k0, v = Split <axis = 2> (z, parts)
+    k = Transpose <perm = [0, 1, 2, 4, 3]> (k0)
+    s = MatMul(q, k)
+    p = Softmax <axis = -1> (s)
+    c0 = MatMul(p, v)
+    c1 = Transpose <perm = [0, 3, 1, 2, 4]> (c0)
+    c = Reshape(c1, back)
+    y = MatMul(c, o_weight)
+}
+"""
+)
+
+
+@pytest.fixture(params=["expanded", "packed"])
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    values = {
+        "wide": [1, 1, G, 1, 1],
+        "merged": [0, 0, K * G, D],
+        "few": [0, 0, -1, D],
+        "flat4": [0, K * G, -1, D],
+        "five": [0, 0, K, G + 2, D],
+        "flat": [0, 0, K, G, D],
+        "back": [0, 0, -1],
+        "two": [2],
+        "parts": [G, 1, 1],
+    }
+    text = EXPANDED if request.param == "expanded" else PACKED
+    text = text.replace("int64[4] few", "int64[4] few, int64[4] flat4")
+    return save(tmp_path / "m.onnx", text, **{k: np.array(v, dtype=np.int64) for k, v in values.items()})
+
+
+CASES = {
+    "kv_heads alone splits every group": ("widen kv_heads to 4 with neighbor copy", 4, 8),
+    "to one query head each": ("widen kv_heads to heads with neighbor copy", 8, 8),
+    "both, groups kept": (
+        "widen heads to 16 with uniform copy\nwiden kv_heads to 4 with uniform copy",
+        4,
+        16,
+    ),
+    "split and copied": (
+        "widen kv_heads to 6 with uniform copy noise 0.1 balanced split random\nwiden heads to 12 with last copy",
+        6,
+        12,
+    ),
+    "heads alone act inside groups": ("widen heads to 12 with neighbor copy split random", 2, 12),
+    "no whole groups in between": (
+        "widen kv_heads to 3 with cyclic copy\nwiden heads to 15 with uniform copy",
+        3,
+        15,
+    ),
+    "in two steps": (
+        "widen kv_heads to 4 with neighbor copy\nwiden kv_heads to 2 * kv_heads with uniform copy\n"
+        "widen heads to 2 * heads with neighbor copy",
+        8,
+        16,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_groups(model: Path, tmp_path: Path, case: str) -> None:
+    recipe, kv_heads, heads = CASES[case]
+    done = growc.apply(f"{recipe}\nexpect exact", model, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    axes = growc.inspect(done.written).roles
+    assert axes.sizes("kv_heads") == [kv_heads]
+    assert axes.sizes("heads") == [heads]
+
+
+def test_key_heads_are_copied_and_query_heads_stay(model: Path, tmp_path: Path) -> None:
+    """Query head (k, g) becomes (k·s + g // G', g mod G'): an axis that holds both stays as it was."""
+    done = growc.apply("widen kv_heads to 4 with neighbor copy", model, tmp_path / "out.onnx")
+    before, after = stored(model), stored(done.written)
+    assert (after["o_weight"] == before["o_weight"]).all()
+    if "k_weight" in after:
+        assert (after["q_weight"] == before["q_weight"]).all()
+        repeated = np.repeat(before["k_weight"].reshape(H, K, D), 2, axis=1).reshape(H, -1)
+        assert (after["k_weight"] == repeated).all()
+    else:  # rows (k [g + 1 + 1] d): each part of a group takes its query heads and both others
+        old, new = (w["packed_weight"].reshape(H, n, -1, D) for w, n in ((before, K), (after, 2 * K)))
+        for i in range(2 * K):
+            half = old[:, i // 2, (i % 2) * 2 : (i % 2) * 2 + 2]
+            assert (new[:, i] == np.concatenate([half, old[:, i // 2, G:]], axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ("widen kv_heads to 3 with uniform copy", "8 `heads` cannot share 3 `kv_heads`"),
+        (
+            "widen kv_heads to 4 with uniform copy\nwiden heads to 12 with uniform copy",
+            "groups of 4 query heads cannot split into groups of 3",
+        ),
+    ],
+)
+def test_what_makes_no_whole_groups_is_refused(model: Path, recipe: str, message: str) -> None:
+    with pytest.raises(GrowError, match=message):
+        growc.plan(recipe, model)
