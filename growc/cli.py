@@ -233,7 +233,7 @@ def _explain(options: Namespace) -> int:
     from growc import grammar
     from growc.api import inspect
     from growc.expression import Name, TensorAxis
-    from growc.passes.lower import named
+    from growc.passes.targets import named
     from growc.render.inspection import explain_lines
 
     model, text = options.what

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from growc import recipe as ast
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import evaluate
-from growc.passes.lower import named
+from growc.passes.targets import named
 from growc.resolve import Bound
 from growc.source import Span
 from growc.stage import Sizes

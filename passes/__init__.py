@@ -15,7 +15,7 @@ from growc.graph import Node, Value
 from growc.indexmap import IndexMap
 from growc.passes.assemble import assemble_weights
 from growc.passes.certify import certify
-from growc.passes.groups import Splitting
+from growc.passes.groups import split_groups
 from growc.passes.links import build_links, carriers_of
 from growc.passes.lower import lower
 from growc.passes.norms import find_norms
@@ -78,10 +78,10 @@ def solve_pass(c: Compilation) -> Compilation:
     sizes = Sizes()
     for stage in c.lowered.stages:
         if stage.splits:
-            splitting = Splitting(c.axes, stage.splits, sizes)
-            for use, found in splitting.steps().items():
+            split, kept = split_groups(c.axes, stage.splits, sizes)
+            for use, found in split.items():
                 steps[use] += found
-            outputs |= splitting.outputs()
+            outputs |= kept
             sizes.apply(stage)
             continue
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))

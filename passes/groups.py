@@ -49,7 +49,7 @@ def pairs_of(roles: Roles) -> list[Pair]:
 
 
 @dataclass(frozen=True)
-class Target:
+class Settled:
     """The sizes that a pair comes to have: K·s before the fill of `kv_heads`, then K'; G' in every group."""
 
     split: int
@@ -57,11 +57,12 @@ class Target:
     group: int
 
 
-def target(keys: int, group: int, kv_heads: int, heads: int, span: Span, others: Sequence[Span]) -> Target:
+def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others: Sequence[Span]) -> Settled:
     """From K, G and the sizes asked for. Raises GrowError (G301) where these make no whole groups."""
     labelled = tuple((s, "and this") for s in others)
     if heads % kv_heads:
-        message = f"{heads} `heads` cannot share {kv_heads} `kv_heads`: every group would have {heads / kv_heads:.4g}"
+        each = f"every group would have {heads / kv_heads:.4g}"
+        message = f"{heads} `heads` cannot share {kv_heads} `kv_heads`: {each}"
         help_ = f"use a multiple of {kv_heads} for `heads`"
         raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
     wanted = heads // kv_heads
@@ -71,7 +72,7 @@ def target(keys: int, group: int, kv_heads: int, heads: int, span: Span, others:
         raise GrowError(
             Diagnostic("G301", message, span, "", (), f"a group can become {whole} or more", labelled)
         )
-    return Target(group // min(wanted, group), kv_heads, wanted)
+    return Settled(group // min(wanted, group), kv_heads, wanted)
 
 
 # -------------------------------------------------------------------- splitting
@@ -95,10 +96,20 @@ class _Units:
         return at
 
 
-@dataclass(eq=False)
-class Splitting:
-    """All pairs that split in one go; `sizes` as they stand before."""
+def split_groups(
+    axes: Axes, splits: Sequence[Split], sizes: Sizes
+) -> tuple[dict[Value, list[AxisStep]], dict[tuple[str, int], IndexMap]]:
+    """What splitting does to every weight, and to every axis of a model output; `sizes` as they stand before.
 
+    Raises GrowError (G304) where an operator stands against it.
+    """
+    splitting = _Splitting(axes, splits, sizes)
+    splitting.check()
+    return splitting.steps(), splitting.outputs()
+
+
+@dataclass(eq=False)
+class _Splitting:
     axes: Axes
     splits: Sequence[Split]
     sizes: Sizes
@@ -110,8 +121,6 @@ class Splitting:
             self.roles[id(split.group)] = split, False
 
     def steps(self) -> dict[Value, list[AxisStep]]:
-        """What splitting does to every weight. Raises GrowError (G304) where an operator stands against it."""
-        self.check()
         found: dict[Value, list[AxisStep]] = {}
         for use in self.axes.graph.uses():
             for axis, index in self.changed(use):
@@ -124,7 +133,6 @@ class Splitting:
         return found
 
     def outputs(self) -> dict[tuple[str, int], IndexMap]:
-        """The map of every axis of a model output that changes."""
         found = {}
         for value in self.axes.graph.outputs:
             for axis, index in self.changed(value):
@@ -147,7 +155,7 @@ class Splitting:
     # ---------------------------------------------------------------- the check
 
     def check(self) -> None:
-        """Every operator treats groups as a batch: it passes them on, or contracts or averages all of them."""
+        """Groups are a batch to every operator: it passes them on, or contracts or averages all of them."""
         for instance in self.axes.instances:
             made = {n for terms in instance.line.outputs for t in terms or () for n in labels(t)}
             for terms in instance.line.inputs:

@@ -102,7 +102,8 @@ CASES = {
         16,
     ),
     "split and copied": (
-        "widen kv_heads to 6 with uniform copy noise 0.1 balanced split random\nwiden heads to 12 with last copy",
+        "widen kv_heads to 6 with uniform copy noise 0.1 balanced split random\n"
+        "widen heads to 12 with last copy",
         6,
         12,
     ),
