@@ -243,10 +243,13 @@ class _Lowering:
                     "G305", f"{before} and {after} are not both multiples of {block}", option.size.span
                 )
             )
+        if stage.axis == "channels":
+            spaces, before, after = self.inside_groups(spaces, before, after, statement)
         found = self.place(spaces, before, after, statement, block)
         for space, d, size, unit in found:
             key = id(find(space))
             if key in stage.requests:
+                self.agree(stage, statement, space, size)
                 continue
             filled = FILLS[statement.fill.name](d // unit, size // unit, draws.at("g"))
             if find(space).addressed is not None:
@@ -254,6 +257,35 @@ class _Lowering:
             new = np.repeat(new_units(filled), unit)
             filled = filled if unit == 1 else filled.kron(IndexMap.identity(unit))
             stage.requests[key] = Request(find(space), statement.fill.name, filled, new, draws, unit)
+
+    def inside_groups(
+        self, spaces: Sequence[Space], before: int, after: int, statement: ast.Widen
+    ) -> tuple[list[Space], int, int]:
+        """The factors of channels that do not count groups, and their size before and after."""
+        inner = [s for s in spaces if not all(id(x) in self.roles.counters for x in leaves(s))]
+        part = self.done.sizes.product(inner)
+        groups = before // part
+        if after % groups:
+            message = f"`channels` cannot be {after}: their number of groups stays {groups}"
+            wrong = f"{after} is no multiple of {groups}"
+            raise GrowError(Diagnostic("G301", message, statement.size.span, wrong))
+        return inner, part, after // groups
+
+    def agree(self, stage: Stage, statement: ast.Widen, space: Space, size: int) -> None:
+        """Axes of one name that share a space must want one size of it."""
+        have = stage.requests[id(find(space))].map.size
+        if have != size:
+            raise GrowError(
+                Diagnostic(
+                    "G301",
+                    f"`{stage.axis}` are tied to each other: the same units would become {have} and {size}",
+                    statement.size.span,
+                    notes=tuple(why_same(self.axes, space)),
+                    help=f"a size relative to today's, as `2 * {stage.axis}`, suits all of them"
+                    if isinstance(statement.axis, ast.NamedAxis)
+                    else "",
+                )
+            )
 
     def place(
         self, spaces: Sequence[Space], before: int, after: int, statement: ast.Widen, block: int

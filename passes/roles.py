@@ -1,4 +1,4 @@
-"""Names for spaces, by structure alone: hidden, heads, kv_heads, head_dim, ffn, vocab, positions.
+"""Names for spaces, by structure alone: hidden, heads, kv_heads, head_dim, ffn, vocab, positions, channels.
 
 Needs: the axis graph after ties. Gives: `Roles`, for every name the axes that bear it, in topological order.
 
@@ -10,6 +10,7 @@ Needs: the axis graph after ties. Gives: `Roles`, for every name the axes that b
 - ffn: made from hidden and read into hidden, without heads in it.
 - vocab: the numbers of the largest table that a model input looks up, and of an output of that size.
 - positions: the numbers of a table of hidden units that is looked up or cut by computed positions.
+- channels: see growc.passes.channels.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ import numpy as np
 from growc.axes import Space, find, leaves, segments
 from growc.graph import Graph, Node, Value
 from growc.operators import Term, labels
+from growc.passes.channels import channel_spaces, counters
 from growc.passes.spaces import Axes, Instance
 
-NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions")
+NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "channels")
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,13 @@ class RoleAxis:
 
 @dataclass
 class Roles:
-    """The axes of each name, in topological order; `expanded` are atoms that only a broadcast brings in."""
+    """The axes of each name, in topological order; `expanded` are atoms that only a broadcast brings in,
+    `counters` factors of channels that count groups.
+    """
 
     axes: dict[str, list[RoleAxis]] = field(default_factory=dict)
     expanded: set[int] = field(default_factory=set)
+    counters: set[int] = field(default_factory=set)
 
     def sizes(self, name: str) -> list[int]:
         """The distinct sizes of a name, in order."""
@@ -88,6 +93,10 @@ class _Finder:
         found.axes["ffn"] = [RoleAxis((s,)) for s in self.ffn(hidden, heads)]
         found.axes["vocab"] = [RoleAxis((s,)) for s in self.vocab()]
         found.axes["positions"] = [RoleAxis((s,)) for s in self.positions(heads)]
+        named = {id(x) for h, d in attention for s in (*h, *d) for x in leaves(s)}
+        channels = channel_spaces(self.axes, {id(s) for s in hidden}, named)
+        found.axes["channels"] = [RoleAxis(c) for c in channels]
+        found.counters = counters(self.axes, channels)
         found.axes = {name: found.axes[name] for name in NAMES if found.axes[name]}
         return found
 

@@ -1,0 +1,92 @@
+"""The channels of convolutions.
+
+Needs: the axis graph. Gives: every space that a channel axis of a convolution bears, as its factors, and
+which of these count groups.
+
+A space that the model's inputs or outputs bear is none, nor is a stream that no convolution reads (a patch
+embedding makes it). Grouped convolutions and group norms keep their number of groups; the channels of a
+depthwise convolution are those of what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from growc.axes import Space, factors, find, leaves, segments
+from growc.operators import labels
+from growc.passes.spaces import Axes, Instance
+from growc.passes.treatments import REDUCTIONS
+
+Factors = tuple[Space, ...]
+
+
+def channel_spaces(axes: Axes, streams: Collection[int], named: Collection[int]) -> list[Factors]:
+    """Every channel space, in topological order. `streams`: ids of residual streams; `named`: ids of atoms
+    that have a name of their own.
+    """
+    found: dict[tuple[int, ...], Factors] = {}
+    read = {id(find(s)) for i in _convolutions(axes) for s in _segments(axes, i, 0)}
+    for instance in _convolutions(axes):
+        for side in (0, 1):
+            for space in _segments(axes, instance, side):
+                apart = id(space) in streams and id(space) not in read
+                if apart or space.unit or any(id(x) in named or _outside(x) for x in leaves(space)):
+                    continue
+                parts = tuple(factors(space))
+                found.setdefault(tuple(map(id, parts)), parts)
+    return list(found.values())
+
+
+def counters(axes: Axes, channels: Sequence[Factors]) -> set[int]:
+    """Ids of the factors of channels that say how many groups there are, or how many results each channel
+    has.
+    """
+    found: set[int] = set()
+    for instance in _convolutions(axes):
+        spaces = instance.spaces
+        if "i" in spaces and "g" in spaces:
+            found |= _ids([spaces["g"]])
+        elif "o" in spaces and "g" in spaces:
+            found |= _ids([spaces["o"]])
+    for instance in axes.instances:
+        inside, beside = _normalised(axes, instance)
+        for parts in channels:
+            own = _ids(parts)
+            if own & inside:
+                found |= own & beside - inside
+    return found
+
+
+def _convolutions(axes: Axes) -> Iterator[Instance]:
+    return (i for i in axes.instances if i.node.op in ("Conv", "ConvTranspose") and i.spaces)
+
+
+def _segments(axes: Axes, instance: Instance, side: int) -> Iterator[Space]:
+    """The segments of the channel axis of what a convolution reads (0) or makes (1)."""
+    value = instance.node.inputs[0] if side == 0 else instance.node.outputs[0]
+    assert value is not None
+    if len(axes.of(value)) > 1:
+        yield from map(find, segments(axes.of(value)[1]))
+
+
+def _outside(space: Space) -> bool:
+    """Whether an axis of the model's inputs or outputs bears it."""
+    return any(reason is not None and reason.node is None for reason in (space.frozen, space.addressed))
+
+
+def _normalised(axes: Axes, instance: Instance) -> tuple[set[int], set[int]]:
+    """Atoms of the axes that a statistic runs over, and of those that it leaves alone."""
+    value, line = instance.node.input(0), instance.line
+    if value is None or line.treatment not in REDUCTIONS | {"instance_norm"}:
+        return set(), set()
+    kept = {n for t in (line.outputs[0] or ()) for n in labels(t)}
+    inside: set[int] = set()
+    beside: set[int] = set()
+    for axis, (space, term) in enumerate(zip(axes.of(value), line.inputs[0] or (), strict=False)):
+        over = axis > 1 if line.treatment == "instance_norm" else not kept & set(labels(term))
+        (inside if over else beside).update(_ids([space]))
+    return inside, beside
+
+
+def _ids(spaces: Iterable[Space]) -> set[int]:
+    return {id(x) for s in spaces for x in leaves(s)}
