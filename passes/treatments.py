@@ -104,18 +104,19 @@ def _lookup(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) ->
 def _attention(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
     """softmax(q·k)·v: scores are a product over heads, and nonlinear behind the softmax."""
     node, last = at.node, [v for i, v in ins.items() if i == 3]
+    result, shown = outs[:1], outs[1:]
     if 0 in ins and 1 in ins and not outs:
         links.links.append(Link("pair", node, (ins[0], ins[1])))
     elif 0 not in ins:
-        _join_all(links, node, [ins[2], *outs], outs)
+        _join_all(links, node, [ins[2], *result], result)
     else:
         scores, probabilities = (links.fresh(links.atoms[ins[0]], None) for _ in range(2))
         factors = tuple(ins[i] for i in (0, 1) if i in ins)
         links.links.append(Link("product", node, factors, (scores,)))
         _join_all(links, node, [scores, *last], [])
-        links.links.append(Link("pointwise", node, (scores,), (probabilities,)))
+        links.links.append(Link("pointwise", node, (scores,), (probabilities, *shown)))
         values = (probabilities, ins[2]) if 2 in ins else (probabilities,)
-        links.links.append(Link("product", node, values, tuple(outs)))
+        links.links.append(Link("product", node, values, tuple(result)))
 
 
 def _statistic(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:

@@ -156,11 +156,6 @@ CONTRACTIONS = [
     Case("ConvTranspose", (real(2, 4, 5), weight(4, 6, 3), weight(6))),
     Case("ConvTranspose", (real(2, 4, 5), weight(4, 3, 2), weight(6)), {"group": 2}),
     Case("ConvTranspose", (real(2, 4, 5), weight(4, 1, 2)), {"group": 4}),
-    Case("Attention", (real(2, 3, 5, 4), real(2, 3, 6, 4), real(2, 3, 6, 5)), {"scale": 0.3}, since=23),
-    Case("Attention", (real(2, 6, 5, 4), real(2, 3, 5, 4), real(2, 3, 5, 4)), {"is_causal": 1}, since=23),
-    Case("Attention", (real(2, 3, 5, 4), real(2, 1, 5, 4), real(2, 1, 5, 4), real(2, 3, 5, 5)), since=23),
-    Case("Attention", (real(2, 3, 5, 4), real(2, 3, 5, 4), real(2, 3, 5, 4), real(5, 5)), since=23),
-    Case("RotaryEmbedding", (real(2, 3, 5, 4), real(2, 5, 2), real(2, 5, 2)), since=23),
     Case(
         "SimplifiedLayerNormalization", (real(2, 3, 4), weight(4)), {"epsilon": 1e-2}, declared=((2, 3, 4),)
     ),

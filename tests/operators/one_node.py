@@ -15,6 +15,7 @@ import onnx_ir as ir
 import onnxruntime
 from numpy.typing import NDArray
 from onnx import helper
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from growc.axes import Space, find
 from growc.diagnostic import GrowError
@@ -26,7 +27,7 @@ from growc.operators import Line, labels
 from growc.passes.assemble import assemble_weights
 from growc.passes.links import build_links, carriers_of
 from growc.passes.solve import Solution, solve
-from growc.passes.spaces import Axes, infer_spaces
+from growc.passes.spaces import Axes, Instance, infer_spaces
 from growc.passes.steps import weight_steps
 from growc.stage import Options, Request, Sizes, Stage
 
@@ -47,8 +48,10 @@ class Feed:
     stored: bool = False
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[Any]:
-        if self.kind == "integer":
-            return random.integers(0, self.bound, shape)
+        if self.kind in ("integer", "index"):
+            return random.integers(
+                0, self.bound, shape, dtype=np.int64 if self.kind == "integer" else np.int32
+            )
         if self.kind == "boolean":
             return random.integers(0, 2, shape).astype(bool)
         drawn = {
@@ -113,6 +116,8 @@ class Case:
     until: int = 99
     declared: tuple[tuple[int, ...], ...] | None = None
     """Shapes of the results, for operators that onnx cannot infer."""
+    absent: tuple[int, ...] = ()
+    """Results that the node leaves out."""
 
     @property
     def name(self) -> str:
@@ -125,7 +130,11 @@ class Case:
         return tuple(o for o in OPSETS if self.since <= o <= self.until)
 
 
-_KINDS = {"integer": onnx.TensorProto.INT64, "boolean": onnx.TensorProto.BOOL}
+_KINDS = {
+    "integer": onnx.TensorProto.INT64,
+    "index": onnx.TensorProto.INT32,
+    "boolean": onnx.TensorProto.BOOL,
+}
 
 
 class OneNode:
@@ -154,12 +163,13 @@ class OneNode:
                 drawn = operand.draw(self.random, operand.sizes) if isinstance(operand, Feed) else operand
                 stored.append(onnx.numpy_helper.from_array(drawn, name))
         domain, _, op = self.case.op.rpartition("::")
-        results = [f"y{i}" for i in range(self.case.outputs)]
+        results = ["" if i in self.case.absent else f"y{i}" for i in range(self.case.outputs)]
         node = helper.make_node(op, names, results, name="node", domain=domain, **self.case.attributes)
         shapes = self.case.declared or (None,) * len(results)
         outputs = [
             helper.make_empty_tensor_value_info(r) if s is None else helper.make_tensor_value_info(r, 1, s)
             for r, s in zip(results, shapes, strict=True)
+            if r
         ]
         graph = helper.make_graph([node], "one", inputs, outputs, stored)
         domains = [helper.make_opsetid("", opset), *([helper.make_opsetid(domain, 1)] if domain else [])]
@@ -176,8 +186,16 @@ class OneNode:
 
     def growable(self) -> dict[str, Space]:
         """The space of every label that is not frozen and of every addressed axis, by name."""
+        found = self.labelled(self.axes.instances[0])
+        for k, instance in enumerate(self.axes.instances[1:], 1):  # what a fused operator is made of
+            known = set(map(id, found.values()))
+            more = self.labelled(instance).items()
+            found |= {f"{name}@{k}": space for name, space in more if id(space) not in known}
+        return {n: s for n, s in found.items() if self._may_grow(s)}
+
+    def labelled(self, instance: Instance) -> dict[str, Space]:
+        """The space of every label and every addressed axis of one line."""
         found: dict[str, Space] = {}
-        instance = self.axes.instances[0]
         node, line = instance.node, instance.line
         for values, sides in ((node.inputs, line.inputs), (node.outputs, line.outputs)):
             for i, (value, terms) in enumerate(zip(values, sides, strict=False)):
@@ -185,7 +203,7 @@ class OneNode:
                     if value is not None and term == "#":
                         found[f"#{i}.{axis}"] = find(self.axes.of(value)[axis])
                     found |= {n: find(instance.spaces[n]) for n in labels(term)}
-        return {n: s for n, s in found.items() if self._may_grow(s)}
+        return found
 
     @staticmethod
     def _may_grow(space: Space) -> bool:
@@ -204,9 +222,28 @@ def execute(proto: onnx.ModelProto, feeds: Mapping[str, NDArray[Any]]) -> list[N
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        _unpacked(proto).SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     return [np.asarray(y) for y in session.run(None, dict(feeds))]
+
+
+def _unpacked(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Operands of MultiHeadAttention that are packed in five axes, apart: the CPU cannot run them packed."""
+    node = proto.graph.node[0]
+    if node.op_type != "MultiHeadAttention" or (len(node.input) > 2 and node.input[2]):
+        return proto
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    node, before = made.graph.node[0], len(node.input) - 1
+    parts, flat = 3 - before, numbers(0, 0, -1)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(flat, "flat"))
+    for i in range(parts):
+        made.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(i), f"part{i}"))
+        taken = helper.make_node("Gather", [node.input[before], f"part{i}"], [f"taken{i}"], axis=3)
+        made.graph.node.insert(2 * i, taken)
+        made.graph.node.insert(2 * i + 1, helper.make_node("Reshape", [f"taken{i}", "flat"], [f"flat{i}"]))
+    made.graph.node[-1].input[:] = [*node.input[:before], *(f"flat{i}" for i in range(parts))]
+    return made
 
 
 @dataclass(frozen=True)
@@ -250,9 +287,13 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
         n: {"epsilon": float(n.attributes.get("epsilon", 1e-5)) * factor} for n, _, factor in solution.eps
     }
     feeds = {v.name: grown(one, solution, v.name, i) for i, v in enumerate(one.graph.inputs)}
-    rewrite(one.graph, made, mended, attributes)
-    after = execute(ir.to_proto(one.graph.source), feeds)
-    lost = [compare(solution, f"y{i}", x, y) for i, (x, y) in enumerate(zip(before, after, strict=True))]
+    try:
+        rewrite(one.graph, made, mended, attributes)
+        after = execute(ir.to_proto(one.graph.source), feeds)
+    except (GrowError, InvalidArgument) as refusal:
+        return Judgement(refused=str(refusal))
+    names = [v.name for v in one.graph.outputs]
+    lost = [compare(solution, n, x, y) for n, x, y in zip(names, before, after, strict=True)]
     return Judgement(lost=any(lost))
 
 

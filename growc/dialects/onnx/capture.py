@@ -15,6 +15,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from growc.dialects.onnx.fused import lower
+from growc.dialects.onnx.lowerings import LOWERINGS
 from growc.graph import FLOATING, Array, Graph, Node, Value, Weight
 
 COMMUTATIVE = frozenset(
@@ -31,6 +33,7 @@ def capture(model: ir.Model, dialect: Any) -> Graph:
     """The neutral graph of `model`. `dialect` is kept on the graph for table look-ups."""
     if model.functions:
         InlinePass()(model)
+    dialect.fused += lower(model, LOWERINGS)
     return _Capture(model, dialect).graph()
 
 

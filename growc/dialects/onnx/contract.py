@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from growc.axes import ratio
 from growc.dialects.onnx.operand import first, line, unit
+from growc.dialects.onnx.results import turned
 from growc.graph import Size
 from growc.operators import Line, Site, Term, broadcast_label, opaque
 
@@ -23,43 +24,22 @@ def gemm(site: Site) -> Line:
     return line(inputs, [["m", "n"]])
 
 
-def attention(site: Site) -> Line:
-    """Attention on (batch, heads, sequence, channels): query heads are (h g) over h key/value heads.
-
-    Without a `scale` it is computed from the channels, which are frozen then. With caches, or on packed
-    operands, it is opaque.
-    """
-    q, k, v = (site.inputs[i] if i < len(site.inputs) else None for i in range(3))
-    if q is None or k is None or v is None or any(o.rank != 4 for o in (q, k, v)) or any(site.inputs[4:]):
-        return opaque(site)
-    assert q.sizes is not None
-    assert k.sizes is not None
-    group = ratio(q.sizes[1], k.sizes[1])
-    if group is None or len(site.outputs) > 1:
-        return opaque(site)
-    depth = "d" if site.attribute("scale") is not None else "d!"
-    heads: Term = "h" if unit(group) else "g" if unit(k.sizes[1]) else ("*", ("h", "g"))
-    inputs: list[Sequence[Term] | None] = [
-        ["b", heads, "_", depth],
-        ["b", "1" if heads == "g" else "h", "_", depth],
-        ["b", "1" if heads == "g" else "h", "_", "e"],
-    ]
-    for mask in site.inputs[3:4]:
-        sizes = () if mask is None else mask.sizes or ()
-        whole: list[Term] = ["b", heads, "_", "_"]
-        terms = ["1" if unit(s) else t for s, t in zip(sizes, whole[4 - len(sizes) :], strict=True)]
-        inputs.append(None if mask is None else terms)
-    found = {"h": k.sizes[1], "g": group, "d": q.sizes[3]}
-    return line(inputs, [["b", heads, "_", "e"]], **{n: s for n, s in found.items() if not unit(s)})
-
-
-def rotary_embedding(site: Site) -> Line:
-    """RotaryEmbedding on (batch, heads, sequence, channels): the channels come in pairs and are frozen."""
-    if first(site).rank != 4:
-        return opaque(site)
-    tables: list[Sequence[Term] | None] = [None if o is None else ["_"] * o.rank for o in site.inputs[1:]]
-    batch = "_" if any(o is not None and o.rank > 2 for o in site.inputs[1:]) or len(site.inputs) > 3 else "b"
-    return line([[batch, "h", "_", "_"], *tables], [[batch, "h", "_", "_"]])
+def fused_matmul(site: Site) -> Line:
+    """A matrix product of operands whose axes may stand in another order."""
+    a, b = first(site), site.inputs[1]
+    assert b is not None
+    result = site.outputs[0].sizes or ()
+    lead = len(result) - (a.rank > 1) - (b.rank > 1)
+    inputs: list[Sequence[Term]] = []
+    for operand, which, own in ((a, "A", ("m", "k")), (b, "B", ("k", "n"))):
+        order = turned(operand.rank, site.node.attributes, which)
+        stacked = range(lead - operand.rank + 2, lead)
+        sizes = [(operand.sizes or ())[i] for i in order]
+        logical = [broadcast_label(f"e{i}", s, result[i]) for i, s in zip(stacked, sizes, strict=False)]
+        logical += list(own) if operand.rank > 1 else ["k"]
+        inputs.append([logical[order.index(i)] for i in range(operand.rank)])
+    kept = [*["m"] * (a.rank > 1), *["n"] * (b.rank > 1)]
+    return line(inputs, [[*(f"e{i}" for i in range(lead)), *kept]])
 
 
 def einsum(site: Site) -> Line:

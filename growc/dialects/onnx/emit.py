@@ -17,6 +17,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from growc.dialects.onnx.capture import constant_of, read_tensor
 from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
+from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.mend import Entries, Mended, Patch
 from growc.graph import Array, Graph, Node, Size, Value
 from growc.passes.assemble import Assembled
@@ -47,6 +48,7 @@ def rewrite(
         for name, value in changed.items():
             node.origin.attributes[name] = ir.AttrFloat32(name, float(value))
     writer.shapes()
+    restore(graph.dialect.fused)
     RemoveUnusedNodesPass()(graph.source)
 
 

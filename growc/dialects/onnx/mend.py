@@ -360,11 +360,32 @@ class _Mender:
         found = tuple(r.pop() if len(r) == 1 else None for r in repeats)
         return Patch() if self.holds(node, 1, found, sim) else Patch({1: found})
 
-    def group(self, instance: Instance, sim: Simulation) -> Patch:
-        if "g" not in instance.spaces:
+    def count(self, instance: Instance, sim: Simulation) -> Patch:
+        """Attributes that are the size of a label."""
+        node, changed = instance.node, {}
+        for name, label in _COUNTS[node.op].items():
+            if label in instance.spaces:
+                size = self.resize(find(instance.spaces[label]))[0]
+                if size != node.attributes.get(name, 1) and node.attributes.get(name) != 0:
+                    changed[name] = size
+        return Patch({}, changed)
+
+    def packed(self, instance: Instance, sim: Simulation) -> Patch:
+        """How many heads lie side by side, and the widths of q, k and v where they are given."""
+        patch, before = self.count(instance, sim), instance.node.attributes.get("widths")
+        sizes = [[self.resize(find(instance.spaces[n]))[0] for n in pair] for pair in ("qd", "ke", "vf")]
+        widths = [heads * channels for heads, channels in sizes]
+        spelt = before is not None or len({channels for _, channels in sizes}) > 1
+        if spelt and list(before or ()) != widths:
+            patch.attributes["widths"] = widths
+        return patch
+
+    def scale(self, instance: Instance, sim: Simulation) -> Patch:
+        """A score scale that is computed from the channels keeps the source's value."""
+        depth = instance.spaces.get("d")
+        if depth is None or "scale" in instance.node.attributes or self.resize(find(depth)) == depth.size:
             return Patch()
-        groups = self.resize(find(instance.spaces["g"]))[0]
-        return Patch() if groups == instance.node.attributes.get("group", 1) else Patch({}, {"group": groups})
+        return Patch({}, {"scale": depth.size[0] ** -0.5})
 
 
 _PLACES: dict[str, Callable[[_Mender, Instance, Simulation], Patch]] = {
@@ -372,10 +393,27 @@ _PLACES: dict[str, Callable[[_Mender, Instance, Simulation], Patch]] = {
     "Slice": _Mender.slice,
     "Gather": _Mender.gather,
     "Tile": _Mender.tile,
-    "Conv": _Mender.group,
-    "ConvTranspose": _Mender.group,
+    "Conv": _Mender.count,
+    "ConvTranspose": _Mender.count,
+    "RotaryEmbedding": _Mender.count,
+    "com.microsoft::RotaryEmbedding": _Mender.count,
+    "growc::SplitHeads": _Mender.count,
+    "growc::Unpack": _Mender.count,
+    "growc::SplitPacked": _Mender.packed,
+    "growc::Attention": _Mender.scale,
 }
-"""Where cuts are made, by operator."""
+"""Where cuts are made, and what is counted, by operator."""
+
+_COUNTS: dict[str, Mapping[str, str]] = {
+    "Conv": {"group": "g"},
+    "ConvTranspose": {"group": "g"},
+    "RotaryEmbedding": {"num_heads": "h"},
+    "com.microsoft::RotaryEmbedding": {"num_heads": "h"},
+    "growc::SplitHeads": {"num_heads": "h"},
+    "growc::Unpack": {"num_heads": "h"},
+    "growc::SplitPacked": {"num_heads": "q", "kv_num_heads": "k"},
+}
+"""Attributes that are the size of a label."""
 
 _SIZES: dict[str, tuple[int, ...]] = {
     "Reshape": (1,),

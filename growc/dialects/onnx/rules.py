@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from growc.dialects.onnx import along, contract, layout, lookup, pointwise
+from growc.dialects.onnx import along, attention, contract, layout, lookup, pointwise
 from growc.operators import Rule
 
 
@@ -22,5 +22,5 @@ def _rules(module: ModuleType) -> dict[str, Rule]:
 
 
 RULES: dict[str, Rule] = {}
-for _module in (along, contract, layout, lookup, pointwise):
+for _module in (along, attention, contract, layout, lookup, pointwise):
     RULES |= _rules(_module)

@@ -18,6 +18,7 @@ import onnx
 import onnx_ir as ir
 from onnx.reference.ops import load_op
 
+from growc.dialects.onnx.results import Type, results
 from growc.graph import Array, Graph, Node, Size, Value
 
 MAX_INTEGERS, MAX_FLOATS = 512, 8
@@ -86,11 +87,8 @@ class Simulator:
         version = self.opsets.get(domain)
         try:
             schema = onnx.defs.get_schema(proto.op_type, version or 1, domain)
-        except (
-            onnx.defs.SchemaError
-        ):  # onnxruntime's own: a norm in the default domain has its operand's shape
-            like = types[:1] if node.op == "SimplifiedLayerNormalization" else []
-            return [*like, *[None] * len(node.outputs)][: len(node.outputs)]
+        except onnx.defs.SchemaError:  # onnxruntime's own, or neutral
+            return _own_results(node, proto, types)
         known_types = {n: t for n, t in zip(proto.input, types, strict=False) if n and t is not None}
         imports = [onnx.helper.make_opsetid(domain, version or 1)]
         try:
@@ -171,6 +169,18 @@ def simulate(
         if value.weight is not None:
             _place_weight(value, done, weight_shape)
     return done
+
+
+def _own_results(node: Node, proto: onnx.NodeProto, types: list[Any]) -> list[Any]:
+    """Output types of operators that onnx does not know. Raises Contradiction."""
+    operands = [None if (d := _dims(t)) is None else Type(t.tensor_type.elem_type, d) for t in types]
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+    try:
+        found = results(node.op, operands, attributes)
+    except ValueError as cause:
+        raise Contradiction(node, str(cause)) from cause
+    made = [None if f is None else onnx.helper.make_tensor_type_proto(f.element, f.dims) for f in found]
+    return [*made, *[None] * len(node.outputs)][: len(node.outputs)]
 
 
 def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple[int, ...]] | None) -> None:

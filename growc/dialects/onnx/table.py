@@ -57,6 +57,9 @@ OPERATORS = table(
     IsNaN                    ... -> ...                            pointwise
     IsInf                    ... -> ...                            pointwise
     Clip                     clip()                                pointwise
+    com.microsoft::Gelu      ... -> ...                            pointwise zero
+    com.microsoft::FastGelu  ... -> ...                            pointwise zero
+    com.microsoft::QuickGelu  ... -> ...                           pointwise zero
 
     # elementwise, several operands
     Add                      ..., ... -> ...                       add
@@ -86,8 +89,10 @@ OPERATORS = table(
     Einsum                   einsum()                              contract
     Conv                     conv()                                contract
     ConvTranspose            conv()                                contract
-    Attention                attention()                           attention
     RotaryEmbedding          rotary_embedding()                    layout
+    com.microsoft::FusedMatMul      fused_matmul()                 contract
+    com.microsoft::TransposeMatMul  fused_matmul()                 contract
+    com.microsoft::RotaryEmbedding  rotary_embedding()             layout
     Gather                   gather()                              lookup
     GatherND                 gather_nd()                           lookup
 
@@ -142,6 +147,21 @@ OPERATORS = table(
     ConstantOfShape          constant_of_shape()                   layout
     Shape                    depends_on_shape_only()               layout
     Size                     depends_on_shape_only()               layout
+
+    # parts of fused operators: known to the analysis alone
+    growc::Attention         attention()                           attention
+    growc::RotaryEmbedding   rotary_embedding()                    layout
+    growc::SplitHeads        b s (h d) -> b h s d | b h s d -> b h s d   layout
+    growc::MergeHeads        b h s e -> b s (h e)                  layout
+    growc::SplitPacked       split_packed()                        layout
+    growc::SplitBias         ((h d) + (h2 d2) + (h3 e)), b h3 s e -> h 1 d, h2 1 d2, h3 1 e   layout
+    growc::Unpack            b s h _ d -> b h s d                  layout
+    growc::Unstack           _ b h s d -> b h s d                  layout
+    growc::Stack             b h s d, b h s d -> _ b h s d         layout
+    growc::HeadColumn        h -> h 1 1                            layout
+    growc::Positions         b _ -> _                              layout
+    growc::MaskIndex         b _, b _? -> b                        pointwise
+    growc::Clip              clip()                                pointwise
     """,
     RULES,
 )

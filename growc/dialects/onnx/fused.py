@@ -1,0 +1,199 @@
+"""Fused operators: taken apart before the analysis, whole again in the file that is written.
+
+Needs: an onnx-ir model. Gives: the same model with plain nodes in place of each fused node of
+growc.dialects.onnx.lowerings, and a `Fused` for each, which knows the way back. A fused node may hide what
+the analysis must see (a residual sum, a bias, projections side by side); the plain nodes show it.
+
+The way back is proved, not assumed: after the weights and attributes of the plain nodes have changed, the
+fused node with its new attributes is taken apart once more, and what comes out must be the changed nodes.
+What it reads then stands where its operands were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+
+from growc.diagnostic import Diagnostic, GrowError
+
+
+@dataclass
+class Lowering:
+    """One fused node while it is taken apart: its operands and attributes, and the nodes made so far."""
+
+    inputs: Sequence[ir.Value | None]
+    attributes: Mapping[str, Any]
+    name: str = ""
+    made: list[ir.Node] = field(default_factory=list)
+    carried: dict[str, tuple[ir.Node, str]] = field(default_factory=dict)
+    """Attributes of the fused node that follow an attribute of a plain one."""
+
+    def input(self, i: int) -> ir.Value | None:
+        """Operand i, or None where it is absent."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    def operand(self, i: int) -> ir.Value:
+        """Operand i, which its operator demands."""
+        value = self.input(i)
+        assert value is not None
+        return value
+
+    def several(self, op: str, *inputs: ir.Value | None, outputs: int, **attributes: Any) -> list[ir.Value]:
+        """A node with several results; `growc::Name` is an operator of the neutral domain."""
+        domain, _, kind = op.rpartition("::")
+        given = {k: ir.convenience.convert_attribute(k, v) for k, v in attributes.items() if v is not None}
+        node = ir.Node(domain, kind, inputs, given, num_outputs=outputs, name=self.name)
+        for i, value in enumerate(node.outputs):
+            value.name = f"{self.name}.{kind}.{len(self.made)}.{i}"
+        self.made.append(node)
+        return list(node.outputs)
+
+    def add(self, op: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
+        """A node with one result."""
+        return self.several(op, *inputs, outputs=1, **attributes)[0]
+
+    def carry(self, value: ir.Value, **names: str) -> ir.Value:
+        """Attributes of the fused node (keys) follow those (by name) of the node that makes `value`."""
+        node = value.producer()
+        assert node is not None
+        self.carried |= {own: (node, its) for own, its in names.items()}
+        return value
+
+
+@dataclass
+class Fused:
+    """A fused node and the plain nodes that stand for it."""
+
+    node: ir.Node
+    rule: Any
+    lowering: Lowering
+    outputs: list[tuple[ir.Value, ir.Value]]
+    """(result of the fused node, the plain node's result that stands for it)"""
+    before: dict[str, Any]
+    """The carried attributes as they were."""
+
+    def attributes(self) -> dict[str, Any]:
+        """The fused node's attributes after the change."""
+        found = {a.name: a.value for a in self.node.attributes.values()}
+        now = _carried(self.lowering)
+        return found | {name: value for name, value in now.items() if value != self.before.get(name)}
+
+    def restore(self) -> None:
+        """Put the fused node back in place of the plain ones. Raises GrowError (G308)."""
+        places = [ir.Value(name=f"i{i}") for i in range(len(self.node.inputs))]
+        operands = [None if v is None else p for v, p in zip(self.node_inputs, places, strict=True)]
+        attributes = self.attributes()
+        again = Lowering(operands, attributes, self.lowering.name)
+        results = self.rule(again)
+        bound: dict[int, ir.Value] = {}
+        wanted = {id(made): template for (_, made), template in self._pairs(results)}
+        if not all(_same(wanted[id(made)], made, set(map(id, places)), bound) for _, made in self.outputs):
+            raise self._refusal()
+        for i, place in enumerate(places):
+            if operands[i] is not None:
+                self.node.replace_input_with(i, bound[id(place)])
+        for name, value in attributes.items():
+            if name not in self.node.attributes or self.node.attributes[name].value != value:
+                self.node.attributes[name] = ir.convenience.convert_attribute(name, value)
+        self._insert()
+
+    @property
+    def node_inputs(self) -> Sequence[ir.Value | None]:
+        """The operands that the fused node had."""
+        return self.lowering.inputs
+
+    def _pairs(self, results: Sequence[ir.Value | None]) -> list[tuple[tuple[ir.Value, ir.Value], ir.Value]]:
+        kept = {id(old): pair for pair in self.outputs for old in pair[:1]}
+        found = zip(self.node.outputs, results, strict=False)
+        return [(kept[id(o)], r) for o, r in found if id(o) in kept and r is not None]
+
+    def _insert(self) -> None:
+        last = self.lowering.made[-1]
+        assert last.graph is not None
+        last.graph.insert_after(last, self.node)
+        for old, made in self.outputs:
+            old.shape, old.type = made.shape, made.type
+            made.replace_all_uses_with(old, replace_graph_outputs=True)
+
+    def _refusal(self) -> GrowError:
+        message = f"`{self.lowering.name}` ({self.node.op_type}) cannot take on the change as one node"
+        return GrowError(Diagnostic("G308", message, notes=("its parts need different things",)))
+
+
+def lower(model: ir.Model, rules: Mapping[tuple[str, str], Any]) -> list[Fused]:
+    """Take the fused nodes of the main graph apart, in place; `rules` by (domain, operator).
+
+    A node that has no rule, or that its rule does not understand, stays.
+    """
+    found = []
+    for node in list(model.graph):
+        rule = rules.get((node.domain, node.op_type))
+        if rule is not None and (fused := _taken_apart(node, rule)) is not None:
+            found.append(fused)
+    return found
+
+
+def restore(fused: Sequence[Fused]) -> None:
+    """Put all fused nodes back. Raises GrowError (G308) naming the node that cannot be one any more."""
+    for one in fused:
+        one.restore()
+
+
+def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
+    attributes = {a.name: a.value for a in node.attributes.values()}
+    lowering = Lowering(list(node.inputs), attributes, node.name or node.outputs[0].name or node.op_type)
+    results = rule(lowering)
+    if results is None:
+        return None
+    results = [*results, *[None] * len(node.outputs)][: len(node.outputs)]
+    pairs = list(zip(node.outputs, results, strict=True))
+    if any(made is None and (old.uses() or old.is_graph_output()) for old, made in pairs):
+        _detach(lowering.made)
+        return None
+    graph = node.graph
+    assert graph is not None
+    graph.insert_before(node, lowering.made)
+    outputs = [(old, made) for old, made in pairs if made is not None]
+    for old, made in outputs:
+        made.name, made.shape, made.type = old.name, old.shape, old.type
+        old.replace_all_uses_with(made, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    return Fused(node, rule, lowering, outputs, _carried(lowering))
+
+
+def _detach(nodes: Sequence[ir.Node]) -> None:
+    for node in nodes:
+        for i in range(len(node.inputs)):
+            node.replace_input_with(i, None)
+
+
+def _carried(lowering: Lowering) -> dict[str, Any]:
+    return {
+        own: node.attributes[its].value
+        for own, (node, its) in lowering.carried.items()
+        if its in node.attributes
+    }
+
+
+def _same(
+    wanted: ir.Value | None, found: ir.Value | None, places: set[int], bound: dict[int, ir.Value]
+) -> bool:
+    """Whether a value is made as another one is; operands of the fused node (`places`) are bound."""
+    if wanted is None or found is None:
+        return wanted is found
+    if id(wanted) in places:
+        return bound.setdefault(id(wanted), found) is found
+    a, b = wanted.producer(), found.producer()
+    assert a is not None
+    if b is None or (a.domain, a.op_type, wanted.index()) != (b.domain, b.op_type, found.index()):
+        return False
+    if len(a.inputs) != len(b.inputs) or _plain(a) != _plain(b):
+        return False
+    return all(_same(x, y, places, bound) for x, y in zip(a.inputs, b.inputs, strict=True))
+
+
+def _plain(node: ir.Node) -> dict[str, Any]:
+    return {a.name: a.value for a in node.attributes.values()}

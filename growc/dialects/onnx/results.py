@@ -1,0 +1,160 @@
+"""Types of the results of operators that onnx has no inference for: onnxruntime's own, and neutral ones.
+
+Needs: element type and size of every operand at one sample point. Gives: those of the results; None where
+they cannot be told. Raises ValueError where sizes do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+
+class Type(NamedTuple):
+    """An element type (onnx's number), and the size of every axis."""
+
+    element: int
+    dims: tuple[int, ...]
+
+
+Types = Sequence[Type]
+Attributes = Mapping[str, Any]
+
+
+def results(op: str, operands: Sequence[Type | None], attributes: Attributes) -> Types:
+    """The types of a node's results, as many as are known. Raises ValueError."""
+    rule = _RULES.get(op)
+    given = [o for o in takewhile(lambda o: o is not None, operands) if o is not None]
+    try:
+        return rule(given, attributes) if rule else ()
+    except (IndexError, KeyError):  # an operand's type is not known, or an attribute is missing
+        return ()
+
+
+def _ratio(whole: int, parts: int) -> int:
+    if parts < 1 or whole % parts:
+        raise ValueError(f"{whole} channels are split among {parts} heads")
+    return whole // parts
+
+
+def _like_first(operands: Types, attributes: Attributes) -> Types:
+    return operands[:1]
+
+
+def _split_heads(operands: Types, attributes: Attributes) -> Types:
+    element, dims = operands[0]
+    if len(dims) == 4:
+        return operands[:1]
+    batch, length, width = dims
+    heads = attributes["num_heads"]
+    return [Type(element, (batch, heads, length, _ratio(width, heads)))]
+
+
+def _split_packed(operands: Types, attributes: Attributes) -> Types:
+    element, (batch, length, width) = operands[0]
+    heads, kv_heads = attributes["num_heads"], attributes["kv_num_heads"]
+    counts = (heads, kv_heads, kv_heads)
+    widths = attributes.get("widths") or [c * _ratio(width, sum(counts)) for c in counts]
+    if sum(widths) != width:
+        raise ValueError(f"parts of {widths} make no {width}")
+    return [Type(element, (batch, c, length, _ratio(w, c))) for c, w in zip(counts, widths, strict=True)]
+
+
+def _split_bias(operands: Types, attributes: Attributes) -> Types:
+    (element, (width,)), (_, (_, heads, _, last)) = operands[0], operands[1]
+    channels = _ratio(width - heads * last, 2 * heads)
+    return [Type(element, (heads, 1, c)) for c in (channels, channels, last)]
+
+
+def _unpack(operands: Types, attributes: Attributes) -> Types:
+    element, (batch, length, heads, _, channels) = operands[0]
+    if heads != attributes["num_heads"]:
+        raise ValueError(f"{heads} heads are said to be {attributes['num_heads']}")
+    return [Type(element, (batch, heads, length, channels))]
+
+
+def _unstack(operands: Types, attributes: Attributes) -> Types:
+    return [Type(operands[0].element, operands[0].dims[1:])]
+
+
+def _stack(operands: Types, attributes: Attributes) -> Types:
+    return [Type(operands[0].element, (len(operands), *operands[0].dims))]
+
+
+def _attention(operands: Types, attributes: Attributes) -> Types:
+    (element, (batch, heads, length, depth)), (_, (_, kv_heads, keys, width)) = operands[0], operands[1]
+    if depth != width or heads % kv_heads:
+        raise ValueError(f"queries of {heads} x {depth} meet keys of {kv_heads} x {width}")
+    return [
+        Type(element, (batch, heads, length, operands[2].dims[3])),
+        Type(element, (batch, heads, length, keys)),
+    ]
+
+
+def _merge_heads(operands: Types, attributes: Attributes) -> Types:
+    element, (batch, heads, length, channels) = operands[0]
+    return [Type(element, (batch, length, heads * channels))]
+
+
+def _positions(operands: Types, attributes: Attributes) -> Types:
+    return [Type(int(onnx.TensorProto.INT64), operands[0].dims[-1:])]
+
+
+def _mask_index(operands: Types, attributes: Attributes) -> Types:
+    return [Type(int(onnx.TensorProto.INT32), operands[0].dims[:1])]
+
+
+def _head_column(operands: Types, attributes: Attributes) -> Types:
+    return [Type(operands[0].element, (*operands[0].dims, 1, 1))]
+
+
+def _fused_matmul(operands: Types, attributes: Attributes) -> Types:
+    a, b = (_turned(operands[i].dims, attributes, "AB"[i]) for i in (0, 1))
+    lead = np.broadcast_shapes(a[:-2], b[:-2])
+    if a[-1] != b[-2 if len(b) > 1 else -1]:
+        raise ValueError(f"{a[-1]} meets {b[-2 if len(b) > 1 else -1]}")
+    return [Type(operands[0].element, (*lead, *a[-2:-1], *(b[-1:] if len(b) > 1 else ())))]
+
+
+def _turned(dims: tuple[int, ...], attributes: Attributes, which: str) -> tuple[int, ...]:
+    order = turned(len(dims), attributes, which)
+    return tuple(dims[i] for i in order)
+
+
+def turned(rank: int, attributes: Attributes, which: str) -> list[int]:
+    """The axes of an operand (A or B) of FusedMatMul in the order in which they are multiplied."""
+    order = list(range(rank))
+    if rank > 1 and attributes.get(f"transBatch{which}"):
+        order = [*order[1:-1], order[0], order[-1]]
+    if rank > 1 and attributes.get(f"trans{which}"):
+        order[-2:] = order[:-3:-1]
+    return order
+
+
+_RULES: dict[str, Callable[..., Types]] = {
+    "LayerNormalization": _like_first,  # onnxruntime has it in all opsets
+    "SimplifiedLayerNormalization": _like_first,
+    "com.microsoft::Gelu": _like_first,
+    "com.microsoft::FastGelu": _like_first,
+    "com.microsoft::QuickGelu": _like_first,
+    "com.microsoft::RotaryEmbedding": _like_first,
+    "com.microsoft::FusedMatMul": _fused_matmul,
+    "com.microsoft::TransposeMatMul": _fused_matmul,
+    "growc::Attention": _attention,
+    "growc::Clip": _like_first,
+    "growc::HeadColumn": _head_column,
+    "growc::MaskIndex": _mask_index,
+    "growc::MergeHeads": _merge_heads,
+    "growc::Positions": _positions,
+    "growc::RotaryEmbedding": _like_first,
+    "growc::SplitBias": _split_bias,
+    "growc::SplitHeads": _split_heads,
+    "growc::SplitPacked": _split_packed,
+    "growc::Stack": _stack,
+    "growc::Unpack": _unpack,
+    "growc::Unstack": _unstack,
+}
