@@ -9,9 +9,10 @@ share is no tie: exporters merge equal ones.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -108,12 +109,11 @@ def _partial(use: Value) -> bool:
 
 
 class _Probes:
-    """A few elements of every matrix, at positions that transposition exchanges."""
+    """A few elements of every matrix, at positions that transposition exchanges: few others have the same."""
 
     def __init__(self, matrices: Iterable[Weight]) -> None:
-        self.alike: dict[tuple[object, ...], list[Weight]] = defaultdict(list)
-        for weight in matrices:
-            self.alike[self.kind(weight)].append(weight)
+        self.matrices = list(matrices)
+        self.shapes = Counter(map(self.kind, self.matrices))
         self.taken: dict[Weight, Array] = {}
 
     @staticmethod
@@ -130,21 +130,30 @@ class _Probes:
         probe = self.of(weight)
         return bool((probe == probe.flat[0]).all())
 
+    @cached_property
+    def alike(self) -> dict[object, list[Weight]]:
+        """Matrices by shape and probe, those that are the only one of their shape left out."""
+        found: dict[object, list[Weight]] = defaultdict(list)
+        for weight in self.matrices:
+            if self.shapes[self.kind(weight)] > 1:
+                found[_key(weight.dtype, weight.shape, self.of(weight))].append(weight)
+        return found
+
     def equal(self, weight: Weight) -> Iterable[tuple[Weight, bool]]:
         """Weights of the same values: (weight, whether it is stored transposed)."""
-        others = [w for w in self.alike[self.kind(weight)] if w is not weight]
-        if not others or self.constant(weight):
+        if self.shapes[self.kind(weight)] == 1 or self.constant(weight):
             return
-        probe = self.of(weight)
-        for other in others:
-            same = other.shape == weight.shape and np.array_equal(probe, self.of(other))
-            if same and _blocks_equal(weight.read(), other.read()):
-                yield other, False
-                continue
-            turned = len(weight.shape) == 2 and other.shape == weight.shape[::-1]
-            turned = turned and np.array_equal(probe, self.of(other).T)
-            if turned and _blocks_equal(weight.read(), other.read().T):
-                yield other, True
+        dtype, shape, probe = weight.dtype, weight.shape, self.of(weight)
+        same = [w for w in self.alike[_key(dtype, shape, probe)] if w is not weight]
+        yield from ((w, False) for w in same if _blocks_equal(weight.read(), w.read()))
+        if len(shape) == 2:
+            turned = self.alike.get(_key(dtype, shape[::-1], probe.T), ())
+            others = [w for w in turned if w is not weight]
+            yield from ((w, True) for w in others if _blocks_equal(weight.read(), w.read().T))
+
+
+def _key(dtype: str, shape: tuple[int, ...], probe: Array) -> object:
+    return dtype, shape, tuple(probe.ravel().tolist())
 
 
 def _blocks_equal(x: Array, y: Array) -> bool:
