@@ -18,7 +18,9 @@ from growc.source import Source
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
+    from growc.indexmap import IndexMap
     from growc.plans import Plan
+    from growc.unitmaps import StateMap, UnitMap
     from growc.verification import Verification
 
 Progress = Callable[[str, int, int], None]
@@ -203,19 +205,46 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
 def _verify(c: Compilation, result: Path, inputs: str | Path | None, progress: Progress) -> Verification:
     from growc.verification import verify
 
-    maps = output_maps(c)
-    chosen = None if inputs is None else Path(inputs)
     return verify(
-        c.path, result, output_maps=maps, inputs=chosen, progress=lambda phrase: progress(phrase, 0, 0)
+        c.path,
+        result,
+        output_maps=output_maps(c),
+        input_maps=input_maps(c),
+        inputs=None if inputs is None else Path(inputs),
+        progress=lambda phrase: progress(phrase, 0, 0),
     )
 
 
-def output_maps(c: Compilation) -> dict[str, list[Any]]:
-    """For every resized axis of an output, where the source's units stand."""
-    from growc.verification import UnitMap
-
-    found: dict[str, list[Any]] = {}
+def input_maps(c: Compilation) -> dict[str, list[StateMap]]:
+    """For every resized axis of a state (a cache), how the input is filled from the source's."""
+    states = {s.present.name: s.past.name for s in c.axes.states}
+    found: dict[str, list[StateMap]] = {}
     for (name, axis), state in c.outputs.items():
+        if _is_state(c, name, axis) and not state.is_identity:
+            found.setdefault(states[name], []).append(_state_map(axis, state))
+    return found
+
+
+def _is_state(c: Compilation, output: str, axis: int) -> bool:
+    return any(s.present.name == output and axis in s.axes for s in c.axes.states)
+
+
+def _state_map(axis: int, state: IndexMap) -> StateMap:
+    from growc.unitmaps import StateMap
+
+    return StateMap(axis, state.index, state.weight, state.mean, state.junk)
+
+
+def output_maps(c: Compilation) -> dict[str, list[UnitMap | StateMap]]:
+    """For every resized axis of an output, where the source's units stand; of a state, all of it."""
+    from growc.unitmaps import UnitMap
+
+    found: dict[str, list[UnitMap | StateMap]] = {}
+    for (name, axis), state in c.outputs.items():
+        if _is_state(c, name, axis):
+            if not state.is_identity:
+                found.setdefault(name, []).append(_state_map(axis, state))
+            continue
         rows = np.flatnonzero(state.copies)
         order = rows[np.argsort(~np.isclose(state.weight[rows], 1.0), kind="stable")]
         units, first = np.unique(state.index[order], return_index=True)

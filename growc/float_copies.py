@@ -19,8 +19,9 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from onnx_ir.passes.common import ShapeInferencePass
 
+from growc.dialects.onnx.states import moving_values
 from growc.kernels import Kernels, every_port
-from growc.signature import load_model, moving_values
+from growc.signature import load_model
 
 Array = NDArray[Any]
 Types = Mapping[ir.DataType, ir.DataType]

@@ -99,6 +99,8 @@ class Graph:
     weights: list[Weight]
     dialect: Any
     source: Any = field(default=None, repr=False)
+    states: list[tuple[Value, Value]] = field(default_factory=list)
+    """Inputs that take what an output of the step before gave, each with that output."""
 
     def values(self) -> Iterator[Value]:
         """Every value once: graph inputs, weight uses, results of nodes."""

@@ -24,7 +24,7 @@ class Link:
     make: targets have no state of their own yet. broadcast: all units of targets are alike. pointwise, shift,
     product, quotient: as the methods of IndexMap. pair: both sources are contracted with each other.
     statistic: sources (a whole axis) are reduced. norm: sources (a whole axis) are normalised into targets.
-    output: sources leave the model.
+    output: sources leave the model. state: they do, and come back in at the next step as they are.
     """
 
     kind: str

@@ -6,7 +6,7 @@ Needs an ONNX file; gives one `Input` for each input that has no default. An inp
    the bounds;
 2. `positions` where it ends in a sine or cosine, or says where something is written;
 3. `data` where it meets a weight in a contraction, and whatever real input is nothing else;
-4. `state` where it is real and new values are appended to it (a key/value cache);
+4. `state` where it is real and an output carries it on, or new values are appended to it (a key/value cache);
 5. `bias` where it is real and only ever added to what a softmax is taken of;
 6. `mask` otherwise: integers and booleans that are not looked up, and reals that are compared or multiplied
    with a huge constant.
@@ -25,6 +25,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.states import GROWING, Carry, moving_values, state_pairs
 
 _VIEWS = {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}
 _PARTS = {"Slice", "Expand", "Tile", "Split", "Concat", "Pad"}
@@ -101,8 +102,12 @@ def read_signature(model: Path) -> tuple[Input, ...]:
     Raises GrowError: G310 for a file that is no ONNX model, G403 for an input that cannot be fed.
     """
     graph = load_model(model).graph
-    moving = moving_values(graph)
-    return tuple(_describe(value, moving) for value in graph.inputs if value.name not in graph.initializers)
+    moving, states = moving_values(graph), state_pairs(graph)
+    return tuple(
+        _describe(value, moving, states.get(value))
+        for value in graph.inputs
+        if value.name not in graph.initializers
+    )
 
 
 def load_model(model: Path) -> ir.Model:
@@ -120,7 +125,7 @@ def _unfeedable(name: str, reason: str) -> GrowError:
     return GrowError(Diagnostic("G403", f"input `{name}` {reason}, which growc cannot feed"))
 
 
-def _describe(value: ir.Value, moving: set[ir.Value]) -> Input:
+def _describe(value: ir.Value, moving: set[ir.Value], state: Carry | None) -> Input:
     name = str(value.name)
     if not isinstance(value.type, ir.TensorType) or value.dtype is None or value.shape is None:
         raise _unfeedable(name, "is no tensor of known rank")
@@ -129,7 +134,7 @@ def _describe(value: ir.Value, moving: set[ir.Value]) -> Input:
     dtype = np.dtype(np.float32 if value.dtype == ir.DataType.BFLOAT16 else value.dtype.numpy())
     dims = tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
     if dtype.kind == "f":
-        role, time = _real_role(value, moving)
+        role, time = _real_role(value, moving) if state is None else (Role.STATE, _growing_axis(value, state))
         return Input(name, dtype, dims, role, time=time)
     ranges = list(_ranges(value))
     if ranges:
@@ -170,6 +175,11 @@ def _real_role(value: ir.Value, moving: set[ir.Value]) -> tuple[Role, int | None
     return (Role.BIAS if ends == {"Softmax"} else Role.DATA), None
 
 
+def _growing_axis(value: ir.Value, state: Carry) -> int | None:
+    """The axis along which the output that carries a state on is longer."""
+    return _time_axis(value, state.by) if state.by is not None and state.by.op_type in GROWING else None
+
+
 def _time_axis(value: ir.Value, concat: ir.Node) -> int | None:
     """The axis of a state that grows: its only symbolic one behind the first, else the Concat's own."""
     assert value.shape is not None
@@ -181,20 +191,6 @@ def _time_axis(value: ir.Value, concat: ir.Node) -> int | None:
 
 
 # Walks over the graph
-
-
-def moving_values(graph: ir.Graph) -> set[ir.Value]:
-    """The values of the outer graph that depend on what is fed, and not only on its shape."""
-    moving = {value for value in graph.inputs if value.name not in graph.initializers}
-    for node in graph:
-        nested = any(
-            attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
-            for attribute in node.attributes.values()
-        )
-        fed = nested or any(value in moving for value in node.inputs)
-        if fed and node.op_type not in ("Shape", "Size"):
-            moving.update(node.outputs)
-    return moving
 
 
 def _reach(start: ir.Value, passes: Callable[[ir.Node, int], bool]) -> Iterator[tuple[ir.Node, int]]:

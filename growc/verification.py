@@ -14,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from growc.difference import OutputReport as OutputReport
@@ -26,6 +25,7 @@ from growc.rounding import Rounding, measure, ways
 from growc.rounding import own_rounding as own_rounding
 from growc.session import Feeds, Session
 from growc.signature import Input, read_signature
+from growc.unitmaps import StateMap, UnitMap
 
 Array = NDArray[Any]
 
@@ -37,48 +37,6 @@ SLACK = 20
 
 HELD_BYTES = 256 << 20
 """About how much of the source's outputs is kept while the grown model is run."""
-
-
-@dataclass(frozen=True)
-class UnitMap:
-    """How one axis of one output of the grown model shows the source's units.
-
-    axis: the axis of the output.
-    index: shape (d,); the source's unit i stands at position index[i] of the grown axis.
-    scale: shape (d,); grown values are divided by it before they are compared. None: ones.
-    """
-
-    axis: int
-    index: NDArray[np.integer[Any]]
-    scale: Array | None = None
-
-    def restrict(self, grown: Array) -> Array:
-        """The grown output on the source's units."""
-        shown = np.take(grown, self.index, axis=self.axis)
-        if self.scale is None:
-            return shown
-        return np.asarray(shown / _along(self.scale, self.axis, shown.ndim))
-
-
-@dataclass(frozen=True)
-class InputMap:
-    """How one axis of one input of the grown model (a cache) is filled from the source's input.
-
-    axis: the axis of the input.
-    index: shape (D,); the grown unit j is the source's unit index[j], and zero where index[j] is -1.
-    scale: shape (D,); grown units are multiplied by it. None: ones.
-    """
-
-    axis: int
-    index: NDArray[np.integer[Any]]
-    scale: Array | None = None
-
-    def extend(self, array: Array) -> Array:
-        """The grown input for the source's."""
-        index = np.asarray(self.index)
-        factor = np.where(index < 0, 0, 1 if self.scale is None else self.scale)
-        taken = np.take(array, np.maximum(index, 0), axis=self.axis)
-        return np.asarray(taken * _along(factor, self.axis, array.ndim), dtype=array.dtype)
 
 
 @dataclass(frozen=True)
@@ -120,8 +78,8 @@ def verify(
     source: Path,
     result: Path,
     *,
-    output_maps: Mapping[str, Sequence[UnitMap]] = MappingProxyType({}),
-    input_maps: Mapping[str, Sequence[InputMap]] = MappingProxyType({}),
+    output_maps: Mapping[str, Sequence[UnitMap | StateMap]] = MappingProxyType({}),
+    input_maps: Mapping[str, Sequence[StateMap]] = MappingProxyType({}),
     renamed: Mapping[str, str | None] = MappingProxyType({}),
     inputs: Path | None = None,
     seed: int = 0,
@@ -186,7 +144,7 @@ def _groups(
 def _grown_feeds(
     case: Feeds,
     ports: Sequence[Input],
-    maps: Mapping[str, Sequence[InputMap]],
+    maps: Mapping[str, Sequence[StateMap]],
     renamed: Mapping[str, str | None],
     seed: int,
 ) -> Feeds:
@@ -206,7 +164,7 @@ def _grown_feeds(
 def _compare_outputs(
     expected: Feeds,
     grown: Feeds,
-    maps: Mapping[str, Sequence[UnitMap]],
+    maps: Mapping[str, Sequence[UnitMap | StateMap]],
     renamed: Mapping[str, str | None],
     notes: list[str],
 ) -> Iterator[tuple[str, OutputReport]]:
@@ -224,12 +182,12 @@ def _compare_outputs(
         yield name, report
 
 
-def _compare_output(output: Array, grown: Array | None, maps: Sequence[UnitMap]) -> OutputReport:
+def _compare_output(output: Array, grown: Array | None, maps: Sequence[UnitMap | StateMap]) -> OutputReport:
     if grown is None:
         return incomparable("the grown model lacks it")
     try:
         for axis_map in maps:
-            grown = axis_map.restrict(grown)
+            output, grown = axis_map.restrict(output, grown)
     except IndexError:
         return incomparable(f"the grown shape {list(grown.shape)} has no place for the source's units")
     return compare(output, grown)
@@ -256,10 +214,3 @@ def _verification(
 def _note(notes: list[str], note: str) -> None:
     if note not in notes:
         notes.append(note)
-
-
-def _along(vector: Array, axis: int, ndim: int) -> Array:
-    """A vector shaped to broadcast along one axis of `ndim`."""
-    shape = [1] * ndim
-    shape[axis] = -1
-    return np.asarray(vector).reshape(shape)

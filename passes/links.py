@@ -37,13 +37,17 @@ def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: 
             _add(links, instance)
     for tie in ties:
         _tie(links, tie)
+    carried = {(s.present, axis): s for s in axes.states for axis in s.axes}
     for value in axes.graph.outputs:
         for axis, space in enumerate(axes.of(value)):
             found = links.of(value, axis)
+            state = carried.get((value, axis))
+            if state is not None:
+                for a, b in zip(found, links.of(state.past, axis), strict=True):
+                    links.join(a, b)
             if found:
-                links.links.append(
-                    Link("output", None, tuple(found), space=space, detail=value.name, axis=axis)
-                )
+                kind = "output" if state is None else "state"
+                links.links.append(Link(kind, None, tuple(found), space=space, detail=value.name, axis=axis))
     return links
 
 

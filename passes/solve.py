@@ -382,8 +382,11 @@ class _Solver:
             remedy = f"`{fill}` is exact where no norm makes the stream; {remedy}"
         return f"{name} over {axis} sees unequal copy counts ({counts})", remedy
 
-    def do_output(self, link: Link) -> None:
+    def do_state(self, link: Link) -> None:
         self.done.outputs[link.detail, link.axis] = self.assemble(link.sources, link.space)
+
+    def do_output(self, link: Link) -> None:
+        self.do_state(link)
         for var in link.sources:
             state, wanted = self.need(var), self.base(var)
             if not shows(state, wanted):

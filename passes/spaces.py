@@ -24,6 +24,15 @@ class Instance:
     spaces: dict[str, Space]
 
 
+@dataclass(frozen=True, eq=False)
+class State:
+    """An input that takes what an output of the step before gave; `axes` are those that change together."""
+
+    past: Value
+    present: Value
+    axes: tuple[int, ...]
+
+
 @dataclass(eq=False)
 class Axes:
     """The axis graph: spaces by (value, axis), and the lines that tie them."""
@@ -31,6 +40,7 @@ class Axes:
     graph: Graph
     spaces: dict[Value, tuple[Space, ...]] = field(default_factory=dict)
     instances: list[Instance] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
 
     def of(self, value: Value) -> tuple[Space, ...]:
         """The space of each axis of a value; empty where its rank is unknown."""
@@ -55,13 +65,28 @@ def infer_spaces(graph: Graph) -> Axes:
     for node in graph.nodes:
         if node in live:
             axes.instances.append(_instance(axes, node))
+    axes.states = [_carried_on(axes, past, present) for past, present in graph.states]
+    follow = {(v, k) for s in axes.states for v in (s.past, s.present) for k in s.axes}
     for value in graph.inputs:
-        for space in axes.of(value):
-            freeze(space, Reason(None, f"it is an axis of the model's input `{value.name}`"))
+        for k, space in enumerate(axes.of(value)):
+            if (value, k) not in follow:
+                freeze(space, Reason(None, f"it is an axis of the model's input `{value.name}`"))
     for value in graph.outputs:
-        for space in axes.of(value):
-            address(space, Reason(None, f"it is an axis of the model's output `{value.name}`"))
+        for k, space in enumerate(axes.of(value)):
+            if (value, k) not in follow:
+                address(space, Reason(None, f"it is an axis of the model's output `{value.name}`"))
     return axes
+
+
+def _carried_on(axes: Axes, past: Value, present: Value) -> State:
+    """Make the axes of a state one with those of the output that carries it on, wherever neither grows."""
+    before, after = axes.of(past), axes.of(present)
+    if len(before) != len(after):
+        return State(past, present, ())
+    same = [k for k, (a, b) in enumerate(zip(before, after, strict=True)) if a.static and a.size == b.size]
+    for k in same:
+        unify(before[k], after[k], None)
+    return State(past, present, tuple(same))
 
 
 def live_nodes(graph: Graph) -> set[Node]:

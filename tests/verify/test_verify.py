@@ -5,7 +5,8 @@ import pytest
 
 from growc.diagnostic import GrowError
 from growc.feeds import draw_cases
-from growc.verification import InputMap, UnitMap, verify
+from growc.unitmaps import StateMap, UnitMap
+from growc.verification import verify
 
 MLP = "g (float[b, 6] x) => (float[b, 3] y) { a = MatMul(x, w)  c = Relu(a)  y = MatMul(c, v) }"
 HEAD = "g (float[b, 6] x) => (float[b, d] y) { y = MatMul(x, w) }"
@@ -136,7 +137,7 @@ def test_a_resized_cache_is_filled_from_the_source(onnx_file):
     result = onnx_file(
         text.replace("HEADS", "4"), "result.onnx", heads=heads, scales=ones * scales[:, None, None]
     )
-    grown = InputMap(1, np.array([0, 0, 1, -1]), np.array([1, 2, 1, 1], np.float32))
+    grown = StateMap(1, np.array([0, 0, 1, -1]), np.array([1, 2, 1, 1], np.float32))
     shown = UnitMap(1, np.array([1, 2]), np.array([2, 1], np.float32))
     report = verify(source, result, input_maps={"past": [grown]}, output_maps={"present": [shown]})
     assert report.relative == 0.0

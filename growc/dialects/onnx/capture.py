@@ -17,6 +17,7 @@ from onnx_ir.passes.common import InlinePass
 
 from growc.dialects.onnx.fused import lower
 from growc.dialects.onnx.lowerings import LOWERINGS
+from growc.dialects.onnx.states import state_pairs
 from growc.graph import FLOATING, Array, Graph, Node, Value, Weight
 
 COMMUTATIVE = frozenset(
@@ -109,7 +110,10 @@ class _Capture:
             if id(node) not in self.chains and op_name(node) != "Constant":
                 self.add(node)
         outputs = [self.operand(v) for v in source.outputs]
-        return Graph(self.nodes, inputs, outputs, list(self.weights.values()), self.dialect, self.model)
+        places = {id(v): made for v, made in zip(source.outputs, outputs, strict=True)}
+        states = [(self.value(v), places[id(c.output)]) for v, c in state_pairs(source).items()]
+        weights = list(self.weights.values())
+        return Graph(self.nodes, inputs, outputs, weights, self.dialect, self.model, states)
 
     # ---- canonical order
 

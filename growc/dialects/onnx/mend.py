@@ -76,8 +76,9 @@ class _Mender:
 
     def run(self, inputs: Mapping[Value, tuple[Size, ...] | None]) -> Mended:
         graph: Graph = self.axes.graph
+        grown = {v: self.demand(v) for v in inputs}  # states grow with the outputs that carry them on
         try:
-            after = simulate(graph, self.simulator, inputs, weight_shape=self.weight_shape, visit=self.visit)
+            after = simulate(graph, self.simulator, grown, weight_shape=self.weight_shape, visit=self.visit)
         except Contradiction as found:
             raise self.refusal(found.node, found.message) from found
         self.done.sizes = after.sizes

@@ -1,0 +1,154 @@
+"""State pairs: inputs that take what an output of the step before gave (key/value caches, recurrent states).
+
+Needs: a graph of onnx-ir. Gives: for each such input, the output that carries it on. A pair is found by what
+the graph does, never by names. An input is a state if
+
+1. it comes by operators that only move elements to one that puts something new beside or over it (Concat,
+   ScatterND, an attention operator's past, an LSTM's initial state), and the result comes to an output in the
+   same way; what is so joined is no residual stream, to which something is added; or
+2. it is given back untouched, and is read by nothing but products of two activations (the keys and values
+   of a cross attention).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import onnx_ir as ir
+
+MOVES = frozenset(
+    {
+        "Cast",
+        "Identity",
+        "Transpose",
+        "Reshape",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Slice",
+        "Split",
+        "Gather",
+    }
+)
+"""Operators that only move elements of operand 0."""
+
+PASTS: dict[tuple[str, str], dict[int, int]] = {
+    ("", "ScatterND"): {0: 0},
+    ("", "ScatterElements"): {0: 0},
+    ("", "TensorScatter"): {0: 0},
+    ("", "Attention"): {4: 1, 5: 2},
+    ("", "LSTM"): {5: 1, 6: 2},
+    ("", "GRU"): {5: 1},
+    ("", "RNN"): {5: 1},
+    ("com.microsoft", "Attention"): {4: 1},
+    ("com.microsoft", "MultiHeadAttention"): {6: 1, 7: 2},
+    ("com.microsoft", "GroupQueryAttention"): {3: 1, 4: 2},
+}
+"""Operators that carry a state on: the operand that it is, and the result that takes its place."""
+
+GROWING = frozenset({"Concat", "Attention", "MultiHeadAttention", "GroupQueryAttention"})
+"""Operators behind which a state is longer than before."""
+
+SCALES = frozenset({"Mul", "Div", "Expand"})
+PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum", "Attention", "FusedMatMul"})
+SHAPES = frozenset({"Shape", "Size"})
+
+
+class Carry(NamedTuple):
+    """The output that carries a state on, and the node that joins something new to it, if there is one."""
+
+    output: ir.Value
+    by: ir.Node | None
+
+
+def state_pairs(graph: ir.Graph) -> dict[ir.Value, Carry]:
+    """What carries on every input that is a state. No output stands twice."""
+    moving = moving_values(graph)
+    free = set(graph.outputs)
+    found: dict[ir.Value, Carry] = {}
+    for value in graph.inputs:
+        if value.is_initializer() or value.dtype is None or not value.dtype.is_floating_point():
+            continue
+        for carry in _arrivals(value, free, moving):
+            shapes = value.shape, carry.output.shape
+            alike = shapes[0] is None or shapes[1] is None or len(shapes[0]) == len(shapes[1])
+            if alike and (carry.by is not None or _is_memory(value, moving)):
+                found[value] = carry
+                free.remove(carry.output)
+                break
+    return found
+
+
+def moving_values(graph: ir.Graph) -> set[ir.Value]:
+    """The values of the outer graph that depend on what is fed, and not only on its shape."""
+    moving = {value for value in graph.inputs if value.name not in graph.initializers}
+    for node in graph:
+        nested = any(
+            attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+            for attribute in node.attributes.values()
+        )
+        fed = nested or any(value in moving for value in node.inputs)
+        if fed and node.op_type not in SHAPES:
+            moving.update(node.outputs)
+    return moving
+
+
+def _arrivals(start: ir.Value, outputs: set[ir.Value], moving: set[ir.Value]) -> Iterator[Carry]:
+    """The outputs that a value is carried to, and the first node on the way that joins something new to it."""
+    pending, seen = [Carry(start, None)], {start}
+    while pending:
+        value, by = pending.pop(0)
+        if value in outputs and not (by is not None and _is_stream(value, moving)):
+            yield Carry(value, by)
+        for use in value.uses():
+            for after, joins in _carried(use.node, use.idx, moving):
+                if after not in seen:
+                    seen.add(after)
+                    pending.append(Carry(after, by or (use.node if joins else None)))
+
+
+def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tuple[ir.Value, bool]]:
+    """What takes the place of an operand behind a node, and whether something new stands beside it."""
+    result = PASTS.get((node.domain, node.op_type), {}).get(operand)
+    if node.op_type in MOVES and operand == 0:
+        yield from ((output, False) for output in node.outputs)
+    elif node.op_type == "Concat":
+        yield node.outputs[0], sum(v in moving for v in node.inputs) > 1
+    elif result is not None and result < len(node.outputs):
+        yield node.outputs[result], True
+
+
+def _is_stream(value: ir.Value, moving: set[ir.Value]) -> bool:
+    """Whether anything is added to a value, or to what the operators around it made it from."""
+    source = value
+    while (node := source.producer()) is not None and node.op_type in MOVES and node.inputs[0] is not None:
+        source = node.inputs[0]
+    return any(
+        node.op_type in ("Add", "Sum") and sum(v in moving for v in node.inputs) > 1
+        for node in _users(source, MOVES)
+    )
+
+
+def _is_memory(value: ir.Value, moving: set[ir.Value]) -> bool:
+    """Whether products of two activations read a value, and nothing else does."""
+    products = 0
+    for node in _users(value, MOVES | SCALES):
+        if node.op_type in MOVES | SCALES | SHAPES:
+            continue
+        if node.op_type not in PRODUCTS or sum(v in moving for v in node.inputs) < 2:
+            return False
+        products += 1
+    return products > 0
+
+
+def _users(start: ir.Value, through: frozenset[str]) -> Iterator[ir.Node]:
+    """Every node that reads a value, or what comes out of operators of these kinds behind it."""
+    pending, seen = [start], {start}
+    while pending:
+        for use in pending.pop().uses():
+            yield use.node
+            if use.node.op_type in through and (use.idx == 0 or use.node.op_type in SCALES):
+                fresh = [output for output in use.node.outputs if output not in seen]
+                seen.update(fresh)
+                pending.extend(fresh)

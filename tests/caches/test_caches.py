@@ -1,0 +1,106 @@
+"""Decoders that keep keys and values grow with their caches, and decode step by step as before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from caches.decoders import DEPTH, ENCODED, HEADS, KINDS, VOCAB, decode, shapes
+
+from growc.api import apply, input_maps, inspect
+from growc.api import compile as compiled
+from growc.api import recipe as parsed
+from growc.diagnostic import GrowError
+from growc.unitmaps import StateMap
+
+CHUNKS = (4, 1, 1, 2, 1)
+RECIPES = {
+    "heads x2 neighbor": "widen heads to 2 * heads with neighbor copy",
+    "heads x1.5 uniform": "widen heads to 3 * heads / 2 with uniform copy split random",
+    "heads x1.5 average": "widen heads to 3 * heads / 2 with average fill",
+    "hidden x2": "widen hidden to 2 * hidden with cyclic copy",
+    "ffn x1.5": "widen ffn to 3 * ffn / 2 with uniform copy",
+}
+
+
+def pasts(path: Path) -> list[np.ndarray]:
+    """Empty pasts for a decoder (a static cache of zeros); keys and values of an encoder are random."""
+    found = []
+    for value in onnx.load(path).graph.input:
+        dims = [d.dim_value or d.dim_param for d in value.type.tensor_type.shape.dim]
+        if value.name.startswith("past"):
+            sizes = [{"batch": 2, "past": 0, "encoded": ENCODED}.get(d, d) for d in dims]
+            random = np.random.default_rng(len(found)).standard_normal(sizes)
+            found.append((random if "encoded" in dims else 0 * random).astype(np.float32))
+    return found
+
+
+def grown(past: np.ndarray, maps: Sequence[StateMap]) -> np.ndarray:
+    for one in maps:
+        past = one.extend(past)
+    return past
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_decoding_step_by_step_equals_the_full_pass_of_the_source(decoder, tmp_path, kind, name):
+    source, ids = decoder(kind), np.random.default_rng(0).integers(0, VOCAB, (2, sum(CHUNKS)))
+    done = apply(RECIPES[name], source, tmp_path / "grown.onnx", check=False)
+    assert done.plan.certificate.exact
+    maps = input_maps(compiled(parsed(RECIPES[name]), source))
+    start = pasts(source)
+    mapped = [grown(past, maps.get(f"past{i}", ())) for i, past in enumerate(start)]
+    at_once = CHUNKS if kind == "window" else (sum(CHUNKS),)  # a window forgets from step to step
+    full, _ = decode(source, ids, at_once, start)
+    steps, _ = decode(done.written, ids, CHUNKS, mapped)
+    assert np.abs(full - steps).max() <= 2e-6 * np.abs(full).max()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_and_presents_are_the_source_s_through_the_map(decoder, tmp_path, kind):
+    text = "widen heads to 2 * heads with neighbor copy\nwiden heads to 3 * heads / 2 with uniform copy"
+    done = apply(text, decoder(kind), tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+    assert len(done.verification.outputs) == 1 + 2 * len(shapes(kind))
+    assert done.verification.notes == ()
+
+
+def test_key_and_value_heads_become_as_many_as_query_heads(decoder, tmp_path):
+    done = apply("widen kv_heads to heads with neighbor copy", decoder("grouped"), tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+    declared = {v.name: v for v in onnx.load(done.written).graph.input}
+    dims = [d.dim_param or d.dim_value for d in declared["past0"].type.tensor_type.shape.dim]
+    assert dims == ["batch", HEADS, "past", DEPTH]
+
+
+def test_query_heads_of_grouped_attention_leave_the_caches_alone(decoder):
+    found = compiled(parsed("widen heads to 2 * heads with neighbor copy"), decoder("grouped"))
+    assert input_maps(found) == {}
+
+
+def test_heads_of_a_cache_stand_where_the_fill_has_them(decoder):
+    found = compiled(parsed("widen heads to 2 * heads with neighbor copy"), decoder("plain"))
+    (one,) = input_maps(found)["past0"]
+    assert one.index.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_cache_is_a_pair(decoder, kind):
+    states = inspect(decoder(kind)).axes.states
+    assert [(s.past.name, s.present.name) for s in states] == [
+        (f"past{i}", f"present{i}") for i in range(2 * len(shapes(kind)))
+    ]
+
+
+def test_an_input_that_no_output_carries_on_is_fixed(decoder, tmp_path):
+    model = onnx.load(decoder("plain"))
+    kept = [v for v in model.graph.output if v.name != "present2"]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(GrowError, match="input `past2`"):
+        compiled(parsed("widen heads to 8 with cyclic copy"), tmp_path / "model.onnx")
