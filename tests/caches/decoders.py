@@ -128,7 +128,7 @@ def shapes(kind: str) -> list[list[str | int]]:
 
 
 def export(kind: str, path: Path) -> Path:
-    """The decoder of a kind as an ONNX file with inputs `ids`, (`place`,) `past0`, … and `logits`, `present0`, …"""
+    """The decoder of a kind: inputs `ids`, (`place`,) `past0`, …; outputs `logits`, `present0`, …"""
     torch.manual_seed(KINDS.index(kind))
     model = Decoder(kind).eval()
     with torch.no_grad():

@@ -95,7 +95,7 @@ def moving_values(graph: ir.Graph) -> set[ir.Value]:
 
 
 def _arrivals(start: ir.Value, outputs: set[ir.Value], moving: set[ir.Value]) -> Iterator[Carry]:
-    """The outputs that a value is carried to, and the first node on the way that joins something new to it."""
+    """The outputs that a value is carried to, and the first node on the way that joins something to it."""
     pending, seen = [Carry(start, None)], {start}
     while pending:
         value, by = pending.pop(0)
