@@ -1,0 +1,124 @@
+"""What growc makes of one case, judged by onnxruntime alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from choices import Choices
+from random_builder import INT64, Net
+from random_models import random_model
+from random_recipes import random_recipe
+
+from growc.api import compile, output_maps, recipe  # noqa: A004 - growc.api.compile is what it is
+from growc.compilation import Compilation
+from growc.diagnostic import GrowError
+from growc.dialects.onnx.emit import rewrite, save
+from growc.difference import compare
+from growc.rounding import Rounding, measure, ways
+from growc.session import Feeds, Session
+from growc.verification import FLOOR, SLACK
+
+LENGTHS = ((2, 3), (1, 5), (3, 4), (1, 1), (2, 7))
+"""Batch and sequence of the five inputs."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`kind`: exact, gap, false gap, refused; or what must never be: false exact, broken, crash."""
+
+    kind: str
+    detail: str = ""
+    difference: float = 0.0
+
+    @property
+    def bad(self) -> bool:
+        return self.kind in ("false exact", "broken", "crash")
+
+
+def case(source: int | Sequence[int], folder: Path) -> tuple[Verdict, Choices, str]:
+    """Make a model and a recipe from a seed or recorded choices, and judge what comes of them."""
+    choices = Choices(source)
+    net = random_model(choices)
+    text = random_recipe(choices, net)
+    model = net.save(folder / "model.onnx")
+    return judged(model, text, feeds_of(net)), choices, text
+
+
+def feeds_of(net: Net) -> list[Feeds]:
+    """Five inputs of different lengths."""
+    random = np.random.default_rng(7)
+    found = []
+    for batch, length in LENGTHS:
+        sizes = {"batch": batch, "seq": length, "source": length + 1}
+        feeds: Feeds = {}
+        for name, (kind, dims) in net.inputs.items():
+            shape = [d if isinstance(d, int) else sizes[d] for d in dims]
+            if name == "mask":
+                feeds[name] = np.ones(shape, dtype=np.int64)
+                feeds[name][0, 1 + length // 2 :] = 0
+            elif kind == INT64:
+                feeds[name] = random.integers(0, net.limits[name], shape)
+            else:
+                feeds[name] = random.standard_normal(shape).astype(np.float32)
+        found.append(feeds)
+    return found
+
+
+def judged(model: Path, text: str, cases: Sequence[Feeds]) -> Verdict:
+    """Whether what growc says of a recipe on a model is true."""
+    with Session(model) as session:
+        expected = [session.run(feeds) for feeds in cases]
+    assert all(np.isfinite(v).all() for outputs in expected for v in outputs.values()), "a poor random model"
+    try:
+        compilation = compile(recipe(text), model)
+        target = written(compilation, model.with_name("grown"))
+    except GrowError as refusal:
+        first = refusal.diagnostics[0]
+        bad = first.code.startswith(("G1", "G2", "G4", "G5", "G9")) or not first.message
+        return Verdict("broken" if bad else "refused", f"{first.code} {first.message} {' '.join(first.notes)}")
+    except Exception as error:  # noqa: BLE001 - any other exception is what is looked for
+        return Verdict("crash", f"{type(error).__name__}: {error}")
+    try:
+        with Session(target) as session:
+            grown = [session.run(feeds) for feeds in cases]
+    except GrowError as error:
+        return Verdict("broken", " ".join(error.diagnostics[0].notes))
+    finite = all(np.isfinite(v).all() for outputs in grown for v in outputs.values())
+    difference = _difference(compilation, expected, grown)
+    equal = difference <= FLOOR or difference <= max(SLACK * _rounding(model, cases, expected), FLOOR)
+    plan = compilation.plan
+    if plan.certificate.exact:
+        return Verdict("exact" if equal else "false exact", "", difference)
+    causes = "; ".join(f"{g.op} {g.node}: {g.cause}" for g in plan.certificate.gaps)
+    if not finite:
+        return Verdict("broken", f"not finite: {causes}")
+    return Verdict("false gap" if equal else "gap", causes, difference)
+
+
+def written(c: Compilation, folder: Path) -> Path:
+    """The grown model of a compilation, in a folder."""
+    folder.mkdir(exist_ok=True)
+    rewrite(c.graph, c.assembled, c.mended, c.attributes)
+    return save(c.model.source, folder, "grown.onnx", False, lambda name, count: None)[-1]
+
+
+def _difference(c: Compilation, expected: Sequence[Feeds], grown: Sequence[Feeds]) -> float:
+    maps = output_maps(c)
+    largest = 0.0
+    for before, after in zip(expected, grown, strict=True):
+        for name, output in before.items():
+            shown = after[name]
+            for unit_map in maps.get(name, []):
+                shown = unit_map.restrict(shown)
+            largest = max(largest, compare(output, shown).relative)
+    return largest
+
+
+def _rounding(model: Path, cases: Sequence[Feeds], expected: Sequence[Feeds]) -> float:
+    rounding = Rounding()
+    with ways(model, model, rounding) as others:
+        measure(others, cases, expected, rounding)
+    return rounding.largest
