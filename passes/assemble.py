@@ -7,7 +7,7 @@ uses each of them serves.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,11 +45,12 @@ def assemble_weights(
     taken = {w.name for w in graph.weights}
     done = Assembled()
     for weight, uses in by_weight.items():
-        groups: dict[object, list[Value]] = defaultdict(list)
+        wanted: dict[object, list[Value]] = defaultdict(list)
         for use in uses:
             own = tuple((s.axis, s.layout.signature) for s in steps.get(use, ()))
-            groups[(own, scales.get(use, 1.0), _chain(use, patches), use in cut)].append(use)
-        for k, members in enumerate(groups.values()):
+            wanted[(own, scales.get(use, 1.0), use in cut)].append(use)
+        groups = [group for alike in wanted.values() for group in _by_chain(alike, patches)]
+        for k, members in enumerate(groups):
             name = weight.name if k == 0 else _unused(f"{weight.name}.{k + 1}", taken)
             first = members[0]
             made = literals.get(weight) or WeightPlan(
@@ -67,15 +68,26 @@ def assemble_weights(
     return done
 
 
-def _chain(use: Value, patches: Mapping[Node, Any]) -> tuple[object, ...]:
-    """The patches on the way from a weight to its use."""
-    found: list[object] = []
+def _by_chain(uses: Sequence[Value], patches: Mapping[Node, Any]) -> list[list[Value]]:
+    """Uses of one tensor, parted where they want different patches of one node on their way."""
+    groups: list[tuple[list[Value], dict[Any, str]]] = []
+    for use in uses:
+        wanted = {node.origin: repr(patches.get(node)) for node in chain(use)}
+        for members, agreed in groups:
+            if all(agreed.get(origin, patch) == patch for origin, patch in wanted.items()):
+                members.append(use)
+                agreed.update(wanted)
+                break
+        else:
+            groups.append(([use], wanted))
+    return [members for members, _ in groups]
+
+
+def chain(use: Value) -> Iterator[Node]:
+    """The layout operators on the way from a stored tensor to its use."""
     while use.users and use.users[0][0].chain:
-        node = use.users[0][0]
-        if node in patches:
-            found.append(repr(patches[node]))
-        use = node.outputs[0]
-    return tuple(found)
+        yield use.users[0][0]
+        use = use.users[0][0].outputs[0]
 
 
 def _unused(name: str, taken: set[str]) -> str:

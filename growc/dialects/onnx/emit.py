@@ -20,7 +20,7 @@ from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.mend import Entries, Mended, Patch
 from growc.graph import Array, Graph, Node, Size, Value
-from growc.passes.assemble import Assembled
+from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
 from growc.weights import execute
 
@@ -35,8 +35,10 @@ def rewrite(
 ) -> None:
     """Change the graph's onnx-ir model in place. The graph can be used no further."""
     writer = _Rewriter(graph, mended)
-    for plan, uses, source in zip(weights.weights, weights.uses, weights.sources, strict=True):
-        writer.weight(plan, uses, source.origin, first=plan.name == source.name)
+    plans = list(zip(weights.weights, weights.uses, weights.sources, strict=True))
+    made = [_lazy(plan, source.origin) for plan, _, source in plans]  # of the sources: none is replaced yet
+    for (plan, uses, source), tensor in zip(plans, made, strict=True):
+        writer.weight(plan, tensor, uses, source.origin)
     for node, patch in mended.patches.items():
         if not node.chain:
             writer.patch(node.origin, patch)
@@ -60,13 +62,11 @@ class _Rewriter:
 
     # ---- weights
 
-    def weight(self, plan: WeightPlan, uses: list[Value], origin: ir.Value, first: bool) -> None:
-        tensor = _lazy(plan, origin)
-        if first:
+    def weight(self, plan: WeightPlan, tensor: Any, uses: list[Value], origin: ir.Value) -> None:
+        if plan.name == plan.source:
             if plan.changed:
                 self.replace(origin, tensor)
-            for use in uses:
-                self.patch_chain(use)
+            self.patch_chains(uses)
             return
         made = self.initializer(plan.name, tensor)
         for use in uses:
@@ -103,13 +103,12 @@ class _Rewriter:
         self.names.add(name)
         return name
 
-    def patch_chain(self, use: Value) -> None:
-        """Patches of the chain behind the use that keeps the stored tensor act on the model's own nodes."""
-        while use.users and use.users[0][0].chain:
-            node = use.users[0][0]
+    def patch_chains(self, uses: list[Value]) -> None:
+        """Patches of the chains behind uses that keep the stored tensor act, once, on the model's own nodes."""
+        chained = {node.origin: node for use in uses for node in chain(use)}
+        for origin, node in chained.items():
             if node in self.mended.patches:
-                self.patch(node.origin, self.mended.patches[node])
-            use = node.outputs[0]
+                self.patch(origin, self.mended.patches[node])
 
     def redirect(self, use: Value, made: ir.Value) -> None:
         """Let one use read another tensor; the chain on the way is copied."""
