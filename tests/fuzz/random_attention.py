@@ -264,5 +264,3 @@ def _scores_in_groups(net: Net, q: Tensor, k: Tensor, v: Tensor, heads: Heads) -
     scores = net.scaled(net.node("MatMul", wide, keys, dims=dims), heads.depth**-0.5)
     weights = net.node("Softmax", scores, dims=dims, axis=-1)
     return net.reshape(net.node("MatMul", weights, values, dims=wide.dims), q.dims)
-
-

@@ -58,7 +58,9 @@ class Net:
         """A node with one result of known dims."""
         out = f"v{len(self.nodes)}"
         names = [i if isinstance(i, str) else i.name for i in inputs]
-        self.nodes.append(helper.make_node(op, names, [out], f"n{len(self.nodes)}", domain=domain, **attributes))
+        self.nodes.append(
+            helper.make_node(op, names, [out], f"n{len(self.nodes)}", domain=domain, **attributes)
+        )
         return Tensor(out, dims)
 
     def split(self, x: Tensor, axis: int, sizes: list[int]) -> list[Tensor]:
@@ -146,7 +148,9 @@ class Net:
     def unary(self, op: str, x: Tensor, **attributes: object) -> Tensor:
         return self.node(op, x, dims=x.dims, **attributes)
 
-    def linear(self, x: Tensor, size: int, bias: bool | None = None, weight: np.ndarray | None = None) -> Tensor:
+    def linear(
+        self, x: Tensor, size: int, bias: bool | None = None, weight: np.ndarray | None = None
+    ) -> Tensor:
         """x·W + b over the last axis, as MatMul, Gemm or Einsum."""
         width = x.dims[-1]
         assert isinstance(width, int)
@@ -187,7 +191,9 @@ class Net:
         if self.choices.chance(50):
             index = self.node("Gather", shape, self.ints(axis), dims=())
             return self.node("Unsqueeze", index, self.ints([0]), dims=(1,)).name
-        return self.node("Slice", shape, self.ints([axis]), self.ints([axis + 1]), self.ints([0]), dims=(1,)).name
+        return self.node(
+            "Slice", shape, self.ints([axis]), self.ints([axis + 1]), self.ints([0]), dims=(1,)
+        ).name
 
     def shape(self, dims: tuple[Dim, ...]) -> str:
         """A shape operand that is computed, for symbols too."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from random_builder import FLOAT, Dim, Net, Tensor
-from random_layers import activation
 
 SIDE = 6
 """Pixels on a side."""
@@ -26,7 +25,9 @@ def patches(net: Net, width: int) -> Tensor:
     flat = net.reshape(x, (batch, width, SIDE * SIDE // 4))
     x = net.transpose(flat, 0, 2, 1)
     if net.choices.chance(30):
-        row = net.node("Expand", net.real(net.normal(1, 1, width)), net.shape((batch, 1, width)), dims=(batch, 1, width))
+        row = net.node(
+            "Expand", net.real(net.normal(1, 1, width)), net.shape((batch, 1, width)), dims=(batch, 1, width)
+        )
         x = net.node("Concat", row, x, dims=(batch, int(x.dims[1]) + 1, width), axis=1)
     return x
 
@@ -60,7 +61,10 @@ def _channels(x: Tensor) -> int:
 def _conv(net: Net, x: Tensor, out: int, size: int, group: int = 1, biased: bool | None = None) -> Tensor:
     pad = size // 2
     with_bias = net.choices.chance(50) if biased is None else biased
-    operands = [kernel(net, out, _channels(x) // group, size), *([net.real(net.bias(out))] if with_bias else [])]
+    operands = [
+        kernel(net, out, _channels(x) // group, size),
+        *([net.real(net.bias(out))] if with_bias else []),
+    ]
     dims = (x.dims[0], out, *x.dims[2:])
     return net.node("Conv", x, *operands, dims=dims, pads=[pad] * 4, group=group)
 
@@ -74,7 +78,9 @@ def _normed(net: Net, x: Tensor) -> Tensor:
         numbers = [net.gain(n), net.bias(n), net.normal(n, scale=0.1), np.abs(net.gain(n))]
         return net.node("BatchNormalization", x, *map(net.real, numbers), dims=x.dims, epsilon=eps)
     if how == "instance":
-        return net.node("InstanceNormalization", x, net.real(net.gain(n)), net.real(net.bias(n)), dims=x.dims, epsilon=eps)
+        return net.node(
+            "InstanceNormalization", x, net.real(net.gain(n)), net.real(net.bias(n)), dims=x.dims, epsilon=eps
+        )
     if how == "group":
         ones, zeros = net.real(np.ones(2)), net.real(np.zeros(2))
         flat = net.reshape(x, (x.dims[0], 2, -1))

@@ -252,9 +252,9 @@ def convolution(net: Net, x: Tensor, inner: int) -> Tensor:
         return net.real(net.normal(rows, columns, size, scale=(columns * size) ** -0.5))
 
     y = net.node("Conv", y, kernel(inner, width, 1), net.real(net.bias(inner)), dims=(batch, inner, seq))
-    y = net.unary(net.choices.pick("Relu", "Tanh", "HardSwish", "Sigmoid"), y)
     if net.choices.chance(70):
         y = net.node("Conv", y, kernel(inner, 1, 3), dims=y.dims, group=inner, pads=[1, 1])
+    y = net.unary(net.choices.pick("Relu", "Tanh", "HardSwish", "Sigmoid"), y)
     if net.choices.chance(30):
         scale, shift, mean = net.gain(inner), net.bias(inner), net.normal(inner, scale=0.1)
         numbers = [net.real(v) for v in (scale, shift, mean, np.abs(net.gain(inner)))]
@@ -295,11 +295,11 @@ def oddity(net: Net, x: Tensor) -> Tensor:
         return net.node("Concat", high, low, dims=x.dims, axis=-1)
     if how == "last":
         last = net.node("Gather", x, net.ints([width - 1]), dims=(*x.dims[:-1], 1), axis=x.rank - 1)
-        return net.add(x, last)
+        return _fed_back(net, x, last)
     if how == "total":
-        return net.add(x, net.scaled(_total(net, x), 0.2))
+        return _fed_back(net, x, net.scaled(_total(net, x), 0.2))
     if how == "mean":
-        return net.add(x, _mean(net, x))
+        return _fed_back(net, x, _mean(net, x))
     if how == "ramp":
         wide = net.node("Gather", net.node("Shape", x, dims=(x.rank,)), net.ints(x.rank - 1), dims=())
         numbers = net.node("Range", net.ints(0), wide, net.ints(1), dims=(width,))
@@ -308,7 +308,14 @@ def oddity(net: Net, x: Tensor) -> Tensor:
         return net.add(x, net.node("Softmax", x, dims=x.dims, axis=-1))
     if how == "outer" and x.rank == 3:
         square = net.node("MatMul", x, net.transpose(x, 0, 2, 1), dims=(*x.dims[:2], x.dims[1]))
-        return net.add(x, net.scaled(_mean(net, square), 0.1))
+        return _fed_back(net, x, net.scaled(_mean(net, square), 0.1))
     wide = net.node("Gather", net.node("Shape", x, dims=(x.rank,)), net.ints(x.rank - 1), dims=())
     root = net.unary("Sqrt", net.unary("Cast", wide, to=FLOAT))
     return net.node("Div", x, root, dims=x.dims)
+
+
+def _fed_back(net: Net, x: Tensor, number: Tensor) -> Tensor:
+    """x plus one number for all units, weighed for each: a norm that follows does not take it away."""
+    width = x.dims[-1]
+    assert isinstance(width, int)
+    return net.add(x, net.node("Mul", number, net.real(net.normal(width)), dims=x.dims))

@@ -5,7 +5,16 @@ from __future__ import annotations
 from choices import Choices
 from random_builder import Net
 
-FILLS = ("neighbor copy", "cyclic copy", "uniform copy", "average fill", "zero fill", "random fill", "last copy", "tail copy")
+FILLS = (
+    "neighbor copy",
+    "cyclic copy",
+    "uniform copy",
+    "average fill",
+    "zero fill",
+    "random fill",
+    "last copy",
+    "tail copy",
+)
 COPIES = frozenset(f for f in FILLS if f.endswith("copy"))
 
 
@@ -21,9 +30,13 @@ def random_recipe(c: Choices, net: Net) -> str:
 
 
 def _statement(c: Choices, net: Net) -> str:
-    names = [n for n in ("ffn", "heads", "hidden", "kv_heads", "vocab", "positions", "head_dim") if n in net.roles]
+    names = [
+        n for n in ("ffn", "heads", "hidden", "kv_heads", "vocab", "positions", "head_dim") if n in net.roles
+    ]
     weighed = [n for n in names for _ in range(_WEIGHTS[n])]
-    matrices = [(n, v.shape) for n, v in net.weights.items() if v.dtype.kind == "f" and max(v.shape, default=0) > 1]
+    matrices = [
+        (n, v.shape) for n, v in net.weights.items() if v.dtype.kind == "f" and max(v.shape, default=0) > 1
+    ]
     if matrices and (not weighed or c.chance(15)):
         name, shape = c.pick(*matrices)
         number = c.below(len(shape))
@@ -52,14 +65,24 @@ def _size(c: Choices, axis: str, size: int) -> str:
 def _fill(c: Choices, axis: str) -> str:
     options = FILLS
     if axis == "hidden":
-        options = ("cyclic copy", "cyclic copy", "neighbor copy", "average fill", "zero fill", "uniform copy", "random fill")
+        options = (
+            "cyclic copy",
+            "cyclic copy",
+            "neighbor copy",
+            "average fill",
+            "zero fill",
+            "uniform copy",
+            "random fill",
+        )
     fill = c.pick(*options)
     words = [fill]
     if fill in COPIES:
         if c.chance(25):
             words.append("split random")
         if c.chance(20):
-            words.append(c.pick("noise 0.1 balanced", "noise 0.1 balanced", "noise 0.1", "noise 0.1 on copies"))
+            words.append(
+                c.pick("noise 0.1 balanced", "noise 0.1 balanced", "noise 0.1", "noise 0.1 on copies")
+            )
         if c.chance(5):
             words.append("plain")
     if axis in ("ffn", "heads") and c.chance(15) and len(words) == 1:

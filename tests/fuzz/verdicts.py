@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,21 +21,28 @@ from growc.rounding import Rounding, measure, ways
 from growc.session import Feeds, Session
 from growc.verification import FLOOR, SLACK
 
+ROUNDING = 1e-4
+"""A random model that moves further from itself than this shows nothing."""
+
 LENGTHS = ((2, 3), (1, 5), (3, 4), (1, 1), (2, 7))
 """Batch and sequence of the five inputs."""
 
 
+BAD = frozenset({"false exact", "broken", "crash"})
+"""What must never be."""
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """`kind`: exact, gap, false gap, refused; or what must never be: false exact, broken, crash."""
+    """`kind`: exact, gap, false gap (equal, not claimed), refused, ill (the model shows nothing); or BAD."""
 
     kind: str
     detail: str = ""
     difference: float = 0.0
 
-    @property
-    def bad(self) -> bool:
-        return self.kind in ("false exact", "broken", "crash")
+    def like(self, other: Verdict) -> bool:
+        """Whether both fail in the same way."""
+        return self.kind == other.kind and self.detail[:20] == other.detail[:20]
 
 
 def case(source: int | Sequence[int], folder: Path) -> tuple[Verdict, Choices, str]:
@@ -78,7 +85,9 @@ def judged(model: Path, text: str, cases: Sequence[Feeds]) -> Verdict:
     except GrowError as refusal:
         first = refusal.diagnostics[0]
         bad = first.code.startswith(("G1", "G2", "G4", "G5", "G9")) or not first.message
-        return Verdict("broken" if bad else "refused", f"{first.code} {first.message} {' '.join(first.notes)}")
+        return Verdict(
+            "broken" if bad else "refused", f"{first.code} {first.message} {' '.join(first.notes)}"
+        )
     except Exception as error:  # noqa: BLE001 - any other exception is what is looked for
         return Verdict("crash", f"{type(error).__name__}: {error}")
     try:
@@ -88,7 +97,10 @@ def judged(model: Path, text: str, cases: Sequence[Feeds]) -> Verdict:
         return Verdict("broken", " ".join(error.diagnostics[0].notes))
     finite = all(np.isfinite(v).all() for outputs in grown for v in outputs.values())
     difference = _difference(compilation, expected, grown)
-    equal = difference <= FLOOR or difference <= max(SLACK * _rounding(model, cases, expected), FLOOR)
+    rounding = _rounding(model, cases, expected) if difference > FLOOR else 0.0
+    if rounding > ROUNDING:
+        return Verdict("ill", f"the model's own rounding is {rounding:.1e}")
+    equal = difference <= max(SLACK * rounding, FLOOR)
     plan = compilation.plan
     if plan.certificate.exact:
         return Verdict("exact" if equal else "false exact", "", difference)
@@ -112,7 +124,7 @@ def _difference(c: Compilation, expected: Sequence[Feeds], grown: Sequence[Feeds
         for name, output in before.items():
             shown = after[name]
             for unit_map in maps.get(name, []):
-                shown = unit_map.restrict(shown)
+                shown = replace(unit_map, scale=None).restrict(shown)  # what was asked for is unscaled
             largest = max(largest, compare(output, shown).relative)
     return largest
 

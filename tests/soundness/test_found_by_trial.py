@@ -1,0 +1,62 @@
+"""Cases that random graphs found, each as small as it can be, with the name of what was wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import graphs
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from growc.api import apply
+
+TWO_LAYERS = """
+two (float[N, 6] x) => (float[N, 4] y)
+<float[6, 8] up1, float[8, 6] down1, float[6, 8] up2, float[8, 4] down2, float[8] shared>
+{
+    a = MatMul(x, up1)
+    b = Add(a, shared)
+    c = Relu(b)
+    d = MatMul(c, down1)
+    e = MatMul(d, up2)
+    f = Add(e, shared)
+    g = Relu(f)
+    y = MatMul(g, down2)
+}
+"""
+
+
+def test_uses_that_part_are_all_made_of_the_source(tmp_path: Path) -> None:
+    """The second tensor was made of the first one's grown values."""
+    model = graphs.save(tmp_path / "model.onnx", TWO_LAYERS)
+    done = apply('widen axis 0 of "shared" to 16 with uniform copy', model, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+
+
+CUT = """
+cut (float[N, 6] x) => (float[N, 8] y)
+<float[16, 6] packed, int64[1] zero = {0}, int64[1] half = {8}, int64[1] all = {16}, float[8, 8] out>
+{
+    first = Slice(packed, zero, half, zero)
+    second = Slice(packed, half, all, zero)
+    gate_weight = Transpose <perm = [1, 0]> (first)
+    up_weight = Transpose <perm = [1, 0]> (second)
+    gate = MatMul(x, gate_weight)
+    open = Sigmoid(gate)
+    up = MatMul(x, up_weight)
+    both = Mul(open, up)
+    y = MatMul(both, out)
+}
+"""
+
+
+def test_a_weight_that_is_cut_into_parts_stays_one(tmp_path: Path) -> None:
+    """Its parts were cut at different places, so it was stored once for each of them."""
+    weights = {"zero": [0], "half": [8], "all": [16]}
+    numbers = {name: np.asarray(value, dtype=np.int64) for name, value in weights.items()}
+    model = graphs.save(tmp_path / "model.onnx", CUT, **numbers)
+    done = apply('widen axis 0 of "out" to 12 with neighbor copy', model, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+    stored = [t for t in onnx.load(done.written).graph.initializer if numpy_helper.to_array(t).ndim == 2]
+    assert sorted(tuple(t.dims) for t in stored) == [(12, 8), (24, 6)]
