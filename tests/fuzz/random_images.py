@@ -36,7 +36,7 @@ def image_model(net: Net) -> None:
     """A stem, residual, dense or U-shaped stages, and a classifier or a map."""
     c = net.choices
     width = c.pick(8, 6, 4, 12)
-    net.roles["hidden"], net.roles["channels"] = width, width
+    net.roles["channels"] = width
     batch: Dim = c.pick("batch", 1)
     net.inputs["pixels"] = (FLOAT, (batch, 3, SIDE, SIDE))
     x = Tensor("pixels", net.inputs["pixels"][1])

@@ -231,8 +231,7 @@ def experts(net: Net, x: Tensor, inner: int) -> Tensor:
         y = activation(net, y)
         y = net.node("MatMul", y, net.real(down), dims=(x.dims[0], n, x.dims[1], width))
         y = net.multiply(y, net.unsqueeze(net.transpose(scores, 0, 2, 1), -1))
-        total = net.node("ReduceSum", y, net.ints([1]), dims=x.dims, keepdims=0)
-        return total
+        return net.node("ReduceSum", y, net.ints([1]), dims=x.dims, keepdims=0)
     best = net.node("ArgMax", scores, dims=x.dims[:-1], axis=-1, keepdims=0)
     rows = net.unsqueeze(x, 2)
     first = net.node("Gather", net.real(up), best, dims=(*x.dims[:-1], width, inner), axis=0)

@@ -47,7 +47,16 @@ def _statement(c: Choices, net: Net) -> str:
     return f"widen {axis} to {_size(c, axis, size)} with {_fill(c, axis)}"
 
 
-_WEIGHTS = {"ffn": 4, "heads": 4, "hidden": 4, "kv_heads": 2, "vocab": 1, "positions": 1, "head_dim": 1}
+_WEIGHTS = {
+    "ffn": 4,
+    "heads": 4,
+    "hidden": 4,
+    "kv_heads": 2,
+    "vocab": 1,
+    "positions": 1,
+    "head_dim": 1,
+    "channels": 4,
+}
 
 
 def _size(c: Choices, axis: str, size: int) -> str:

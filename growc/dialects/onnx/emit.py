@@ -104,7 +104,7 @@ class _Rewriter:
         return name
 
     def patch_chains(self, uses: list[Value]) -> None:
-        """Patches of the chains behind uses that keep the stored tensor act, once, on the model's own nodes."""
+        """Behind uses that keep the stored tensor, patches act on the model's own nodes, once on each."""
         chained = {node.origin: node for use in uses for node in chain(use)}
         for origin, node in chained.items():
             if node in self.mended.patches:
