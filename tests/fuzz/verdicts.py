@@ -123,8 +123,8 @@ def _difference(c: Compilation, expected: Sequence[Feeds], grown: Sequence[Feeds
     for before, after in zip(expected, grown, strict=True):
         for name, output in before.items():
             shown = after[name]
-            for unit_map in maps.get(name, []):
-                shown = replace(unit_map, scale=None).restrict(shown)  # what was asked for is unscaled
+            for unit_map in maps.get(name, []):  # unscaled, as was asked for
+                output, shown = replace(unit_map, scale=None).restrict(output, shown)
             largest = max(largest, compare(output, shown).relative)
     return largest
 
