@@ -291,6 +291,11 @@ class _Lowering:
         self, spaces: Sequence[Space], before: int, after: int, statement: ast.Widen, block: int
     ) -> list[tuple[Space, int, int, int]]:
         """(atom, size before, size after, block) for every atom that takes the map of a row-major product."""
+        if not spaces:
+            cause = (
+                f"`{axis_text(statement.axis)}` cannot change its size: there is one, and nothing counts it"
+            )
+            raise GrowError(Diagnostic("G304", cause, statement.axis.span))
         if len(spaces) == 1:
             space = find(spaces[0])
             if space.kind == "sum":

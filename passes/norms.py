@@ -3,10 +3,10 @@
 Needs: the graph. Gives: a `Norm` for every place where x/sqrt(mean(x²) + eps), (x − mean(x))/sqrt(var(x) +
 eps) or x/max(‖x‖, eps) closes, whatever chain of operators it is spelt with.
 
-A single forward pass gives each value a tag: what it is of which x. Casts are transparent. A gain and a bias
-are no part of a norm in pieces: they are ordinary products and sums. What only looks like a norm (the
-variance without its mean, a mean over another axis, eps outside the root) gets no tag and is judged operator
-by operator.
+A single forward pass gives each value a tag: what it is of which x. Casts and identities are transparent.
+A gain and a bias are no part of a norm in pieces: they are ordinary products and sums. What only looks like a
+norm (the variance without its mean, a mean over another axis, eps outside the root) gets no tag and is judged
+operator by operator.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def find_norms(graph: Graph) -> list[Norm]:
     found: list[Norm] = []
     for node in graph.nodes:
         if (
-            node.op == "Cast"
+            node.op in ("Cast", "Identity")
             and node.inputs[0] is not None
             and node.inputs[0].floating
             and node.outputs[0].floating

@@ -152,9 +152,16 @@ class _Steps:
         balance = None
         if option.kind == "balanced":
             balance = self.solution.read[root].weight
-        else:
+        elif verb == DUAL or not self.unmet(request):
             self.unbalanced(use, option)
         return Noise(key, option.scale, rows, groups, balance)
+
+    def unmet(self, request: Request) -> bool:
+        """Whether no input of the source's meets new units: they have new numbers, and nothing sums them."""
+        summed = (v for k in self.links.links if k.kind in ("pair", "statistic", "norm") for v in k.sources)
+        return find(request.space).addressed is not None and all(
+            self.request(v) is not request for v in summed
+        )
 
     @staticmethod
     def counts(request: Request) -> Ints:

@@ -21,18 +21,17 @@ COPIES = frozenset(f for f in FILLS if f.endswith("copy"))
 def random_recipe(c: Choices, net: Net) -> str:
     """One to three statements."""
     count = c.pick(1, 1, 2, 3)
-    lines = []
+    lines: list[str] = []
+    taken: set[str] = set()
     for _ in range(count):
-        lines.append(_statement(c, net))
+        lines.append(_statement(c, net, taken))
     if c.chance(6):
         lines.insert(0, "untie head")
     return "\n".join(dict.fromkeys(lines))
 
 
-def _statement(c: Choices, net: Net) -> str:
-    names = [
-        n for n in ("ffn", "heads", "hidden", "kv_heads", "vocab", "positions", "head_dim") if n in net.roles
-    ]
+def _statement(c: Choices, net: Net, taken: set[str]) -> str:
+    names = [n for n in _WEIGHTS if n in net.roles and n not in taken]
     weighed = [n for n in names for _ in range(_WEIGHTS[n])]
     matrices = [
         (n, v.shape) for n, v in net.weights.items() if v.dtype.kind == "f" and max(v.shape, default=0) > 1
@@ -43,6 +42,7 @@ def _statement(c: Choices, net: Net) -> str:
         axis, size = f'axis {number} of "{name}"', shape[number]
     else:
         axis = c.pick(*weighed)
+        taken.add(axis)
         size = net.roles[axis]
     return f"widen {axis} to {_size(c, axis, size)} with {_fill(c, axis)}"
 
@@ -51,11 +51,11 @@ _WEIGHTS = {
     "ffn": 4,
     "heads": 4,
     "hidden": 4,
+    "channels": 4,
     "kv_heads": 2,
     "vocab": 1,
     "positions": 1,
     "head_dim": 1,
-    "channels": 4,
 }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import graphs
 import numpy as np
 import onnx
+import pytest
 from onnx import numpy_helper
 
 from growc.api import apply
@@ -60,3 +61,60 @@ def test_a_weight_that_is_cut_into_parts_stays_one(tmp_path: Path) -> None:
     assert done.plan.certificate.exact
     stored = [t for t in onnx.load(done.written).graph.initializer if numpy_helper.to_array(t).ndim == 2]
     assert sorted(tuple(t.dims) for t in stored) == [(12, 8), (24, 6)]
+
+
+PIECES = """
+pieces (int64[N] tokens) => (float[N, 16] logits)
+<float[16, 8] table, float[8] gain, float two = {2}, float eps = {0.01}, float[8, 12] up, float[12, 8] down,
+ float[8, 16] head>
+{
+    x0 = Gather(table, tokens)
+    u = MatMul(x0, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    x = Add(x0, d)
+    same = Identity(x)
+    square = Pow(same, two)
+    mean = ReduceMean <axes = [-1], keepdims = 1> (square)
+    again = Identity(mean)
+    shifted = Add(again, eps)
+    root = Sqrt(shifted)
+    core = Div(x, root)
+    y = Mul(core, gain)
+    logits = MatMul(y, head)
+}
+"""
+
+
+def test_a_norm_in_pieces_with_identities_between_them_is_one(tmp_path: Path) -> None:
+    model = graphs.save(tmp_path / "model.onnx", PIECES)
+    done = apply("widen hidden to 12 with neighbor copy", model, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+
+
+@pytest.mark.parametrize("axis", ["vocab", "positions"])
+def test_noise_on_new_numbers_changes_nothing(tmp_path: Path, axis: str) -> None:
+    """No old input looks them up."""
+    model = graphs.save(tmp_path / "model.onnx", NUMBERED)
+    done = apply(f"widen {axis} to 32 with tail copy noise 0.1", model, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+
+
+NUMBERED = """
+numbered (int64[N] tokens) => (float[N, 3] y)
+<float[16, 8] table, float[20, 8] places, int64 zero = {0}, int64 one = {1}, float[8, 12] up,
+ float[12, 8] down, float[8, 3] out>
+{
+    x0 = Gather(table, tokens)
+    shape = Shape(tokens)
+    length = Squeeze(shape)
+    numbers = Range(zero, length, one)
+    rows = Gather(places, numbers)
+    x1 = Add(x0, rows)
+    u = MatMul(x1, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    x2 = Add(x1, d)
+    y = MatMul(x2, out)
+}
+"""
