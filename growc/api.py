@@ -139,6 +139,8 @@ def apply(
         if check or any(_is_preserved(b) for b in resolved.statements):
             measured = _verify(compilation, files[-1], inputs, progress)
             judge_measured(resolved.statements, compilation.plan, measured, refute=check)
+            if check and compilation.plan.certificate.exact:
+                _refute_in_single(compilation, folder, inputs, progress)
         record = canonical(_provenance(sources, resolved, compilation, measured))
         stamp(files[-1], record)
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
@@ -213,6 +215,25 @@ def _verify(c: Compilation, result: Path, inputs: str | Path | None, progress: P
         inputs=None if inputs is None else Path(inputs),
         progress=lambda phrase: progress(phrase, 0, 0),
     )
+
+
+def _refute_in_single(c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress) -> None:
+    """Judge a model with 16-bit floats once more as a float32 copy, grown by the same recipe.
+
+    What storing weights in 16 bits costs hides whatever is smaller; here nothing is rounded.
+    """
+    from growc.expectations import judge_measured
+    from growc.float_copies import SINGLE, copy_bytes, float_types, write_copy
+    from growc.rounding import COPY_BYTES
+
+    if not float_types(c.path) & SINGLE.keys() or copy_bytes(c.path, SINGLE) > COPY_BYTES:
+        return
+    copies = folder / "single"
+    (copies / "grown").mkdir(parents=True)
+    source = write_copy(c.path, copies / c.path.name, SINGLE)
+    twin = compile(Resolved(tuple(c.statements)), source)
+    grown = _write(twin, copies / "grown", source, lambda *_: None)
+    judge_measured((), twin.plan, _verify(twin, grown[-1], inputs, progress), refute=True)
 
 
 def input_maps(c: Compilation) -> dict[str, list[StateMap]]:

@@ -74,7 +74,9 @@ def write_copy(
     bfloat16, which cannot be fed); outputs have the new one.
     Raises GrowError (G310) for a model that is no ONNX file; OSError where there is no space.
     """
-    loaded = ShapeInferencePass()(load_model(model)).model
+    loaded = load_model(model)
+    if types is WIDER:
+        loaded = ShapeInferencePass()(loaded).model
     kept = _discrete(loaded.graph) if types is WIDER else set()
     _retype(loaded, types, change, kept)
     if types is WIDER:

@@ -15,17 +15,21 @@ from growc.sinusoid import continued_rows
 
 
 def execute(plan: WeightPlan, source: Array) -> Array:
-    """The new values of a weight, in its own element type. `source` has shape `plan.before`."""
+    """The new values of a weight, in its own element type. `source` has shape `plan.before`.
+
+    16-bit numbers are computed in float32 and rounded once.
+    """
     if plan.literal is not None:
         return np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after)
     if not plan.changed:
         return source
     std = float(np.std(source.astype(np.float64))) if _draws(plan) else 0.0
-    out = source
+    narrow = source.dtype.itemsize == 2 and source.dtype.kind not in "iu"
+    out = source.astype(np.float32) if narrow else source
     for step in plan.steps:
         out = _along(step, out, std)
     if plan.scale != 1.0:
-        out = (out.astype(np.float64) * plan.scale).astype(source.dtype)
+        out = (out.astype(np.float64) * plan.scale).astype(out.dtype)
     return np.ascontiguousarray(out).reshape(plan.after).astype(source.dtype, copy=False)
 
 

@@ -49,6 +49,9 @@ class Simulation:
 
 _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
 
+_IN_SCHEMAS = {int(ir.DataType.BFLOAT16): int(ir.DataType.FLOAT)}
+"""What stands for a type in shape inference: exporters write bfloat16 where old operators lack it."""
+
 
 class Simulator:
     """Evaluates the nodes of one model; keeps their protobufs and reference operators between runs."""
@@ -307,14 +310,15 @@ def _evaluated(
 
 
 def _type(value: Value | None, known: Array | None, point: int, done: Simulation) -> Any:
+    kind = None if value is None else done.types.get(value)
+    dims: list[int] | None = None
     if known is not None:
-        declared = None if value is None else done.types.get(value)
-        return onnx.helper.make_tensor_type_proto(declared or _element(known), known.shape)
-    if value is None or value not in done.types:
+        kind, dims = kind or _element(known), list(known.shape)
+    elif value is None or kind is None:
         return None
-    sizes = done.sizes.get(value)
-    dims = None if sizes is None else [s[point] for s in sizes]
-    return onnx.helper.make_tensor_type_proto(done.types[value], dims)
+    elif (sizes := done.sizes.get(value)) is not None:
+        dims = [s[point] for s in sizes]
+    return onnx.helper.make_tensor_type_proto(_IN_SCHEMAS.get(kind, kind), dims)
 
 
 def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:
