@@ -61,6 +61,8 @@ def draw(inputs: Sequence[Input], session: Session, seed: int) -> list[Feeds]:
         seconds = tuple(scale._replace(past=0) for scale in SECOND[:2]) + seconds
     second, _ = _first_that_runs(inputs, kinds, seconds, session, seed, cases)
     sizes = second or sizes
+    if any(port.role is Role.SWITCH for port in inputs):
+        _first_that_runs(inputs, kinds, (*seconds, *FIRST), session, seed, cases, off=True)
     if any(port.role in (Role.MASK, Role.BIAS) for port in inputs):
         padded = _feeds(inputs, sizes, seed, len(cases), padded=True)
         if _runs(session, padded) is None:
@@ -75,11 +77,13 @@ def _first_that_runs(
     session: Session,
     seed: int,
     cases: list[Feeds],
+    *,
+    off: bool = False,
 ) -> tuple[Sizes | None, str]:
     """The first sizes that the model runs on, with the case appended; or why the first ones do not run."""
     reason = ""
     for sizes in feed_sizes.assignments(kinds, scales):
-        feeds = _feeds(inputs, sizes, seed, len(cases))
+        feeds = _feeds(inputs, sizes, seed, len(cases), off=off)
         refused = _runs(session, feeds)
         if refused is None:
             cases.append(feeds)
@@ -102,13 +106,17 @@ def _runs(session: Session, feeds: Feeds) -> str | None:
     return None
 
 
-def _feeds(inputs: Sequence[Input], sizes: Sizes, seed: int, case: int, padded: bool = False) -> Feeds:
+def _feeds(
+    inputs: Sequence[Input], sizes: Sizes, seed: int, case: int, *, padded: bool = False, off: bool = False
+) -> Feeds:
     feeds = {}
     for number, port in enumerate(inputs):
         shape = tuple(
             feed_sizes.evaluate(feed_sizes.dimension(port, axis), sizes) for axis in range(len(port.dims))
         )
         feeds[port.name] = values(port, shape, (seed, case, number), padded=padded)
+        if port.role is Role.SWITCH:
+            feeds[port.name] = np.full(shape, not off).astype(port.dtype)
     return feeds
 
 

@@ -75,6 +75,8 @@ class Node:
     origin: Any = field(default=None, repr=False)
     captured: tuple[Value, ...] = ()
     """Values that a body of this node (If, Loop, Scan) takes from the scope around it."""
+    guards: tuple[tuple[Value, bool], ...] = ()
+    """For a node in a branch: the conditions under which it runs."""
     chain: bool = False
     """Whether it carries a weight to one use: other uses of the weight have their own copy of it."""
 

@@ -129,10 +129,12 @@ class Row:
     treatment: str
     variants: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
     rule: Rule | None = None
+    partial: bool = False
+    """Whether the rule can do with operands of unknown shape."""
 
     def line(self, site: Site) -> Line:
         """The row at one node. What does not fit is opaque."""
-        if any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs]):
+        if not self.partial and any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs]):
             return opaque(site)
         if self.rule is not None:
             return self.rule(site)

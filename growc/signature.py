@@ -8,7 +8,8 @@ Needs an ONNX file; gives one `Input` for each input that has no default. An inp
 3. `data` where it meets a weight in a contraction, and whatever real input is nothing else;
 4. `state` where it is real and an output carries it on, or new values are appended to it (a key/value cache);
 5. `bias` where it is real and only ever added to what a softmax is taken of;
-6. `mask` otherwise: integers and booleans that are not looked up, and reals that are compared or multiplied
+6. `switch` where it is one number that decides which branch of an If is taken;
+7. `mask` otherwise: integers and booleans that are not looked up, and reals that are compared or multiplied
    with a huge constant.
 """
 
@@ -24,11 +25,12 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from growc.bodies import written_out
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.states import GROWING, Carry, moving_values, state_pairs
 
 _VIEWS = {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}
-_PARTS = {"Slice", "Expand", "Tile", "Split", "Concat", "Pad"}
+_PARTS = {"Slice", "Expand", "Tile", "Split", "Concat", "Pad", "If"}
 _LAYOUT = _VIEWS | _PARTS
 """Operators that move elements and do not change them (operand 0; any operand of Concat)."""
 
@@ -70,6 +72,7 @@ class Role(Enum):
     BIAS = "bias"
     STATE = "state"
     DATA = "data"
+    SWITCH = "switch"
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def read_signature(model: Path) -> tuple[Input, ...]:
 
     Raises GrowError: G310 for a file that is no ONNX model, G403 for an input that cannot be fed.
     """
-    graph = load_model(model).graph
+    graph = written_out(load_model(model).graph)
     moving, states = moving_values(graph), state_pairs(graph)
     return tuple(
         _describe(value, moving, states.get(value))
@@ -133,6 +136,8 @@ def _describe(value: ir.Value, moving: set[ir.Value], state: Carry | None) -> In
         raise _unfeedable(name, "holds text")
     dtype = np.dtype(np.float32 if value.dtype == ir.DataType.BFLOAT16 else value.dtype.numpy())
     dims = tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
+    if all(dim == 1 for dim in dims) and _switches(value):
+        return Input(name, dtype, dims, Role.SWITCH)
     if dtype.kind == "f":
         role, time = _real_role(value, moving) if state is None else (Role.STATE, _growing_axis(value, state))
         return Input(name, dtype, dims, role, time=time)
@@ -141,6 +146,12 @@ def _describe(value: ir.Value, moving: set[ir.Value], state: Carry | None) -> In
         low = max(bounds[0] for bounds in ranges)
         return Input(name, dtype, dims, Role.IDS, low, max(low + 1, min(bounds[1] for bounds in ranges)))
     return Input(name, dtype, dims, _discrete_role(value, moving))
+
+
+def _switches(value: ir.Value) -> bool:
+    """Whether it decides which branch of an If is taken."""
+    reached = _reach(value, lambda node, slot: node.op_type in _POINTWISE | _COMPARISONS)
+    return any(node.op_type == "If" and slot == 0 for node, slot in reached)
 
 
 def _discrete_role(value: ir.Value, moving: set[ir.Value]) -> Role:

@@ -15,6 +15,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from growc.bodies import written_out
+from growc.dialects.onnx.flatten import Step, flatten, op_name
 from growc.dialects.onnx.fused import lower
 from growc.dialects.onnx.lowerings import LOWERINGS
 from growc.dialects.onnx.states import state_pairs
@@ -36,11 +38,6 @@ def capture(model: ir.Model, dialect: Any) -> Graph:
         InlinePass()(model)
     dialect.fused += lower(model, LOWERINGS)
     return _Capture(model, dialect).graph()
-
-
-def op_name(node: ir.Node) -> str:
-    """`MatMul` for the default domain, `domain::Name` for others."""
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
 
 
 def constant_of(value: ir.Value) -> Any:
@@ -72,9 +69,11 @@ def _constant_tensor(node: ir.Node) -> Any:
     return None
 
 
-def _captured(node: ir.Node) -> Iterator[ir.Value]:
-    """Values of enclosing scopes that the bodies of this node use."""
-    for attribute in node.attributes.values():
+def _captured(step: Step) -> Iterator[ir.Value]:
+    """Values of enclosing scopes that the bodies of an operator that is not followed use."""
+    if step.around_body:
+        return
+    for attribute in step.node.attributes.values():
         bodies = {ir.AttributeType.GRAPH: [attribute.value], ir.AttributeType.GRAPHS: attribute.value}
         for body in bodies.get(attribute.type, []):
             inner = list(body.all_nodes())
@@ -99,21 +98,29 @@ class _Capture:
         self.values: dict[int, Value] = {}
         self.nodes: list[Node] = []
         self.keys: dict[int, Key] = {}
-        self.chains: set[int] = set()
+        self.steps = list(flatten(model.graph))
+        self.makers = {id(v): step for step in self.steps for v in step.outputs}
+        self.chains: set[Step] = set()
 
     def graph(self) -> Graph:
         source = self.model.graph
         inputs = [self.value(v) for v in source.inputs if not v.is_initializer()]
         self.structural_keys(inputs=[v for v in source.inputs if not v.is_initializer()])
-        order = self.postorder(v.producer() for v in source.outputs)
-        for node in order:
-            if id(node) not in self.chains and op_name(node) != "Constant":
-                self.add(node)
+        for step in self.postorder(self.makers.get(id(v)) for v in source.outputs):
+            if step not in self.chains and step.op != "Constant":
+                self.add(step)
         outputs = [self.operand(v) for v in source.outputs]
-        places = {id(v): made for v, made in zip(source.outputs, outputs, strict=True)}
-        states = [(self.value(v), places[id(c.output)]) for v, c in state_pairs(source).items()]
+        by_name = {v.name: v for v in source.inputs}
+        places = {v.name: made for v, made in zip(source.outputs, outputs, strict=True)}
+        pairs = state_pairs(self.in_line()).items()
+        states = [(self.value(by_name[v.name]), places[c.output.name]) for v, c in pairs]
         weights = list(self.weights.values())
         return Graph(self.nodes, inputs, outputs, weights, self.dialect, self.model, states)
+
+    def in_line(self) -> ir.Graph:
+        """The graph without bodies; a copy of it if it has any."""
+        graph: ir.Graph = self.model.graph
+        return written_out(graph.clone()) if any(s.around_body for s in self.steps) else graph
 
     # ---- canonical order
 
@@ -121,23 +128,22 @@ class _Capture:
         """The key of each value: equal for equal structures, whatever the names."""
         for i, value in enumerate(inputs):
             self.keys[id(value)] = (-1, b"", self.digest("input", i))
-        for node in self.model.graph:
-            operands = [self.key(v) for v in node.inputs] + [self.key(v) for v in _captured(node)]
-            op = op_name(node)
+        for step in self.steps:
+            operands = [self.key(v) for v in [*step.inputs, *_captured(step)]]
+            op = step.op
             if op in COMMUTATIVE:
                 operands.sort()
-            for i, out in enumerate(node.outputs):
+            for i, out in enumerate(step.outputs):
                 self.keys[id(out)] = operands[0] if op == "Identity" else self.above(op, i, operands)
             if (
                 op in LAYOUT
-                and all(v is None or self.is_static(v) for v in node.inputs)
-                and len(node.outputs) == 1
+                and all(v is None or self.is_static(v) for v in step.inputs)
+                and len(step.outputs) == 1
             ):
-                self.chains.add(id(node))
+                self.chains.add(step)
 
     def is_static(self, value: ir.Value) -> bool:
-        node = value.producer()
-        return constant_of(value) is not None or (node is not None and id(node) in self.chains)
+        return constant_of(value) is not None or self.makers.get(id(value)) in self.chains
 
     def above(self, op: str, output: int, operands: list[Key]) -> Key:
         depth = max((d for d, _, _ in operands), default=-1)
@@ -161,29 +167,28 @@ class _Capture:
     def digest(*parts: object) -> bytes:
         return hashlib.blake2b(repr(parts).encode(), digest_size=12).digest()
 
-    def predecessors(self, node: ir.Node) -> list[ir.Node]:
-        operands = [v for v in [*node.inputs, *_captured(node)] if v is not None]
-        if op_name(node) in COMMUTATIVE:
+    def predecessors(self, step: Step) -> list[Step]:
+        operands = [v for v in [*step.inputs, *_captured(step)] if v is not None]
+        if step.op in COMMUTATIVE:
             operands.sort(key=self.key)
-        return [p for p in (v.producer() for v in operands) if p is not None and p.graph is self.model.graph]
+        return [self.makers[id(v)] for v in operands if id(v) in self.makers]
 
-    def postorder(self, roots: Iterable[ir.Node | None]) -> list[ir.Node]:
-        done: set[int] = set()
-        order: list[ir.Node] = []
+    def postorder(self, roots: Iterable[Step | None]) -> list[Step]:
+        done: set[Step] = set()
+        order: list[Step] = []
         for root in roots:
-            stack = [] if root is None else [(root, iter(self.predecessors(root)))]
-            if root is not None and id(root) in done:
+            if root is None or root in done:
                 continue
-            if root is not None:
-                done.add(id(root))
+            done.add(root)
+            stack = [(root, iter(self.predecessors(root)))]
             while stack:
-                node, rest = stack[-1]
-                following = next((p for p in rest if id(p) not in done), None)
+                step, rest = stack[-1]
+                following = next((p for p in rest if p not in done), None)
                 if following is None:
-                    order.append(node)
+                    order.append(step)
                     stack.pop()
                 else:
-                    done.add(id(following))
+                    done.add(following)
                     stack.append((following, iter(self.predecessors(following))))
         return order
 
@@ -196,12 +201,11 @@ class _Capture:
 
     def operand(self, value: ir.Value) -> Value:
         """The neutral operand: a fresh constant (with a fresh chain in front of it) for what is static."""
-        node = value.producer()
-        tensor = constant_of(value)
+        tensor, maker = constant_of(value), self.makers.get(id(value))
         if tensor is not None:
             return self.constant(value, tensor)
-        if node is not None and id(node) in self.chains:
-            return self.add(node).outputs[0]
+        if maker in self.chains:
+            return self.add(maker).outputs[0]
         return self.value(value)
 
     def constant(self, value: ir.Value, tensor: Any) -> Value:
@@ -214,14 +218,15 @@ class _Capture:
         weight = self.weights[id(value)]
         return Value(weight.name, weight=weight, floating=weight.floating, origin=value)
 
-    def add(self, node: ir.Node) -> Node:
-        chain = id(node) in self.chains
-        inputs = tuple(None if v is None else self.operand(v) for v in node.inputs)
-        outputs = tuple(self.fresh(v) if chain else self.value(v) for v in node.outputs)
-        captured = tuple(self.operand(v) for v in _captured(node))
-        attributes = {a.name: a.value for a in node.attributes.values()}
-        name = node.name or node.outputs[0].name or ""
-        made = Node(op_name(node), name, inputs, outputs, attributes, node, captured, chain)
+    def add(self, step: Step) -> Node:
+        chain = step in self.chains
+        inputs = tuple(None if v is None else self.operand(v) for v in step.inputs)
+        outputs = tuple(self.fresh(v) if chain else self.value(v) for v in step.outputs)
+        captured = tuple(self.operand(v) for v in _captured(step))
+        guards = tuple((self.value(v), taken) for v, taken in step.guards)
+        name = step.node.name or step.outputs[0].name or ""
+        origin = step if step.places else step.node
+        made = Node(step.op, name, inputs, outputs, step.attributes, origin, captured, guards, chain)
         for i, operand in enumerate([*inputs, *captured]):
             if operand is not None:
                 operand.users.append((made, i))

@@ -11,6 +11,7 @@ from growc.axes import Space
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.capture import capture
 from growc.dialects.onnx.container import load
+from growc.dialects.onnx.control import CONTROL
 from growc.dialects.onnx.fused import Fused
 from growc.dialects.onnx.mend import Mended, mend
 from growc.dialects.onnx.operand import REAL
@@ -30,7 +31,7 @@ class OnnxModel:
     simulator: Simulator = field(init=False)
     fused: list[Fused] = field(default_factory=list)
     """Fused nodes for which plain ones stand in `source`; emission puts them back."""
-    operators = OPERATORS
+    operators = OPERATORS | CONTROL
 
     def __post_init__(self) -> None:
         self.simulator = Simulator(self.source)

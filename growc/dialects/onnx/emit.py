@@ -17,6 +17,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from growc.dialects.onnx.capture import constant_of, read_tensor
 from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
+from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.mend import Entries, Mended, Patch
 from growc.graph import Array, Graph, Node, Size, Value
@@ -43,9 +44,7 @@ def rewrite(
         if not node.chain:
             writer.patch(node.origin, patch)
     for value, number in mended.constants.items():
-        value.origin.replace_all_uses_with(
-            writer.constant(f"{value.name}.kept", number), replace_graph_outputs=True
-        )
+        writer.stand_in(value.origin, number)
     for node, changed in attributes.items():
         for name, value in changed.items():
             node.origin.attributes[name] = ir.AttrFloat32(name, float(value))
@@ -57,8 +56,11 @@ def rewrite(
 class _Rewriter:
     def __init__(self, graph: Graph, mended: Mended) -> None:
         self.graph, self.model, self.mended = graph, graph.source, mended
-        self.names = {v.name for n in self.model.graph for v in [*n.inputs, *n.outputs] if v is not None}
-        self.names |= set(self.model.graph.initializers) | {n.name for n in self.model.graph}
+        nodes = list(self.model.graph.all_nodes())
+        self.names = {v.name for n in nodes for v in [*n.inputs, *n.outputs] if v is not None}
+        self.names |= {n.name for n in nodes}
+        for scope in self.model.graphs():
+            self.names |= {v.name for v in scope.inputs} | set(scope.initializers)
 
     # ---- weights
 
@@ -118,6 +120,10 @@ class _Rewriter:
         for node, operand in use.users:
             if operand >= len(node.inputs):
                 raise AssertionError("a weight that a body captures is frozen")
+            if isinstance(node.origin, Step):
+                body, k = node.origin.place(operand)
+                body.outputs[k] = self.alias(body, body[-1] if len(body) else None, made)
+                continue
             if not node.chain:
                 node.origin.replace_input_with(operand, made)
                 continue
@@ -125,6 +131,24 @@ class _Rewriter:
             if node in self.mended.patches:
                 self.patch(copy, self.mended.patches[node])
             self.redirect(node.outputs[0], copy.outputs[0])
+
+    def alias(self, body: ir.Graph, last: ir.Node | None, value: ir.Value) -> ir.Value:
+        """A value of a body that equals one of any scope: bodies must give out values of their own."""
+        made = ir.node("Identity", [value], name=self.unused(f"{value.name}.Identity"))
+        made.outputs[0].name = self.unused(f"{value.name}.result")
+        made.outputs[0].type, made.outputs[0].shape = value.type, value.shape
+        if last is None:
+            body.append(made)
+        else:
+            body.insert_after(last, made)
+        return made.outputs[0]
+
+    def stand_in(self, value: ir.Value, number: Array) -> None:
+        """Let everyone who reads a value read a constant."""
+        constant, body = self.constant(f"{value.name}.kept", number), value.graph
+        if body is not None and body is not self.model.graph:
+            constant = self.alias(body, value.producer(), constant)
+        value.replace_all_uses_with(constant, replace_graph_outputs=True)
 
     def copied(self, node: ir.Node, operand: int, made: ir.Value) -> ir.Node:
         inputs = [made if i == operand else v for i, v in enumerate(node.inputs)]
@@ -140,7 +164,7 @@ class _Rewriter:
         )
         for new, old in zip(copy.outputs, node.outputs, strict=True):
             new.name, new.type = self.unused(f"{old.name}.copy"), old.type
-        self.model.graph.insert_before(node, copy)
+        _scope(node).insert_before(node, copy)
         return copy
 
     # ---- operands and attributes
@@ -189,7 +213,7 @@ class _Rewriter:
         made = ir.node(op, inputs, attributes, name=self.unused(f"{name}.{op}"))
         made.outputs[0].name = self.unused(name)
         made.outputs[0].type = ir.TensorType(ir.DataType.INT64)
-        self.model.graph.insert_before(before, made)
+        _scope(before).insert_before(before, made)
         return made.outputs[0]
 
     # ---- shapes
@@ -222,6 +246,11 @@ def _pieces(value: ir.Value, count: int) -> list[ir.Value]:
         return []
     pieces = [v for v in node.inputs if v is not None and v.shape is not None and list(v.shape) == [1]]
     return pieces if len(pieces) == count else []
+
+
+def _scope(node: ir.Node) -> Any:
+    """The graph or body in which a node stands."""
+    return node.graph
 
 
 def _rank(value: ir.Value) -> int:

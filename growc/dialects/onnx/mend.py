@@ -19,6 +19,7 @@ import numpy as np
 
 from growc.axes import Space, find
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
 from growc.graph import Array, Graph, Node, Size, Value
 from growc.operators import labels
@@ -97,7 +98,7 @@ class _Mender:
 
     def visit(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
         instance = self.instances.get(node)
-        if instance is None:
+        if instance is None or all(o.sizes is None for o in node.outputs):
             self.shape_arithmetic(node, sim, run)
             return
         first = self.required(instance, sim)
@@ -126,6 +127,7 @@ class _Mender:
                 or value.known is None
                 or i in patch.operands
                 or i in _SIZES.get(node.op, ())
+                or isinstance(node.origin, Step)  # the result of a body only passes through
             ):
                 continue
             after = sim.known.get(value)

@@ -71,9 +71,11 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     names = list(dict.fromkeys(d for row in dims.values() for d in row or () if isinstance(d, str)))
     order = {n: k for k, n in enumerate(graph.nodes)}
 
-    def attempt(samples: tuple[Size, ...], assigned: Assignment) -> Simulation | Contradiction:
+    def attempt(
+        samples: tuple[Size, ...], assigned: Assignment, patient: bool = False
+    ) -> Simulation | Contradiction:
         try:
-            return simulate(graph, simulator, input_sizes(dims, samples, assigned))
+            return simulate(graph, simulator, input_sizes(dims, samples, assigned), patient=patient)
         except Contradiction as found:
             return found
 
@@ -94,6 +96,8 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
             if not reach or max(reach) <= order[result.node]:
                 break
             result, assigned = outcomes[reach.index(max(reach))]
+        if isinstance(result, Contradiction) and result.node.guards:
+            result = attempt(samples, assigned, patient=True)
         if isinstance(result, Simulation):
             return input_sizes(dims, samples, assigned), result
     assert first is not None

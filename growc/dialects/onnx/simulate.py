@@ -18,6 +18,7 @@ import onnx
 import onnx_ir as ir
 from onnx.reference.ops import load_op
 
+from growc.dialects.onnx.control import FOLLOW
 from growc.dialects.onnx.results import Type, results
 from growc.graph import Array, Graph, Node, Size, Value
 
@@ -130,9 +131,11 @@ def simulate(
     *,
     weight_shape: Callable[[Value], tuple[int, ...]] | None = None,
     visit: Callable[[Node, Simulation, Callable[..., Any]], None] | None = None,
+    patient: bool = False,
 ) -> Simulation:
     """Run the graph at all sample points.
 
+    What contradicts itself in a branch that is not taken there has no known size (`patient`: in any branch).
     `weight_shape` gives changed shapes of weight uses. `visit(node, simulation, run)` replaces the plain
     evaluation of a node: `run(operands=…, attributes=…)` evaluates it, with changed operands or attributes.
     """
@@ -161,6 +164,9 @@ def simulate(
             try:
                 run()
             except Contradiction as found:
+                if node.guards and (patient or not_taken(node, done)):
+                    done.sizes.update(dict.fromkeys(node.outputs))
+                    continue
                 kept = [done.known[v] for v in node.inputs if v is not None and v in done.known]
                 found.operands = [
                     tuple(map(int, k[0].reshape(-1)[:8])) for k in kept if k[0].dtype.kind == "i"
@@ -186,6 +192,14 @@ def _own_results(node: Node, proto: onnx.NodeProto, types: list[Any]) -> list[An
     return [*made, *[None] * len(node.outputs)][: len(node.outputs)]
 
 
+def not_taken(node: Node, done: Simulation) -> bool:
+    """Whether a node stands in a branch that some sample point does not take."""
+    return any(
+        condition in done.known and any(bool(c.all()) is not taken for c in done.known[condition])
+        for condition, taken in node.guards
+    )
+
+
 def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple[int, ...]] | None) -> None:
     weight = value.weight
     assert weight is not None
@@ -206,6 +220,10 @@ def _run(
     op: str,
 ) -> None:
     count = max([len(node.inputs), *(i + 1 for i in operands)])
+    if node.op in FOLLOW:
+        given = {i: done.known[v] for i, v in enumerate(node.inputs) if v is not None and v in done.known}
+        FOLLOW[node.op](node, done, {**given, **operands})
+        return
     proto = simulator.proto(node, attributes, count, op)
     inferred: list[list[tuple[int, ...] | None]] = []
     values: list[list[Array] | None] = []

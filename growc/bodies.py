@@ -1,0 +1,61 @@
+"""Bodies of If, Loop and Scan written out once in the graph around them: for walks along what is computed.
+
+An If becomes a node `If` of (condition, then, else) for each of its results; what a Loop or Scan carries goes
+through its body a single time. The graph is good for reading, not for running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+
+def written_out(graph: ir.Graph) -> ir.Graph:
+    """The graph, changed in place."""
+    pending = list(graph)
+    while pending:
+        node = pending.pop()
+        if node.op_type == "If":
+            pending += _branches(graph, node)
+        elif node.op_type in ("Loop", "Scan"):
+            body = node.attributes["body"].as_graph()
+            if len(body.inputs) == len(node.inputs):
+                pending += _iteration(graph, node, body)
+    return graph
+
+
+def _branches(graph: ir.Graph, node: ir.Node) -> list[ir.Node]:
+    bodies = [node.attributes[name].as_graph() for name in ("then_branch", "else_branch")]
+    moved = [n for body in bodies for n in _move(graph, node, body)]
+    for number, out in enumerate(node.outputs):
+        chosen = ir.node("If", [node.inputs[0], *(body.outputs[number] for body in bodies)])
+        chosen.outputs[0].type, chosen.outputs[0].shape = out.type, out.shape
+        graph.insert_before(node, chosen)
+        out.replace_all_uses_with(chosen.outputs[0], replace_graph_outputs=True)
+    graph.remove(node)
+    return moved
+
+
+def _iteration(graph: ir.Graph, node: ir.Node, body: ir.Graph) -> list[ir.Node]:
+    results: Sequence[ir.Value] = list(body.outputs)
+    moved = _move(graph, node, body)
+    for given, inside in zip(node.inputs, body.inputs, strict=True):
+        if given is not None:
+            step = ir.node("Squeeze", [given])  # a Scan takes slices
+            graph.insert_before(moved[0] if moved else node, step)
+            inside.replace_all_uses_with(step.outputs[0])
+    for out, result in zip(node.outputs, results[len(results) - len(node.outputs) :], strict=True):
+        stacked = ir.node("Unsqueeze", [result])
+        graph.insert_before(node, stacked)
+        out.replace_all_uses_with(stacked.outputs[0], replace_graph_outputs=True)
+    graph.remove(node)
+    return moved
+
+
+def _move(graph: ir.Graph, node: ir.Node, body: ir.Graph) -> list[ir.Node]:
+    """The nodes of a body, now in front of `node`."""
+    nodes = list(body)
+    body.remove(nodes)
+    graph.insert_before(node, nodes)
+    return nodes
