@@ -30,9 +30,8 @@ def _branches(graph: ir.Graph, node: ir.Node) -> list[ir.Node]:
     moved = [n for body in bodies for n in _move(graph, node, body)]
     for number, out in enumerate(node.outputs):
         chosen = ir.node("If", [node.inputs[0], *(body.outputs[number] for body in bodies)])
-        chosen.outputs[0].type, chosen.outputs[0].shape = out.type, out.shape
         graph.insert_before(node, chosen)
-        out.replace_all_uses_with(chosen.outputs[0], replace_graph_outputs=True)
+        _replace(out, chosen.outputs[0])
     graph.remove(node)
     return moved
 
@@ -48,9 +47,14 @@ def _iteration(graph: ir.Graph, node: ir.Node, body: ir.Graph) -> list[ir.Node]:
     for out, result in zip(node.outputs, results[len(results) - len(node.outputs) :], strict=True):
         stacked = ir.node("Unsqueeze", [result])
         graph.insert_before(node, stacked)
-        out.replace_all_uses_with(stacked.outputs[0], replace_graph_outputs=True)
+        _replace(out, stacked.outputs[0])
     graph.remove(node)
     return moved
+
+
+def _replace(old: ir.Value, new: ir.Value) -> None:
+    new.name, new.type, new.shape = old.name, old.type, old.shape
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
 
 
 def _move(graph: ir.Graph, node: ir.Node, body: ir.Graph) -> list[ir.Node]:

@@ -230,10 +230,10 @@ class _Rewriter:
 def _declared(shape: Any, before: tuple[Size, ...] | None, after: tuple[Size, ...]) -> Any:
     dims: list[Any] = []
     for axis, size in enumerate(after):
-        if len(set(size)) == 1:
-            dims.append(size[0])
-        elif before is not None and len(before) == len(after) == len(shape) and before[axis] == size:
+        if before is not None and len(before) == len(after) == len(shape) and before[axis] == size:
             dims.append(shape[axis])
+        elif len(set(size)) == 1:
+            dims.append(size[0])
         else:
             dims.append(None)
     return ir.Shape(dims)

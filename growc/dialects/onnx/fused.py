@@ -124,12 +124,12 @@ class Fused:
 
 
 def lower(model: ir.Model, rules: Mapping[tuple[str, str], Any]) -> list[Fused]:
-    """Take the fused nodes of the main graph apart, in place; `rules` by (domain, operator).
+    """Take the fused nodes of a model apart, in place; `rules` by (domain, operator).
 
     A node that has no rule, or that its rule does not understand, stays.
     """
     found = []
-    for node in list(model.graph):
+    for node in list(model.graph.all_nodes()):
         rule = rules.get((node.domain, node.op_type))
         if rule is not None and (fused := _taken_apart(node, rule)) is not None:
             found.append(fused)

@@ -241,7 +241,9 @@ class _Mender:
                 and source is not None
                 and source[axis : axis + 1] == (size,)
             )
-            if now == size or copied:
+            if copied:
+                entries.append(0)
+            elif now == size:
                 entries.append(None)
             elif len(set(size)) == 1:
                 entries.append(size[0])
@@ -255,7 +257,9 @@ class _Mender:
         kept = [k for k, e in enumerate(entries) if e is None]
         dynamic = [k for k in kept if len(set(wanted[k])) > 1]
         if node.op == "Reshape" and len(dynamic) <= 1 and -1 not in entries:
-            fixed = tuple(-1 if k in dynamic else wanted[k][0] for k in range(len(entries)))
+            fixed = tuple(
+                -1 if k in dynamic else 0 if e == 0 else wanted[k][0] for k, e in enumerate(entries)
+            )
             patches.insert(0, Patch({i: fixed}))
         return patches
 

@@ -52,9 +52,9 @@ def input_sizes(
         if rule is None:
             return sizes[dim]
         if isinstance(rule, str):
-            return sizes[rule]
+            return of(rule)
         if isinstance(rule[0], str):
-            return tuple(a + b for a, b in zip(sizes[rule[0]], sizes[rule[1]], strict=True))
+            return tuple(a + b for a, b in zip(*map(of, rule), strict=True))
         return rule
 
     return {v: None if row is None else tuple(map(of, row)) for v, row in dims.items()}
@@ -64,8 +64,8 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     """Sample points at which the model does not contradict itself, and its simulation there.
 
     Exporters declare dims dynamic that are baked into the graph, and apart that must agree. At a
-    contradiction each symbol is tried at the sizes that stand there, as another symbol, and as the sum of
-    two; what gets furthest stays. Raises Contradiction where nothing helps.
+    contradiction each symbol is tried at the sizes that stand there, as another symbol, as the sum of two,
+    and in a branch as zero; what gets furthest stays. Raises Contradiction where nothing helps.
     """
     dims = symbols_of(graph)
     names = list(dict.fromkeys(d for row in dims.values() for d in row or () if isinstance(d, str)))
@@ -90,6 +90,7 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
                 for n in names
                 if n not in assigned
                 for rule in _rules(n, names, result, samples)
+                if not _leads_to(n, rule, assigned)
             ]
             outcomes = [(attempt(samples, t), t) for t in trials]
             reach = [len(order) if isinstance(r, Simulation) else order[r.node] for r, _ in outcomes]
@@ -104,6 +105,12 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     raise first
 
 
+def _leads_to(name: str, rule: Any, assigned: Assignment) -> bool:
+    """Whether a rule comes back to the symbol that it is for."""
+    parts = (rule,) if isinstance(rule, str) else rule
+    return any(p == name or (p in assigned and _leads_to(name, assigned[p], assigned)) for p in parts)
+
+
 def _rules(name: str, names: list[str], at: Contradiction, samples: tuple[Size, ...]) -> list[Any]:
     """What a symbol might be, judging by the node where sizes disagree."""
     literal = {
@@ -116,4 +123,6 @@ def _rules(name: str, names: list[str], at: Contradiction, samples: tuple[Size, 
     literal |= {int(k) for v in at.operands for k in v if 1 < k < 65536}
     fixed: list[Any] = [(k,) * len(samples[0]) for k in sorted(literal)]
     others = [n for n in names if n != name]
-    return fixed + others + [(a, b) for i, a in enumerate(others) for b in others[i + 1 :]]
+    sums = [(a, b) for i, a in enumerate(others) for b in others[i + 1 :]]
+    nothing = [(0,) * len(samples[0])] if at.node.guards else []  # what one branch lacks: a cache
+    return fixed + others + sums + nothing
