@@ -193,6 +193,29 @@ class _Finder:
             depth = [s for s in inner if any(id(x) in self.on_weights for x in leaves(s))]
             if heads:
                 yield heads, tuple(depth)
+                values = self.depth_of_values(instance.node)
+                if [s.size for s in values] == [s.size for s in depth]:
+                    yield heads, values
+
+    def depth_of_values(self, softmax: Node) -> tuple[Space, ...]:
+        """What a head of the values has, where the product of the probabilities with them is found."""
+        pending, seen = [softmax.outputs[0]], {softmax}
+        while pending:
+            value = pending.pop(0)
+            for node, i in value.users:
+                if node in seen or node not in self.by_node:
+                    continue
+                seen.add(node)
+                instance = self.by_node[node]
+                if instance.line.treatment != "contract":
+                    pending.extend(node.outputs)
+                elif self.weight_of(instance) is None and i < 2:
+                    made = {n for t in instance.line.outputs[0] or () for n in labels(t)}
+                    ours = {n for t in instance.line.inputs[i] or () for n in labels(t)}
+                    theirs = [n for t in instance.line.inputs[1 - i] or () for n in labels(t)]
+                    own = [find(instance.spaces[n]) for n in theirs if n in made and n not in ours]
+                    return tuple(s for s in own if any(id(x) in self.on_weights for x in leaves(s)))
+        return ()
 
     def operator(self, instance: Instance) -> Iterator[tuple[tuple[Space, ...], tuple[Space, ...]]]:
         """(heads, head_dim) of an attention operator."""
@@ -201,6 +224,9 @@ class _Finder:
         depth = find(instance.spaces["d"])
         if heads:
             yield tuple(heads), (depth,)
+            values = find(instance.spaces["e"])
+            if values.size == depth.size:
+                yield tuple(heads), (values,)
 
     def product_above(self, softmax: Node) -> Instance | None:
         """The product of two activations that a softmax normalises, through elementwise operators."""

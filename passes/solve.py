@@ -4,9 +4,10 @@ Needs: links and one lowered statement. Gives: `Solution`, the state of every cl
 of eps, and every gap.
 
 One forward pass over the links. A class that only weights make takes the requested map (weighted by 1/sqrt(C)
-where an RMS norm reads it and counts differ); norms, products and nonlinearities carry it on; behind a gain
-it is plain copies again, unless a tied table reads it: then it is the state that pairs with the table's. A
-weight that contracts a known state takes a left inverse of it. docs/theory.md proves each step.
+where an RMS norm reads it and counts differ, or where two activations are contracted over it); norms,
+products and nonlinearities carry it on; behind a gain it is plain copies again, unless a tied table reads it:
+then it is the state that pairs with the table's. A weight that contracts a known state takes a left inverse
+of it. docs/theory.md proves each step.
 """
 
 from __future__ import annotations
@@ -97,6 +98,34 @@ class _Solver:
                 a, b = (links.root(v) for v in link.sources)
                 self.partners[a].append(b)
                 self.partners[b].append(a)
+        self.contracted = self._contracted()
+
+    def _contracted(self) -> set[Var]:
+        """Classes of activations that are contracted with each other, and what these are made from.
+
+        Such states must pair, and no weight stands between to settle it: where nothing else determines them,
+        both are isometries. A product with a table (rotary) or a gain passes the choice on to what it scales.
+        """
+        makers: dict[Var, list[Link]] = defaultdict(list)
+        pending: list[Var] = []
+        for link in self.links.links:
+            roots = [self.links.root(v) for v in link.sources]
+            if link.kind == "pair" and not any(self.free[r] for r in roots):
+                pending += roots
+            if link.kind != "make":
+                for target in link.targets:
+                    makers[self.links.root(target)].append(link)
+        found: set[Var] = set()
+        while pending:
+            root = pending.pop()
+            if root in found:
+                continue
+            found.add(root)
+            for link in makers[root]:
+                scaled = [self.links.root(v) for v in link.sources if link.kind in ("product", "quotient")]
+                free = [r for r in scaled if all(m.kind in ("product", "quotient") for m in makers[r])]
+                pending += [r for r in free if not self.free[r]][:1]
+        return found
 
     def run(self) -> Solution:
         for link in self.links.links:
@@ -133,8 +162,9 @@ class _Solver:
         if state is not None:
             return state
         state = self.base(var)
-        if self.links.root(var) in self.rms and not self.stage.options.plain and state.rms_norm() is None:
-            state = state.isometric()
+        root = self.links.root(var)
+        if root in self.contracted or (root in self.rms and state.rms_norm() is None):
+            state = state if self.stage.options.plain else state.isometric()
         return self.give(var, state)
 
     def is_free(self, var: Var) -> bool:
@@ -252,6 +282,8 @@ class _Solver:
             paired = plain.paired(table)
             if paired is not None:
                 return paired
+        if self.links.root(target) in self.contracted and not self.stage.options.plain:
+            return plain.isometric()
         return plain
 
     def do_pair(self, link: Link) -> None:

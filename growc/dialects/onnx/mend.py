@@ -32,12 +32,13 @@ Entries = tuple[int | Fraction | None, ...]
 @dataclass
 class Patch:
     """Changed operands (by number) and attributes (None: dropped) of one node; `op`, where it becomes
-    another.
+    another. `judged` operands are what they must be, though that may not be what they were.
     """
 
     operands: dict[int, Entries] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
     op: str = ""
+    judged: tuple[int, ...] = ()
 
 
 @dataclass
@@ -126,6 +127,7 @@ class _Mender:
                 or value is None
                 or value.known is None
                 or i in patch.operands
+                or i in patch.judged
                 or i in _SIZES.get(node.op, ())
                 or isinstance(node.origin, Step)  # the result of a body only passes through
             ):
@@ -293,12 +295,28 @@ class _Mender:
             if axes is None or axes.known is None
             else [int(a) for a in np.atleast_1d(axes.known[0])]
         )
+        bounds = {
+            i: tuple(None if (c := cuts[a % data.rank]) is None else c[i - 1] for a in order) for i in (1, 2)
+        }
+        return self.judge(node, bounds, sim)
+
+    def judge(self, node: Node, wanted: dict[int, tuple[int | None, ...]], sim: Simulation) -> Patch:
+        """Operands that lack a wanted element are replaced; where nothing is wanted the source's number
+        stays.
+        """
         operands: dict[int, Entries] = {}
-        for i in (1, 2):
-            wanted = tuple(None if (c := cuts[a % data.rank]) is None else c[i - 1] for a in order)
-            if not self.holds(node, i, wanted, sim):
-                operands[i] = wanted
-        return Patch(operands)
+        for i, entries in wanted.items():
+            value = node.input(i)
+            known = None if value is None else value.known
+            if known is not None and all(np.array_equal(k, known[0]) for k in known):
+                row = np.atleast_1d(known[0])
+                entries = tuple(int(row[k]) if e is None else e for k, e in enumerate(entries))
+            if not self.holds(node, i, entries, sim):
+                operands[i] = entries
+        settled = (
+            i for i, entries in wanted.items() if i not in operands and any(e is not None for e in entries)
+        )
+        return Patch(operands, judged=tuple(settled))
 
     def holds(self, node: Node, i: int, wanted: tuple[int | None, ...], sim: Simulation) -> bool:
         """Whether operand i has the wanted elements after the change already; None: any."""
@@ -333,9 +351,9 @@ class _Mender:
             return self.gather_all(node, index, (self.demand(data) or ())[axis], sim)
         if cut is not None:
             whole = (cut[0],) if index.rank == 0 else tuple(range(*cut))
-        if whole is None or self.same_index(index, whole, sim):
+        if whole is None:
             return Patch()
-        return Patch({1: whole})
+        return Patch(judged=(1,)) if self.same_index(index, whole, sim) else Patch({1: whole})
 
     def gather_all(self, node: Node, index: Value, size: Size, sim: Simulation) -> Patch:
         """Indices that counted over a whole axis and do no longer: the look-up becomes the reshape that it
@@ -346,7 +364,7 @@ class _Mender:
             k.size == n and (k.reshape(-1) == np.arange(n)).all() for k, n in zip(after, size, strict=True)
         )
         if counts and wanted is not None and sim.sizes.get(index) == index.sizes:
-            return Patch()
+            return Patch(judged=(1,))
         entries = tuple(s[0] if len(set(s)) == 1 else -1 for s in wanted or ())
         return Patch({1: entries}, {"axis": None}, "Reshape")
 
@@ -365,7 +383,7 @@ class _Mender:
             {w // s for w, s in zip(a, b, strict=True) if s} for a, b in zip(wanted, source, strict=True)
         ]
         found = tuple(r.pop() if len(r) == 1 else None for r in repeats)
-        return Patch() if self.holds(node, 1, found, sim) else Patch({1: found})
+        return self.judge(node, {1: found}, sim)
 
     def count(self, instance: Instance, sim: Simulation) -> Patch:
         """Attributes that are the size of a label."""
