@@ -16,8 +16,9 @@ HEADS, D, WIDTH = 3, 4, 10
 START = """
 attention (float[B, S, 10] x) => (float[B, S, 10] y)
 <float[10, 12] q_weight, float[12] q_bias, float[10, 12] k_weight, float[10, 12] v_weight,
- float[12, 10] o_weight, float[4] q_gain, float[4] k_gain, float[2] frequencies, int64[4] cut, int64[3] back, float scale,
- float two, float eps, int64[1] zero, int64[1] half, int64[1] end, int64[1] last, int64 three, float one>
+ float[12, 10] o_weight, float[4] q_gain, float[4] k_gain, float[2] frequencies, int64[4] cut, int64[3] back,
+ float scale, float two, float eps, int64[1] zero, int64[1] half, int64[1] end, int64[1] last, int64 three,
+ float one>
 {
     q0 = MatMul(x, q_weight)
     q1 = Add(q0, q_bias)
