@@ -96,16 +96,14 @@ def made_by_growc(path: Path) -> bool:
 @contextlib.contextmanager
 def workshop(target: Path) -> Iterator[Path]:
     """A folder beside the target for what is being made; it is gone afterwards, whatever happens."""
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=".growc-", dir=target.parent))
-    except OSError as error:
-        raise refused(target, error) from error
-    try:
-        yield folder
-    except OSError as error:
-        raise refused(target, error) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.ExitStack() as cleaning:
+        try:
+            with _uninterrupted():  # between the folder's birth and the promise to remove it
+                folder = Path(tempfile.mkdtemp(prefix=".growc-", dir=target.parent))
+                cleaning.callback(shutil.rmtree, folder, ignore_errors=True)
+            yield folder
+        except OSError as error:
+            raise refused(target, error) from error
 
 
 # -------------------------------------------------------------------------------------------- after

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from growc.axes import ratio
+from growc.dialects.onnx.grids import counted
 from growc.dialects.onnx.operand import axis_of, first, line, names, refine, rest, segments
 from growc.graph import Array, Size
 from growc.operators import Line, Operand, Site, Term, opaque
@@ -158,18 +159,28 @@ def gather_nd(site: Site) -> Line:
 
 
 def scatter_nd(site: Site) -> Line:
-    """Leading axes are opaque, the others tied."""
+    """Indices that count along an axis cut a segment of it; other addressed axes are opaque."""
     data, indices, updates = first(site), site.inputs[1], site.inputs[2]
     if site.attribute("reduction", "none") not in ("none", "add"):
         return opaque(site)
+    assert data.sizes is not None
     assert indices is not None
     assert indices.sizes is not None
     assert updates is not None
     depth = indices.sizes[-1][0]
     kept: list[Term] = names("a", data.rank)[depth:]
-    whole = ["_"] * depth + kept
-    lead: list[Term] = ["_"] * (updates.rank - len(kept))
-    return line([whole, ["_"] * indices.rank, lead + kept], [whole])
+    whole: list[Term] = [*("_" for _ in range(depth)), *kept]
+    lead: list[Term] = ["_" for _ in range(updates.rank - len(kept))]
+    grid: list[Term] = ["_" for _ in range(indices.rank)]
+    sizes: dict[str, Size] = {}
+    for axis, begin in enumerate(counted(site.node)):
+        size, out = data.sizes[axis], updates.sizes[axis] if updates.sizes else ()
+        if begin == 0 and size == out:
+            whole[axis] = lead[axis] = grid[axis] = f"a{axis}"
+        elif begin is not None and len(set(size)) == 1 and len(set(out)) == 1:
+            whole[axis], lead[axis] = segments(axis, size, begin, out, sizes)
+            grid[axis] = lead[axis]
+    return line([whole, grid, [*lead, *kept]], [whole], **sizes)
 
 
 def gather_elements(site: Site) -> Line:

@@ -20,6 +20,7 @@ import numpy as np
 from growc.axes import Space, find
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.flatten import Step
+from growc.dialects.onnx.grids import counted
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
 from growc.graph import Array, Graph, Node, Size, Value
 from growc.operators import labels
@@ -68,6 +69,8 @@ class _Mender:
         self.axes, self.simulator, self.resize = axes, simulator, resize
         self.instances = {i.node: i for i in axes.instances}
         self.done = Mended()
+        self.resized: set[Value] = set()
+        """Numbers that are counted up to a size that changes, once they are too many to be known."""
 
     def demand(self, value: Value) -> tuple[Size, ...] | None:
         """The sizes that the spaces demand of a value."""
@@ -122,6 +125,10 @@ class _Mender:
         rule = _PLACES.get(node.op)
         patch = Patch() if rule is None else rule(self, instance, sim)
         for i, value in enumerate(node.inputs):
+            if value in self.resized and i not in patch.judged:
+                if instance.line.treatment != "layout":
+                    raise self.refusal(node, f"its operand {i} is computed from sizes that change")
+                self.resized.update(node.outputs)
             if (
                 patch.op
                 or value is None
@@ -138,6 +145,9 @@ class _Mender:
             ):
                 continue
             before = value.known[0]
+            if instance.line.treatment == "layout" and after is not None and before.shape != after[0].shape:
+                self.resized.update(node.outputs)
+                continue
             if (
                 before.dtype.kind not in "iu"
                 or before.ndim > 1
@@ -373,6 +383,16 @@ class _Mender:
         after = sim.known.get(index)
         return after is not None and all(np.array_equal(np.atleast_1d(a), wanted) for a in after)
 
+    def scatter(self, instance: Instance, sim: Simulation) -> Patch:
+        """Indices that counted along an axis still must, from where the segment begins now."""
+        node = instance.node
+        for axis, begin in enumerate(counted(node)):
+            now = counted(node, sim.known.get)[axis]
+            cut = self.cut(instance, axis)
+            if begin is not None and now != (begin if cut is None else cut[0]):
+                raise self.refusal(node, f"its indices no longer count along axis {axis}")
+        return Patch(judged=(1,))
+
     def tile(self, instance: Instance, sim: Simulation) -> Patch:
         node, data = instance.node, instance.node.inputs[0]
         assert data is not None
@@ -418,6 +438,7 @@ _PLACES: dict[str, Callable[[_Mender, Instance, Simulation], Patch]] = {
     "Slice": _Mender.slice,
     "Gather": _Mender.gather,
     "Tile": _Mender.tile,
+    "ScatterND": _Mender.scatter,
     "Conv": _Mender.count,
     "ConvTranspose": _Mender.count,
     "RotaryEmbedding": _Mender.count,
