@@ -209,8 +209,8 @@ def _ending(net: Net, x: Tensor, table: np.ndarray | None, style: Style) -> None
         x = norm(net, x, style.norm, style.eps)
     how = c.pick("head", "head", "tied", "tied", "class", "mean", "transform", "stream")
     if how == "class":
-        first = net.node("Gather", x, net.ints(0), dims=(x.dims[0], width), axis=1)
-        pooled = net.unary("Tanh", net.linear(first, width)) if c.chance(60) else first
+        last = net.node("Gather", x, net.ints(-1), dims=(x.dims[0], width), axis=1)  # it sees all the others
+        pooled = net.unary("Tanh", net.linear(last, width)) if c.chance(60) else last
         net.outputs.append(net.linear(pooled, c.pick(5, *SIZES)))
     elif how == "mean":
         dims = (x.dims[0], width)

@@ -18,14 +18,23 @@ RECIPES = (
     "widen hidden to 2 * hidden with cyclic copy split random noise 0.1 balanced",
     "widen channels to 2 * channels with uniform copy split random",
 )
-SEEDS = range(20_000, 20_020)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(20_000, 20_008))
 def test_random_models(tmp_path: Path, seed: int) -> None:
+    written_in_all_ways(tmp_path, seed)
+
+
+@pytest.mark.soak
+def test_many_random_models(tmp_path: Path) -> None:
+    for seed in range(21_000, 21_300):
+        written_in_all_ways(tmp_path, seed)
+
+
+def written_in_all_ways(folder: Path, seed: int) -> None:
     net = random_model(Choices(seed))
     names = {"ffn", "heads", "hidden", "channels"} & net.roles.keys()
-    unchanged(net.save(tmp_path / "model.onnx"), [r for r in RECIPES if r.split()[1] in names], seed)
+    unchanged(net.save(folder / "model.onnx"), [r for r in RECIPES if r.split()[1] in names], seed)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
