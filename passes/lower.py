@@ -304,6 +304,9 @@ class _Lowering:
                 return self.place(list(space.parts), before, after, statement, block)
             if space.frozen is not None:
                 raise GrowError(self.frozen(space, statement))
+            if space.unit:
+                cause = f"`{axis_text(statement.axis)}` cannot change its size: a part of it is a single unit"
+                raise GrowError(Diagnostic("G304", cause, statement.axis.span))
             return [(space, before, after, block)]
         order = list(spaces) if statement.fill.name in FROM_THE_FRONT else list(spaces)[::-1]
         for space in order:

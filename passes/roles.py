@@ -265,7 +265,7 @@ class _Finder:
 
     def ffn(self, hidden: list[Space], heads: list[RoleAxis]) -> list[Space]:
         streams = {id(s) for s in hidden}
-        taken = {id(x) for h in heads for x in h.spaces}
+        taken = {id(x) for h in heads for x in h.spaces} | {id(x) for s in hidden for x in leaves(s)}
         made: dict[int, Space] = {}
         read: set[int] = set()
         for instance in self.maps:

@@ -171,7 +171,7 @@ def _one_stream(net: Net) -> None:
     if c.chance(25):
         net.inputs["mask"], net.limits["mask"] = (INT64, x.dims[:2]), 2
     first = x
-    for _ in range(c.pick(1, 2)):
+    for _ in range(c.pick(1, 1, 1, 2)):
         x = _block(net, x, style)
         if c.chance(5):
             x = oddity(net, x)

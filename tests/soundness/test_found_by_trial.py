@@ -11,6 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 from growc.api import apply
+from growc.diagnostic import GrowError
 
 TWO_LAYERS = """
 two (float[N, 6] x) => (float[N, 4] y)
@@ -118,3 +119,40 @@ numbered (int64[N] tokens) => (float[N, 3] y)
     y = MatMul(x2, out)
 }
 """
+
+
+SEGMENTS = """
+segments (int64[N] tokens) => (float[N, 4] y)
+<float[16, 5] table, float[5, 12] up, float[12, 5] down, int64[2] sizes = {4, 1}, float[5, 12] up2,
+ float[12, 5] down2, float[5, 4] out>
+{
+    x0 = Gather(table, tokens)
+    u = MatMul(x0, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    x1 = Add(x0, d)
+    left, right = Split <axis = 1> (x1, sizes)
+    x2 = Concat <axis = 1> (left, right)
+    u2 = MatMul(x2, up2)
+    a2 = Relu(u2)
+    d2 = MatMul(a2, down2)
+    x3 = Add(x2, d2)
+    y = MatMul(x3, out)
+}
+"""
+
+
+def test_segments_of_the_stream_are_no_inner_width(tmp_path: Path) -> None:
+    """What is cut and joined again makes a second space of the same parts; `ffn` took them for its own."""
+    model = graphs.save(tmp_path / "model.onnx", SEGMENTS)
+    done = apply("widen ffn to 24 with zero fill", model, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+    assert {w.name for w in done.plan.weights if w.changed} == {"up", "down", "up2", "down2"}
+
+
+def test_a_segment_of_one_unit_is_kept_or_named(tmp_path: Path) -> None:
+    """It was asked to grow, and its weights were not."""
+    model = graphs.save(tmp_path / "model.onnx", SEGMENTS)
+    with pytest.raises(GrowError) as refusal:
+        apply("widen hidden to 10 with cyclic copy", model, tmp_path / "grown.onnx")
+    assert refusal.value.diagnostics[0].code == "G304"

@@ -13,16 +13,16 @@ FILES = sorted(p for folder in ("growc", "grammar", "passes") for p in (ROOT / f
 PROSE = frozenset({"codes.py"})
 """Pages for people, whose examples name files."""
 
-ARCHITECTURES = frozenset(
-    """
-    albert aria bart beit bert biogpt bloom chatglm clap codegen cohere convnext dbrx deberta deepseek deit densenet
-    dinov distilbert dpt efficientnet electra ernie exaone falcon flaubert gemma glm glpn gpt granite grok hubert
-    inception jamba jetmoe lfm lilt llama llava longformer longt luke mamba marian mbart minilm minimax
-    mistral mixtral mobilenet mobilevit modernbert moonshine mpnet mpt nemotron neox nystromformer olmo olmoe opt
-    paligemma pegasus persimmon phi pixtral pythia qwen regnet resnet retnet roberta rwkv segformer siglip smollm
-    stablelm starcoder swin umt unet vgg vit wav whisper xception xglm xlm xlnet yolo yolos zamba
-    """.split()
-)
+NAMES = """
+albert aria bart beit bert biogpt bloom chatglm clap codegen cohere convnext dbrx deberta deepseek deit
+densenet dinov distilbert dpt efficientnet electra ernie exaone falcon flaubert gemma glm glpn gpt granite
+grok hubert inception jamba jetmoe lfm lilt llama llava longformer longt luke mamba marian mbart minilm
+minimax mistral mixtral mobilenet mobilevit modernbert moonshine mpnet mpt nemotron neox nystromformer olmo
+olmoe opt paligemma pegasus persimmon phi pixtral pythia qwen regnet resnet retnet roberta rwkv segformer
+siglip smollm stablelm starcoder swin umt unet vgg vit wav whisper xception xglm xlm xlnet yolo yolos zamba
+"""
+
+ARCHITECTURES = frozenset(NAMES.split())
 """Families of models. Those that are also words of ONNX or of English (Clip) cannot be told apart."""
 
 

@@ -41,6 +41,14 @@ def test_what_the_unknown_operator_does_not_touch_still_grows(tmp_path: Path, de
     assert [w.name for w in found.weights if w.changed] == ["first.up", "first.down"]
 
 
+def test_inner_widths_grow_on_both_sides_of_an_unknown_operator(tmp_path: Path) -> None:
+    model = stream(tmp_path / "model.onnx", mystery(True))  # type: ignore[arg-type]
+    found = plan("widen ffn to 32 with uniform copy split random", model)
+    assert found.certificate.exact
+    changed = [w.name for w in found.weights if w.changed]
+    assert changed == ["first.up", "first.down", "second.up", "second.down"]
+
+
 def test_what_is_frozen_is_reported_with_its_operator(tmp_path: Path) -> None:
     model = stream(tmp_path / "model.onnx", mystery(True))  # type: ignore[arg-type]
     reasons = {(r.node.op, r.cause) for _, _, r in inspect(model).axes.frozen() if r.node is not None}
