@@ -296,7 +296,8 @@ def _match_sum_product(parts: list[Space], others: list[Space], node: Any) -> No
     """A sum meets a product: take the last factor out of every segment, then match what is left.
 
     Where nothing is left of any segment, the leading factor only counts equal segments: it becomes a sum of
-    units, and the segments are tied.
+    units, and the segments are tied. Where a segment is no multiple of that factor (a group of channels that
+    reaches into the next segment), all are cut at its multiples, and each run is one of these equal segments.
     """
     last = others[-1]
     heads = []
@@ -306,6 +307,11 @@ def _match_sum_product(parts: list[Space], others: list[Space], node: Any) -> No
             inner = find(last)
             if inner.kind == "product":
                 _match_sum_product(parts, [*others[:-1], *inner.parts], node)
+            elif (runs := _runs(parts, last.size)) is not None:
+                for run in runs:
+                    unify(sum_of(run), last, node)
+                units = [Space((1,) * len(last.size)) for _ in runs]
+                unify(sum_of(units), product(others[:-1]), node)
             else:
                 _conflict(
                     [*parts, *others], node, f"a segment of {part.size[0]} is no multiple of {last.size[0]}"
@@ -315,3 +321,32 @@ def _match_sum_product(parts: list[Space], others: list[Space], node: Any) -> No
         unify(part, product([head, last]), node)
         heads.append(head)
     unify(sum_of(heads), product(others[:-1]), node)
+
+
+def _runs(parts: Sequence[Space], size: Size) -> list[list[Space]] | None:
+    """Segments cut at all multiples of `size`: the pieces of each run of that size; None where one
+    cannot be.
+    """
+    pending, room = list(parts)[::-1], size
+    runs: list[list[Space]] = []
+    run: list[Space] = []
+    while pending:
+        part = find(pending.pop())
+        if part.kind == "sum":
+            pending.extend(part.parts[::-1])
+            continue
+        if all(a > b for a, b in zip(part.size, room, strict=True)):
+            piece = Space(room)
+            rest = _cut(part, piece, None)
+            if rest is None:
+                return None
+            pending.append(rest)
+            part = piece
+        elif not all(a <= b for a, b in zip(part.size, room, strict=True)):
+            return None
+        run.append(part)
+        room = tuple(a - b for a, b in zip(room, part.size, strict=True))
+        if not any(room):
+            runs.append(run)
+            run, room = [], size
+    return None if run else runs

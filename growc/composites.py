@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from growc.axes import Space, find
+from growc.axes import Space, find, leaves
 from growc.indexmap import IndexMap
 
 
@@ -15,19 +15,29 @@ def shows(state: IndexMap, wanted: IndexMap) -> bool:
     return bool((np.bincount(state.index[same], minlength=state.source) > 0).all())
 
 
-def distribute(before: list[IndexMap], after: IndexMap, space: Space) -> list[IndexMap]:
-    """The states of the leaves behind a norm over the whole axis."""
-    if len(before) == 1:
-        return [after]
-    rows = after.copies
-    total = 1.0
-    for state in before:
-        total *= float(state.weight[state.copies][0])
-    factor = float(after.weight[rows][0]) / total if space.kind == "product" else float(after.weight[rows][0])
-    found = [IndexMap.of(s.source, s.index, s.weight) for s in before]
-    if space.kind == "product":
-        return [found[0].scaled(factor), *found[1:]]
-    return [s.scaled(factor / float(s.weight[s.copies][0])) for s in found]
+def distribute(space: Space, pending: list[IndexMap], factor: float) -> list[IndexMap]:
+    """The states of the leaves behind a norm over the whole axis, which scales it: means are gone.
+
+    The factor falls on every segment of a sum, and on one factor of a product: the first that changes.
+    """
+    space = find(space)
+    if space.kind == "atom":
+        if space.unit:
+            return []
+        state = pending.pop(0)
+        return [IndexMap.of(state.source, state.index, state.weight).scaled(factor)]
+    parts = space.parts
+    if space.kind == "sum":
+        return [s for p in parts for s in distribute(p, pending, factor)]
+    counts = [sum(1 for _ in leaves(p)) for p in parts]
+    starts = [sum(counts[:k]) for k in range(len(parts))]
+    changed = [
+        k
+        for k, (start, n) in enumerate(zip(starts, counts, strict=True))
+        if any(not s.is_identity for s in pending[start : start + n])
+    ]
+    chosen = changed[0] if changed else 0
+    return [s for k, p in enumerate(parts) for s in distribute(p, pending, factor if k == chosen else 1.0)]
 
 
 def assemble(space: Space, pending: list[IndexMap]) -> IndexMap:

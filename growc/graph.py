@@ -118,3 +118,17 @@ class Graph:
         for node in self.nodes:
             yield from (v for v in node.operands if v.weight is not None)
         yield from (v for v in self.outputs if v.weight is not None and not v.users)
+
+
+def static_values(graph: Graph) -> set[Value]:
+    """Values that no model input reaches: weights and what is made of them alone."""
+    found = {v for v in graph.values() if v.weight is not None}
+    for node in graph.nodes:
+        operands = list(node.operands)
+        if (
+            operands
+            and all(v in found or v.known is not None for v in operands)
+            and any(v in found for v in operands)
+        ):
+            found.update(node.outputs)
+    return found

@@ -313,14 +313,6 @@ class IndexMap:
         factor = float(squares[0]) * self.source / self.size
         return self.scaled(1 / np.sqrt(factor)), factor
 
-    def l2_norm(self) -> tuple[IndexMap, float] | None:
-        """The state behind x ↦ x/max(‖x‖, eps) and the factor of eps."""
-        done = self.rms_norm()
-        if done is None:
-            return None
-        root = np.sqrt(done[1] * self.size / self.source)
-        return self.scaled(1 / root), float(root)
-
     # ---------------------------------------------------------------- choosing states
 
     def plain(self) -> IndexMap:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from growc.axes import Space, leaves
 from growc.graph import Node, Value
-from growc.passes.norms import Norm
+from growc.passes.norms import Formula, Norm
 from growc.passes.spaces import Axes
 
 Var = int
@@ -25,6 +25,7 @@ class Link:
     product, quotient: as the methods of IndexMap. pair: both sources are contracted with each other.
     statistic: sources (a whole axis) are reduced. norm: sources (a whole axis) are normalised into targets.
     output: sources leave the model. state: they do, and come back in at the next step as they are.
+    `formula` is that of a norm, and `norm` where it stands if in pieces.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Link:
     homogeneous: bool = False
     detail: str = ""
     space: Space | None = None
+    formula: Formula | None = None
     norm: Norm | None = None
     axis: int = 0
 

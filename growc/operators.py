@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from growc.graph import Array, Node, Size
 
@@ -42,8 +42,9 @@ TREATMENTS = {
     "sum": "sum over them",
     "fold": "another reduction over them: the reduced axes are frozen outside a norm",
     "extreme": "maximum or minimum over them",
-    "layer_norm": "LayerNormalization with its gain and bias",
-    "rms_norm": "RMSNormalization with its gain",
+    "layer_norm": "(x − mean)/sqrt(var + eps) with gain and bias",
+    "rms_norm": "x/sqrt(mean(x²) + eps) with its gain",
+    "l2_norm": "x/‖x‖",
     "per_channel": "each channel by itself, with parameters of its own",
     "opaque": "nothing is known",
 }
@@ -57,6 +58,8 @@ class Line:
     outputs: tuple[Axes | None, ...]
     treatment: str
     sizes: Mapping[str, Size] = field(default_factory=dict)
+    over: tuple[str, ...] = ()
+    """The labels that a norm runs over, as one row-major product."""
 
     def __str__(self) -> str:
         left = ", ".join("?" if a is None else " ".join(map(spell, a)) for a in self.inputs)
@@ -173,7 +176,7 @@ def table(text: str, rules: Mapping[str, Rule]) -> dict[str, Row]:
 def _with_treatment(rule: Rule, treatment: str) -> Rule:
     def made(site: Site) -> Line:
         line = rule(site)
-        return line if line.treatment else Line(line.inputs, line.outputs, treatment, line.sizes)
+        return line if line.treatment else replace(line, treatment=treatment)
 
     return made
 

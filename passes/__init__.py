@@ -88,13 +88,12 @@ def solve_pass(c: Compilation) -> Compilation:
         solution = solve(links, stage, sizes, carriers)
         for use, found in weight_steps(solution, c.ties).items():
             steps[use] += found
-        for node, norm, factor in solution.eps:
-            if norm is None:
-                changed = attributes.setdefault(node, {})
-                before = changed.get("epsilon", node.attributes.get("epsilon", 1e-5))
-                changed["epsilon"] = float(before) * factor
-            elif norm.eps is not None:
-                scales[norm.eps_weight()] *= factor
+        for use, factor in solution.eps.items():
+            scales[use] *= factor
+        for node, factor in solution.epsilons.items():
+            changed = attributes.setdefault(node, {})
+            before = changed.get("epsilon", node.attributes.get("epsilon", 1e-5))
+            changed["epsilon"] = float(before) * factor
         gaps += [g for g in solution.gaps if g not in gaps]
         for place, state in solution.outputs.items():
             outputs[place] = state.after(outputs[place]) if place in outputs else state

@@ -77,15 +77,12 @@ def _outside(space: Space) -> bool:
 def _normalised(axes: Axes, instance: Instance) -> tuple[set[int], set[int]]:
     """Atoms of the axes that a statistic runs over, and of those that it leaves alone."""
     value, line = instance.node.input(0), instance.line
-    if value is None or line.treatment not in REDUCTIONS | {"instance_norm"}:
+    if value is None or not (line.over or line.treatment in REDUCTIONS):
         return set(), set()
-    kept = {n for t in (line.outputs[0] or ()) for n in labels(t)}
-    inside: set[int] = set()
-    beside: set[int] = set()
-    for axis, (space, term) in enumerate(zip(axes.of(value), line.inputs[0] or (), strict=False)):
-        over = axis > 1 if line.treatment == "instance_norm" else not kept & set(labels(term))
-        (inside if over else beside).update(_ids([space]))
-    return inside, beside
+    named = {n for t in line.inputs[0] or () for n in labels(t)}
+    kept = {n for t in line.outputs[0] or () for n in labels(t)} - set(line.over)
+    spaces = instance.spaces
+    return _ids([spaces[n] for n in named - kept]), _ids([spaces[n] for n in named & kept])
 
 
 def _ids(spaces: Iterable[Space]) -> set[int]:

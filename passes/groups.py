@@ -161,10 +161,7 @@ class _Splitting:
             for terms in instance.line.inputs:
                 gone = [n for t in terms or () for n in labels(t) if n not in made]
                 self.judge(instance, [instance.spaces[n] for n in gone])
-            if instance.line.treatment in ("layer_norm", "rms_norm"):
-                value = instance.node.inputs[0]
-                assert value is not None
-                self.judge(instance, self.axes.of(value)[-1:])
+            self.judge(instance, [instance.spaces[n] for n in instance.line.over])
 
     def judge(self, instance: Instance, spaces: Sequence[Space]) -> None:
         kind = instance.line.treatment

@@ -14,25 +14,23 @@ from growc.axes import leaves
 from growc.graph import Value
 from growc.links import Link, Links, Var
 from growc.operators import Term, labels
+from growc.passes.norm_links import OPERATORS, Occurrences, norm_in_pieces, norm_operator
 from growc.passes.norms import Norm
 from growc.passes.spaces import Axes, Instance
 from growc.passes.ties import Tie
-from growc.passes.treatments import REDUCTIONS, TREATMENTS, norm_operator
-
-Occurrences = dict[str, dict[int, list[Var]]]
-"""label -> operand -> variables of the label's leaves."""
+from growc.passes.treatments import REDUCTIONS, TREATMENTS
 
 
 def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: set[int]) -> Links:
     """All links that the mapped spaces (ids of their representatives) touch."""
     links = Links(axes, mapped)
     closing = {n.close: n for n in norms}
-    closing = {close: n for close, n in closing.items() if links.of(n.source, n.axis % n.source.rank)}
+    closing = {c: n for c, n in closing.items() if any(links.of(n.source, k) for k in range(n.source.rank))}
     inside = {node for n in closing.values() for node in n.interior}
     for instance in axes.instances:
         norm = closing.get(instance.node)
         if norm is not None:
-            _norm_in_pieces(links, norm)
+            norm_in_pieces(links, norm)
         elif instance.node not in inside:
             _add(links, instance)
     for tie in ties:
@@ -80,20 +78,6 @@ def _tie(links: Links, tie: Tie) -> None:
                 links.join(a, b)
 
 
-def _norm_in_pieces(links: Links, norm: Norm) -> None:
-    source = norm.source
-    for axis in range(source.rank):
-        a, b = links.of(source, axis), links.of(norm.result, axis)
-        if axis - source.rank == norm.axis:
-            space = links.axes.of(source)[axis]
-            links.links.append(
-                Link("norm", norm.close, tuple(a), tuple(b), detail=norm.kind, space=space, norm=norm)
-            )
-        else:
-            for x, y in zip(a, b, strict=True):
-                links.links.append(Link("pointwise", norm.close, (x,), (y,), zero=True))
-
-
 def bind(
     links: Links, value: Value, axis: int, term: Term, instance: Instance
 ) -> Iterator[tuple[str, list[Var]]]:
@@ -134,6 +118,9 @@ def _add(links: Links, instance: Instance) -> None:
     if not ins and not outs:
         return
     node, treatment = instance.node, instance.line.treatment
+    if treatment in OPERATORS:
+        norm_operator(links, instance, ins, outs)
+        return
     for name in dict.fromkeys([*ins, *outs]):
         sources, targets = ins.get(name, {}), outs.get(name, {})
         if not targets and treatment in REDUCTIONS:
@@ -150,5 +137,3 @@ def _add(links: Links, instance: Instance) -> None:
             if found and not set(labels(term)) & made:
                 space = links.axes.of(value)[axis]
                 links.links.append(Link("statistic", node, tuple(found), detail=treatment, space=space))
-    if treatment in ("layer_norm", "rms_norm"):
-        norm_operator(links, instance)

@@ -1,12 +1,14 @@
 """Norms that stand in pieces, recognised by what they compute.
 
-Needs: the graph. Gives: a `Norm` for every place where x/sqrt(mean(x²) + eps), (x − mean(x))/sqrt(var(x) +
-eps) or x/max(‖x‖, eps) closes, whatever chain of operators it is spelt with.
+Needs: the graph with sizes. Gives: a `Norm` for every place where v/root(statistic(v²)) closes, whatever
+chain of operators it is spelt with: v is x or x − mean(x), the statistic a mean or a sum over one or more
+axes, and eps is added to it, or bounds it, in front of the root or behind it.
 
-A single forward pass gives each value a tag: what it is of which x. Casts and identities are transparent.
-A gain and a bias are no part of a norm in pieces: they are ordinary products and sums. What only looks like a
-norm (the variance without its mean, a mean over another axis, eps outside the root) gets no tag and is judged
-operator by operator.
+A single forward pass gives each value a tag: what it is of which x. Casts, Expand, dropped axes that come
+back, and factors of the statistic are transparent. A gain and a bias behind a norm are no part of it: they
+are ordinary products and sums; a gain in front of the quotient is kept with it. What only looks like a norm
+(the variance without its mean, a mean over other axes, another x) gets no tag and is judged operator by
+operator.
 """
 
 from __future__ import annotations
@@ -16,85 +18,147 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from growc.graph import Graph, Node, Value
+from growc.graph import Graph, Node, Size, Value, static_values
+from growc.indexmap import IndexMap
+
+
+@dataclass(frozen=True)
+class Formula:
+    """v / sqrt(mean(v²) + eps), v = x. `centred`: v = x − mean(x). `total`: a sum, no mean. `outside`: eps is
+    added to the root, or bounds it.
+    """
+
+    centred: bool = False
+    total: bool = False
+    outside: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name that it goes by."""
+        return "LayerNorm" if self.centred else "L2 norm" if self.total else "RMSNorm"
+
+    def behind(self, state: IndexMap) -> tuple[IndexMap, float] | None:
+        """The state behind the norm, and the factor of its eps; None where it is not exact."""
+        found = state.layer_norm() if self.centred else state.rms_norm()
+        if found is None:
+            return None
+        after, factor = found
+        if self.total:
+            growth = state.size / state.source
+            after, factor = after.scaled(growth**-0.5), factor * growth
+        return after, factor**0.5 if self.outside else factor
 
 
 @dataclass(frozen=True, eq=False)
 class Norm:
-    """One norm over the last-named axis of `source`; `result` is the value that leaves, before any gain."""
+    """One norm over the last-named axes of `source` (counted from the end, in order); `result` is the value
+    that leaves, before any gain but `gain`, which `weigh` puts in front of the quotient.
+    """
 
-    kind: str  # layer_norm, rms_norm or l2_norm
+    formula: Formula
     source: Value
-    axis: int
+    axes: tuple[int, ...]
     result: Value
     close: Node
     eps: Value | None
     interior: frozenset[Node]
+    gain: Value | None = None
+    weigh: Node | None = None
 
     def eps_weight(self) -> Value:
         """The weight use behind eps, through casts."""
-        value = self.eps
-        while value is not None and value.weight is None and value.producer is not None:
-            value = value.producer.inputs[0]
-        assert value is not None
-        return value
+        found = None if self.eps is None else _stored(self.eps)
+        assert found is not None
+        return found
 
 
 @dataclass(frozen=True)
 class Tag:
-    """What a value is: `form` of `base` along `axis`; `centred` says that the mean was taken off before."""
+    """What a value is: `form` of `base` along `axes`; `centred` says that the mean was taken off before."""
 
-    form: str  # self, mean, square, mean_square, shifted, deviation, inverse, sum_square, length, bounded
+    form: str  # self, mean, square_of_mean, square, statistic, over_statistic, root, inverse
     base: Value
-    axis: int = -1
+    axes: tuple[int, ...] = ()
     centred: bool = False
+    total: bool = False
+    outside: bool = False
+    scaled: bool = False
     eps: Value | None = None
+    gain: Value | None = None
+    weigh: Node | None = None
     nodes: frozenset[Node] = frozenset()
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is x itself."""
+        return self.form == "self" and not self.centred
+
+
+SCALABLE = frozenset({"statistic", "over_statistic", "root", "inverse"})
+"""Forms that a number may be multiplied with: whatever it is, it stays what it is."""
+
+REDUCED = SCALABLE | {"mean", "square_of_mean"}
 
 
 def find_norms(graph: Graph) -> list[Norm]:
     """Every norm in pieces, in canonical order."""
+    static = static_values(graph)
     tags: dict[Value, Tag] = {}
+    weighed: dict[Value, Tag] = {}
     found: list[Norm] = []
     for node in graph.nodes:
-        if (
-            node.op in ("Cast", "Identity")
-            and node.inputs[0] is not None
-            and node.inputs[0].floating
-            and node.outputs[0].floating
-        ):
-            tag = _tag(node.inputs[0], tags)
-            tags[node.outputs[0]] = replace(tag, nodes=tag.nodes | {node})
-            continue
         rule = _RULES.get(node.op)
-        tag_or_norm = rule(node, tags) if rule else None
-        if isinstance(tag_or_norm, Norm):
-            found.append(tag_or_norm)
-        elif tag_or_norm is not None:
-            tags[node.outputs[0]] = replace(tag_or_norm, nodes=tag_or_norm.nodes | {node})
-    return [replace(n, interior=_closed(n)) for n in found]
+        if rule is None:
+            continue
+        operands = [(v, tags.get(v, Tag("self", v))) for v in node.inputs if v is not None]
+        made = rule(node, operands)
+        if made is None and any(v in weighed for v, _ in operands):
+            closed = rule(node, [(v, weighed.get(v, tag)) for v, tag in operands])
+            made = closed if isinstance(closed, Norm) else None
+        if isinstance(made, Norm):
+            found.append(made)
+        elif made is not None and _fits(made, node.outputs[0]):
+            tags[node.outputs[0]] = replace(made, nodes=made.nodes | {node})
+        elif node.op == "Mul" and (with_gain := _weighed(node, operands, static)) is not None:
+            weighed[node.outputs[0]] = replace(with_gain, nodes=with_gain.nodes | {node})
+    return _with_interiors(found)
 
 
-def _closed(norm: Norm) -> frozenset[Node]:
-    """The nodes whose results nobody outside the norm uses: the norm's formula speaks for them."""
-    inside = set(norm.interior)
+def _fits(tag: Tag, value: Value) -> bool:
+    """Whether a value has the shape of its tag: that of x, with one element along the reduced axes or as many
+    as x; or with these axes dropped.
+    """
+    sizes, base = value.sizes, tag.base.sizes
+    if sizes is None or base is None:
+        return False
+    return sizes == base or (tag.form in REDUCED and sizes in (_kept(tag, base), _dropped(tag, base)))
+
+
+def _kept(tag: Tag, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+    return tuple((1,) * len(s) if k - len(sizes) in tag.axes else s for k, s in enumerate(sizes))
+
+
+def _dropped(tag: Tag, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+    return tuple(s for k, s in enumerate(sizes) if k - len(sizes) not in tag.axes)
+
+
+def _with_interiors(norms: list[Norm]) -> list[Norm]:
+    """Of each norm the nodes whose results nobody outside of norms uses: its formula speaks for them."""
+    closing = {n.close for n in norms}
+    inside = {node for n in norms for node in n.interior}
+    apart = {v for n in norms for v in (n.source, n.gain)}
     while True:
         leaving = {
-            n
-            for n in inside
-            if not all(u is norm.close or u in inside for o in n.outputs for u, _ in o.users)
+            n for n in inside if any(o in apart or not readers(o) <= inside | closing for o in n.outputs)
         }
         if not leaving:
-            return frozenset(inside | {norm.close})
+            return [replace(n, interior=n.interior & inside | {n.close}) for n in norms]
         inside -= leaving
 
 
-def _tag(value: Value, tags: dict[Value, Tag]) -> Tag:
-    return tags.get(value, Tag("self", value))
-
-
-def _operands(node: Node, tags: dict[Value, Tag]) -> list[tuple[Value, Tag]]:
-    return [(v, _tag(v, tags)) for v in node.inputs if v is not None]
+def readers(value: Value) -> set[Node]:
+    """The nodes that use a value as more than a shape."""
+    return {n for n, _ in value.users if n.op not in ("Shape", "Size")}
 
 
 def scalar(value: Value | None) -> float | None:
@@ -105,138 +169,171 @@ def scalar(value: Value | None) -> float | None:
     return numbers.pop() if len(numbers) == 1 else None
 
 
-def _axis(node: Node) -> int | None:
-    """The single axis of a reduction that keeps its dimension, counted from the end."""
-    axes = node.attributes.get("axes")
-    second = node.input(1)
-    if axes is None and second is not None and second.known is not None:
-        axes = second.known[0].reshape(-1).tolist()
-    source = node.inputs[0]
-    if source is None or axes is None or len(axes) != 1 or not node.attributes.get("keepdims", 1):
+def _stored(value: Value) -> Value | None:
+    """The use of a weight that a number comes from, through casts; None where it serves others too."""
+    while value.weight is None:
+        if value.producer is None or len(value.producer.inputs) != 1 or len(value.users) > 1:
+            return None
+        value = value.producer.inputs[0]  # type: ignore[assignment]
+    return value
+
+
+# -------------------------------------------------------------------- one rule for each operator
+
+Operands = list[tuple[Value, Tag]]
+
+
+def _axes(node: Node) -> tuple[int, ...] | None:
+    """The axes of a reduction, counted from the end."""
+    source, second = node.inputs[0], node.input(1)
+    if source is None or source.sizes is None or (second is not None and second.known is None):
         return None
-    return int(axes[0]) % source.rank - source.rank
+    given = node.attributes.get("axes")
+    if given is None and second is not None and second.known is not None:
+        given = second.known[0].reshape(-1).tolist()
+    if not given:
+        return None if node.attributes.get("noop_with_empty_axes") else tuple(range(-source.rank, 0))
+    return tuple(sorted(int(a) % source.rank - source.rank for a in given))
 
 
-def _mean(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    (_, tag), axis = _operands(node, tags)[0], _axis(node)
-    if axis is None:
+def _reduce(node: Node, operands: Operands) -> Tag | None:
+    (_, tag), axes = operands[0], _axes(node)
+    if axes is None or (tag.centred and tag.axes != axes):
         return None
-    if tag.form == "self" and not tag.centred:
-        return replace(tag, form="mean", axis=axis)
-    if tag.form == "square" and (not tag.centred or tag.axis == axis):
-        return replace(tag, form="mean_square", axis=axis)
+    if node.op == "ReduceMean" and tag.plain:
+        return replace(tag, form="mean", axes=axes)
+    if node.op in ("ReduceMean", "ReduceSum") and tag.form == "square":
+        return replace(tag, form="statistic", axes=axes, total=node.op == "ReduceSum")
+    if node.op in ("ReduceL2", "ReduceSumSquare") and tag.form == "self":
+        return replace(tag, form="root" if node.op == "ReduceL2" else "statistic", axes=axes, total=True)
     return None
 
 
-def _sum(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    (_, tag), axis = _operands(node, tags)[0], _axis(node)
-    if axis is not None and tag.form == "square" and not tag.centred:
-        return replace(tag, form="sum_square", axis=axis)
+def _subtract(node: Node, operands: Operands) -> Tag | None:
+    """x − mean(x); and the variance as mean(x²) − mean(x)²."""
+    (a, x), (b, m) = operands
+    if m.base is not x.base or a.rank != b.rank:
+        return None
+    nodes = x.nodes | m.nodes
+    if x.plain and m.form == "mean" and b.rank == m.base.rank:
+        return replace(m, form="self", centred=True, nodes=nodes)
+    if m.form == "square_of_mean" and x == Tag("statistic", x.base, m.axes, nodes=x.nodes):
+        return replace(x, centred=True, nodes=nodes)
     return None
 
 
-def _length(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    (_, tag), axis = _operands(node, tags)[0], _axis(node)
-    plain = tag.form == "self" and not tag.centred
-    return replace(tag, form="length", axis=axis) if axis is not None and plain else None
-
-
-def _subtract(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    (_, x), (_, m) = _operands(node, tags)
-    if x.form == "self" and not x.centred and m.form == "mean" and m.base is x.base:
-        return replace(m, form="self", centred=True, nodes=x.nodes | m.nodes)
-    return None
-
-
-def _square(tag: Tag) -> Tag | None:
-    return replace(tag, form="square") if tag.form == "self" else None
-
-
-def _power(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    (_, tag), (exponent, _) = _operands(node, tags)
+def _power(node: Node, operands: Operands) -> Tag | None:
+    (_, tag), (exponent, _) = operands
     power = scalar(exponent)
     if power == 2:
         return _square(tag)
     if power == 0.5:
-        return _root(node, tags)
-    if power == -0.5 and tag.form == "shifted":
-        return replace(tag, form="inverse")
-    return None
+        return _root(node, operands)
+    if power == -0.5:
+        found = _root(node, operands)
+        return None if found is None else _inverted(found)
+    return _inverted(tag) if power == -1 else None
 
 
-def _add(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    (a, x), (b, y) = _operands(node, tags)
-    for tag, eps in ((x, b), (y, a)):
-        if scalar(eps) is not None and tag.form == "mean_square":
-            return replace(tag, form="shifted", eps=eps)
-    return None
+def _square(tag: Tag) -> Tag | None:
+    if tag.form == "self":
+        return replace(tag, form="square")
+    return replace(tag, form="square_of_mean") if tag.form == "mean" else None
 
 
-def _root(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    _, tag = _operands(node, tags)[0]
-    forms = {"shifted": "deviation", "sum_square": "length"}
+def _root(node: Node, operands: Operands) -> Tag | None:
+    forms = {"statistic": "root", "over_statistic": "inverse"}
+    tag = operands[0][1]
     return replace(tag, form=forms[tag.form]) if tag.form in forms else None
 
 
-def _bound(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    """max(‖x‖, eps), written as Max or as a Clip from below."""
+def _inverted(tag: Tag) -> Tag | None:
+    forms = {"statistic": "over_statistic", "root": "inverse"}
+    return replace(tag, form=forms[tag.form]) if tag.form in forms else None
+
+
+def _add_eps(node: Node, operands: Operands) -> Tag | None:
+    """eps, added or as a lower bound (Max, or Clip from below)."""
     if node.op == "Clip" and (node.input(1) is None or node.input(2) is not None):
         return None
-    operands = _operands(node, tags)
-    lengths = [t for _, t in operands if t.form == "length"]
-    bounds = [v for v, t in operands if t.form == "self" and scalar(v) is not None]
-    if len(lengths) == 1 and len(bounds) == 1 and len(operands) == 2:
-        return replace(lengths[0], form="bounded", eps=bounds[0])
+    if len(operands) != 2:
+        return None
+    for (_, tag), (eps, _) in (operands, operands[::-1]):
+        number = scalar(eps)
+        usable = tag.form in ("statistic", "root") and tag.eps is None
+        if usable and number is not None and number >= 0 and _stored(eps) is not None:
+            return replace(tag, eps=eps, outside=tag.form == "root")
     return None
 
 
-def _expand(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    _, tag = _operands(node, tags)[0]
-    return None if tag.form == "self" else tag
+def _same(node: Node, operands: Operands) -> Tag | None:
+    """Operators that pass every element on."""
+    value, tag = operands[0]
+    return tag if value.floating and node.outputs[0].floating else None
 
 
-def _reciprocal(node: Node, tags: dict[Value, Tag]) -> Tag | None:
-    _, tag = _operands(node, tags)[0]
-    return replace(tag, form="inverse") if tag.form == "deviation" else None
+def _reciprocal(node: Node, operands: Operands) -> Tag | None:
+    return _inverted(operands[0][1])
 
 
-def _multiply(node: Node, tags: dict[Value, Tag]) -> Tag | Norm | None:
-    (a, x), (b, y) = _operands(node, tags)
-    if a is b or (x.form == y.form == "self" and (x.base, x.centred, x.axis) == (y.base, y.centred, y.axis)):
+def _multiply(node: Node, operands: Operands) -> Tag | Norm | None:
+    (a, x), (b, y) = operands
+    if a is b or (x.form == y.form and replace(x, nodes=y.nodes) == y):
         return _square(x)
-    for tag, other in ((x, y), (y, x)):
+    for tag, other, factor in ((x, y, a), (y, x, b)):
+        if other.form in SCALABLE and scalar(factor) is not None:
+            return replace(other, scaled=True)
         if other.form == "inverse" and tag.form == "self":
             return _close(node, tag, other)
     return None
 
 
-def _divide(node: Node, tags: dict[Value, Tag]) -> Tag | Norm | None:
-    (a, x), (_, y) = _operands(node, tags)
-    if y.form == "deviation" and scalar(a) == 1:
-        return replace(y, form="inverse")
-    if y.form in ("deviation", "bounded", "length") and x.form == "self":
-        return _close(node, x, y)
+def _divide(node: Node, operands: Operands) -> Tag | Norm | None:
+    (a, x), (b, y) = operands
+    if scalar(b) is not None:
+        return replace(x, scaled=True) if x.form in SCALABLE else None
+    if scalar(a) is not None:
+        return _inverted(y)
+    return _close(node, x, y) if y.form == "root" and x.form == "self" else None
+
+
+def _weighed(node: Node, operands: Operands, static: set[Value]) -> Tag | None:
+    """A gain that meets x, or the inverse of the root, before these meet."""
+    for (value, tag), (gain, _) in (operands, operands[::-1]):
+        aligned = value.rank == tag.base.rank >= gain.rank
+        if gain in static and aligned and tag.form in ("self", "inverse") and value not in static:
+            return replace(tag, gain=gain, weigh=node)
     return None
 
 
 def _close(node: Node, x: Tag, scale: Tag) -> Norm | None:
-    if x.base is not scale.base or x.centred != scale.centred or (x.centred and x.axis != scale.axis):
+    if x.base is not scale.base or x.centred != scale.centred or (x.centred and x.axes != scale.axes):
         return None
-    kind = "l2_norm" if scale.form in ("bounded", "length") else "layer_norm" if x.centred else "rms_norm"
-    return Norm(kind, x.base, scale.axis, node.outputs[0], node, scale.eps, x.nodes | scale.nodes)
+    aligned = all(v is not None and v.rank == x.base.rank for v in node.inputs)
+    if None not in (x.gain, scale.gain) or not aligned or node.outputs[0].sizes != x.base.sizes:
+        return None
+    formula = Formula(x.centred, scale.total, scale.outside)
+    gain, weigh = (x.gain, x.weigh) if x.gain is not None else (scale.gain, scale.weigh)
+    interior = x.nodes | scale.nodes
+    return Norm(formula, x.base, scale.axes, node.outputs[0], node, scale.eps, interior, gain, weigh)
 
 
-_RULES: dict[str, Callable[[Node, dict[Value, Tag]], Tag | Norm | None]] = {
-    "ReduceMean": _mean,
-    "ReduceSum": _sum,
-    "ReduceL2": _length,
+_RULES: dict[str, Callable[[Node, Operands], Tag | Norm | None]] = {
+    "ReduceMean": _reduce,
+    "ReduceSum": _reduce,
+    "ReduceL2": _reduce,
+    "ReduceSumSquare": _reduce,
     "Sub": _subtract,
     "Pow": _power,
-    "Add": _add,
     "Sqrt": _root,
-    "Max": _bound,
-    "Clip": _bound,
-    "Expand": _expand,
+    "Add": _add_eps,
+    "Max": _add_eps,
+    "Clip": _add_eps,
+    "Cast": _same,
+    "Identity": _same,
+    "Expand": _same,
+    "Unsqueeze": _same,
+    "Reshape": _same,
     "Reciprocal": _reciprocal,
     "Mul": _multiply,
     "Div": _divide,

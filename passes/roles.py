@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.axes import Space, find, leaves, segments
-from growc.graph import Graph, Node, Value
+from growc.graph import Node, Value, static_values
 from growc.operators import Term, labels
 from growc.passes.channels import channel_spaces, counters
 from growc.passes.spaces import Axes, Instance
@@ -372,20 +372,6 @@ def through_casts(value: Value) -> Value:
     while value.producer is not None and value.producer.op in ("Cast", "Identity"):
         value = value.producer.inputs[0]  # type: ignore[assignment]
     return value
-
-
-def static_values(graph: Graph) -> set[Value]:
-    """Values that no model input reaches: weights and what is made of them alone."""
-    found = {v for v in graph.values() if v.weight is not None}
-    for node in graph.nodes:
-        operands = list(node.operands)
-        if (
-            operands
-            and all(v in found or v.known is not None for v in operands)
-            and any(v in found for v in operands)
-        ):
-            found.update(node.outputs)
-    return found
 
 
 def _distinct(axes: list[RoleAxis]) -> list[RoleAxis]:

@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from growc.axes import Space, find
+from growc.axes import Space, factors, find
 from growc.composites import assemble, distribute, shows
 from growc.graph import Node, Value
 from growc.indexmap import Bools, Floats, IndexMap
 from growc.links import Link, Links, Var
-from growc.passes.norms import Norm
 from growc.plans import Gap
 from growc.stage import Request, Sizes, Stage
 
@@ -41,7 +40,10 @@ class Solution:
     read: dict[Var, IndexMap] = field(default_factory=dict)
     """For a class that contracts activations: the state that arrives."""
     ordinals: dict[Var, int] = field(default_factory=dict)
-    eps: list[tuple[Node, Norm | None, float]] = field(default_factory=list)
+    eps: dict[Value, float] = field(default_factory=dict)
+    """Factors of eps, by the use of the weight that holds it (norms that share their root share it)."""
+    epsilons: dict[Node, float] = field(default_factory=dict)
+    """The same for norms that are operators, which have it as an attribute."""
     gaps: list[Gap] = field(default_factory=list)
     outputs: dict[tuple[str, int], IndexMap] = field(default_factory=dict)
     """The state of every affected axis of a model output, by (name, axis)."""
@@ -92,7 +94,7 @@ class _Solver:
         for link in links.links:
             if link.kind in ("norm", "output"):
                 self.normed.update(links.root(v) for v in link.sources)
-            if link.kind == "norm" and link.detail != "layer_norm":
+            if link.formula is not None and not link.formula.centred:
                 self.rms.update(links.root(v) for v in link.sources)
             if link.kind == "pair":
                 a, b = (links.root(v) for v in link.sources)
@@ -355,16 +357,20 @@ class _Solver:
 
     # ---------------------------------------------------------------- whole axes
 
-    def assemble(self, variables: tuple[Var, ...], space: Space | None) -> IndexMap:
-        """The map of a whole axis from the states of its leaves."""
+    def assemble(self, variables: tuple[Var, ...], space: Space | None, *, brief: bool = False) -> IndexMap:
+        """The map of a whole axis from the states of its leaves. `brief`: of factors of a product that stay,
+        two units stand for all.
+        """
         assert space is not None
         pending = [self.need(v) for v in variables]
+        if brief and all(f.kind == "atom" for f in factors(space)):
+            pending = [IndexMap.identity(min(s.size, 2)) if s.is_identity else s for s in pending]
         made = assemble(space, pending)
         assert not pending
         return made
 
     def do_statistic(self, link: Link) -> None:
-        state = self.assemble(link.sources, link.space)
+        state = self.assemble(link.sources, link.space, brief=True)
         kept: dict[str, Callable[[], bool]] = {
             "mean": state.is_weighted_evenly,
             "sum": state.sums_to_one,
@@ -375,31 +381,42 @@ class _Solver:
             self.gap(link, f"a {link.detail} over {self.stage.axis} weighs the units differently now")
 
     def do_norm(self, link: Link) -> None:
-        state = self.assemble(link.sources, link.space)
-        kind = {"layer_norm": IndexMap.layer_norm, "rms_norm": IndexMap.rms_norm, "l2_norm": IndexMap.l2_norm}
-        found = kind[link.detail](state)
+        assert link.space is not None
+        assert link.formula is not None
+        state = self.assemble(link.sources, link.space, brief=True)
+        found = link.formula.behind(state)
         before = [self.need(v) for v in link.sources]
         if found is None:
             after, factor = before, 1.0
             self.gap(link, *self.norm_cause(link, state))
         else:
-            factor = found[1]
-            after = distribute(before, found[0], find(link.space))  # type: ignore[arg-type]
+            behind, factor = found
+            row = int(np.flatnonzero(behind.copies)[0])
+            after = distribute(link.space, before, float(behind.weight[row] / state.weight[row]))
         if factor != 1.0:
-            assert link.node is not None
-            self.done.eps.append((link.node, link.norm, factor))
+            self.scale_eps(link, factor)
         for target, one in zip(link.targets, after, strict=True):
             self.arrive(link, target, one)
 
+    def scale_eps(self, link: Link, factor: float) -> None:
+        norm, node = link.norm, link.node
+        assert node is not None
+        if norm is not None:
+            if norm.eps is not None:
+                self.done.eps[norm.eps_weight()] = factor
+        elif link.formula is not None and not link.formula.total:
+            self.done.epsilons[node] = factor
+
     def norm_cause(self, link: Link, state: IndexMap) -> tuple[str, str]:
-        name = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm", "l2_norm": "L2 norm"}[link.detail]
-        axis, fill = self.stage.axis, "average fill"
+        assert link.formula is not None
+        name, axis, fill = link.formula.name, self.stage.axis, "average fill"
+        multiple = f"a multiple of {state.source}" if len(link.sources) == 1 else "a whole multiple"
         if state.junk.any():
             return f"{name} over {axis} sees units that are no combination of the source's", ""
         if state.zeros.any() and any(r.fill == fill for r in self.stage.requests.values()):
             cause = f"{name} over {axis} reads a stream that a norm makes (post-norm), "
             cause += "where mean units have become zeros"
-            return cause, f"a multiple of {state.source} with `cyclic copy` is exact"
+            return cause, f"{multiple} with `cyclic copy` is exact"
         if state.zeros.any():
             return (
                 f"{name} over {axis} sees zero units on a stream that is not centred",
@@ -408,9 +425,8 @@ class _Solver:
         if state.mean.any():
             return f"{name} over {axis} sees mean units beside copies", ""
         counts = ", ".join(map(str, np.unique(state.counts)))
-        multiple = f"a multiple of {state.source}"
         remedy = f"{multiple} with `cyclic copy` is exact"
-        if link.detail == "layer_norm":
+        if link.formula.centred:
             remedy = f"`{fill}` is exact where no norm makes the stream; {remedy}"
         return f"{name} over {axis} sees unequal copy counts ({counts})", remedy
 

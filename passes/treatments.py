@@ -129,43 +129,8 @@ def _statistic(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
             )
 
 
-def _norm_axis(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
-    """The axes that a norm operator leaves alone; the normalised one is done whole, in norm_operator."""
-    value = at.node.inputs[0]
-    assert value is not None
-    if ins.get(0) not in links.of(value, value.rank - 1):
-        unbiased = at.node.input(2) is None
-        links.links.append(Link("pointwise", at.node, (ins[0],), tuple(outs[:1]), zero=unbiased))
-
-
-def norm_operator(links: Links, at: Instance) -> None:
-    """A norm, its gain, its bias."""
-    node = at.node
-    value, result = node.inputs[0], node.outputs[0]
-    assert value is not None
-    source, out = links.of(value, value.rank - 1), links.of(result, result.rank - 1)
-    if not source:
-        return
-    links.visited.update(v for p in node.inputs if p is not None for v in links.of(p, p.rank - 1))
-    core = [links.fresh(links.atoms[v], None) for v in source]
-    space = links.axes.of(value)[-1]
-    links.links.append(Link("norm", node, tuple(source), tuple(core), detail=at.line.treatment, space=space))
-    gain, bias = node.input(1), node.input(2)
-    gains = [] if gain is None else links.of(gain, gain.rank - 1)
-    biases = [] if bias is None else links.of(bias, bias.rank - 1)
-    for k, (c, o) in enumerate(zip(core, out, strict=True)):
-        if gains:
-            links.links.append(Link("product", node, (c, gains[k]), (o,)))
-        else:
-            links.join(c, o)
-        if biases:
-            links.join(biases[k], o)
-
-
 def _per_channel(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
-    """BatchNormalization and InstanceNormalization: (x − mean)/sqrt(var) · gain + bias, each channel by
-    itself.
-    """
+    """BatchNormalization: (x − mean)/sqrt(var) · gain + bias, each channel by itself."""
     if list(ins) == [0]:
         _pointwise(links, at, ins, outs)
         return
@@ -174,8 +139,7 @@ def _per_channel(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var
     links.links.append(Link("product", at.node, (core, ins[1]), tuple(outs)))
     links.join(ins[2], outs[0])
     for i in (3, 4):
-        if i in ins:
-            links.join(ins[i], core)
+        links.join(ins[i], core)
 
 
 TREATMENTS: dict[str, Callable[[Links, Instance, dict[int, Var], list[Var]], None]] = {
@@ -194,8 +158,6 @@ TREATMENTS: dict[str, Callable[[Links, Instance, dict[int, Var], list[Var]], Non
     "sum": _statistic,
     "extreme": _statistic,
     "fold": _statistic,
-    "layer_norm": _norm_axis,
-    "rms_norm": _norm_axis,
     "per_channel": _per_channel,
     "opaque": _layout,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from growc.dialects.onnx.dialect import OnnxModel
-from growc.passes.norms import Norm, find_norms, scalar
+from growc.passes.norms import Formula, Norm, find_norms, scalar
 
 EPS = 1e-2
 CONSTANTS = """
@@ -129,6 +130,13 @@ SPELLINGS = {
 }
 
 
+FORMULAS = {
+    "layer_norm": Formula(centred=True),
+    "rms_norm": Formula(),
+    "l2_norm": Formula(total=True, outside=True),
+}
+
+
 def formula(kind: str, x: NDArray[Any]) -> NDArray[Any]:
     if kind == "l2_norm":
         return np.asarray(x / np.maximum(np.sqrt((x**2).sum(axis=-1, keepdims=True)), EPS))
@@ -140,7 +148,9 @@ def formula(kind: str, x: NDArray[Any]) -> NDArray[Any]:
 def test_a_norm_is_recognised_however_it_is_spelt(name: str) -> None:
     kind, body = SPELLINGS[name]
     (found,) = norms(body)
-    assert (found.kind, found.source.name, found.axis, found.result.name) == (kind, "x", -1, "n")
+    wanted = FORMULAS[kind] if found.eps is not None else replace(FORMULAS[kind], outside=False)
+    assert (found.formula, found.source.name, found.result.name) == (wanted, "x", "n")
+    assert found.axes == (-1,)
     np.testing.assert_allclose(values(body, "n"), formula(kind, sample(1)), rtol=2e-5, atol=1e-6)
 
 
@@ -164,14 +174,14 @@ def test_a_norm_over_another_axis_says_so() -> None:
     (found,) = norms(
         "s = Mul(x, x) m = ReduceMean(s, middle) a = Add(m, eps) d = Sqrt(a) n = Div(x, d) y = Identity(n)"
     )
-    assert found.axis == -2
+    assert found.axes == (-2,)
 
 
 def test_axes_may_be_an_attribute() -> None:
     mean = "s = Mul(x, x) m = ReduceMean<axes = [-1]>(s)"
     body = f"{mean} a = Add(m, eps) d = Sqrt(a) n = Div(x, d) y = Mul(n, gain)"
     (found,) = norms(body, opset=14)
-    assert (found.kind, found.axis) == ("rms_norm", -1)
+    assert (found.formula, found.axes) == (Formula(), (-1,))
 
 
 def test_two_norms_of_one_stream_are_two() -> None:
@@ -197,10 +207,6 @@ DECOYS = {
         "mu = ReduceMean(x, middle) c = Sub(x, mu) p = Pow(c, two) v = ReduceMean(p, last) a = Add(v, eps)"
         "d = Sqrt(a) y = Div(c, d)"
     ),
-    "eps outside of the root": (
-        "s = Pow(x, two) m = ReduceMean(s, last) d = Sqrt(m) a = Add(d, eps) y = Div(x, a)"
-    ),
-    "no eps": "s = Pow(x, two) m = ReduceMean(s, last) d = Sqrt(m) y = Div(x, d)",
     "the square of another tensor": (
         "s = Pow(z, two) m = ReduceMean(s, last) a = Add(m, eps) d = Sqrt(a) y = Div(x, d)"
     ),
@@ -208,9 +214,6 @@ DECOYS = {
         "s = Mul(x, z) m = ReduceMean(s, last) a = Add(m, eps) d = Sqrt(a) y = Div(x, d)"
     ),
     "a third power": "s = Pow(x, three) m = ReduceMean(s, last) a = Add(m, eps) d = Sqrt(a) y = Div(x, d)",
-    "a sum in place of the mean": (
-        "s = Pow(x, two) m = ReduceSum(s, last) a = Add(m, eps) d = Sqrt(a) y = Div(x, d)"
-    ),
     "no root": f"{MEAN_SQUARE} y = Div(x, a)",
     "an eps for each channel": (
         "s = Pow(x, two) m = ReduceMean(s, last) a = Add(m, gain) d = Sqrt(a) y = Div(x, d)"
@@ -220,7 +223,6 @@ DECOYS = {
     "a length clipped from above": "l = ReduceL2(x, last) b = Clip(l, , eps) y = Div(x, b)",
     "a length clipped on both sides": "l = ReduceL2(x, last) b = Clip(l, eps, one) y = Div(x, b)",
     "a second eps": f"{MEAN_SQUARE} a2 = Add(a, eps) d = Sqrt(a2) y = Div(x, d)",
-    "a mean over two axes": "s = Pow(x, two) m = ReduceMean(s) a = Add(m, eps) d = Sqrt(a) y = Div(x, d)",
     "a scale times itself": f"{MEAN_SQUARE} d = Sqrt(a) r = Reciprocal(d) q = Mul(r, r) y = Mul(x, q)",
     "a gelu": (
         "c3 = Pow(x, three) k = Mul(c3, half) i = Add(x, k) t = Tanh(i) o = Add(t, one) w = Mul(x, o) "
@@ -237,7 +239,6 @@ DECOYS |= {
         "a = Add(v, eps)"
         "d = Sqrt(a) y = Div(c, d)"
     ),
-    "the length of a centred tensor": f"{CENTRED} l = ReduceL2(c, last) b = Max(l, eps) y = Div(c, b)",
     "the mean square of whole numbers": (
         "i = Cast<to = 7>(x) f = Cast<to = 1>(i) s = Mul(f, f) m = ReduceMean(s, last) a = Add(m, eps) "
         "d = Sqrt(a)"
@@ -259,7 +260,7 @@ DIFFERENCES: list[Any] = [
 @pytest.mark.parametrize("centring", DIFFERENCES)
 def test_what_is_no_layer_norm_may_be_the_rms_norm_of_a_difference(centring: str) -> None:
     (found,) = norms(f"{centring} {CENTRED_NORM}")
-    assert (found.kind, found.source.name) == ("rms_norm", "c2")
+    assert (found.formula, found.source.name) == (Formula(), "c2")
 
 
 @pytest.mark.parametrize("name", DECOYS)

@@ -24,7 +24,7 @@ LATER = {"G307"}
 BUGS = {"G900"}
 """Its message names a file; test_exit_status.py has it."""
 
-FROZEN = STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = LpNormalization <axis = -1> (s1)")
+FROZEN = STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = LpNormalization <axis = -1, p = 1> (s1)")
 WRONG = MLP.replace("float[8, 3] fc2_weight", "float[9, 3] fc2_weight")
 
 

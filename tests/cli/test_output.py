@@ -138,7 +138,7 @@ def test_windows_of_convolutions_are_no_news(growc, tmp_path):
 def test_what_is_frozen_names_node_and_reason(growc, tmp_path):
     save(
         tmp_path / "odd.onnx",
-        STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = LpNormalization(s1)"),
+        STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = LpNormalization <p = 1> (s1)"),
     )
     [frozen] = growc("inspect", "odd.onnx", "--json").json["frozen"]
     assert frozen["node"] == "x1"

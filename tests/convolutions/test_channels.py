@@ -159,6 +159,21 @@ pixels (float[N, 3, 4, 4] x) => (float[N, 2, 8, 8] y)
 }
 """
 
+PADDED = """
+padded (float[N, 3, 4, 4] x) => (float[N, 2, 8, 8] y)
+<float[4, 3, 1, 1] s, float[8, 4, 3, 3] a, float[2, 8, 1, 1] o>
+{
+    s0 = Conv(x, s)
+    s1 = Relu(s0)
+    a0 = Conv <pads = [1, 1, 1, 1]> (s1, a)
+    p = Pad(s1, pads)
+    b = Add(a0, p)
+    r = Relu(b)
+    u = Resize <mode = "nearest"> (r, , scales)
+    y = Conv(u, o)
+}
+"""
+
 GRAPHS = {
     "plain": (PLAIN, [4, 6]),
     "residual": (RESIDUAL, [4, 6]),
@@ -168,6 +183,7 @@ GRAPHS = {
     "grouped": (GROUPED, [8, 6]),
     "shuffle": (SHUFFLE, [8]),
     "pixels": (PIXELS, [12, 3]),
+    "padded": (PADDED, [4, 2]),
 }
 
 
@@ -175,6 +191,7 @@ GROUPS_OF_THREE = ("grouped", "pixels")
 """Groups whose channels have no half more."""
 
 CONSTANTS = {
+    "padded": {"pads": np.array([0, 2, 0, 0, 0, 2, 0, 0]), "scales": np.array([1, 1, 2, 2], np.float32)},
     "residual": {"variance": np.linspace(0.5, 2, 4, dtype=np.float32)},
     "dense": {"variance": np.linspace(0.5, 2, 6, dtype=np.float32)},
     "shuffle": {"apart": np.array([0, 2, 4, 4, 4]), "together": np.array([0, 8, 4, 4])},

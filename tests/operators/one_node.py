@@ -284,7 +284,8 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     shapes = {u: tuple(sizes.of(s)[0] for s in one.axes.of(u)) for u in one.graph.uses()}
     made = assemble_weights(one.graph, steps, {}, shapes, {}, mended.patches)
     attributes = {
-        n: {"epsilon": float(n.attributes.get("epsilon", 1e-5)) * factor} for n, _, factor in solution.eps
+        n: {"epsilon": float(n.attributes.get("epsilon", 1e-5)) * factor}
+        for n, factor in solution.epsilons.items()
     }
     feeds = {v.name: grown(one, solution, v.name, i) for i, v in enumerate(one.graph.inputs)}
     try:

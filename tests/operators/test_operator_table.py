@@ -72,9 +72,12 @@ def promised(case: Case, one: OneNode, label: str) -> set[str]:
     )
     if label.startswith("#"):
         return {"copies"}
-    if treatment in ("layer_norm", "rms_norm"):
-        if label == "c":
-            return {"twice", "mean"} if treatment == "layer_norm" else {"twice", "isometric", "zeros"}
+    if treatment in ("layer_norm", "rms_norm", "l2_norm"):
+        if label in line.over:
+            alone = (
+                {"mean"} if len(line.over) == 1 and treatment == "layer_norm" and len(borne) > 1 else set()
+            )
+            return {"twice"} | (alone if treatment == "layer_norm" else {"isometric", "zeros"})
         return {"copies", "twice"}
     if not leaves:
         stored = any(isinstance(o := case.inputs[i], Feed) and o.stored for i in borne)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from growc.axes import ratio
 from growc.dialects.onnx.operand import axes_of, axis_of, first, line, names, rest, unit
-from growc.operators import Line, Site, Term, opaque
+from growc.graph import Size
+from growc.operators import Line, Operand, Site, Term, labels, opaque
 
 
 def along(site: Site) -> Line:
@@ -64,19 +67,61 @@ def pool(site: Site) -> Line:
 
 
 def normalization(site: Site) -> Line:
-    """LayerNormalization and RMSNormalization over the last axis; over several, they are opaque there."""
+    """LayerNormalization and RMSNormalization over the last axes, with parameters for these alone."""
     rank = first(site).rank
-    spread = any(o is not None and not all(map(unit, (o.sizes or ())[:-1])) for o in site.inputs[1:])
-    if axis_of(site, -1) != rank - 1 or spread or len(site.outputs) > 1:
+    start = axis_of(site, -1)
+    spread = any(
+        o is not None and not all(map(unit, (o.sizes or ())[: start - rank])) for o in site.inputs[1:]
+    )
+    if spread or len(site.outputs) > 1:
         return opaque(site)
-    terms = names("a", rank - 1)
+    terms = [*names("a", start), *(names("c", rank - start) if start < rank - 1 else ["c"])]
     parameters: list[Sequence[Term] | None] = []
     for operand in site.inputs[1:]:
-        parameters.append(None if operand is None else ["1"] * (operand.rank - 1) + ["c"])
-    return line([[*terms, "c"], *parameters], [[*terms, "c"]])
+        parameters.append(None if operand is None else _aligned(operand, terms))
+    return over(line([terms, *parameters], [terms]), terms[start:])
+
+
+def lp_normalization(site: Site) -> Line:
+    """x/‖x‖ along one axis; other norms than the Euclidean read it as a whole."""
+    if site.attribute("p", 2) != 2:
+        return replace(along(site), treatment="pointwise zero")
+    terms = names("a", first(site).rank)
+    return over(line([terms], [terms]), [terms[axis_of(site, -1)]])
 
 
 def instance_norm(site: Site) -> Line:
     """Each channel of each sample by itself."""
-    space: list[Term] = ["_"] * (first(site).rank - 2)
-    return line([["b", "c", *space], ["c"], ["c"]], [["b", "c", *space]])
+    space = names("s", first(site).rank - 2)
+    return over(line([["b", "c", *space], ["c"], ["c"]], [["b", "c", *space]]), space)
+
+
+def group_norm(site: Site) -> Line:
+    """Each group of channels of each sample by itself; gain and bias are of channels, before opset 21 of
+    groups.
+    """
+    data = first(site)
+    assert data.sizes is not None
+    groups = site.attribute("num_groups")
+    assert isinstance(groups, int)
+    g: Size = (groups,) * len(data.sizes[1])
+    inner = ratio(data.sizes[1], g)
+    if inner is None:
+        return opaque(site)
+    sizes = {name: size for name, size in (("g", g), ("c", inner)) if not unit(size)}
+    channels: Term = ("*", ("g", "c")) if len(sizes) > 1 else next(iter(sizes), "1")
+    one: Term = channels if site.opset >= 21 else "g" if "g" in sizes else "1"
+    space = names("s", data.rank - 2)
+    made = line([["b", channels, *space], [one], [one]], [["b", channels, *space]], **sizes)
+    return over(made, [*(["c"] if "c" in sizes else []), *space])
+
+
+def over(made: Line, terms: Sequence[Term]) -> Line:
+    """A line of a norm that runs over some of its labels."""
+    return replace(made, over=tuple(n for t in terms for n in labels(t)))
+
+
+def _aligned(operand: Operand, terms: Sequence[Term]) -> list[Term]:
+    """The terms of an operand that is broadcast from the right."""
+    lead = len(terms) - operand.rank
+    return ["1" if unit(s) else terms[lead + k] for k, s in enumerate(operand.sizes or ())]

@@ -111,14 +111,59 @@ def split(site: Site) -> Line:
 
 
 def pad(site: Site) -> Line:
-    """Axes that are padded or resized are opaque; the others pass, linearly unless a constant comes in."""
+    """Zeros in front of an axis and behind it are segments of their own; an axis that is padded otherwise is
+    opaque. The others pass, linearly unless a constant comes in.
+    """
+    source = first(site).sizes or ()
+    filler = site.static(2) if len(site.inputs) > 2 and site.inputs[2] else np.zeros(1)
+    zero = filler is not None and not filler.any() and not site.attribute("value", 0.0)
+    zero = zero and site.attribute("mode", "constant") in ("constant", b"constant")
+    pads = _pads(site, len(source))
+    left: list[Term] = []
+    right: list[Term] = []
+    sizes: dict[str, Size] = {}
+    for k, size in enumerate(source):
+        front, behind = (-1, -1) if pads is None else pads[k]
+        around = {f"p{k}": front, f"q{k}": behind}
+        if any(around.values()) and not (zero and min(front, behind) >= 0):
+            left.append("_")
+            right.append("_")
+            continue
+        made: dict[str, Size] = {name: (n,) * len(size) for name, n in around.items() if n}
+        sizes |= made
+        parts = [n for n in (f"p{k}", f"a{k}", f"q{k}") if n in made or n == f"a{k}"]
+        left.append(f"a{k}")
+        right.append(("+", tuple(parts)) if made else f"a{k}")
+    return replace(line([left, *rest(site)], [right], **sizes), treatment="layout" if zero else "pointwise")
+
+
+def _pads(site: Site, rank: int) -> list[tuple[int, int]] | None:
+    """(in front, behind) of each axis; None where they are not known."""
+    given, axes = site.attribute("pads"), site.static(3)
+    if given is None:
+        known = site.static(1)
+        given = None if known is None else known.reshape(-1).tolist()
+    if given is None or (axes is None and len(site.inputs) > 3 and site.inputs[3] is not None):
+        return None
+    chosen = list(range(rank)) if axes is None else [int(a) % rank for a in axes.reshape(-1)]
+    amounts = [int(p) for p in given]  # type: ignore[attr-defined]
+    found = {a: (amounts[k], amounts[k + len(chosen)]) for k, a in enumerate(chosen)}
+    return [found.get(k, (0, 0)) for k in range(rank)]
+
+
+def resize(site: Site) -> Line:
+    """Axes that keep their size pass, unless they are scaled by more than their size shows."""
     source, result = first(site).sizes or (), site.outputs[0].sizes or ()
-    terms = ["_" if a != b else f"a{i}" for i, (a, b) in enumerate(zip(source, result, strict=True))]
-    filler = (
-        site.static(2) if site.node.op == "Pad" and len(site.inputs) > 2 and site.inputs[2] else np.zeros(1)
+    scales = site.static(2) if len(site.inputs) > 2 and site.inputs[2] is not None else None
+    cropped = site.attribute("coordinate_transformation_mode") in (
+        b"tf_crop_and_resize",
+        "tf_crop_and_resize",
     )
-    linear = filler is not None and not filler.any() and not site.attribute("value", 0.0)
-    return replace(line([terms, *rest(site)], [terms]), treatment="layout" if linear else "pointwise")
+    chosen = [int(a) % len(source) for a in site.attribute("axes") or range(len(source))]  # type: ignore[attr-defined]
+    factors = {} if scales is None or not scales.size else dict(zip(chosen, scales.tolist(), strict=True))
+    pairs = enumerate(zip(source, result, strict=True))
+    terms = [f"a{k}" if a == b and factors.get(k, 1) == 1 and not cropped else "_" for k, (a, b) in pairs]
+    return line([terms, *rest(site)], [terms])
 
 
 def trilu(site: Site) -> Line:

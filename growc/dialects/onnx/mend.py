@@ -393,6 +393,24 @@ class _Mender:
                 raise self.refusal(node, f"its indices no longer count along axis {axis}")
         return Patch(judged=(1,))
 
+    def pad(self, instance: Instance, sim: Simulation) -> Patch:
+        """How many zeros stand in front of each axis and behind it, where they are segments."""
+        node, rank = instance.node, instance.node.outputs[0].rank
+        given, axes = node.attributes.get("pads"), node.input(3)
+        value = node.input(1)
+        if given is None and (value is None or value.known is None):
+            return Patch()
+        amounts = [int(p) for p in (value.known[0].reshape(-1) if given is None else given)]  # type: ignore[index, union-attr]
+        chosen = range(rank) if axes is None or axes.known is None else axes.known[0].reshape(-1) % rank
+        wanted = list(amounts)
+        for k, axis in enumerate(chosen):
+            for i, side in ((k, "p"), (k + len(chosen), "q")):
+                if f"{side}{axis}" in instance.spaces:
+                    wanted[i] = self.resize(find(instance.spaces[f"{side}{axis}"]))[0]
+        if wanted == amounts:
+            return Patch()
+        return Patch({}, {"pads": wanted}) if given is not None else Patch({1: tuple(wanted)})
+
     def tile(self, instance: Instance, sim: Simulation) -> Patch:
         node, data = instance.node, instance.node.inputs[0]
         assert data is not None
@@ -439,8 +457,10 @@ _PLACES: dict[str, Callable[[_Mender, Instance, Simulation], Patch]] = {
     "Gather": _Mender.gather,
     "Tile": _Mender.tile,
     "ScatterND": _Mender.scatter,
+    "Pad": _Mender.pad,
     "Conv": _Mender.count,
     "ConvTranspose": _Mender.count,
+    "GroupNormalization": _Mender.count,
     "RotaryEmbedding": _Mender.count,
     "com.microsoft::RotaryEmbedding": _Mender.count,
     "growc::SplitHeads": _Mender.count,
@@ -453,6 +473,7 @@ _PLACES: dict[str, Callable[[_Mender, Instance, Simulation], Patch]] = {
 _COUNTS: dict[str, Mapping[str, str]] = {
     "Conv": {"group": "g"},
     "ConvTranspose": {"group": "g"},
+    "GroupNormalization": {"num_groups": "g"},
     "RotaryEmbedding": {"num_heads": "h"},
     "com.microsoft::RotaryEmbedding": {"num_heads": "h"},
     "growc::SplitHeads": {"num_heads": "h"},

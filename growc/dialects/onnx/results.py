@@ -138,6 +138,7 @@ def turned(rank: int, attributes: Attributes, which: str) -> list[int]:
 _RULES: dict[str, Callable[..., Types]] = {
     "LayerNormalization": _like_first,  # onnxruntime has it in all opsets
     "SimplifiedLayerNormalization": _like_first,
+    "GroupNormalization": _like_first,
     "com.microsoft::Gelu": _like_first,
     "com.microsoft::FastGelu": _like_first,
     "com.microsoft::QuickGelu": _like_first,

@@ -93,13 +93,19 @@ class Simulator:
             schema = onnx.defs.get_schema(proto.op_type, version or 1, domain)
         except onnx.defs.SchemaError:  # onnxruntime's own, or neutral
             return _own_results(node, proto, types)
+        if schema.deprecated:
+            return _own_results(node, proto, types)
         known_types = {n: t for n, t in zip(proto.input, types, strict=False) if n and t is not None}
         imports = [onnx.helper.make_opsetid(domain, version or 1)]
         try:
             found = onnx.shape_inference.infer_node_outputs(schema, proto, known_types, data, None, imports)
         except Exception as cause:  # onnx raises several unrelated types for one thing: sizes that do not fit
             raise Contradiction(node, str(cause).strip().splitlines()[-1]) from cause
-        return [found.get(f"o{i}") for i in range(len(node.outputs))]
+        told = [found.get(f"o{i}") for i in range(len(node.outputs))]
+        if any(_dims(t) is not None for t in told):
+            return told
+        own = _own_results(node, proto, types)  # onnx has a function body for some, and no shape
+        return [a or b for a, b in zip(own, told, strict=True)]
 
     def evaluate(self, node: Node, proto: onnx.NodeProto, inputs: list[Array | None]) -> list[Array] | None:
         """The node's results by onnx's reference operators; None where there is none for it."""
@@ -206,7 +212,8 @@ def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple
     dims = weight.shape if shape is None else shape(value)
     done.sizes[value] = tuple((d,) * done.points for d in dims)
     done.types[value] = _DTYPES.get(weight.dtype) or int(ir.DataType[weight.dtype.upper()])
-    limit = 1 if weight.floating else MAX_INTEGERS
+    scales = any(n.op == "Resize" and i > 0 for n, i in value.users)
+    limit = MAX_INTEGERS if scales or not weight.floating else 1
     if dims == weight.shape and weight.elements <= limit and weight.dtype != "string":
         done.known[value] = (np.asarray(weight.read()),) * done.points
 

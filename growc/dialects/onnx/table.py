@@ -114,11 +114,12 @@ OPERATORS = table(
     ArgMax                   along()                               pointwise
     ArgMin                   along()                               pointwise
     TopK                     along()                               pointwise
-    LpNormalization          along()                               pointwise zero
+    LpNormalization          lp_normalization()                    l2_norm
     LayerNormalization       normalization()                       layer_norm
     RMSNormalization         normalization()                       rms_norm
     SimplifiedLayerNormalization  normalization()                  rms_norm
-    InstanceNormalization    instance_norm()                       per_channel
+    InstanceNormalization    instance_norm()                       layer_norm
+    GroupNormalization       group_norm()                          layer_norm
     BatchNormalization       b c ..., c, c, c, c -> b c ...        per_channel
     GlobalAveragePool        global_pool()                         mean
     GlobalMaxPool            global_pool()                         extreme
@@ -137,7 +138,7 @@ OPERATORS = table(
     Split                    split()                               layout
     Slice                    slice()                               layout
     Pad                      pad()                                 layout
-    Resize                   pad()                                 layout
+    Resize                   resize()                              layout
     Trilu                    trilu()                               layout
     DepthToSpace             depth_to_space()                      layout
     SpaceToDepth             depth_to_space()                      layout
