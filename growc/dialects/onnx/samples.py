@@ -7,7 +7,8 @@ found by trial.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,15 @@ Assignment = dict[str, Size | str | tuple[str, str]]
 """What is assumed of symbols: a fixed size, the size of another one, or the sum of two others."""
 
 
-def symbols_of(graph: Graph) -> dict[Value, tuple[int | str, ...] | None]:
+Row = tuple[int | str, ...]
+"""The dims of an input."""
+
+Dims = Mapping[Value, Row | None]
+
+
+def symbols_of(graph: Graph) -> dict[Value, Row | None]:
     """The dims of every graph input: numbers, and names of symbols (an anonymous dim has one of its own)."""
-    found: dict[Value, tuple[int | str, ...] | None] = {}
+    found: dict[Value, Row | None] = {}
     for value in graph.inputs:
         shape = value.origin.shape
         dims = None if shape is None else [d if isinstance(d, int) else d.value for d in shape]
@@ -38,24 +45,23 @@ def symbols_of(graph: Graph) -> dict[Value, tuple[int | str, ...] | None]:
 
 
 def input_sizes(
-    dims: Mapping[Value, tuple[int | str, ...] | None], samples: tuple[Size, ...], assigned: Assignment
+    dims: Dims, samples: tuple[Size, ...], assigned: Assignment
 ) -> dict[Value, tuple[Size, ...] | None]:
     """The sizes of the graph inputs at the sample points; dims with one name have one size."""
     points = len(samples[0])
     names = list(dict.fromkeys(d for row in dims.values() for d in row or () if isinstance(d, str)))
-    sizes: dict[str, Size] = {n: samples[k % len(samples)] for k, n in enumerate(names)}
+    free = [n for n in names if n not in assigned]
+    sizes: dict[str, Size] = {n: samples[k % len(samples)] for k, n in enumerate(free)}
 
     def of(dim: int | str) -> Size:
         if isinstance(dim, int):
             return (dim,) * points
-        rule = assigned.get(dim)
-        if rule is None:
-            return sizes[dim]
+        rule = _root(dim, assigned)
         if isinstance(rule, str):
-            return of(rule)
+            return sizes[rule]
         if isinstance(rule[0], str):
             return tuple(a + b for a, b in zip(*map(of, rule), strict=True))
-        return rule
+        return tuple(map(int, rule))
 
     return {v: None if row is None else tuple(map(of, row)) for v, row in dims.items()}
 
@@ -64,8 +70,10 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     """Sample points at which the model does not contradict itself, and its simulation there.
 
     Exporters declare dims dynamic that are baked into the graph, and apart that must agree. At a
-    contradiction each symbol is tried at the sizes that stand there, as another symbol, as the sum of two,
-    and in a branch as zero; what gets furthest stays. Raises Contradiction where nothing helps.
+    contradiction these are tried: that inputs of one shape and use (the caches) agree; then, for symbols that
+    show in the sizes that meet there, and at last for all, that one is a size that stands there, another
+    symbol, the sum of two, or, in a branch, zero. What gets furthest stays. Raises Contradiction where
+    nothing helps.
     """
     dims = symbols_of(graph)
     names = list(dict.fromkeys(d for row in dims.values() for d in row or () if isinstance(d, str)))
@@ -79,24 +87,27 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
         except Contradiction as found:
             return found
 
+    def reach(result: Simulation | Contradiction) -> int:
+        return len(order) if isinstance(result, Simulation) else order[result.node]
+
     first: Contradiction | None = None
     for samples in SAMPLES:
         assigned: Assignment = {}
         result = attempt(samples, assigned)
         while isinstance(result, Contradiction):
             first = first or result
-            trials = [
-                {**assigned, n: rule}
-                for n in names
-                if n not in assigned
-                for rule in _rules(n, names, result, samples)
-                if not _leads_to(n, rule, assigned)
-            ]
-            outcomes = [(attempt(samples, t), t) for t in trials]
-            reach = [len(order) if isinstance(r, Simulation) else order[r.node] for r, _ in outcomes]
-            if not reach or max(reach) <= order[result.node]:
+            before = reach(result)
+            for trials in _trials(dims, names, samples, assigned, result):
+                for trial in trials:
+                    outcome = attempt(samples, trial)
+                    if reach(outcome) > reach(result):
+                        result, assigned = outcome, trial
+                    if isinstance(outcome, Simulation):
+                        break
+                if reach(result) > before:
+                    break
+            else:
                 break
-            result, assigned = outcomes[reach.index(max(reach))]
         if isinstance(result, Contradiction) and result.node.guards:
             result = attempt(samples, assigned, patient=True)
         if isinstance(result, Simulation):
@@ -105,10 +116,73 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     raise first
 
 
+def _trials(
+    dims: Dims, names: list[str], samples: tuple[Size, ...], assigned: Assignment, at: Contradiction
+) -> Iterator[list[Assignment]]:
+    """What might resolve a contradiction, the most plausible first."""
+    alike = {**assigned, **_alike(dims, assigned)}
+    yield [alike]
+    showing = _showing(names, assigned, dims, samples, at)
+    for base in (alike, assigned):
+        near = [n for n in dict.fromkeys(_root(n, base) for n in showing) if n in names and n not in base]
+        yield [{**base, n: r} for n in near for r in _rules(n, near, at, samples)] + [
+            {**base, **_like(own, other, base)}
+            for own, other in permutations([r for r in dims.values() if r], 2)
+            if _pattern(own) == _pattern(other) and set(own) & set(showing)
+        ]
+    for base in (alike, assigned):
+        free = [n for n in names if n not in base]
+        yield [{**base, n: rule} for n in free for rule in _rules(n, free, at, samples)]
+
+
 def _leads_to(name: str, rule: Any, assigned: Assignment) -> bool:
     """Whether a rule comes back to the symbol that it is for."""
     parts = (rule,) if isinstance(rule, str) else rule
     return any(p == name or (p in assigned and _leads_to(name, assigned[p], assigned)) for p in parts)
+
+
+def _root(name: Any, assigned: Assignment) -> Any:
+    """What a symbol stands for: another one, a sum, a size."""
+    while isinstance(name, str) and name in assigned:
+        name = assigned[name]
+    return name
+
+
+def _pattern(row: Row) -> tuple[object, ...]:
+    return tuple(d if isinstance(d, int) else "" for d in row)
+
+
+def _like(own: Row, other: Row, assigned: Assignment) -> Assignment:
+    """The free symbols of one input as those of another input of the same shape."""
+    pairs = [(a, _root(b, assigned)) for a, b in zip(own, other, strict=True) if isinstance(a, str)]
+    return {a: rule for a, rule in pairs if a not in assigned and not _leads_to(a, rule, assigned)}
+
+
+def _alike(dims: Dims, assigned: Assignment) -> Assignment:
+    """The free symbols of inputs of one shape and use as those of the first such input."""
+    first: dict[tuple[object, ...], Row] = {}
+    found: Assignment = {}
+    for value, row in dims.items():
+        if row and any(isinstance(d, int) for d in row):
+            users = frozenset(node.op for node, _ in value.users) - {"Shape", "Size"}
+            key = (value.floating, users, *_pattern(row))
+            found |= _like(row, first.setdefault(key, row), {**assigned, **found})
+    return found
+
+
+def _showing(
+    names: list[str], assigned: Assignment, dims: Dims, samples: tuple[Size, ...], at: Contradiction
+) -> list[str]:
+    """The free symbols that are one of the sizes that meet, or one summand of two."""
+    sizes = input_sizes(dims, samples, assigned)
+    rows = [(d, s) for v, row in dims.items() for d, s in zip(row or (), sizes[v] or (), strict=True)]
+    now = {d: s for d, s in rows if isinstance(d, str) and d not in assigned}
+    met = set(at.sizes)
+    sums = (
+        pair for pair in combinations(now, 2) if tuple(map(sum, zip(*map(now.get, pair), strict=True))) in met
+    )
+    summands = {n for pair in sums for n in pair}
+    return [n for n in names if n in now and (now[n] in met or n in summands)]
 
 
 def _rules(name: str, names: list[str], at: Contradiction, samples: tuple[Size, ...]) -> list[Any]:

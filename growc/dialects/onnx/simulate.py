@@ -34,6 +34,8 @@ class Contradiction(Exception):  # noqa: N818 - it is no error until nothing set
         self.node, self.message = node, message
         self.operands: list[tuple[int, ...]] = []
         """Known integers that the node read."""
+        self.sizes: list[Size] = []
+        """The sizes that meet there."""
 
 
 @dataclass
@@ -173,10 +175,7 @@ def simulate(
                 if node.guards and (patient or not_taken(node, done)):
                     done.sizes.update(dict.fromkeys(node.outputs))
                     continue
-                kept = [done.known[v] for v in node.inputs if v is not None and v in done.known]
-                found.operands = [
-                    tuple(map(int, k[0].reshape(-1)[:8])) for k in kept if k[0].dtype.kind == "i"
-                ]
+                _describe(found, done)
                 raise
         else:
             visit(node, done, run)
@@ -204,6 +203,16 @@ def not_taken(node: Node, done: Simulation) -> bool:
         condition in done.known and any(bool(c.all()) is not taken for c in done.known[condition])
         for condition, taken in node.guards
     )
+
+
+def _describe(found: Contradiction, done: Simulation) -> None:
+    """What meets at the node: known integers, and sizes, those that it reads as numbers included."""
+    found.sizes = [s for v in found.node.operands for s in done.sizes.get(v) or ()]
+    for kept in (done.known[v] for v in found.node.operands if v in done.known):
+        if kept[0].dtype.kind == "i":
+            rows = [tuple(map(int, k.reshape(-1)[:8])) for k in kept]
+            found.operands.append(rows[0])
+            found.sizes += zip(*rows, strict=False)
 
 
 def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple[int, ...]] | None) -> None:
