@@ -29,6 +29,8 @@ class Weight:
     dtype: str
     read: Callable[[], Array] = field(repr=False)
     origin: Any = field(default=None, repr=False)
+    stored: Any = field(default=None, repr=False)
+    """Where it is quantised: the dialect's own tensors; `stored.blocks` says which elements share a scale."""
 
     @property
     def elements(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from growc.compilation import Compilation
 from growc.passes.assemble import count_parameters
-from growc.plans import Certificate, Plan
+from growc.plans import Certificate, Gap, Plan
 from growc.stage import Stage
 
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
@@ -27,7 +27,7 @@ def certify(c: Compilation) -> Plan:
     written = sum(w.elements * width(w.dtype) for w in c.assembled.weights)
     return Plan(
         c.path.name,
-        Certificate(tuple(c.gaps)),
+        Certificate((*c.gaps, *rounded(c))),
         c.lowered.axes,
         tuple(c.lowered.summaries),
         tuple(c.assembled.weights),
@@ -36,6 +36,17 @@ def certify(c: Compilation) -> Plan:
         tuple(warnings_of(c.lowered.stages)),
         tuple((n.name or n.op, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
     )
+
+
+def rounded(c: Compilation) -> Iterator[Gap]:
+    """Quantised weights whose steps cannot hold what they are to become."""
+    made = c.assembled
+    for plan, uses, source in zip(made.weights, made.uses, made.sources, strict=True):
+        cause = "" if source.stored is None or not plan.changed else source.stored.blocks.loss(plan)
+        if cause:
+            node = uses[0].users[0][0] if uses[0].users else None
+            remedy = "copies `with zero outputs`, or in blocks of as many units as share a scale, are exact"
+            yield Gap("" if node is None else node.name, "" if node is None else node.op, cause, remedy)
 
 
 def width(dtype: str) -> int:

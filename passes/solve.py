@@ -86,11 +86,14 @@ class _Solver:
         self.done = Solution(links, stage)
         self.free: dict[Var, bool] = defaultdict(lambda: True)
         self.rms: set[Var] = set()
+        self.quantised: set[Var] = set()
         self.partners: dict[Var, list[Var]] = defaultdict(list)
         self.readers = 0
         for var, owner in enumerate(links.owner):
             root = links.root(var)
             self.free[root] = self.free[root] and owner is not None and owner in carriers
+            if owner is not None and owner.weight is not None and owner.weight.stored is not None:
+                self.quantised.add(root)
         for link in links.links:
             if link.kind in ("norm", "output"):
                 self.normed.update(links.root(v) for v in link.sources)
@@ -326,7 +329,8 @@ class _Solver:
         self.done.ordinals[root] = self.readers
         self.readers += 1
         request = self.request(reader)
-        inverse = state.left_inverse(self.shares(state, request, self.done.ordinals[root]))
+        shares = self.shares(state, request, self.done.ordinals[root])
+        inverse = state.left_inverse(self.alone(state) if root in self.quantised else shares)
         if inverse is None:
             self.gap(link, f"not every unit of {self.axis_name(reader)} is still there")
             inverse = state.plain()
@@ -340,6 +344,14 @@ class _Solver:
                 else "not zero any more"
             )
             self.gap(link, f"it reads new units of {self.axis_name(reader)} that are {why}")
+
+    def alone(self, state: IndexMap) -> Floats:
+        """Shares that leave each unit to its first copy: integers and their scales stay as they are."""
+        shares = np.zeros(state.size)
+        rows = np.flatnonzero(state.copies)
+        _, first = np.unique(state.index[rows], return_index=True)
+        shares[rows[first]] = 1.0
+        return shares
 
     def shares(self, state: IndexMap, request: Request | None, ordinal: int) -> Floats:
         """The share of each copy in a reading weight; the shares of one unit's copies sum to one."""

@@ -138,7 +138,11 @@ class _Steps:
         if verb == DUAL and self.stage.options.zero_outputs:
             return None
         assert use.weight is not None
-        if not use.weight.floating or (verb != DUAL and option.kind != "new"):
+        if (
+            not use.weight.floating
+            or use.weight.stored is not None
+            or (verb != DUAL and option.kind != "new")
+        ):
             return None
         rows = (
             request.new

@@ -56,7 +56,7 @@ def tried(case: Case, one: OneNode, label: str) -> set[str]:
     if label.startswith("#"):
         return {"copies"}
     whole = any(
-        isinstance(o := case.inputs[i], Feed) and o.kind in ("integer", "boolean")
+        isinstance(o := case.inputs[i], Feed) and o.kind in ("integer", "index", "boolean")
         for i in bearers(case, one, label)
     )
     return WHOLE_NUMBERS if whole else LINEAR | {"junk"}

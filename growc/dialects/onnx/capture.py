@@ -20,6 +20,7 @@ from growc.dialects.onnx.flatten import Step, flatten, op_name
 from growc.dialects.onnx.fused import lower
 from growc.dialects.onnx.lowerings import LOWERINGS
 from growc.dialects.onnx.states import state_pairs
+from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
 from growc.graph import FLOATING, Array, Graph, Node, Value, Weight
 
 COMMUTATIVE = frozenset(
@@ -86,6 +87,16 @@ def _captured(step: Step) -> Iterator[ir.Value]:
             yield from (v for v in operands if v is not None and id(v) not in own)
 
 
+def _plain(value: ir.Value, tensor: Any) -> Weight:
+    shape = tuple(int(d) for d in tensor.shape)
+    return Weight(value.name or "", shape, _dtype_name(tensor.dtype), partial(read_tensor, tensor), value)
+
+
+def _quantised(value: ir.Value, found: Stored) -> Weight:
+    name = getattr(found.node.inputs[0], "name", "")
+    return Weight(name, found.shape, _dtype_name(found.tensors[1].dtype), found.read, value, found)
+
+
 Key = tuple[int, bytes, bytes]
 """How deep a value stands above weights (-1: no weights), then two hashes of the cone above it: without what
 depends on no weights, and of everything. Exporters differ most in the latter: position ids, masks, shapes."""
@@ -101,13 +112,15 @@ class _Capture:
         self.steps = list(flatten(model.graph))
         self.makers = {id(v): step for step in self.steps for v in step.outputs}
         self.chains: set[Step] = set()
+        self.stored: dict[int, Stored] = {}
 
     def graph(self) -> Graph:
         source = self.model.graph
         inputs = [self.value(v) for v in source.inputs if not v.is_initializer()]
         self.structural_keys(inputs=[v for v in source.inputs if not v.is_initializer()])
         for step in self.postorder(self.makers.get(id(v)) for v in source.outputs):
-            if step not in self.chains and step.op != "Constant":
+            dropped = step.op == "Constant" or any(id(v) in self.stored for v in step.outputs)
+            if step not in self.chains and not dropped:
                 self.add(step)
         outputs = [self.operand(v) for v in source.outputs]
         by_name = {v.name: v for v in source.inputs}
@@ -131,6 +144,11 @@ class _Capture:
         for step in self.steps:
             operands = [self.key(v) for v in [*step.inputs, *_captured(step)]]
             op = step.op
+            if op in DEQUANTIZE and (found := self.quantised(step)) is not None:
+                digest = self.digest("constant", found.shape)
+                self.keys[id(step.outputs[0])] = (0, digest, digest)
+                self.stored[id(step.outputs[0])] = found
+                continue
             if op in COMMUTATIVE:
                 operands.sort()
             for i, out in enumerate(step.outputs):
@@ -142,7 +160,14 @@ class _Capture:
             ):
                 self.chains.add(step)
 
+    def quantised(self, step: Step) -> Stored | None:
+        """The quantised weight that a node gives, if it does."""
+        tensors = [constant_of(v) for v in step.inputs if v is not None]
+        return None if any(t is None for t in tensors) else stored(step.node, tensors)
+
     def is_static(self, value: ir.Value) -> bool:
+        if id(value) in self.stored:
+            return True
         return constant_of(value) is not None or self.makers.get(id(value)) in self.chains
 
     def above(self, op: str, output: int, operands: list[Key]) -> Key:
@@ -202,7 +227,7 @@ class _Capture:
     def operand(self, value: ir.Value) -> Value:
         """The neutral operand: a fresh constant (with a fresh chain in front of it) for what is static."""
         tensor, maker = constant_of(value), self.makers.get(id(value))
-        if tensor is not None:
+        if tensor is not None or id(value) in self.stored:
             return self.constant(value, tensor)
         if maker in self.chains:
             return self.add(maker).outputs[0]
@@ -210,11 +235,8 @@ class _Capture:
 
     def constant(self, value: ir.Value, tensor: Any) -> Value:
         if id(value) not in self.weights:
-            shape = tuple(int(d) for d in tensor.shape)
-            reader = partial(read_tensor, tensor)
-            self.weights[id(value)] = Weight(
-                value.name or "", shape, _dtype_name(tensor.dtype), reader, origin=value
-            )
+            found = self.stored.get(id(value))
+            self.weights[id(value)] = _plain(value, tensor) if found is None else _quantised(value, found)
         weight = self.weights[id(value)]
         return Value(weight.name, weight=weight, floating=weight.floating, origin=value)
 

@@ -20,7 +20,7 @@ from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.mend import Entries, Mended, Patch
-from growc.graph import Array, Graph, Node, Size, Value
+from growc.graph import Array, Graph, Node, Size, Value, Weight
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
 from growc.weights import execute
@@ -37,9 +37,9 @@ def rewrite(
     """Change the graph's onnx-ir model in place. The graph can be used no further."""
     writer = _Rewriter(graph, mended)
     plans = list(zip(weights.weights, weights.uses, weights.sources, strict=True))
-    made = [_lazy(plan, source.origin) for plan, _, source in plans]  # of the sources: none is replaced yet
-    for (plan, uses, source), tensor in zip(plans, made, strict=True):
-        writer.weight(plan, tensor, uses, source.origin)
+    made = [_tensors(plan, source) for plan, _, source in plans]  # of the sources: none is replaced yet
+    for (plan, uses, source), tensors in zip(plans, made, strict=True):
+        writer.weight(plan, tensors, uses, source)
     for node, patch in mended.patches.items():
         if not node.chain:
             writer.patch(node.origin, patch)
@@ -64,15 +64,34 @@ class _Rewriter:
 
     # ---- weights
 
-    def weight(self, plan: WeightPlan, tensor: Any, uses: list[Value], origin: ir.Value) -> None:
+    def weight(self, plan: WeightPlan, tensors: list[Any], uses: list[Value], source: Weight) -> None:
         if plan.name == plan.source:
-            if plan.changed:
-                self.replace(origin, tensor)
+            if plan.changed and source.stored is None:
+                self.replace(source.origin, tensors[0])
+            elif plan.changed:
+                self.requantise(source.stored.node, plan.name, tensors)
             self.patch_chains(uses)
             return
-        made = self.initializer(plan.name, tensor)
+        if source.stored is None:
+            made = self.initializer(plan.name, tensors[0])
+        else:
+            node = source.stored.node
+            copy = self.copied(node, 0, node.inputs[0])
+            self.requantise(copy, plan.name, tensors)
+            made = copy.outputs[0]
         for use in uses:
             self.redirect(use, made)
+
+    def requantise(self, node: ir.Node, name: str, tensors: list[Any]) -> None:
+        """Give a DequantizeLinear other integers, scales and zero points, which others may still read."""
+        for i, (tensor, part) in enumerate(zip(tensors, ("", ".scale", ".zero"), strict=False)):
+            old = node.inputs[i]
+            if old is not None and len(old.uses()) == 1 and old.producer() is None:
+                self.replace(old, tensor)
+            else:
+                node.replace_input_with(i, self.initializer(f"{name}{part}", tensor))
+        node.outputs[0].shape = ir.Shape(tensors[0].shape)
+        node.outputs[0].type = ir.TensorType(tensors[1].dtype)
 
     def replace(self, origin: ir.Value, tensor: Any) -> None:
         node = origin.producer()
@@ -256,6 +275,11 @@ def _scope(node: ir.Node) -> Any:
 def _rank(value: ir.Value) -> int:
     shape = value.shape if value.const_value is None else value.const_value.shape
     return 1 if shape is None else len(shape)
+
+
+def _tensors(plan: WeightPlan, source: Weight) -> list[Any]:
+    """The planned tensor; of a quantised weight its integers, scales and zero points."""
+    return [_lazy(plan, source.origin)] if source.stored is None else source.stored.grown(plan)
 
 
 def _lazy(plan: WeightPlan, origin: ir.Value) -> Any:

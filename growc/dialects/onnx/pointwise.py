@@ -23,6 +23,16 @@ def cast_like(site: Site) -> Line:
     return replace(line([terms, *rest(site)], [terms]), treatment="pointwise zero")
 
 
+def quantise(site: Site) -> Line:
+    """Rounding to one scale for all; where the zero point is zero, zeros stay. Other scales freeze."""
+    terms = names("a", first(site).rank)
+    if any(o is not None and any(s != 1 for size in o.sizes or () for s in size) for o in site.inputs[1:]):
+        return opaque(site)
+    zero = site.static(2) if len(site.inputs) > 2 and site.inputs[2] is not None else np.zeros(1)
+    treatment = "pointwise zero" if zero is not None and not zero.any() else "pointwise"
+    return replace(line([terms, *rest(site)], [terms]), treatment=treatment)
+
+
 def dropout(site: Site) -> Line:
     """Nothing happens outside of training."""
     training = site.static(2) if len(site.inputs) > 2 and site.inputs[2] is not None else np.zeros(1)

@@ -18,6 +18,8 @@ OPERATORS = table(
     Cast                     cast()                                layout
     CastLike                 cast_like()                           layout
     Dropout                  dropout()                             layout
+    QuantizeLinear           quantise()                            pointwise
+    DequantizeLinear         quantise()                            pointwise
     Relu                     ... -> ...                            pointwise zero homogeneous
     LeakyRelu                ... -> ...                            pointwise zero homogeneous
     Sign                     ... -> ...                            pointwise zero
