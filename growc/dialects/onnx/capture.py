@@ -16,6 +16,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from growc.bodies import written_out
+from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.flatten import Step, flatten, op_name
 from growc.dialects.onnx.fused import lower
 from growc.dialects.onnx.lowerings import LOWERINGS
@@ -37,8 +38,19 @@ def capture(model: ir.Model, dialect: Any) -> Graph:
     """The neutral graph of `model`. `dialect` is kept on the graph for table look-ups."""
     if model.functions:
         InlinePass()(model)
+    _refuse_blocked(model)
     dialect.fused += lower(model, LOWERINGS)
     return _Capture(model, dialect).graph()
+
+
+def _refuse_blocked(model: ir.Model) -> None:
+    """Raises GrowError (G309) where onnxruntime has laid channels out in blocks for one processor."""
+    for node in model.graph.all_nodes():
+        if node.domain == "com.microsoft.nchwc":
+            message = f"`{node.name or node.op_type}` ({op_name(node)}) reads channels in blocks"
+            why = "onnxruntime laid the weights out for one kind of processor, and padded them to its blocks"
+            remedy = "grow the model as it was before, or optimised up to ORT_ENABLE_EXTENDED"
+            raise GrowError(Diagnostic("G309", message, notes=(why,), help=remedy))
 
 
 def constant_of(value: ir.Value) -> Any:

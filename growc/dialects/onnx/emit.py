@@ -20,6 +20,7 @@ from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.mend import Entries, Mended, Patch
+from growc.dialects.onnx.schemas import norms_of_onnxruntime
 from growc.graph import Array, Graph, Node, Size, Value, Weight
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
@@ -323,7 +324,8 @@ def save(
             file.write(proto.SerializeToString(deterministic=True))
         else:
             write_inline(proto, large, file, progress)
-    onnx.checker.check_model(str(path))
+    with norms_of_onnxruntime():
+        onnx.checker.check_model(str(path))
     return [data, path] if external else [path]
 
 

@@ -1,0 +1,49 @@
+"""Norms that onnxruntime keeps in the default domain and onnx does not know, for onnx's checker."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from onnx.defs import OpSchema, SchemaError, deregister_schema, get_schema, register_schema
+
+_REAL = ["tensor(float16)", "tensor(bfloat16)", "tensor(float)", "tensor(double)"]
+_OPERANDS = {"SimplifiedLayerNormalization": ("X", "scale"), "LayerNormalization": ("X", "scale", "B")}
+"""onnxruntime writes them at every opset; onnx has the second one since opset 17."""
+
+
+@contextlib.contextmanager
+def norms_of_onnxruntime() -> Iterator[None]:
+    """While this lasts, onnx knows them since opset 1."""
+    made = []
+    for name, operands in _OPERANDS.items():
+        try:
+            get_schema(name, 1, "")
+        except SchemaError:
+            register_schema(_schema(name, operands))
+            made.append(name)
+    try:
+        yield
+    finally:
+        for name in made:
+            deregister_schema(name, 1, "")
+
+
+def _schema(name: str, operands: tuple[str, ...]) -> OpSchema:
+    optional = OpSchema.FormalParameterOption.Optional
+
+    def parameter(label: str, kind: str, required: bool) -> OpSchema.FormalParameter:
+        option = OpSchema.FormalParameterOption.Single if required else optional
+        return OpSchema.FormalParameter(label, kind, "", param_option=option)
+
+    kinds = {"axis": OpSchema.AttrType.INT, "epsilon": OpSchema.AttrType.FLOAT}
+    kinds["stash_type"] = OpSchema.AttrType.INT
+    return OpSchema(
+        name,
+        "",
+        1,
+        inputs=[parameter(o, "T", o != "B") for o in operands],
+        outputs=[parameter(o, k, o == "Y") for o, k in (("Y", "T"), ("Mean", "U"), ("InvStdDev", "U"))],
+        type_constraints=[("T", _REAL, ""), ("U", _REAL, "")],
+        attributes=[OpSchema.Attribute(key, kind, "") for key, kind in kinds.items()],
+    )
