@@ -176,10 +176,11 @@ def _draft(folder: Path, name: str, text: str) -> Path:
 
 
 def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
-    from onnx.checker import ValidationError, check_model
+    from onnx.checker import ValidationError
 
     from growc.dialects.onnx.container import EXTERNAL
     from growc.dialects.onnx.emit import EXTERNAL_ABOVE, rewrite, save
+    from growc.dialects.onnx.schemas import check_model
 
     model = c.model.source
     external = bool(model.meta.get(EXTERNAL)) or c.plan.bytes_to_write > EXTERNAL_ABOVE
@@ -196,7 +197,7 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
         return save(model, folder, target.name, external, wrote)
     except ValidationError as error:
         try:
-            check_model(str(c.path))
+            check_model(c.path)
         except ValidationError as cause:
             reason = str(cause).strip().splitlines()[0]
             message = f"`{c.path}` is not valid, and what is made of it would not be either"

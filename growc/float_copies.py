@@ -200,7 +200,7 @@ def _cast_around_narrow(model: ir.Model, kept: set[ir.Node]) -> None:
                     graph.insert_before(node, cast)
                     node.replace_input_with(index, cast.outputs[0])
             for index, value in enumerate(node.outputs):
-                if _is_wide(value, narrow.outputs.get(index)):
+                if value.name and _is_wide(value, narrow.outputs.get(index)):  # no name: left out
                     _widen_after(graph, node, value)
 
 

@@ -20,7 +20,8 @@ def save(path: Path, graph: str, *, opset: int = 17, external: bool = False, **w
 
     Keywords are values of weights.
     """
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}]>\n{graph}')
+    fused = ', "com.microsoft" : 1' if "com.microsoft." in graph else ""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}{fused}]>\n{graph}')
     made = {name for node in model.graph.node for name in node.output}
     random = np.random.default_rng(0)
     for info in list(model.graph.value_info):

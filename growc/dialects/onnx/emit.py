@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
@@ -20,7 +19,7 @@ from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.mend import Entries, Mended, Patch
-from growc.dialects.onnx.schemas import norms_of_onnxruntime
+from growc.dialects.onnx.schemas import check_model
 from growc.graph import Array, Graph, Node, Size, Value, Weight
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
@@ -324,8 +323,7 @@ def save(
             file.write(proto.SerializeToString(deterministic=True))
         else:
             write_inline(proto, large, file, progress)
-    with norms_of_onnxruntime():
-        onnx.checker.check_model(str(path))
+    check_model(path)
     return [data, path] if external else [path]
 
 

@@ -1,10 +1,12 @@
-"""Norms that onnxruntime keeps in the default domain and onnx does not know, for onnx's checker."""
+"""onnx's checker, which here also knows the norms that onnxruntime keeps in the default domain."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
+import onnx
 from onnx.defs import OpSchema, SchemaError, deregister_schema, get_schema, register_schema
 
 _REAL = ["tensor(float16)", "tensor(bfloat16)", "tensor(float)", "tensor(double)"]
@@ -12,8 +14,14 @@ _OPERANDS = {"SimplifiedLayerNormalization": ("X", "scale"), "LayerNormalization
 """onnxruntime writes them at every opset; onnx has the second one since opset 17."""
 
 
+def check_model(path: Path) -> None:
+    """Check a file. Raises onnx.checker.ValidationError."""
+    with _norms_of_onnxruntime():
+        onnx.checker.check_model(str(path))
+
+
 @contextlib.contextmanager
-def norms_of_onnxruntime() -> Iterator[None]:
+def _norms_of_onnxruntime() -> Iterator[None]:
     """While this lasts, onnx knows them since opset 1."""
     made = []
     for name, operands in _OPERANDS.items():
@@ -45,5 +53,5 @@ def _schema(name: str, operands: tuple[str, ...]) -> OpSchema:
         inputs=[parameter(o, "T", o != "B") for o in operands],
         outputs=[parameter(o, k, o == "Y") for o, k in (("Y", "T"), ("Mean", "U"), ("InvStdDev", "U"))],
         type_constraints=[("T", _REAL, ""), ("U", _REAL, "")],
-        attributes=[OpSchema.Attribute(key, kind, "") for key, kind in kinds.items()],
+        attributes=[OpSchema.Attribute(key, kind, "", required=False) for key, kind in kinds.items()],
     )

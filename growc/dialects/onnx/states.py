@@ -29,6 +29,8 @@ MOVES = frozenset(
         "Slice",
         "Split",
         "Gather",
+        "Stack",
+        "Unstack",
     }
 )
 """Operators that only move elements of operand 0."""
