@@ -65,6 +65,11 @@ class Norm:
     gain: Value | None = None
     weigh: Node | None = None
 
+    @property
+    def by_operator(self) -> bool:
+        """Whether one operator closes it that has a gain and an eps of its own."""
+        return self.weigh is self.close
+
     def eps_weight(self) -> Value:
         """The weight use behind eps, through casts."""
         found = None if self.eps is None else _stored(self.eps)
@@ -318,6 +323,15 @@ def _close(node: Node, x: Tag, scale: Tag) -> Norm | None:
     return Norm(formula, x.base, scale.axes, node.outputs[0], node, scale.eps, interior, gain, weigh)
 
 
+def _root_mean_square(node: Node, operands: Operands) -> Norm | None:
+    """An operator that divides by the root of the mean square: of a centred value it is a LayerNorm."""
+    (value, tag), (gain, _) = operands
+    axes = tuple(range(int(node.attributes.get("axis", -1)) % value.rank - value.rank, 0))
+    if tag.form != "self" or not tag.centred or tag.axes != axes or value.rank != tag.base.rank:
+        return None
+    return Norm(Formula(True), tag.base, axes, node.outputs[0], node, None, tag.nodes, gain, node)
+
+
 _RULES: dict[str, Callable[[Node, Operands], Tag | Norm | None]] = {
     "ReduceMean": _reduce,
     "ReduceSum": _reduce,
@@ -337,4 +351,6 @@ _RULES: dict[str, Callable[[Node, Operands], Tag | Norm | None]] = {
     "Reciprocal": _reciprocal,
     "Mul": _multiply,
     "Div": _divide,
+    "RMSNormalization": _root_mean_square,
+    "SimplifiedLayerNormalization": _root_mean_square,
 }

@@ -413,7 +413,7 @@ class _Solver:
     def scale_eps(self, link: Link, factor: float) -> None:
         norm, node = link.norm, link.node
         assert node is not None
-        if norm is not None:
+        if norm is not None and not norm.by_operator:
             if norm.eps is not None:
                 self.done.eps[norm.eps_weight()] = factor
         elif link.formula is not None and not link.formula.total:
