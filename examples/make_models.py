@@ -155,30 +155,40 @@ def anonymise(source: Path, target: Path) -> None:
     Graph inputs and outputs keep their names. External data is copied beside the target.
     """
     proto = onnx.load(source, load_external_data=False)
-    graph = proto.graph
-    renamed = {value.name: value.name for value in (*graph.input, *graph.output)} | {"": ""}
-
-    def new(name: str) -> str:
-        return renamed.setdefault(name, f"v{len(renamed)}")
-
-    for tensor in graph.initializer:
-        tensor.name = new(tensor.name)
+    renamed = {value.name: value.name for value in (*proto.graph.input, *proto.graph.output)} | {"": ""}
+    rename(proto.graph, renamed)
+    for tensor in proto.graph.initializer:
         for entry in tensor.external_data:
             if entry.key == "location":
                 entry.value = f"{target.name}.data"
-    for index, node in enumerate(graph.node):
-        node.name = f"n{index}"
-        node.input[:] = [new(name) for name in node.input]
-        node.output[:] = [new(name) for name in node.output]
-    del graph.value_info[:]
-    graph.name, proto.producer_name, proto.producer_version = "g", "", ""
-    for item in (proto, graph, *graph.initializer, *graph.node, *graph.input, *graph.output):
-        del item.metadata_props[:]
-        item.doc_string = ""
+    proto.producer_name, proto.producer_version, proto.doc_string = "", "", ""
+    del proto.metadata_props[:]
     data = source.with_name(f"{source.name}.data")
     if data.exists():
         shutil.copyfile(data, target.with_name(f"{target.name}.data"))
     onnx.save(proto, target)
+
+
+def rename(graph: onnx.GraphProto, renamed: dict[str, str]) -> None:
+    """Number all names of a graph and of its nodes' subgraphs, and drop what else is said of them."""
+
+    def new(name: str) -> str:
+        return renamed.setdefault(name, f"v{len(renamed)}")
+
+    for item in (*graph.initializer, *graph.input, *graph.output):
+        item.name = new(item.name)
+    for index, node in enumerate(graph.node):
+        node.name = f"n{index}"
+        node.input[:] = [new(name) for name in node.input]
+        node.output[:] = [new(name) for name in node.output]
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                rename(attribute.g, renamed)
+    del graph.value_info[:]
+    graph.name = "g"
+    for item in (graph, *graph.initializer, *graph.node, *graph.input, *graph.output):
+        del item.metadata_props[:]
+        item.doc_string = ""
 
 
 def main() -> None:

@@ -1,0 +1,105 @@
+"""What coverage asks of a model: the recipes, of whom each is asked, and what has been judged by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Facts = Mapping[str, Any]
+NOISE = "split random noise 0.1 balanced"
+
+MATHEMATICS, HIDDEN, MISSING = "mathematics", "the graph hides it", "not implemented"
+"""The three reasons for a refusal. Only the first two are answers; the third is a defect."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One recipe of the benchmark.
+
+    asked: of which models it is asked at all (the others' cells stay empty).
+    roles: what a model must have; one that is asked and lacks a role counts as not applicable.
+    """
+
+    name: str
+    text: str
+    roles: tuple[str, ...]
+    asked: Callable[[Facts], bool] = lambda facts: True
+
+
+def _average(facts: Facts) -> bool:
+    return facts["norm"] == "layer" and facts["stream"] == "pre" and not facts["embedding_norm"]
+
+
+RECIPES = (
+    Recipe("ffn ×1.5", "widen ffn to 3 * ffn / 2 with uniform copy", ("ffn",)),
+    Recipe("ffn ×2", f"widen ffn to 2 * ffn with neighbor copy {NOISE}", ("ffn",)),
+    Recipe("heads ×2", "widen heads to 2 * heads with neighbor copy", ("heads",)),
+    Recipe(
+        "heads ×1.5",
+        "widen heads to 3 * heads / 2 with uniform copy",
+        ("heads",),
+        lambda facts: not facts["whole_norm"],
+    ),
+    Recipe(
+        "kv to heads",
+        "widen kv_heads to heads with neighbor copy",
+        ("kv_heads",),
+        lambda facts: facts["kv_heads"] != facts["heads"],
+    ),
+    Recipe("hidden ×2", "widen hidden to 2 * hidden with cyclic copy", ("hidden",)),
+    Recipe(
+        "hidden ×1.5 copies",
+        "widen hidden to 3 * hidden / 2 with neighbor copy",
+        ("hidden",),
+        lambda facts: facts["norm"] == "rms",
+    ),
+    Recipe("hidden ×1.5 means", "widen hidden to 3 * hidden / 2 with average fill", ("hidden",), _average),
+    Recipe(
+        "all ×2",
+        f"widen hidden to 2 * hidden with cyclic copy {NOISE}\n"
+        f"widen heads to 2 * heads with neighbor copy {NOISE}\n"
+        f"widen ffn to 2 * ffn with neighbor copy {NOISE}",
+        ("hidden", "heads", "ffn"),
+    ),
+    Recipe(
+        "channels ×2",
+        "widen channels to 2 * channels with neighbor copy",
+        (),
+        lambda facts: bool(facts["convolutional"]),
+    ),
+)
+
+
+def lacking(recipe: Recipe, facts: Facts) -> str:
+    """Why a recipe has nothing to act on in a model, or nothing."""
+    missing = [role for role in recipe.roles if not facts[role]]
+    if missing:
+        return f"no {' and no '.join(missing)}"
+    if recipe.name == "heads ×1.5" and any(n % 2 for n in facts["heads"]):
+        return "a number of heads is odd"
+    return ""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Why recipes are refused, or leave a gap, on a model: one of the reasons, and what stands behind it."""
+
+    model: str
+    recipes: Sequence[str]
+    reason: str
+    because: str
+    flavours: Sequence[str] = ()
+
+
+JUDGEMENTS: tuple[Judgement, ...] = ()
+
+
+def judged(model: str, flavour: str, recipe: str) -> Judgement | None:
+    """What is known of a case that is not exact; what is not known is not implemented."""
+    base = flavour.removesuffix(".anon")
+    for judgement in JUDGEMENTS:
+        if judgement.model == model and recipe in judgement.recipes:
+            if not judgement.flavours or base in judgement.flavours:
+                return judgement
+    return None
