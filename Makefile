@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check coverage soak models fmt clean
+.PHONY: demo test check zoo coverage cov soak models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -31,7 +31,13 @@ check: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-coverage: .venv/dev.stamp
+zoo: .venv/dev.stamp
+	$(BIN)/python tests/zoo/build.py build/zoo
+
+coverage: zoo
+	$(BIN)/python benchmarks/coverage.py build/zoo --jobs 2
+
+cov: .venv/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 -m "not soak" --cov --cov-report=term-missing:skip-covered
 
 soak: .venv/dev.stamp

@@ -1,4 +1,4 @@
-"""What growc can do to the models of a zoo: every model × flavour × recipe, compiled, written, run and judged.
+"""What growc can do to the models of a zoo: every model × flavour × recipe, written, run and judged.
 
     python benchmarks/coverage.py [ZOO] [--only MODEL,…] [--flavour FLAVOUR,…] [--recipe NAME,…] [--jobs N]
 
@@ -82,7 +82,7 @@ def measured(path: Path, recipes: Sequence[Recipe], digest: str) -> Record:
     if result.exists():
         return dict(json.loads(result.read_text()))
     crash = {"status": "crash", "detail": f"the process ended with {process.exitcode}"}
-    return {"roles": {}, "trouble": "crash", "cases": {name: crash for name in names}}
+    return {"roles": {}, "trouble": "crash", "cases": dict.fromkeys(names, crash)}
 
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -90,10 +90,14 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 def main() -> None:
     """Measure what is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("zoo", nargs="?", type=Path, default=ROOT / "build" / "zoo")
     parser.add_argument("--only", default="", help="models, with commas between them")
-    parser.add_argument("--flavour", default=",".join(FLAVOURS[:3]), help="flavours, with commas between them")
+    parser.add_argument(
+        "--flavour", default=",".join(FLAVOURS[:3]), help="flavours, with commas between them"
+    )
     parser.add_argument("--recipe", default="", help="recipes, with commas between them")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--failures", type=Path, help="write every case that is not exact into this file")

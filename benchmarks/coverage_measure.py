@@ -5,11 +5,12 @@ onnxruntime judges, on the inputs that lie beside the model; nothing of growc's 
 
 from __future__ import annotations
 
+import contextlib
 import random
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,14 @@ class Source:
     limit: float
 
 
+@dataclass(frozen=True)
+class Maps:
+    """How resized inputs (of a cache) follow from the source's, and where outputs show its units."""
+
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+
+
 def measure(path: Path, recipes: Sequence[Recipe]) -> dict[str, Any]:
     """The roles that `inspect` reports of a file, and a Case for each recipe."""
     roles, trouble = inspected(path)
@@ -119,9 +128,9 @@ def opened(path: Path) -> Source:
 def tried(source: Source, recipe: Recipe) -> Case:
     """Compile, write, run, and spoil. Raises GrowError where the recipe is refused."""
     c = api.compile(RESOLVED[recipe.name], source.path)
-    maps, certificate = api.output_maps(c), c.plan.certificate
+    maps, certificate = Maps(api.input_maps(c), api.output_maps(c)), c.plan.certificate
     weights = c.plan.weights
-    with tempfile.TemporaryDirectory(prefix="coverage-") as folder:
+    with tempfile.TemporaryDirectory(prefix="coverage-") as folder, _no_diagnostics():
         rewrite(c.graph, c.assembled, c.mended, c.attributes)
         grown = save(c.model.source, Path(folder), "grown.onnx", False, lambda name, count: None)[-1]
         r = difference(source, grown, maps)
@@ -139,9 +148,18 @@ def tried(source: Source, recipe: Recipe) -> Case:
     return case
 
 
-def spoilt(
-    source: Source, grown: Path, maps: Mapping[str, Any], weights: Sequence[WeightPlan], seed: str
-) -> list[float]:
+@contextlib.contextmanager
+def _no_diagnostics() -> Iterator[None]:
+    """From here on a diagnostic is no refusal: a model that was planned is written, loaded and run."""
+    try:
+        yield
+    except GrowError as error:
+        raise RuntimeError(
+            " | ".join(f"{d.code} {d.message}{_notes(d)}" for d in error.diagnostics)
+        ) from error
+
+
+def spoilt(source: Source, grown: Path, maps: Maps, weights: Sequence[WeightPlan], seed: str) -> list[float]:
     """The differences with one grown weight spoilt, up to the first that shows."""
     proto = onnx.load(grown)
     tensors = {t.name: t for t in proto.graph.initializer}
@@ -171,16 +189,20 @@ def _every_other_unit(tensor: onnx.TensorProto, weight: WeightPlan) -> onnx.Tens
     return onnx.numpy_helper.from_array(spoilt, tensor.name)
 
 
-def difference(source: Source, grown: Path, maps: Mapping[str, Any]) -> float:
-    """max |a - b| / max |a| over all outputs and inputs, on the source's units; infinite where they differ in kind."""
+def difference(source: Source, grown: Path, maps: Maps) -> float:
+    """max |a - b| / max |a| over outputs and inputs, on the source's units; infinite where shapes differ."""
     worst = 0.0
     with Session(grown) as session:
         for feed, answer in zip(source.feeds, source.answers, strict=True):
-            results = session.run(feed)
+            given = dict(feed)
+            for name, found in maps.inputs.items():
+                for state_map in found:
+                    given[name] = state_map.extend(given[name])
+            results = session.run(given)
             for name, a in answer.items():
                 b = results[name]
-                for unit_map in maps.get(name, ()):
-                    b = unit_map.restrict(b)
+                for unit_map in maps.outputs.get(name, ()):
+                    a, b = unit_map.restrict(a, b)
                 worst = max(worst, _relative(a, b))
     return worst
 

@@ -17,15 +17,15 @@ ANSWERS = ("gap", "refused")
 
 HEAD = """# Coverage
 
-What becomes of every model of the zoo (`tests/zoo`: small models of real architectures, random weights) under every
-recipe below, in every file that torch exports of it. `make coverage` writes this page.
+What becomes of every model of the zoo (`tests/zoo`: small models of real architectures, random weights)
+under every recipe below, in every file that torch exports of it. `make coverage` writes this page.
 
-A case is *exact* where the compiler claims that the result computes what the source does, onnxruntime agrees on three
-inputs of different sizes (to 2e-4, and to twenty times the model's own rounding), and the same result with one of its
-grown weights spoilt differs at least fifty times as much as that. What is not exact is a refusal or a gap in the
-certificate, and then one of three reasons holds: the *mathematics* forbids it, *the graph hides* what is needed, or it
-is *not implemented*; only the last is a defect. A claim that onnxruntime does not bear out is *wrong* (or a *false
-claim*, where only rounding is exceeded).
+A case is *exact* where the compiler claims that the result computes what the source does, onnxruntime
+agrees on three inputs of different sizes (to 2e-4, and to twenty times the model's own rounding), and the
+same result with one of its grown weights spoilt differs at least fifty times as much as that. What is not
+exact is a refusal, or a gap in the certificate, and then one of three reasons holds: the *mathematics*
+forbids it, *the graph hides* what is needed, or it is *not implemented*; only the last is a defect. A claim
+that onnxruntime does not bear out is *wrong* (or a *false claim*, where only rounding is exceeded).
 """
 
 
@@ -71,8 +71,8 @@ def _summary(entries: Entries, records: Records) -> Iterator[str]:
     exact = [case for case in cases if case["status"] == "exact"]
     known = len({model for model, _ in records})
     yield (
-        f"**{len(exact)} of {len(cases)} cases are exact ({_percent(len(exact), len(cases))})**: {known} models in "
-        f"{len(records)} files."
+        f"**{len(exact)} of {len(cases)} cases are exact ({_percent(len(exact), len(cases))})**: "
+        f"{known} models in {len(records)} files."
     )
     wrong = [case for case in cases if case["status"] not in ("exact", *ANSWERS)]
     yield f"Wrong, false claims, crashes and faults that nobody sees: {len(wrong)}."
@@ -80,13 +80,17 @@ def _summary(entries: Entries, records: Records) -> Iterator[str]:
         largest = max(case["r"] for case in exact)
         least = min(case["fault"] for case in exact)
         yield (
-            f"The largest difference of an exact case is {largest:.0e}; the planted fault that shows least differs "
-            f"{least:.0f} times the bound."
+            f"The largest difference of an exact case is {largest:.0e}; the planted fault that shows least "
+            f"differs by {least:.0f} times the bound."
         )
     yield ""
     rows = []
     for recipe in RECIPES:
-        of = [(key, record["cases"][recipe.name]) for key, record in records.items() if recipe.name in record["cases"]]
+        of = [
+            (key, record["cases"][recipe.name])
+            for key, record in records.items()
+            if recipe.name in record["cases"]
+        ]
         kinds = Counter(_kind(*key, recipe.name, case) for key, case in of)
         rest = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()) if kind != "exact")
         lines = "<br>".join(f"`{line}`" for line in recipe.text.splitlines())
@@ -106,8 +110,8 @@ def _flavours(records: Records) -> Iterator[str]:
 
 def _models(entries: Entries, records: Records, models: Sequence[str]) -> Iterator[str]:
     yield "\n## By model\n"
-    yield "How many of a model's files are exact; empty where a recipe is not meant for the model, – where it has"
-    yield "nothing to act on.\n"
+    yield "How many of a model's files are exact; empty where a recipe is not meant for the model, – where it"
+    yield "has nothing to act on.\n"
     rows = []
     for model in models:
         own = [record for (name, _), record in records.items() if name == model]
@@ -142,7 +146,9 @@ def _answers(records: Records) -> Iterator[str]:
 
 
 def _inapplicable(entries: Entries, models: Sequence[str]) -> Iterator[str]:
-    pairs = [(model, recipe) for model in models for recipe in RECIPES if recipe.asked(entries[model]["facts"])]
+    pairs = [
+        (model, recipe) for model in models for recipe in RECIPES if recipe.asked(entries[model]["facts"])
+    ]
     rows: dict[tuple[str, str], list[str]] = {}
     for model, recipe in pairs:
         if why := lacking(recipe, entries[model]["facts"]):
@@ -150,7 +156,9 @@ def _inapplicable(entries: Entries, models: Sequence[str]) -> Iterator[str]:
     count = sum(map(len, rows.values()))
     yield "\n## Not applicable\n"
     yield f"{count} of {len(pairs)} pairs of model and recipe ({_percent(count, len(pairs))}).\n"
-    yield from _table(("model", "recipes", ""), [(m, ", ".join(names), why) for (m, why), names in rows.items()])
+    yield from _table(
+        ("model", "recipes", ""), [(m, ", ".join(names), why) for (m, why), names in rows.items()]
+    )
 
 
 def _roles(entries: Entries, records: Records) -> Iterator[str]:

@@ -98,8 +98,5 @@ JUDGEMENTS: tuple[Judgement, ...] = ()
 def judged(model: str, flavour: str, recipe: str) -> Judgement | None:
     """What is known of a case that is not exact; what is not known is not implemented."""
     base = flavour.removesuffix(".anon")
-    for judgement in JUDGEMENTS:
-        if judgement.model == model and recipe in judgement.recipes:
-            if not judgement.flavours or base in judgement.flavours:
-                return judgement
-    return None
+    known = (j for j in JUDGEMENTS if j.model == model and recipe in j.recipes)
+    return next((j for j in known if not j.flavours or base in j.flavours), None)

@@ -2,9 +2,10 @@
 
     python tests/zoo/build.py [FOLDER] [--only NAME,…] [--flavour FLAVOUR,…] [--list]
 
-Writes FOLDER/NAME.FLAVOUR.onnx, NAME.FLAVOUR.anon.onnx (no names but those of inputs and outputs), NAME.inputs.npz
-(`in0.INPUT` and torch's `out0.OUTPUT`, three sizes) and zoo.json: the facts of every model, and what could not be
-exported, with the reason. What lies there already is kept. FOLDER is build/zoo by default.
+Writes FOLDER/NAME.FLAVOUR.onnx, NAME.FLAVOUR.anon.onnx (no names but those of inputs and outputs),
+NAME.inputs.npz (`in0.INPUT` and torch's `out0.OUTPUT`, three sizes) and zoo.json: the facts of every model,
+and what could not be exported, with the reason. What lies there already is kept. FOLDER is build/zoo
+by default.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "examples")]
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ from export import EXPORTED, FLAVOURS, OPTIMISED, NotExportableError, arrays, ex
 from make_models import anonymise
 from registry import ZOO, build
 from zoo import names as all_names
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def record_of(folder: Path, name: str) -> dict[str, Any]:
@@ -51,7 +53,10 @@ def keep(folder: Path, name: str, record: dict[str, Any]) -> None:
 
 
 def make(folder: Path, name: str, flavours: list[str]) -> dict[str, Any]:
-    """Make what is missing of one model: `exports` says on which inputs a file agrees, `dropped` why there is none."""
+    """Make what is missing of one model.
+
+    `exports` says on which of the inputs a file agrees with torch, `dropped` why there is none.
+    """
     record = record_of(folder, name)
     exports, dropped = record.setdefault("exports", {}), record.setdefault("dropped", {})
     inputs = folder / f"{name}.inputs.npz"
@@ -75,13 +80,17 @@ def make(folder: Path, name: str, flavours: list[str]) -> dict[str, Any]:
         except NotExportableError as error:
             dropped[flavour] = str(error)
         seconds = time.perf_counter() - start
-        print(f"{name:22} {flavour:14} {seconds:5.1f} s  {exports.get(flavour) or dropped[flavour]}", flush=True)
+        print(
+            f"{name:22} {flavour:14} {seconds:5.1f} s  {exports.get(flavour) or dropped[flavour]}", flush=True
+        )
     return record
 
 
 def main() -> None:
     """Build what is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "zoo")
     parser.add_argument("--only", default="", help="models, with commas between them")
     parser.add_argument("--flavour", default=",".join(FLAVOURS), help="flavours, with commas between them")

@@ -1,4 +1,4 @@
-"""From a torch model to ONNX files: torch's two exporters at several opsets, and what onnxruntime makes of them."""
+"""From a torch model to ONNX files: torch's exporters, and what onnxruntime makes of their files."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ EXPORTED = {
     "dynamo23": Flavour(True, 23),  # attention, norms and rotary embeddings as one operator each
 }
 OPTIMISED = ("extended", "fused")
-"""Made of the torchscript file, of those models that name an `optimiser`: by onnxruntime's own graph optimisations,
-and by onnxruntime.transformers.optimizer."""
+"""Made of the torchscript file, of those models that name an `optimiser`: by onnxruntime's own graph
+optimisations, and by onnxruntime.transformers.optimizer."""
 FLAVOURS = (*EXPORTED, *OPTIMISED)
 
 DYNAMIC = (("batch", "seq", "dec_seq", "past", "total"), ("batch",), ())
@@ -67,7 +67,7 @@ def export(name: str, flavour: str, path: Path) -> list[bool]:
             built = build(name, attention)
             _write(built, symbols, EXPORTED[flavour], draft)
             agreed = agreement(draft, built)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - what exporters raise has no other common base
             reasons.append(_first_line(error))
             continue
         if agreed[0] and sum(agreed) > sum(best):
@@ -176,7 +176,7 @@ def agreement(path: Path, built: Built) -> list[bool]:
         try:
             given = {name: value.numpy() for name, value in feed.items() if name in wanted}
             results = session.run(None, given)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no other common base
             print(_first_line(error), file=sys.stderr)
             found.append(False)
             continue
@@ -185,7 +185,9 @@ def agreement(path: Path, built: Built) -> list[bool]:
 
 
 def _close(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    return a.shape == b.shape and float(np.abs(a - b).max(initial=0)) <= AGREES * max(1.0, np.abs(a).max(initial=0))
+    return a.shape == b.shape and float(np.abs(a - b).max(initial=0)) <= AGREES * max(
+        1.0, np.abs(a).max(initial=0)
+    )
 
 
 def arrays(built: Built) -> Arrays:
@@ -199,7 +201,7 @@ def arrays(built: Built) -> Arrays:
 
 
 def insensitive(built: Built, share: float = 1e-4) -> list[str]:
-    """Parameters whose change the outputs do not show: key biases under a softmax, experts that no token takes."""
+    """Parameters whose change no output shows: key biases under a softmax, experts that no token takes."""
     base = built.run(built.feeds[0])
     scale = max(float(answer.abs().max()) for answer in base)
     found = []

@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Facts:
-    """Sizes of every role (each distinct size once, empty where the model lacks the role), and what it is made of.
+    """Sizes of every role (each distinct size once, empty where there is none), and what a model is made of.
 
     norm: what norms the streams: `layer`, `rms`, `batch`, `group` or `none`.
     stream: where those norms stand: `pre`, `post`, `sandwich` (before and after), `branch` (after only), or

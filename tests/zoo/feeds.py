@@ -30,7 +30,7 @@ class Inputs:
     axes: Mapping[str, Mapping[int, str]]
 
     def cases(self) -> list[Feed]:
-        """The traced size; another one, with padding where there are masks; and the traced one with one more row."""
+        """The traced size; another, with padding where there are masks; the traced one and one more row."""
         feeds = [self.draw(0), self.draw(1)]
         return [*feeds, {name: self._one_more(name, value) for name, value in feeds[0].items()}]
 

@@ -1,4 +1,4 @@
-"""Decoders exported with a cache: the keys and values of earlier tokens come in, those of all tokens go out."""
+"""Decoders exported with a cache: keys and values of earlier tokens come in, those of all tokens go out."""
 
 from __future__ import annotations
 

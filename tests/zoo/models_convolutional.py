@@ -144,7 +144,13 @@ from_torch(
 )
 from_torch(
     "own_shuffled",
-    Facts(hidden=(32,), norm="instance", stream="branch", traits=("grouped convolution", "instance norm"), **NETWORK),
+    Facts(
+        hidden=(32,),
+        norm="instance",
+        stream="branch",
+        traits=("grouped convolution", "instance norm"),
+        **NETWORK,
+    ),
     Shuffled,
     image("x", 16),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from facts import Facts, attention
-from feeds import VOCAB, Inputs, fixed_text, text
+from feeds import VOCAB, Inputs, text
 from registry import from_transformers
 
 NO_CACHE = {"use_cache": False}
@@ -34,9 +34,7 @@ def decoder(
 ) -> None:
     """Add a causal language model without a cache."""
     vocab = facts.vocab[0]
-    from_transformers(
-        name, facts, kind, inputs or text(vocab), fixed=NO_CACHE, optimiser=optimiser, **config
-    )
+    from_transformers(name, facts, kind, inputs or text(vocab), fixed=NO_CACHE, optimiser=optimiser, **config)
 
 
 # ------------------------------------------------------------------------------------------- LayerNorm
@@ -165,7 +163,9 @@ decoder(
 decoder(
     "cohere",
     attention(
-        kv_heads=(2,), ffn=(160,), traits=("interleaved rotary", "norms without bias", "parallel residual", "tied head")
+        kv_heads=(2,),
+        ffn=(160,),
+        traits=("interleaved rotary", "norms without bias", "parallel residual", "tied head"),
     ),
     "CohereForCausalLM",
     num_key_value_heads=2,
@@ -199,7 +199,9 @@ decoder(
 # --------------------------------------------------------------------------------------------- RMSNorm
 
 
-def llama_like(name: str, facts: Facts, kind: str, layers: int = 2, optimiser: str = "", **config: Any) -> None:
+def llama_like(
+    name: str, facts: Facts, kind: str, layers: int = 2, optimiser: str = "", **config: Any
+) -> None:
     """Add a model whose configuration is like LLaMA's."""
     given = sizes(facts.ffn[0], layers, facts.vocab[0]) | {"num_key_value_heads": facts.kv_heads[0]}
     decoder(name, facts, kind, optimiser=optimiser, **(given | config))
@@ -238,7 +240,9 @@ llama_like(
 )
 llama_like(
     "gemma",
-    attention(kv_heads=(1,), head_dim=(32,), vocab=(256,), norm=RMS, traits=("multi-query", "1 + gain", "tied head")),
+    attention(
+        kv_heads=(1,), head_dim=(32,), vocab=(256,), norm=RMS, traits=("multi-query", "1 + gain", "tied head")
+    ),
     "GemmaForCausalLM",
     4,
     tie_word_embeddings=True,
@@ -283,7 +287,11 @@ llama_like(
 llama_like(
     "olmo2",
     attention(
-        ffn=(160,), norm=RMS, stream="branch", whole_norm=True, traits=("branch norms", "QK-norm over the projection")
+        ffn=(160,),
+        norm=RMS,
+        stream="branch",
+        whole_norm=True,
+        traits=("branch norms", "QK-norm over the projection"),
     ),
     "Olmo2ForCausalLM",
     tie_word_embeddings=False,
@@ -314,7 +322,9 @@ llama_like(
 )
 llama_like(
     "glm",
-    attention(kv_heads=(2,), ffn=(160,), norm=RMS, traits=("interleaved rotary", "partial rotary", "packed gate")),
+    attention(
+        kv_heads=(2,), ffn=(160,), norm=RMS, traits=("interleaved rotary", "partial rotary", "packed gate")
+    ),
     "GlmForCausalLM",
     head_dim=16,
     rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
@@ -322,73 +332,13 @@ llama_like(
 llama_like(
     "glm4",
     attention(
-        kv_heads=(2,), ffn=(160,), norm=RMS, stream="sandwich", traits=("sandwich norms", "interleaved rotary", "packed gate")
+        kv_heads=(2,),
+        ffn=(160,),
+        norm=RMS,
+        stream="sandwich",
+        traits=("sandwich norms", "interleaved rotary", "packed gate"),
     ),
     "Glm4ForCausalLM",
     head_dim=16,
     rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
-)
-
-# ----------------------------------------------------------------------- experts, low rank, state space
-
-llama_like(
-    "deepseek_v3",
-    attention(
-        head_dim=(24, 16),
-        ffn=(96, 48),
-        norm=RMS,
-        traits=("low-rank keys and values", "experts", "shared expert", "interleaved rotary"),
-    ),
-    "DeepseekV3ForCausalLM",
-    moe_intermediate_size=48,
-    n_routed_experts=4,
-    num_experts_per_tok=2,
-    n_shared_experts=1,
-    n_group=1,
-    topk_group=1,
-    first_k_dense_replace=1,
-    q_lora_rank=32,
-    kv_lora_rank=24,
-    qk_rope_head_dim=8,
-    qk_nope_head_dim=16,
-    v_head_dim=16,
-    tie_word_embeddings=False,
-)
-llama_like(
-    "mixtral",
-    attention(kv_heads=(2,), ffn=(96,), norm=RMS, traits=("experts stacked",)),
-    "MixtralForCausalLM",
-    num_local_experts=4,
-    num_experts_per_tok=2,
-)
-llama_like(
-    "qwen2_moe",
-    attention(kv_heads=(2,), ffn=(48, 64), norm=RMS, traits=("experts stacked", "shared expert")),
-    "Qwen2MoeForCausalLM",
-    moe_intermediate_size=48,
-    shared_expert_intermediate_size=64,
-    num_experts=4,
-    num_experts_per_tok=2,
-    decoder_sparse_step=1,
-)
-llama_like(
-    "olmoe",
-    attention(ffn=(48,), norm=RMS, whole_norm=True, traits=("experts stacked", "QK-norm over the projection")),
-    "OlmoeForCausalLM",
-    num_experts=4,
-    num_experts_per_tok=2,
-)
-decoder(
-    "mamba",
-    Facts(hidden=(64,), ffn=(128,), vocab=(128,), norm=RMS, traits=("state space", "tied head")),
-    "MambaForCausalLM",
-    inputs=fixed_text(),
-    hidden_size=64,
-    num_hidden_layers=2,
-    state_size=8,
-    expand=2,
-    conv_kernel=4,
-    time_step_rank=8,
-    use_mambapy=False,
-    **special(),
 )

@@ -13,7 +13,12 @@ POST: dict[str, Any] = {"stream": "post", "embedding_norm": True}
 
 
 def encoder(
-    name: str, kind: str, inputs: Inputs | None = None, facts: dict[str, Any] | None = None, optimiser: str = "", **config: Any
+    name: str,
+    kind: str,
+    inputs: Inputs | None = None,
+    facts: dict[str, Any] | None = None,
+    optimiser: str = "",
+    **config: Any,
 ) -> None:
     """Add an encoder; `facts` are what differs from the usual post-norm transformer."""
     from_transformers(
@@ -30,7 +35,12 @@ encoder(
     **sizes(256, 4),
 )
 encoder(
-    "bert_cls", "BertForSequenceClassification", text(segments=True), {"ffn": (64,)}, num_labels=3, **sizes(64, 4)
+    "bert_cls",
+    "BertForSequenceClassification",
+    text(segments=True),
+    {"ffn": (64,)},
+    num_labels=3,
+    **sizes(64, 4),
 )
 encoder(
     "roberta",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -92,7 +93,9 @@ class Sloped(Mixer):
         self.register_buffer("slopes", 2.0 ** -torch.arange(1, HEADS + 1))
 
     def unpack(self, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = packed.view(packed.shape[0], packed.shape[1], 3, HEADS, DEPTH).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = (
+            packed.view(packed.shape[0], packed.shape[1], 3, HEADS, DEPTH).permute(2, 0, 3, 1, 4).unbind(0)
+        )
         return q, k, v
 
     def scores(self, scores: Tensor) -> Tensor:
@@ -161,7 +164,9 @@ class StackedExperts(nn.Module):
 class Language(nn.Module):
     """Two blocks between an embedding and a head; parallel: both branches read one norm."""
 
-    def __init__(self, mixer: type[nn.Module], ffn: type[nn.Module], norm: type[nn.Module], parallel: bool) -> None:
+    def __init__(
+        self, mixer: type[nn.Module], ffn: type[nn.Module], norm: type[nn.Module], parallel: bool
+    ) -> None:
         super().__init__()
         self.parallel = parallel
         self.embed = nn.Embedding(VOCAB, WIDTH)
@@ -253,7 +258,9 @@ class MlpMixer(nn.Module):
         super().__init__()
         self.patches = nn.Conv2d(3, WIDTH, 8, 8)
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(4))
-        self.places = nn.ModuleList(nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)) for _ in range(2))
+        self.places = nn.ModuleList(
+            nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)) for _ in range(2)
+        )
         self.channels = nn.ModuleList(
             nn.Sequential(nn.Linear(WIDTH, 160), nn.GELU(), nn.Linear(160, WIDTH)) for _ in range(2)
         )
@@ -284,7 +291,7 @@ class Tagger(nn.Module):
 def perceptron(*widths: int) -> nn.Sequential:
     """Linear layers with ReLUs between them."""
     layers: list[nn.Module] = []
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in itertools.pairwise(widths):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -308,5 +315,8 @@ from_torch(
     text(masked=False),
 )
 from_torch(
-    "mlp", Facts(norm="none", stream="none", note="every width is 64"), lambda: perceptron(64, 64, 64, 64, 10), numbers(64)
+    "mlp",
+    Facts(norm="none", stream="none", note="every width is 64"),
+    lambda: perceptron(64, 64, 64, 64, 10),
+    numbers(64),
 )

@@ -71,7 +71,12 @@ from_transformers(
 from_transformers(
     "segformer",
     attention(
-        hidden=(32, 64), heads=(2, 4), ffn=(64, 128), vocab=(), embedding_norm=True, traits=("stages", "depthwise")
+        hidden=(32, 64),
+        heads=(2, 4),
+        ffn=(64, 128),
+        vocab=(),
+        embedding_norm=True,
+        traits=("stages", "depthwise"),
     ),
     "SegformerForImageClassification",
     image(),
@@ -107,7 +112,9 @@ from_transformers(
 )
 from_transformers(
     "resnet",
-    Facts(hidden=(32, 64), norm="batch", stream="branch", convolutional=True, traits=("batch norm", "stages")),
+    Facts(
+        hidden=(32, 64), norm="batch", stream="branch", convolutional=True, traits=("batch norm", "stages")
+    ),
     "ResNetForImageClassification",
     image(),
     embedding_size=16,
@@ -128,7 +135,11 @@ from_transformers(
 from_transformers(
     "regnet",
     Facts(
-        hidden=(32, 64), norm="batch", stream="branch", convolutional=True, traits=("grouped convolution", "batch norm")
+        hidden=(32, 64),
+        norm="batch",
+        stream="branch",
+        convolutional=True,
+        traits=("grouped convolution", "batch norm"),
     ),
     "RegNetForImageClassification",
     image(),
@@ -141,7 +152,7 @@ from_transformers(
 )
 from_transformers(
     "wav2vec2",
-    attention(vocab=(), **{"stream": "post", "embedding_norm": True}, traits=("convolutional stem", "weight norm")),
+    attention(vocab=(), stream="post", embedding_norm=True, traits=("convolutional stem", "weight norm")),
     "Wav2Vec2ForCTC",
     sound(),
     hidden_size=64,
@@ -163,9 +174,7 @@ VISION = {"image_size": 32, "patch_size": 8}
 
 from_transformers(
     "clip",
-    attention(
-        hidden=(64, 48), heads=(4, 3), ffn=(256, 192), embedding_norm=True, traits=("two towers",)
-    ),
+    attention(hidden=(64, 48), heads=(4, 3), ffn=(256, 192), embedding_norm=True, traits=("two towers",)),
     "CLIPModel",
     image_and_text(last=127),
     outputs=("logits_per_image", "text_embeds", "image_embeds"),
@@ -191,7 +200,13 @@ from_transformers(
 )
 from_transformers(
     "siglip",
-    attention(hidden=(64, 48), heads=(4, 6), head_dim=(16, 8), ffn=(256, 192), traits=("two towers", "attention pooling")),
+    attention(
+        hidden=(64, 48),
+        heads=(4, 6),
+        head_dim=(16, 8),
+        ffn=(256, 192),
+        traits=("two towers", "attention pooling"),
+    ),
     "SiglipModel",
     image_and_text(length=16, masked=False),
     outputs=("logits_per_image", "text_embeds", "image_embeds"),

@@ -44,7 +44,7 @@ class Blueprint:
 
 @dataclass(frozen=True)
 class Built:
-    """A seeded model in evaluation mode whose forward takes its inputs in order, and inputs of three sizes."""
+    """A seeded model in evaluation mode; its forward takes the inputs, of three sizes, in order."""
 
     module: nn.Module
     feeds: tuple[Feed, ...]
@@ -94,7 +94,11 @@ def from_transformers(
 
 
 def from_torch(
-    name: str, facts: Facts, make: Callable[[], nn.Module], inputs: Inputs, outputs: tuple[str, ...] = ("output",)
+    name: str,
+    facts: Facts,
+    make: Callable[[], nn.Module],
+    inputs: Inputs,
+    outputs: tuple[str, ...] = ("output",),
 ) -> None:
     """Add a module of plain torch."""
     add(Blueprint(name, facts, lambda attention: make(), inputs, outputs))

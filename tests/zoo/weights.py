@@ -1,7 +1,7 @@
 """Random weights that make a numerical comparison mean something.
 
-Every gain, bias, layer scale and running statistic differs from its start, and matrices are large enough that attention
-is far from uniform: a result that lost a bias, mixed up heads or forgot a norm differs visibly.
+Every gain, bias, layer scale and running statistic differs from its start, and matrices are large enough that
+attention is far from uniform: a result that lost a bias, mixed up heads or forgot a norm differs visibly.
 """
 
 from __future__ import annotations

@@ -6,12 +6,14 @@ import models_cached
 import models_convolutional
 import models_decoders
 import models_encoders
+import models_experts
 import models_torch
 import models_vision
 from registry import ZOO
 
 FAMILIES = (
     models_decoders,
+    models_experts,
     models_encoders,
     models_vision,
     models_torch,

@@ -1,0 +1,109 @@
+"""A slice of the zoo, exported by tracing: roles, exact growth, and planted faults that show.
+
+The whole of it, in every flavour and under every recipe, is `make coverage`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+sys.path += [str(HERE.parents[1] / folder) for folder in ("benchmarks", "examples")]
+
+import zoo
+from coverage_measure import measure
+from coverage_recipes import RECIPES, lacking
+from export import arrays, export, insensitive
+from feeds import BATCH
+from make_models import anonymise
+from registry import ZOO, build
+
+SLICE = (
+    "gpt2",
+    "gpt_bigcode",
+    "qwen3",
+    "phi3",
+    "t5",
+    "own_grouped",
+    "own_stacked_experts",
+    "own_unet",
+)
+TRAITS = {
+    "packed by part",
+    "packed by head",
+    "packed by group",
+    "low-rank keys and values",
+    "sandwich norms",
+    "QK-norm by head",
+    "QK-norm over the projection",
+    "partial rotary",
+    "interleaved rotary",
+    "half rotary",
+    "relative bias gathered",
+    "relative bias baked",
+    "experts stacked",
+    "experts separate",
+    "shared expert",
+    "state space",
+    "linear attention",
+    "two towers",
+    "factorised embeddings",
+    "layer scale",
+    "convolutional stem",
+    "U-Net",
+    "cache",
+}
+"""What must stand in the zoo at least once; files that onnxruntime optimised are a flavour."""
+
+
+@pytest.fixture(scope="session")
+def files(request):
+    """Where a model's traced file lies, with its inputs; kept for as long as nothing that makes it changes."""
+    code = b"".join(path.read_bytes() for path in sorted(HERE.glob("*.py")) if path.name != "test_zoo.py")
+    versions = " ".join(version(name) for name in ("torch", "transformers", "onnx"))
+    digest = hashlib.sha256(code + versions.encode()).hexdigest()[:12]
+    folder = request.config.cache.mkdir(f"growc-zoo-{digest}")
+
+    def path_of(name: str) -> Path:
+        path = folder / f"{name}.torchscript.anon.onnx"
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                named = folder / f"{name}.torchscript.onnx"
+                assert export(name, "torchscript", named)[0]
+                np.savez(folder / f"{name}.inputs.npz", **arrays(build(name)))
+                anonymise(named, path)
+        return path
+
+    return path_of
+
+
+@pytest.mark.parametrize("name", SLICE)
+def test_a_model_without_names_is_known_grown_and_spoilt(files, name):
+    facts = ZOO[name].facts.as_json()
+    recipes = [recipe for recipe in RECIPES if recipe.asked(facts) and not lacking(recipe, facts)]
+    done = measure(files(name), recipes)
+    assert done["roles"] == {role: sorted(facts[role]) for role in done["roles"]}
+    assert {recipe: case["status"] for recipe, case in done["cases"].items()} == {
+        recipe.name: "exact" for recipe in recipes
+    }, [case["detail"] for case in done["cases"].values()]
+
+
+def test_everything_that_models_are_made_of_stands_in_the_zoo():
+    held = {trait for blueprint in ZOO.values() for trait in blueprint.facts.traits}
+    assert held >= TRAITS
+    assert len(zoo.names()) >= 27 + 22
+
+
+def test_the_zoo_is_fed_three_sizes_and_sees_its_weights():
+    built = build("own_alibi")
+    rows = [len(feed["input_ids"]) for feed in built.feeds]
+    assert rows == [*BATCH, BATCH[0] + 1]
+    assert not insensitive(built)
