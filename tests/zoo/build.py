@@ -61,7 +61,7 @@ def make(folder: Path, name: str, flavours: list[str]) -> dict[str, Any]:
     exports, dropped = record.setdefault("exports", {}), record.setdefault("dropped", {})
     inputs = folder / f"{name}.inputs.npz"
     if not inputs.exists() or "insensitive" not in record:
-        built = build(name, "eager")
+        built = build(name)
         np.savez(inputs, **arrays(built))
         record["insensitive"] = insensitive(built)
     for flavour in flavours:

@@ -64,9 +64,11 @@ def export(name: str, flavour: str, path: Path) -> list[bool]:
             continue  # written out, it has none of the operators that the flavour is for
         draft = path.with_suffix(".draft")
         try:
-            built = build(name, attention)
-            _write(built, symbols, EXPORTED[flavour], draft)
-            agreed = agreement(draft, built)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                built = build(name, attention)
+                _write(built, symbols, EXPORTED[flavour], draft)
+                agreed = agreement(draft, built)
         except Exception as error:  # noqa: BLE001 - what exporters raise has no other common base
             reasons.append(_first_line(error))
             continue
@@ -93,8 +95,7 @@ def _write(built: Built, symbols: Sequence[str], flavour: Flavour, path: Path) -
     if flavour.opset is not None:
         common["opset_version"] = flavour.opset
     arguments = tuple(built.feeds[0].values())
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.no_grad():
         if flavour.dynamo:
             options = {"dynamic_shapes": axes, "external_data": False, "verbose": False}
             torch.onnx.export(built.module, arguments, path, dynamo=True, **options, **common)

@@ -24,10 +24,8 @@ HERE = Path(__file__).parent
 SLICE = (
     "falcon",
     "qwen3",
-    "phi3",
     "mpt",
     "olmo2",
-    "own_grouped",
     "own_alibi",
     "own_separable",
 )
