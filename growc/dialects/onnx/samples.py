@@ -195,6 +195,7 @@ def _rules(name: str, names: list[str], at: Contradiction, samples: tuple[Size, 
         if 1 < k < 65536
     }
     literal |= {int(k) for v in at.operands for k in v if 1 < k < 65536}
+    literal |= {s[0] for s in at.sizes if len(set(s)) == 1 and 1 < s[0] < 65536}
     fixed: list[Any] = [(k,) * len(samples[0]) for k in sorted(literal)]
     others = [n for n in names if n != name]
     sums = [(a, b) for i, a in enumerate(others) for b in others[i + 1 :]]
