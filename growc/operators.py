@@ -45,6 +45,7 @@ TREATMENTS = {
     "layer_norm": "(x − mean)/sqrt(var + eps) with gain and bias",
     "rms_norm": "x/sqrt(mean(x²) + eps) with its gain",
     "l2_norm": "x/‖x‖",
+    "recurrent": "gates of each unit by itself, which read the units of the last step",
     "per_channel": "each channel by itself, with parameters of its own",
     "opaque": "nothing is known",
 }
@@ -60,6 +61,8 @@ class Line:
     sizes: Mapping[str, Size] = field(default_factory=dict)
     over: tuple[str, ...] = ()
     """The labels that a norm runs over, as one row-major product."""
+    alike: tuple[tuple[str, str], ...] = ()
+    """Pairs of labels of one space, one of which reads what the other makes."""
 
     def __str__(self) -> str:
         left = ", ".join("?" if a is None else " ".join(map(spell, a)) for a in self.inputs)

@@ -16,6 +16,7 @@ from growc.links import Link, Links, Var
 from growc.operators import Term, labels
 from growc.passes.norm_links import OPERATORS, Occurrences, norm_in_pieces, norm_operator
 from growc.passes.norms import Norm
+from growc.passes.recurrent_links import recurrent
 from growc.passes.spaces import Axes, Instance
 from growc.passes.ties import Tie
 from growc.passes.treatments import REDUCTIONS, TREATMENTS
@@ -118,8 +119,9 @@ def _add(links: Links, instance: Instance) -> None:
     if not ins and not outs:
         return
     node, treatment = instance.node, instance.line.treatment
-    if treatment in OPERATORS:
-        norm_operator(links, instance, ins, outs)
+    whole = norm_operator if treatment in OPERATORS else recurrent if treatment == "recurrent" else None
+    if whole is not None:
+        whole(links, instance, ins, outs)
         return
     for name in dict.fromkeys([*ins, *outs]):
         sources, targets = ins.get(name, {}), outs.get(name, {})

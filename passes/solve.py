@@ -103,6 +103,7 @@ class _Solver:
                 a, b = (links.root(v) for v in link.sources)
                 self.partners[a].append(b)
                 self.partners[b].append(a)
+        self.spread_rms()
         self.contracted = self._contracted()
 
     def _contracted(self) -> set[Var]:
@@ -131,6 +132,16 @@ class _Solver:
                 free = [r for r in scaled if all(m.kind in ("product", "quotient") for m in makers[r])]
                 pending += [r for r in free if not self.free[r]][:1]
         return found
+
+    def spread_rms(self) -> None:
+        """What passes factors on to an RMS norm is read by it: a state may be scaled in front of both."""
+        for link in reversed(self.links.links):
+            if (
+                link.kind == "pointwise"
+                and link.homogeneous
+                and any(self.links.root(t) in self.rms for t in link.targets)
+            ):
+                self.rms.update(self.links.root(v) for v in link.sources)
 
     def run(self) -> Solution:
         for link in self.links.links:

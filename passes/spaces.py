@@ -130,6 +130,8 @@ def _instance(axes: Axes, node: Node) -> Instance:
             made.setdefault(labels(term)[0], Space(space.size))
     for name, size in line.sizes.items():
         made.setdefault(name, Space(size))
+    for one, other in line.alike:
+        unify(made[one], made[other], node)
     blind = any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs])
     cause = f"the operator {node.op} is not known" if row is None else f"{node.op} reads this axis as a whole"
     if blind and row is not None:

@@ -220,3 +220,10 @@ def test_a_size_that_groups_do_not_divide_is_refused(tmp_path: Path, name: str) 
 def test_the_channels_of_a_network_are_found(tmp_path: Path, name: str) -> None:
     found = api.inspect(model(tmp_path, name))
     assert sorted(set(found.roles.sizes("channels"))) == sorted(set(GRAPHS[name][1]))
+
+
+def test_a_height_and_width_that_are_halved_and_doubled_again_may_be_dynamic(tmp_path: Path) -> None:
+    free = UNET.replace("[N, 3, 8, 8]", "[N, 3, H, W]").replace("[N, 2, 8, 8]", "[N, 2, H, W]")
+    found = api.compile(api.recipe(NEIGHBOR), save(tmp_path / "unet.onnx", free))
+    assert found.plan.certificate.exact
+    assert found.lowered.axes["channels"].after == (8, 16, 12)

@@ -162,6 +162,30 @@ CONTRACTIONS = [
     Case(
         "SimplifiedLayerNormalization", (real(2, 3, 4), weight(4)), {"epsilon": 1e-2}, declared=((2, 3, 4),)
     ),
+    Case("LSTM", (real(3, 2, 5), weight(1, 16, 5), weight(1, 16, 4)), {"hidden_size": 4}),
+    Case(
+        "LSTM",
+        (
+            real(3, 2, 5),
+            weight(2, 16, 5),
+            weight(2, 16, 4),
+            weight(2, 32),
+            None,
+            real(2, 2, 4),
+            real(2, 2, 4),
+            weight(2, 12),
+        ),
+        {"hidden_size": 4, "direction": "bidirectional", "input_forget": 1, "clip": 1.5},
+        outputs=3,
+    ),
+    Case("GRU", (real(3, 2, 5), weight(1, 12, 5), weight(1, 12, 4), weight(1, 24)), {"hidden_size": 4}),
+    Case(
+        "GRU",
+        (real(3, 2, 5), weight(1, 12, 5), weight(1, 12, 4), None, None, real(1, 2, 4)),
+        {"hidden_size": 4, "linear_before_reset": 1, "activations": ["HardSigmoid", "Sigmoid"]},
+        outputs=2,
+    ),
+    Case("RNN", (real(3, 2, 5), weight(1, 4, 5), weight(1, 4, 4), weight(1, 8)), {"hidden_size": 4}),
     Case("Gather", (weight(5, 4), integers(5, "b", 3))),
     Case("Gather", (weight(4, 5), integers(5, 2, 3)), {"axis": 1}),
     Case("Gather", (real(2, 5, 3), numbers(1, 2)), {"axis": 1}),

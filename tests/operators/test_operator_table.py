@@ -79,6 +79,8 @@ def promised(case: Case, one: OneNode, label: str) -> set[str]:
             )
             return {"twice"} | (alone if treatment == "layer_norm" else {"isometric", "zeros"})
         return {"copies", "twice"}
+    if treatment == "recurrent" and label in ("h", "k"):
+        return {"copies", "twice"} | ({"zeros"} if "activations" not in case.attributes else set())
     if not leaves:
         stored = any(isinstance(o := case.inputs[i], Feed) and o.stored for i in borne)
         reduced = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from growc.axes import ratio
 from growc.dialects.onnx.operand import first, line, unit
@@ -85,3 +86,38 @@ def _grouped(name: str, size: Size, groups: int) -> Term:
     if groups == 1:
         return name
     return "g" if unit(size) else ("*", ("g", name))
+
+
+def recurrent(site: Site) -> Line:
+    """LSTM, GRU, RNN: gates of the same units one after the other, directions apart."""
+    sizes = [None if o is None else o.sizes for o in site.inputs]
+    rows, columns = sizes[1], sizes[2]
+    if rows is None or columns is None:
+        return opaque(site)
+    found: dict[str, Size] = {"h": columns[2]}
+
+    def gates(operand: int, name: str) -> list[Term] | None:
+        own = sizes[operand] if operand < len(sizes) else None
+        if own is None:
+            return None
+        count = ratio(own[1], columns[2])
+        if count is None or unit(columns[2]) or unit(count):
+            return ["_", "h"]
+        found[name] = count
+        return ["_", ("*", (f"{name}!", "h"))]
+
+    state: list[Term] = ["_", "_", "h"]
+    inputs: list[Sequence[Term] | None] = [["_", "_", "i"]]
+    inputs += [
+        [*(gates(1, "w") or []), "i"],
+        [*(gates(2, "w") or []), "k"],
+        gates(3, "b"),
+        ["_"],
+        state,
+        state,
+    ]
+    inputs += [gates(7, "p")]
+    kept = [t if o is not None else None for t, o in zip(inputs, site.inputs, strict=False)]
+    first_result: list[Term] = ["_", "_", "_", "h"]
+    outputs = [first_result if n == 0 else state for n in range(len(site.outputs))]
+    return replace(line(kept, outputs, **found), alike=(("h", "k"),))

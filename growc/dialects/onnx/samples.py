@@ -20,9 +20,12 @@ SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
     ((3, 5), (11, 13), (7, 17), (19, 9), (23, 10), (29, 15), (31, 21), (37, 22)),
     ((3, 5), (7, 6), (9, 11), (13, 8), (17, 10), (19, 12), (15, 23), (21, 25)),
     ((3, 5), (29, 31), (37, 41), (43, 47), (53, 59), (61, 67), (71, 73), (79, 83)),
+    ((32, 96), (64, 160), (128, 192), (224, 256), (288, 320), (352, 384), (416, 448), (480, 512)),
     ((2, 3), (401, 409), (419, 421), (431, 433), (439, 443), (449, 457), (461, 463), (467, 479)),
 )
-"""Choices of sample points, tried in order: a pair for each symbol, in order of appearance."""
+"""Choices of sample points, tried in order: a pair for each symbol, in order of appearance. What is halved
+and doubled again comes back to its size where that is a multiple of the strides.
+"""
 
 Assignment = dict[str, Size | str | tuple[str, str]]
 """What is assumed of symbols: a fixed size, the size of another one, or the sum of two others."""

@@ -215,14 +215,24 @@ def _describe(found: Contradiction, done: Simulation) -> None:
             found.sizes += zip(*rows, strict=False)
 
 
+def _is_scale(value: Value) -> bool:
+    """Whether real numbers are nothing but factors of a Resize."""
+
+    def leads_there(node: Node, operand: int) -> bool:
+        if node.op == "Resize":
+            return operand > 0
+        return node.op in ("Concat", "Cast", "Identity", "Slice") and all(map(_is_scale, node.outputs))
+
+    return bool(value.users) and all(leads_there(n, i) for n, i in value.users)
+
+
 def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple[int, ...]] | None) -> None:
     weight = value.weight
     assert weight is not None
     dims = weight.shape if shape is None else shape(value)
     done.sizes[value] = tuple((d,) * done.points for d in dims)
     done.types[value] = _DTYPES.get(weight.dtype) or int(ir.DataType[weight.dtype.upper()])
-    scales = any(n.op == "Resize" and i > 0 for n, i in value.users)
-    limit = MAX_INTEGERS if scales or not weight.floating else 1
+    limit = MAX_INTEGERS if _is_scale(value) or not weight.floating else 1
     if dims == weight.shape and weight.elements <= limit and weight.dtype != "string":
         done.known[value] = (np.asarray(weight.read()),) * done.points
 

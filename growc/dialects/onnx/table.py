@@ -95,6 +95,9 @@ OPERATORS = table(
     com.microsoft::FusedMatMul      fused_matmul()                 contract
     com.microsoft::TransposeMatMul  fused_matmul()                 contract
     com.microsoft::RotaryEmbedding  rotary_embedding()             layout
+    LSTM                     recurrent()                           recurrent
+    GRU                      recurrent()                           recurrent
+    RNN                      recurrent()                           recurrent
     Gather                   gather()                              lookup
     GatherND                 gather_nd()                           lookup
 
