@@ -29,10 +29,10 @@ def attention(net: Net, x: Tensor, source: Tensor, heads: Heads) -> Tensor:
     """softmax(q·k)·v of x against `source` (x itself, or another stream), projected to the width of x."""
     c, width = net.choices, x.dims[-1]
     assert isinstance(width, int)
-    net.roles["heads"] = heads.queries
-    if heads.group > 1:
+    if heads.queries > 1:
+        net.roles |= {"heads": heads.queries, "head_dim": heads.depth}
+    if heads.group > 1 and heads.kv > 1:
         net.roles["kv_heads"] = heads.kv
-    net.roles["head_dim"] = heads.depth
     q, k, v = _projections(net, x, source, heads)  # [b, s, heads, depth]
     if c.chance(15):
         kind, eps = c.pick("rms", "layer", "l2"), c.pick(1e-2, 1e-5)

@@ -24,27 +24,32 @@ def random_recipe(c: Choices, net: Net) -> str:
     lines: list[str] = []
     taken: set[str] = set()
     for _ in range(count):
-        lines.append(_statement(c, net, taken))
+        if _free(net, taken):
+            lines.append(_statement(c, net, taken))
     if c.chance(6):
         lines.insert(0, "untie head")
     return "\n".join(dict.fromkeys(lines))
 
 
+def _free(net: Net, taken: set[str]) -> list[str]:
+    """Names that no statement has yet, as often as they shall come; at last, a weight may be named once."""
+    if "a weight" in taken:
+        return []
+    names = [n for n in _WEIGHTS if n in net.roles and n not in taken for _ in range(_WEIGHTS[n])]
+    return names if taken else [*names, "a weight", "a weight"]
+
+
 def _statement(c: Choices, net: Net, taken: set[str]) -> str:
-    names = [n for n in _WEIGHTS if n in net.roles and n not in taken]
-    weighed = [n for n in names for _ in range(_WEIGHTS[n])]
-    matrices = [
-        (n, v.shape) for n, v in net.weights.items() if v.dtype.kind == "f" and max(v.shape, default=0) > 1
-    ]
-    if matrices and (not weighed or c.chance(15)):
-        name, shape = c.pick(*matrices)
-        number = c.below(len(shape))
-        axis, size = f'axis {number} of "{name}"', shape[number]
-    else:
-        axis = c.pick(*weighed)
-        taken.add(axis)
-        size = net.roles[axis]
-    return f"widen {axis} to {_size(c, axis, size)} with {_fill(c, axis)}"
+    axis = c.pick(*_free(net, taken))
+    taken.add(axis)
+    if axis != "a weight":
+        return f"widen {axis} to {_size(c, axis, net)} with {_fill(c, axis)}"
+    matrices = [n for n, v in net.weights.items() if v.dtype.kind == "f" and max(v.shape, default=0) > 1]
+    name = c.pick(*matrices)
+    number = c.below(min(net.weights[name].ndim, 2))
+    size = net.weights[name].shape[number]
+    more = c.pick(2 * size, 3 * size, size + 1 + c.below(5))
+    return f'widen axis {number} of "{name}" to {more} with {_fill(c, axis)}'
 
 
 _WEIGHTS = {
@@ -59,16 +64,12 @@ _WEIGHTS = {
 }
 
 
-def _size(c: Choices, axis: str, size: int) -> str:
-    quoted = axis if axis.isidentifier() else str(size)
-    how = c.pick("double", "double", "double", "more", "half more", "triple")
-    if how == "double":
-        return f"2 * {quoted}"
-    if how == "triple":
-        return f"3 * {quoted}"
-    if how == "half more" and size % 2 == 0:
-        return f"3 * {quoted} / 2"
-    return f"{quoted} + {1 + c.below(5)}"
+def _size(c: Choices, axis: str, net: Net) -> str:
+    ways = ["2 * {}", "2 * {}", "3 * {}"]
+    if "kv_heads" not in net.roles or "heads" not in axis:  # groups stay whole
+        ways += [f"{{}} + {1 + c.below(5)}"]
+        ways += ["3 * {} / 2"] if net.roles[axis] % 2 == 0 else []
+    return c.pick(*ways).format(axis)
 
 
 def _fill(c: Choices, axis: str) -> str:
