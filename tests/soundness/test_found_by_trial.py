@@ -156,3 +156,27 @@ def test_a_segment_of_one_unit_is_kept_or_named(tmp_path: Path) -> None:
     with pytest.raises(GrowError) as refusal:
         apply("widen hidden to 10 with cyclic copy", model, tmp_path / "grown.onnx")
     assert refusal.value.diagnostics[0].code == "G304"
+
+
+LAST = """
+last (int64[N, 6] tokens) => (float[N, 3] y)
+<float[16, 5] table, float[5, 12] up, float[12, 5] down, float[5, 3] out>
+{
+    x0 = Gather(table, tokens)
+    u = MatMul(x0, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    x1 = Add(x0, d)
+    minus_one = Constant <value = int64 {-1}> ()
+    x2 = Gather <axis = 1> (x1, minus_one)
+    y = MatMul(x2, out)
+}
+"""
+
+
+def test_an_index_from_the_end_is_left_alone(tmp_path: Path) -> None:
+    """It became a list of one index, which has an axis more."""
+    model = graphs.save(tmp_path / "model.onnx", LAST)
+    done = apply("widen hidden to 10 with cyclic copy", model, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+    assert "minus_one" in {name for node in onnx.load(done.written).graph.node for name in node.input}

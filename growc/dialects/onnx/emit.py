@@ -42,7 +42,7 @@ def rewrite(
         writer.weight(plan, tensors, uses, source)
     for node, patch in mended.patches.items():
         if not node.chain:
-            writer.patch(node.origin, patch)
+            writer.patch(node, patch, node.origin)
     for value, number in mended.constants.items():
         writer.stand_in(value.origin, number)
     for node, changed in attributes.items():
@@ -129,7 +129,7 @@ class _Rewriter:
         chained = {node.origin: node for use in uses for node in chain(use)}
         for origin, node in chained.items():
             if node in self.mended.patches:
-                self.patch(origin, self.mended.patches[node])
+                self.patch(node, self.mended.patches[node], origin)
 
     def redirect(self, use: Value, made: ir.Value) -> None:
         """Let one use read another tensor; the chain on the way is copied."""
@@ -148,7 +148,7 @@ class _Rewriter:
                 continue
             copy = self.copied(node.origin, operand, made)
             if node in self.mended.patches:
-                self.patch(copy, self.mended.patches[node])
+                self.patch(node, self.mended.patches[node], copy)
             self.redirect(node.outputs[0], copy.outputs[0])
 
     def alias(self, body: ir.Graph, last: ir.Node | None, value: ir.Value) -> ir.Value:
@@ -188,7 +188,8 @@ class _Rewriter:
 
     # ---- operands and attributes
 
-    def patch(self, node: ir.Node, patch: Patch) -> None:
+    def patch(self, site: Node, patch: Patch, node: ir.Node) -> None:
+        """Act on `node`, which is the origin of `site` or a copy of that."""
         node.op_type = patch.op or node.op_type
         for name, value in patch.attributes.items():
             node.attributes.pop(name, None)
@@ -197,14 +198,15 @@ class _Rewriter:
         for i, entries in patch.operands.items():
             if i >= len(node.inputs):
                 node.resize_inputs(i + 1)
-            node.replace_input_with(i, self.operand(node, i, entries))
+            before = site.input(i)
+            scalar = before is not None and before.sizes == ()
+            node.replace_input_with(i, self.operand(node, i, entries, scalar))
 
-    def operand(self, node: ir.Node, i: int, entries: Entries) -> ir.Value:
+    def operand(self, node: ir.Node, i: int, entries: Entries, scalar: bool) -> ir.Value:
         """A literal where every entry is a number; else the old operand's elements with numbers between."""
         old = node.inputs[i]
         base = f"{node.outputs[0].name}.operand{i}"
         if all(isinstance(e, int) for e in entries):
-            scalar = old is not None and _rank(old) == 0
             literal = entries[0] if scalar else list(entries)
             return self.constant(base, np.asarray(literal, dtype=np.int64))
         assert old is not None
@@ -270,11 +272,6 @@ def _pieces(value: ir.Value, count: int) -> list[ir.Value]:
 def _scope(node: ir.Node) -> Any:
     """The graph or body in which a node stands."""
     return node.graph
-
-
-def _rank(value: ir.Value) -> int:
-    shape = value.shape if value.const_value is None else value.const_value.shape
-    return 1 if shape is None else len(shape)
 
 
 def _tensors(plan: WeightPlan, source: Weight) -> list[Any]:

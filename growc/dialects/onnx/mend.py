@@ -355,15 +355,15 @@ class _Mender:
         assert data is not None
         assert index is not None
         axis = int(node.attributes.get("axis", 0)) % data.rank
-        cut = self.cut(instance, axis)
+        cut, size = self.cut(instance, axis), (self.demand(data) or ())[axis]
         term, whole = (instance.line.inputs[0] or ())[axis], None
         if cut is None and term not in ("_", "#") and all(t == "_" for t in instance.line.inputs[1] or ()):
-            return self.gather_all(node, index, (self.demand(data) or ())[axis], sim)
+            return self.gather_all(node, index, size, sim)
         if cut is not None:
             whole = (cut[0],) if index.rank == 0 else tuple(range(*cut))
         if whole is None:
             return Patch()
-        return Patch(judged=(1,)) if self.same_index(index, whole, sim) else Patch({1: whole})
+        return Patch(judged=(1,)) if self.same_index(index, whole, size, sim) else Patch({1: whole})
 
     def gather_all(self, node: Node, index: Value, size: Size, sim: Simulation) -> Patch:
         """Indices that counted over a whole axis and do no longer: the look-up becomes the reshape that it
@@ -379,9 +379,12 @@ class _Mender:
         return Patch({1: entries}, {"axis": None}, "Reshape")
 
     @staticmethod
-    def same_index(index: Value, wanted: tuple[int, ...], sim: Simulation) -> bool:
+    def same_index(index: Value, wanted: tuple[int, ...], size: Size, sim: Simulation) -> bool:
+        """Whether indices into an axis of this size are the wanted ones already; negative ones count back."""
         after = sim.known.get(index)
-        return after is not None and all(np.array_equal(np.atleast_1d(a), wanted) for a in after)
+        return after is not None and all(
+            np.array_equal(np.atleast_1d(a) % n, wanted) for a, n in zip(after, size, strict=True)
+        )
 
     def scatter(self, instance: Instance, sim: Simulation) -> Patch:
         """Indices that counted along an axis still must, from where the segment begins now."""
