@@ -31,13 +31,18 @@ def distribute(space: Space, pending: list[IndexMap], factor: float) -> list[Ind
         return [s for p in parts for s in distribute(p, pending, factor)]
     counts = [sum(1 for _ in leaves(p)) for p in parts]
     starts = [sum(counts[:k]) for k in range(len(parts))]
-    changed = [
-        k
-        for k, (start, n) in enumerate(zip(starts, counts, strict=True))
-        if any(not s.is_identity for s in pending[start : start + n])
-    ]
-    chosen = changed[0] if changed else 0
+    able = [k for k, p in enumerate(parts) if scalable(p)]
+    changed = [k for k in able if any(not s.is_identity for s in pending[starts[k] : starts[k] + counts[k]])]
+    chosen = (changed or able or [0])[0]
     return [s for k, p in enumerate(parts) for s in distribute(p, pending, factor if k == chosen else 1.0)]
+
+
+def scalable(space: Space) -> bool:
+    """Whether states of leaves can scale a whole axis: a segment of a single unit has no state."""
+    space = find(space)
+    if space.kind == "atom":
+        return not space.unit
+    return (all if space.kind == "sum" else any)(scalable(p) for p in space.parts)
 
 
 def assemble(space: Space, pending: list[IndexMap]) -> IndexMap:

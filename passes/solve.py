@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.axes import Space, factors, find
-from growc.composites import assemble, distribute, shows
+from growc.composites import assemble, distribute, scalable, shows
 from growc.graph import Node, Value
 from growc.indexmap import Bools, Floats, IndexMap
 from growc.links import Link, Links, Var
@@ -415,7 +415,12 @@ class _Solver:
         else:
             behind, factor = found
             row = int(np.flatnonzero(behind.copies)[0])
-            after = distribute(link.space, before, float(behind.weight[row] / state.weight[row]))
+            scale = float(behind.weight[row] / state.weight[row])
+            if not np.isclose(scale, 1.0, 1e-9) and not scalable(link.space):
+                self.gap(
+                    link, f"{link.formula.name} over {self.stage.axis} scales a segment of a single unit"
+                )
+            after = distribute(link.space, before, scale)
         if factor != 1.0:
             self.scale_eps(link, factor)
         for target, one in zip(link.targets, after, strict=True):

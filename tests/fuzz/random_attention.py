@@ -200,6 +200,8 @@ def _softmax_product(net: Net, q: Tensor, k: Tensor, v: Tensor, heads: Heads, se
 def _scaled(net: Net, q: Tensor, k: Tensor, depth: int) -> tuple[Tensor, Tensor, float | None]:
     """1/sqrt(depth) on the queries, on both sides, from the run-time shape, or behind the product."""
     how = net.choices.pick("scores", "queries", "both", "run time", "none")
+    if how == "none" and depth > 3:  # large scores make rounding large
+        how = "scores"
     if how == "queries":
         return net.scaled(q, depth**-0.5), k, None
     if how == "both":

@@ -128,7 +128,7 @@ def _stem(net: Net, width: int, symbol: str = "seq") -> tuple[Tensor, np.ndarray
     if c.chance(8):
         inner = c.pick(4, width)
     net.inputs[name], net.limits[name] = (INT64, (batch, length)), vocab
-    table = net.normal(vocab, inner)
+    table = net.normal(vocab, inner, scale=0.7)
     stored = net.operand(table) if c.chance(30) else net.real(table)
     x = net.node("Gather", stored, name, dims=(batch, length, inner))
     net.roles["vocab"] = vocab
@@ -142,7 +142,7 @@ def _positioned(net: Net, x: Tensor, width: int) -> Tensor:
     c = net.choices
     how, seq = c.pick("none", "learned", "sines", "numbers"), x.dims[1]
     if how != "none":
-        table = net.normal(LONGEST, width)
+        table = net.normal(LONGEST, width, scale=0.5)
         if how == "sines":
             angles = np.arange(LONGEST)[:, None] * 10.0 ** (-np.arange(width) / width)
             table = np.concatenate([np.sin(angles[:, ::2]), np.cos(angles[:, 1::2])], axis=1)

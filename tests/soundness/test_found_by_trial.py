@@ -180,3 +180,27 @@ def test_an_index_from_the_end_is_left_alone(tmp_path: Path) -> None:
     done = apply("widen hidden to 10 with cyclic copy", model, tmp_path / "grown.onnx")
     assert done.plan.certificate.exact
     assert "minus_one" in {name for node in onnx.load(done.written).graph.node for name in node.input}
+
+
+BESIDE = """
+beside (float[N, 3] a) => (float[N, 3] y)
+<float[3, 4] w, float[3, 1] v, float[5, 3] out, float two = {2}, float eps = {0.01}>
+{
+    p = MatMul(a, w)
+    q = MatMul(a, v)
+    x = Concat <axis = 1> (p, q)
+    square = Pow(x, two)
+    mean = ReduceMean <axes = [-1], keepdims = 1> (square)
+    shifted = Add(mean, eps)
+    root = Sqrt(shifted)
+    core = Div(x, root)
+    y = MatMul(core, out)
+}
+"""
+
+
+def test_a_norm_over_a_segment_of_one_unit_scales_it_too(tmp_path: Path) -> None:
+    """Its reader divided the copies by the factor, and not the single unit beside them."""
+    model = graphs.save(tmp_path / "model.onnx", BESIDE)
+    done = apply('widen axis 1 of "w" to 6 with neighbor copy', model, tmp_path / "grown.onnx")
+    assert [g.node for g in done.plan.certificate.gaps] == ["core"]
