@@ -179,8 +179,9 @@ class _Solver:
             return state
         state = self.base(var)
         root = self.links.root(var)
-        if root in self.contracted or (root in self.rms and state.rms_norm() is None):
-            state = state if self.stage.options.plain else state.isometric()
+        unpaired = root in self.contracted and not state.pairs_with(state)
+        if (unpaired or (root in self.rms and state.rms_norm() is None)) and not self.stage.options.plain:
+            state = state.isometric()
         return self.give(var, state)
 
     def is_free(self, var: Var) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from growc.axes import ratio
+from growc.dialects.onnx import equation
 from growc.dialects.onnx.operand import first, line, unit
 from growc.dialects.onnx.results import turned
 from growc.graph import Size
@@ -44,16 +45,36 @@ def fused_matmul(site: Site) -> Line:
 
 
 def einsum(site: Site) -> Line:
-    """Two operands, no repeated letter in one of them, and none that is summed in one operand alone."""
-    equation = str(site.attribute("equation", "")).replace(" ", "")
-    if "..." in equation or "->" not in equation or equation.count(",") != 1:
+    """One or two operands: no letter twice in one of them, and none summed that only one operand has."""
+    operands, result = equation.parse(str(site.attribute("equation", "")))
+    parts = [*operands, result]
+    alone = [x for p in operands for x in p if x not in result and sum(x in o for o in operands) < 2]
+    if len(operands) > 2 or any(len(set(p)) != len(p) for p in parts):
         return opaque(site)
-    left, right = equation.split("->")
-    parts = [*left.split(","), right]
-    repeated = any(len(set(p)) != len(p) for p in parts)
-    if repeated or any(sum(letter in p for p in parts) < 2 for letter in set(left) - {","}):
+    if alone and len(operands) > 1:
         return opaque(site)
-    return line([list(parts[0]), list(parts[1])], [list(right)])
+    sizes = site.outputs[0].sizes or ()
+    lead = len(sizes) - len(result) + 1 if "..." in result else 0
+    stretched = sizes[result.index("...") :][:lead] if "..." in result else ()
+    inputs: list[Sequence[Term]] = []
+    for part, operand in zip(operands, site.inputs, strict=True):
+        assert operand is not None
+        inputs.append(_letters(part, operand.sizes or (), stretched))
+    made = line(inputs, [_letters(result, sizes, stretched)])
+    return replace(made, treatment="sum" if alone else "layout") if len(operands) == 1 else made
+
+
+def _letters(part: Sequence[str], sizes: Sequence[Size], stretched: Sequence[Size]) -> list[Term]:
+    """One term's labels; axes under the ellipsis are broadcast from the right."""
+    if "..." not in part:
+        return list(part)
+    at = part.index("...")
+    own = sizes[at : at + len(sizes) - len(part) + 1]
+    ends = [
+        broadcast_label(f"e{i}", s, w)
+        for i, (s, w) in enumerate(zip(own[::-1], stretched[::-1], strict=False))
+    ]
+    return [*part[:at], *ends[::-1], *part[at + 1 :]]
 
 
 def conv(site: Site) -> Line:

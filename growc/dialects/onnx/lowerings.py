@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
+from growc.dialects.onnx import equation
 from growc.dialects.onnx.fused import Lowering
 
 Results = Sequence[ir.Value | None] | None
@@ -223,8 +224,20 @@ def grouped_query_attention(at: Lowering) -> Results:
     return _merged(at, y), k, v, scores
 
 
+def einsum(at: Lowering) -> Results:
+    """More than two operands are multiplied two at a time."""
+    operands, result = equation.parse(str(at.attributes["equation"]))
+    if len(operands) < 3:
+        return None
+    made = at.operand(0)
+    for i, two in enumerate(equation.pairwise(operands, result), 1):
+        made = at.add("Einsum", made, at.operand(i), equation=two)
+    return (made,)
+
+
 LOWERINGS: dict[tuple[str, str], Callable[[Lowering], Results]] = {
     ("", "Attention"): attention,
+    ("", "Einsum"): einsum,
     (MICROSOFT, "Attention"): packed_attention,
     (MICROSOFT, "MultiHeadAttention"): multi_head_attention,
     (MICROSOFT, "GroupQueryAttention"): grouped_query_attention,
