@@ -36,11 +36,13 @@ class Space:
     frozen: Reason | None = None
     addressed: Reason | None = None
     parent: Space | None = field(default=None, repr=False)
+    counts: bool = False
+    """Whether its one element counts: there could be more (growc.passes.units)."""
 
     @property
     def unit(self) -> bool:
-        """Whether it has a single element at every sample point."""
-        return all(s == 1 for s in self.size)
+        """Whether it has a single element at every sample point, and nothing counts it."""
+        return all(s == 1 for s in self.size) and not find(self).counts
 
     @property
     def static(self) -> bool:
@@ -155,7 +157,7 @@ def address(space: Space, reason: Reason) -> None:
                 freeze(part, reason)
 
 
-def _structure(space: Space, made: Space) -> None:
+def structure(space: Space, made: Space) -> None:
     """Give the atom `space` the structure of `made`, in place, so that every alias sees it."""
     space.kind, space.parts = made.kind, made.parts
     _pass_on(space)
@@ -173,6 +175,7 @@ def _link(child: Space, root: Space) -> None:
     child.parent = root
     root.frozen = root.frozen or child.frozen
     root.addressed = root.addressed or child.addressed
+    root.counts = root.counts or child.counts
     _pass_on(root)
 
 
@@ -215,6 +218,9 @@ def _match_factors(xs: list[Space], ys: list[Space], node: Any) -> None:
             ys.extend([y] if not y.unit else [])
         elif x.size == y.size:
             unify(x, y, node)
+        elif x.counts or y.counts:
+            _conflict([x, y, *xs, *ys], node, "one element meets several")
+            return
         elif x.kind == "product":
             xs.extend(x.parts)
             ys.append(y)
@@ -238,7 +244,7 @@ def _take_factor(x: Space, y: Space, node: Any) -> Space | None:
         return None
     rest = Space(size)
     if x.kind == "atom":
-        _structure(x, product([rest, y]))
+        structure(x, product([rest, y]))
     else:
         unify(x, product([rest, y]), node)
     return rest
@@ -278,7 +284,7 @@ def _cut(x: Space, y: Space, node: Any) -> Space | None:
         return None
     rest = Space(tuple(a - b for a, b in zip(x.size, y.size, strict=True)))
     if x.kind == "atom":
-        _structure(x, sum_of([y, rest]))
+        structure(x, sum_of([y, rest]))
         return rest
     first, inner = find(x.parts[0]), x.parts[1:]
     whole = product(inner)

@@ -25,6 +25,7 @@ from growc.passes.spaces import infer_spaces
 from growc.passes.steps import weight_steps
 from growc.passes.tables import continue_tables
 from growc.passes.ties import cut_by_untie, find_ties
+from growc.passes.units import count_units
 from growc.plans import AxisStep, Gap
 from growc.stage import Sizes
 
@@ -48,7 +49,9 @@ def norms_pass(c: Compilation) -> Compilation:
 
 def spaces_pass(c: Compilation) -> Compilation:
     """Index spaces: which axes change together."""
-    return replace(c, axes=infer_spaces(c.graph))
+    axes = infer_spaces(c.graph)
+    count_units(axes)
+    return replace(c, axes=axes)
 
 
 def ties_pass(c: Compilation) -> Compilation:

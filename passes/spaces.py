@@ -7,7 +7,8 @@ neither does a value of which only the shape is used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from growc.axes import Reason, Space, address, find, freeze, leaves, product, sum_of, unify
@@ -64,7 +65,7 @@ def infer_spaces(graph: Graph) -> Axes:
     live = live_nodes(graph)
     for node in graph.nodes:
         if node in live:
-            axes.instances.append(_instance(axes, node))
+            axes.instances.append(instantiate(axes, node))
     axes.states = [_carried_on(axes, past, present) for past, present in graph.states]
     follow = {(v, k) for s in axes.states for v in (s.past, s.present) for k in s.axes}
     for value in graph.inputs:
@@ -103,19 +104,37 @@ def live_nodes(graph: Graph) -> set[Node]:
     return live
 
 
-def site_of(node: Node, opset: int) -> Site:
-    """A node as its rule sees it."""
-
-    def operand(value: Value | None) -> Operand | None:
-        return None if value is None else Operand(value.sizes, value.known)
-
-    inputs = tuple(operand(v) for v in node.inputs)
-    return Site(node, inputs, tuple(Operand(v.sizes, v.known) for v in node.outputs), opset)
+MANY = 7919
+"""How many elements a unit that counts has at the sample point that is added to tell it from others."""
 
 
-def _instance(axes: Axes, node: Node) -> Instance:
+def site_of(node: Node, opset: int, spaces: Callable[[Value], Sequence[Space]] | None = None) -> Site:
+    """A node as its rule sees it; with `spaces`, at one more sample point, where units that count are
+    many.
+    """
+
+    def operand(value: Value) -> Operand:
+        if spaces is None or value.sizes is None:
+            return Operand(value.sizes, value.known)
+        sizes = tuple((*n, _many(s)) for n, s in zip(value.sizes, spaces(value), strict=True))
+        return Operand(sizes, None if value.known is None else (*value.known, value.known[-1]))
+
+    inputs = tuple(None if v is None else operand(v) for v in node.inputs)
+    return Site(node, inputs, tuple(operand(v) for v in node.outputs), opset)
+
+
+def _many(space: Space) -> int:
+    space = find(space)
+    if space.kind == "atom":
+        return MANY if space.counts else space.size[-1]
+    sizes = [_many(p) for p in space.parts]
+    return math.prod(sizes) if space.kind == "product" else sum(sizes)
+
+
+def instantiate(axes: Axes, node: Node, *, counted: bool = False) -> Instance:
+    """A node's line, its labels unified with the axes of its values."""
     row: Row | None = axes.graph.dialect.operators.get(node.op)
-    site = site_of(node, axes.graph.dialect.opset(axes.graph))
+    site = site_of(node, axes.graph.dialect.opset(axes.graph), axes.of if counted else None)
     line = opaque(site) if row is None else row.line(site)
     made: dict[str, Space] = {}
     pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]
@@ -127,9 +146,10 @@ def _instance(axes: Axes, node: Node) -> Instance:
     ]
     for space, term in places:
         if isinstance(term, str) and labels(term):
-            made.setdefault(labels(term)[0], Space(space.size))
+            made.setdefault(labels(term)[0], Space(space.size, counts=find(space).counts))
     for name, size in line.sizes.items():
-        made.setdefault(name, Space(size))
+        size = size[:-1] if counted else size
+        made.setdefault(name, Space(size, counts=counted and line.sizes[name][-1] == MANY))
     for one, other in line.alike:
         unify(made[one], made[other], node)
     blind = any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs])

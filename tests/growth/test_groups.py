@@ -133,6 +133,36 @@ def test_groups(model: Path, tmp_path: Path, case: str) -> None:
     assert axes.sizes("heads") == [heads]
 
 
+@pytest.mark.parametrize(
+    ("recipe", "kv_heads", "heads"),
+    [
+        ("widen kv_heads to 2 with neighbor copy", 2, 4),
+        ("widen kv_heads to heads with neighbor copy", 4, 4),
+        ("widen kv_heads to 3 with uniform copy\nwiden heads to 12 with uniform copy split random", 3, 12),
+        ("widen heads to 6 with neighbor copy", 1, 6),
+    ],
+)
+def test_a_single_key_head_is_counted(tmp_path: Path, recipe: str, kv_heads: int, heads: int) -> None:
+    text = EXPANDED.replace("[12, 32]", "[12, 16]").replace("[32]", "[16]").replace("[32, 12]", "[16, 12]")
+    text = text.replace("[12, 8]", "[12, 4]").replace("[8]", "[4]")
+    shapes = {
+        "wide": [1, 1, 4, 1, 1],
+        "merged": [0, 0, -1, 4],
+        "few": [0, 0, -1, 4],
+        "flat4": [0, 4, -1, 4],
+        "back": [0, 0, -1],
+        "two": [2],
+    }
+    values = {k: np.array(v, dtype=np.int64) for k, v in shapes.items()}
+    path = save(tmp_path / "one.onnx", text.replace("int64[4] few", "int64[4] few, int64[4] flat4"), **values)
+    assert growc.inspect(path).roles.sizes("kv_heads") == [1]
+    done = growc.apply(f"{recipe}\nexpect exact", path, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    axes = growc.inspect(done.written).roles
+    assert (axes.sizes("kv_heads"), axes.sizes("heads")) == ([kv_heads], [heads])
+
+
 def test_key_heads_are_copied_and_query_heads_stay(model: Path, tmp_path: Path) -> None:
     """Query head (k, g) becomes (k·s + g // G', g mod G'): an axis that holds both stays as it was."""
     done = growc.apply("widen kv_heads to 4 with neighbor copy", model, tmp_path / "out.onnx")
