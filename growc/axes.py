@@ -146,8 +146,8 @@ def address(space: Space, reason: Reason) -> None:
     space = find(space)
     if space.addressed is None:
         space.addressed = reason
-    if space.kind != "atom":
-        parts = [p for p in space.parts if not find(p).unit]
+    parts = [p for p in space.parts if space.kind == "sum" or not find(p).unit]
+    if parts:
         grows = parts[0] if space.kind == "product" else parts[-1]
         alone = sum(find(p) is find(grows) for p in parts) == 1
         for part in parts:

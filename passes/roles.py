@@ -189,13 +189,17 @@ class _Finder:
             stretched = _stretched(product)
             batch = [n for ns in names for n in ns if n in shared or n in stretched]
             inner = [find(product.spaces[n]) for n in sorted(shared - set(batch))]
-            heads = tuple(x for n in batch for x in leaves(product.spaces[n]) if id(x) in self.on_weights)
+            heads = tuple(x for n in batch for x in leaves(product.spaces[n]) if self.is_head(x))
             depth = [s for s in inner if any(id(x) in self.on_weights for x in leaves(s))]
             if heads:
                 yield heads, tuple(depth)
                 values = self.depth_of_values(instance.node)
                 if [s.size for s in values] == [s.size for s in depth]:
                     yield heads, values
+
+    def is_head(self, space: Space) -> bool:
+        """A batch axis that stands on weights; one that the inputs size may stand on repeated weights."""
+        return id(space) in self.on_weights and space.static
 
     def depth_of_values(self, softmax: Node) -> tuple[Space, ...]:
         """What a head of the values has, where the product of the probabilities with them is found."""

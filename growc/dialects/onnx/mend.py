@@ -420,11 +420,16 @@ class _Mender:
         wanted, source = self.demand(node.outputs[0]), self.demand(data)
         if wanted is None or source is None:
             return Patch()
-        repeats = [
-            {w // s for w, s in zip(a, b, strict=True) if s} for a, b in zip(wanted, source, strict=True)
-        ]
-        found = tuple(r.pop() if len(r) == 1 else None for r in repeats)
-        return self.judge(node, {1: found}, sim)
+        before = sim.known.get(node.inputs[1]) if node.inputs[1] is not None else None
+        found: list[int | Fraction | None] = []
+        for axis, sizes in enumerate(zip(wanted, source, strict=True)):
+            repeats = tuple(w // s if s else 0 for w, s in zip(*sizes, strict=True))
+            now = None if before is None else tuple(int(b[axis]) for b in before)
+            factor = None if now is None or not all(now) else _fraction(repeats, now)
+            found.append(repeats[0] if len(set(repeats)) == 1 else None if factor == 1 else factor)
+        if any(isinstance(e, Fraction) for e in found):
+            return Patch({1: tuple(found)})
+        return self.judge(node, {1: tuple(e for e in found if not isinstance(e, Fraction))}, sim)
 
     def count(self, instance: Instance, sim: Simulation) -> Patch:
         """Attributes that are the size of a label."""
