@@ -6,13 +6,15 @@ Needs: everything before. Gives: `Plan`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from growc.compilation import Compilation
-from growc.passes.assemble import count_parameters
-from growc.plans import Certificate, Gap, Plan
+from growc.passes.assemble import Assembled, count_parameters
+from growc.plans import MEAN, Certificate, Gap, Plan, WeightPlan
 from growc.stage import Stage
+from growc.weights import leaf_steps
 
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
 
@@ -27,7 +29,7 @@ def certify(c: Compilation) -> Plan:
     written = sum(w.elements * width(w.dtype) for w in c.assembled.weights)
     return Plan(
         c.path.name,
-        Certificate((*c.gaps, *rounded(c))),
+        Certificate((*c.gaps, *rounded(c.assembled))),
         c.lowered.axes,
         tuple(c.lowered.summaries),
         tuple(c.assembled.weights),
@@ -38,11 +40,23 @@ def certify(c: Compilation) -> Plan:
     )
 
 
-def rounded(c: Compilation) -> Iterator[Gap]:
+def loss(plan: WeightPlan, blocks: Any) -> str:
+    """Why integers cannot hold what they are to become; empty where they can."""
+    if blocks is not None:
+        return str(blocks.loss(plan))
+    leaves = [leaf for step in plan.steps for leaf in leaf_steps(step.layout)]
+    whole = all(bool(np.isin(leaf.weight[leaf.index >= 0], (0, 1)).all()) for leaf in leaves)
+    filled = any(bool((leaf.filler[leaf.index < 0] == MEAN).any()) for leaf in leaves)
+    return "" if whole and not filled else "integers cannot hold means or shares"
+
+
+def rounded(made: Assembled) -> Iterator[Gap]:
     """Quantised weights whose steps cannot hold what they are to become."""
-    made = c.assembled
     for plan, uses, source in zip(made.weights, made.uses, made.sources, strict=True):
-        cause = "" if source.stored is None or not plan.changed else source.stored.blocks.loss(plan)
+        if source.floating and source.stored is None:
+            continue
+        blocks = None if source.stored is None else source.stored.blocks
+        cause = loss(plan, blocks) if plan.changed else ""
         if cause:
             node = uses[0].users[0][0] if uses[0].users else None
             remedy = "copies `with zero outputs`, or in blocks of as many units as share a scale, are exact"

@@ -26,6 +26,9 @@ from growc.operators import Term, labels
 from growc.passes.channels import channel_spaces, counters
 from growc.passes.spaces import Axes, Instance
 
+THROUGH = frozenset({"Cast", "Identity", "QuantizeLinear", "DequantizeLinear"})
+"""Operators behind which a value is still the same one."""
+
 NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "channels")
 
 
@@ -372,8 +375,8 @@ def _from_input(value: Value) -> bool:
 
 
 def through_casts(value: Value) -> Value:
-    """The value before any Cast or Identity."""
-    while value.producer is not None and value.producer.op in ("Cast", "Identity"):
+    """The value before any Cast, Identity, or rounding to integers and back."""
+    while value.producer is not None and value.producer.op in THROUGH:
         value = value.producer.inputs[0]  # type: ignore[assignment]
     return value
 

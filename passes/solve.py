@@ -92,7 +92,8 @@ class _Solver:
         for var, owner in enumerate(links.owner):
             root = links.root(var)
             self.free[root] = self.free[root] and owner is not None and owner in carriers
-            if owner is not None and owner.weight is not None and owner.weight.stored is not None:
+            weight = None if owner is None else owner.weight
+            if weight is not None and (weight.stored is not None or not weight.floating):
                 self.quantised.add(root)
         for link in links.links:
             if link.kind in ("norm", "output"):
@@ -104,9 +105,9 @@ class _Solver:
                 self.partners[a].append(b)
                 self.partners[b].append(a)
         self.spread_rms()
-        self.contracted = self._contracted()
+        self.contracted = self._contracted(carriers)
 
-    def _contracted(self) -> set[Var]:
+    def _contracted(self, carriers: set[Value]) -> set[Var]:
         """Classes of activations that are contracted with each other, and what these are made from.
 
         Such states must pair, and no weight stands between to settle it: where nothing else determines them,
@@ -116,7 +117,8 @@ class _Solver:
         pending: list[Var] = []
         for link in self.links.links:
             roots = [self.links.root(v) for v in link.sources]
-            if link.kind == "pair" and not any(self.free[r] for r in roots):
+            owners = [self.links.owner[v] for v in link.sources]
+            if link.kind == "pair" and not any(o in carriers for o in owners):
                 pending += roots
             if link.kind != "make":
                 for target in link.targets:

@@ -253,4 +253,11 @@ OPSET_23 = [
     ),
 ]
 
-FUSED_CASES = [*ACTIVATIONS, *SUMS, *PRODUCTS, *ROTARY, *PACKED, *APART, *GROUPED, *OPSET_23]
+SMALL = np.random.default_rng(0).integers(-99, 99, (4, 6)).astype(np.int8)
+
+QUANTISED = [
+    ms("DynamicQuantizeMatMul", real(2, 3, 4), SMALL, np.float32(0.02), np.int8(5)),
+    ms("DynamicQuantizeMatMul", real(2, 4), SMALL, spread(6), np.zeros(6, np.int8), weight(6)),
+]
+
+FUSED_CASES = [*ACTIVATIONS, *SUMS, *PRODUCTS, *ROTARY, *PACKED, *APART, *GROUPED, *QUANTISED, *OPSET_23]

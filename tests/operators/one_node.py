@@ -25,6 +25,7 @@ from growc.draws import Draws
 from growc.indexmap import IndexMap
 from growc.operators import Line, labels
 from growc.passes.assemble import assemble_weights
+from growc.passes.certify import rounded
 from growc.passes.links import build_links, carriers_of
 from growc.passes.solve import Solution, solve
 from growc.passes.spaces import Axes, Instance, infer_spaces
@@ -283,6 +284,8 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
         return Judgement(refused=str(refusal.diagnostics[0]))
     shapes = {u: tuple(sizes.of(s)[0] for s in one.axes.of(u)) for u in one.graph.uses()}
     made = assemble_weights(one.graph, steps, {}, shapes, {}, mended.patches)
+    if gaps := tuple(g.cause for g in rounded(made)):
+        return Judgement(gaps)
     attributes = {
         n: {"epsilon": float(n.attributes.get("epsilon", 1e-5)) * factor}
         for n, factor in solution.epsilons.items()

@@ -20,6 +20,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.flatten import Step, flatten, op_name
 from growc.dialects.onnx.fused import lower
 from growc.dialects.onnx.lowerings import LOWERINGS
+from growc.dialects.onnx.quantised_ops import QUANTISED
 from growc.dialects.onnx.states import state_pairs
 from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
 from growc.graph import FLOATING, Array, Graph, Node, Value, Weight
@@ -39,7 +40,7 @@ def capture(model: ir.Model, dialect: Any) -> Graph:
     if model.functions:
         InlinePass()(model)
     _refuse_blocked(model)
-    dialect.fused += lower(model, LOWERINGS)
+    dialect.fused += lower(model, LOWERINGS | QUANTISED)
     return _Capture(model, dialect).graph()
 
 
@@ -106,7 +107,7 @@ def _plain(value: ir.Value, tensor: Any) -> Weight:
 
 def _quantised(value: ir.Value, found: Stored) -> Weight:
     name = getattr(found.node.inputs[0], "name", "")
-    return Weight(name, found.shape, _dtype_name(found.tensors[1].dtype), found.read, value, found)
+    return Weight(name, found.shape, found.dtype, found.read, value, found)
 
 
 Key = tuple[int, bytes, bytes]
@@ -174,8 +175,9 @@ class _Capture:
 
     def quantised(self, step: Step) -> Stored | None:
         """The quantised weight that a node gives, if it does."""
-        tensors = [constant_of(v) for v in step.inputs if v is not None]
-        return None if any(t is None for t in tensors) else stored(step.node, tensors)
+        tensors = [None if v is None else constant_of(v) for v in step.inputs]
+        missing = any(t is None and v is not None for t, v in zip(tensors, step.inputs, strict=True))
+        return None if missing else stored(step.op, step.node, tensors)
 
     def is_static(self, value: ir.Value) -> bool:
         if id(value) in self.stored:

@@ -20,6 +20,7 @@ from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.mend import Entries, Mended, Patch
 from growc.dialects.onnx.schemas import check_model
+from growc.dialects.onnx.stored import Stored
 from growc.graph import Array, Graph, Node, Size, Value, Weight
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
@@ -69,7 +70,7 @@ class _Rewriter:
             if plan.changed and source.stored is None:
                 self.replace(source.origin, tensors[0])
             elif plan.changed:
-                self.requantise(source.stored.node, plan.name, tensors)
+                self.requantise(source.stored.node, plan, source.stored, tensors)
             self.patch_chains(uses)
             return
         if source.stored is None:
@@ -77,21 +78,27 @@ class _Rewriter:
         else:
             node = source.stored.node
             copy = self.copied(node, 0, node.inputs[0])
-            self.requantise(copy, plan.name, tensors)
+            self.requantise(copy, plan, source.stored, tensors)
             made = copy.outputs[0]
         for use in uses:
             self.redirect(use, made)
 
-    def requantise(self, node: ir.Node, name: str, tensors: list[Any]) -> None:
-        """Give a DequantizeLinear other integers, scales and zero points, which others may still read."""
-        for i, (tensor, part) in enumerate(zip(tensors, ("", ".scale", ".zero"), strict=False)):
-            old = node.inputs[i]
-            if old is not None and len(old.uses()) == 1 and old.producer() is None:
+    def requantise(self, node: ir.Node, plan: WeightPlan, stored: Stored, tensors: list[Any]) -> None:
+        """Give a quantised weight other integers, scales and zero points, which others may still read."""
+        for i, tensor in enumerate(tensors):
+            old = node.inputs[i] if i < len(node.inputs) else None
+            if old is None or tensor is None:
+                continue
+            if len(old.uses()) == 1 and old.producer() is None:
                 self.replace(old, tensor)
             else:
-                node.replace_input_with(i, self.initializer(f"{name}{part}", tensor))
-        node.outputs[0].shape = ir.Shape(tensors[0].shape)
-        node.outputs[0].type = ir.TensorType(tensors[1].dtype)
+                node.replace_input_with(
+                    i, self.initializer(f"{plan.name}.operand{i}" if i else plan.name, tensor)
+                )
+        for name, number in stored.attributes(plan).items():
+            node.attributes[name] = ir.AttrInt64(name, number)
+        node.outputs[0].shape = ir.Shape(plan.after)
+        node.outputs[0].type = node.outputs[0].type or ir.TensorType(ir.DataType.FLOAT)
 
     def replace(self, origin: ir.Value, tensor: Any) -> None:
         node = origin.producer()

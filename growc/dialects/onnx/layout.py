@@ -190,8 +190,11 @@ def depth_to_space(site: Site) -> Line:
 
 
 def constant_of_shape(site: Site) -> Line:
-    """A tensor that is the same everywhere has axes of any size."""
-    return line([["_"]], [names("a", site.outputs[0].rank)])
+    """A tensor that is the same everywhere has axes of any size; zeros are any map of zeros."""
+    value = site.attribute("value")
+    zeros = value is None or not np.asarray(value.numpy()).any()  # type: ignore[attr-defined]
+    made = line([["_"]], [names("a", site.outputs[0].rank)])
+    return replace(made, treatment="add") if zeros else made
 
 
 def depends_on_shape_only(site: Site) -> Line:

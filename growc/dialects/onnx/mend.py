@@ -137,6 +137,7 @@ class _Mender:
                 or i in patch.judged
                 or i in _SIZES.get(node.op, ())
                 or isinstance(node.origin, Step)  # the result of a body only passes through
+                or (value.weight is not None and sim.sizes.get(value) != value.sizes)  # by plan
             ):
                 continue
             after = sim.known.get(value)

@@ -28,9 +28,32 @@ def quantise(site: Site) -> Line:
     terms = names("a", first(site).rank)
     if any(o is not None and any(s != 1 for size in o.sizes or () for s in size) for o in site.inputs[1:]):
         return opaque(site)
-    zero = site.static(2) if len(site.inputs) > 2 and site.inputs[2] is not None else np.zeros(1)
-    treatment = "pointwise zero" if zero is not None and not zero.any() else "pointwise"
+    place = 1 if site.node.op == "growc::Shift" else 2
+    given = site.inputs[place] if len(site.inputs) > place else None
+    zero = np.zeros(1) if given is None else site.static(place)
+    keeps = zero is not None and not zero.any()
+    treatment = "layout" if keeps and _stored_integers(site) else "pointwise zero" if keeps else "pointwise"
     return replace(line([terms, *rest(site)], [terms]), treatment=treatment)
+
+
+def _stored_integers(site: Site) -> bool:
+    """Whether the operand is a weight of integers, perhaps moved: nothing but copies and zeros is in it."""
+    value = site.node.inputs[0]
+    while value is not None and value.producer is not None and value.producer.chain:
+        value = value.producer.inputs[0]
+    weight = None if value is None else value.weight
+    return weight is not None and not weight.floating and site.node.op == "DequantizeLinear"
+
+
+def shift(site: Site) -> Line:
+    """A tensor less one zero point for all."""
+    return quantise(site)
+
+
+def rounded(site: Site) -> Line:
+    """Rounding to steps that extremes decide, which are no axes."""
+    terms = names("a", first(site).rank)
+    return line([terms, *rest(site)], [terms])
 
 
 def dropout(site: Site) -> Line:

@@ -135,6 +135,22 @@ def turned(rank: int, attributes: Attributes, which: str) -> list[int]:
     return order
 
 
+def _shift(operands: Types, attributes: Attributes) -> Types:
+    return [Type(onnx.TensorProto.FLOAT, operands[0].dims)]
+
+
+def _rounded(operands: Types, attributes: Attributes) -> Types:
+    return [Type(onnx.TensorProto.UINT8, operands[0].dims)]
+
+
+def _step(operands: Types, attributes: Attributes) -> Types:
+    return [Type(onnx.TensorProto.FLOAT, ())]
+
+
+def _zero(operands: Types, attributes: Attributes) -> Types:
+    return [Type(onnx.TensorProto.UINT8, ())]
+
+
 _RULES: dict[str, Callable[..., Types]] = {
     "LayerNormalization": _like_first,  # onnxruntime has it in all opsets
     "SimplifiedLayerNormalization": _like_first,
@@ -152,10 +168,14 @@ _RULES: dict[str, Callable[..., Types]] = {
     "growc::MergeHeads": _merge_heads,
     "growc::Positions": _positions,
     "growc::RotaryEmbedding": _like_first,
+    "growc::Rounded": _rounded,
+    "growc::Shift": _shift,
     "growc::SplitBias": _split_bias,
     "growc::SplitHeads": _split_heads,
     "growc::SplitPacked": _split_packed,
     "growc::Stack": _stack,
+    "growc::Step": _step,
     "growc::Unpack": _unpack,
     "growc::Unstack": _unstack,
+    "growc::Zero": _zero,
 }

@@ -52,6 +52,9 @@ class Simulation:
 
 _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
 
+_QUANTISED = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
+"""Types of integers that stand for real numbers, and not for sizes."""
+
 _IN_SCHEMAS = {int(ir.DataType.BFLOAT16): int(ir.DataType.FLOAT)}
 """What stands for a type in shape inference: exporters write bfloat16 where old operators lack it."""
 
@@ -232,7 +235,8 @@ def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple
     dims = weight.shape if shape is None else shape(value)
     done.sizes[value] = tuple((d,) * done.points for d in dims)
     done.types[value] = _DTYPES.get(weight.dtype) or int(ir.DataType[weight.dtype.upper()])
-    limit = MAX_INTEGERS if _is_scale(value) or not weight.floating else 1
+    whole = not weight.floating and weight.dtype not in _QUANTISED
+    limit = MAX_INTEGERS if _is_scale(value) or whole else 1
     if dims == weight.shape and weight.elements <= limit and weight.dtype != "string":
         done.known[value] = (np.asarray(weight.read()),) * done.points
 
@@ -277,7 +281,7 @@ def _run(
             done.sizes[out] = _declared(out, done)
         else:
             done.sizes[out] = tuple(zip(*dims, strict=True)) if dims[0] else ()
-        if out not in done.types and out.origin.dtype is not None:
+        if out not in done.types and isinstance(out.origin.type, ir.TensorType):
             done.types[out] = int(out.origin.dtype)
         if all(v is not None for v in values):
             kept = tuple(v[i] for v in values if v is not None)

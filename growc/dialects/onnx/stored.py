@@ -1,7 +1,8 @@
-"""Quantised weights in a file: the operands of a DequantizeLinear, as one weight of real numbers.
+"""Quantised weights in a file: integers, scales and zero points, as one weight of real numbers.
 
-Needs: a step whose operands are all constants. Gives: `Stored`, with the real numbers for the analysis, and
-the tensors of the result for emission.
+Needs: a node that makes real numbers of them, with constants as its operands: DequantizeLinear, or what
+stands for the weight of a fused operator (growc.dialects.onnx.quantised_ops). Gives: `Stored`, with the real
+numbers for the analysis, and the operands of the result for emission.
 """
 
 from __future__ import annotations
@@ -17,99 +18,216 @@ from growc.graph import Array
 from growc.plans import WeightPlan
 from growc.quantised import Blocks, real, requantised
 
-DEQUANTIZE = frozenset({"DequantizeLinear", "com.microsoft::DequantizeLinear"})
+DEQUANTIZE = frozenset(
+    {
+        "DequantizeLinear",
+        "com.microsoft::DequantizeLinear",
+        "growc::Shift",
+        "growc::Unpacked",
+    }
+)
 _INTEGERS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "INT32"})
 
 
 @dataclass(eq=False)
 class Stored:
-    """One quantised weight: what a DequantizeLinear reads."""
+    """One quantised weight. `integers`, `scales` and `zeros` are tensors as they stand in the file."""
 
     node: ir.Node
-    tensors: tuple[Any, ...]
-    """Integers, scales, and zero points where there are any."""
-    axis: int | None
     blocks: Blocks
+    shape: tuple[int, ...]
+    integers: Any
+    scales: Any = None
+    zeros: Any = None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the weight."""
-        return tuple(int(d) for d in self.tensors[0].shape)
+    def dtype(self) -> str:
+        """The type of the real numbers."""
+        return "float16" if self.scales is not None and self.scales.dtype.name == "FLOAT16" else "float32"
 
     def read(self) -> Array:
         """The real numbers."""
-        numbers = real(self.blocks, self.data, self.scale, self.zero)
-        return numbers.astype(self.tensors[1].dtype.numpy(), copy=False)
+        return real(self.blocks, self.data(), self.scale(), self.zero()).astype(self.dtype)
 
-    @property
     def data(self) -> Array:
         """The integers."""
-        return np.asarray(self.tensors[0].numpy())
+        return np.asarray(self.integers.numpy())
 
-    @property
     def scale(self) -> Array:
         """The scales, one for each block."""
-        return np.asarray(self.tensors[1].numpy()).reshape(self.blocks.shape(self.shape))
+        shape = self.blocks.shape(self.shape)
+        return np.ones(shape) if self.scales is None else np.asarray(self.scales.numpy()).reshape(shape)
 
-    @property
     def zero(self) -> Array:
         """The zero points, one for each block."""
-        if len(self.tensors) < 3:
-            return np.zeros(self.blocks.shape(self.shape), dtype=np.int64)
-        return np.asarray(self.tensors[2].numpy()).astype(np.int64).reshape(self.blocks.shape(self.shape))
+        shape = self.blocks.shape(self.shape)
+        if self.zeros is None:
+            return np.zeros(shape, dtype=np.int64)
+        return np.asarray(self.zeros.numpy()).astype(np.int64).reshape(shape)
 
-    def grown(self, plan: WeightPlan) -> list[ir.LazyTensor]:
-        """The tensors of the result, computed when they are asked for."""
+    def attributes(self, plan: WeightPlan) -> dict[str, int]:
+        """Attributes of the node that tell sizes."""
+        return {}
 
-        def integers() -> Array:
-            return requantised(self.blocks, plan, self.data, self.scale, self.zero)
+    def grown(self, plan: WeightPlan) -> list[Any]:
+        """The operands of the result, in the order of the node; computed when they are asked for."""
+        made = [
+            self.tensor(self.integers, lambda: self.grown_data(plan), plan.after),
+            self.tensor(
+                self.scales,
+                lambda: self.grown_blocks(plan)[0],
+                self.small(self.scales, plan),
+            ),
+            self.tensor(
+                self.zeros,
+                lambda: self.grown_blocks(plan)[1],
+                self.small(self.zeros, plan),
+            ),
+        ]
+        return made[:1] + made[2:] if self.node.op_type == "Shift" else made
 
-        def scales() -> Array:
-            return self.blocks.grown(plan, self.scale, self.zero)[0]
+    def grown_data(self, plan: WeightPlan) -> Array:
+        """The integers of the result."""
+        return requantised(self.blocks, plan, self.data(), self.scale(), self.zero())
+
+    def grown_blocks(self, plan: WeightPlan) -> tuple[Array, Array]:
+        """Scales and zero points of the result."""
+        return self.blocks.grown(plan, self.scale(), self.zero())
+
+    def small(self, tensor: Any, plan: WeightPlan) -> tuple[int, ...]:
+        """The shape in which scales or zero points of the result are stored."""
+        rank, whole = (
+            0 if tensor is None else len(tensor.shape),
+            self.blocks.shape(plan.after),
+        )
+        return whole if rank == len(whole) > 1 else tuple(d for d in whole if d > 1) or (1,) * rank
+
+    @staticmethod
+    def tensor(old: Any, compute: Callable[[], Array], shape: tuple[int, ...]) -> Any:
+        """A tensor of the type of `old`."""
+        if old is None:
+            return None
+        dtype = old.dtype
+
+        def made() -> Any:
+            values = compute()
+            if dtype.name in _INTEGERS:
+                values = np.clip(values, dtype.min, dtype.max)
+            return ir.tensor(values.astype(dtype.numpy()).reshape(shape), dtype=dtype)
+
+        return ir.LazyTensor(made, dtype=dtype, shape=ir.Shape(shape))
+
+
+class Packed(Stored):
+    """Integers of `bits` bits, several in a byte, rows of K elements one after the other."""
+
+    @property
+    def bits(self) -> int:
+        """Bits of one element."""
+        return self.node.attributes.get_int("bits", 4)
+
+    def data(self) -> Array:
+        """The integers, unpacked."""
+        rows = np.asarray(self.integers.numpy()).reshape(self.shape[0], -1)
+        return unpacked(rows, self.bits)[:, : self.shape[1]]
+
+    def zero(self) -> Array:
+        """The zero points, unpacked; without any, the middle."""
+        shape = self.blocks.shape(self.shape)
+        if self.zeros is None:
+            return np.full(shape, 1 << (self.bits - 1), dtype=np.int64)
+        rows = np.asarray(self.zeros.numpy()).reshape(shape[0], -1)
+        return unpacked(rows, self.bits)[:, : shape[1]].astype(np.int64)
+
+    def attributes(self, plan: WeightPlan) -> dict[str, int]:
+        """The sizes of the weight, where the node tells them."""
+        named = {"N": plan.after[0], "K": plan.after[1]}
+        return {name: size for name, size in named.items() if name in self.node.attributes}
+
+    def grown(self, plan: WeightPlan) -> list[Any]:
+        """Bytes of the integers, scales, bytes of the zero points."""
+        rows, count = self.blocks.shape(plan.after)
+        width = plan.after[1] * self.bits // 8
+        if len(self.integers.shape) == 3:
+            blob = int(self.integers.shape[2])
+            shape: tuple[int, ...] = (rows, count, blob)
+            width = count * blob
+        else:
+            shape = (rows, width)
+        spare = -(-count * self.bits // 8)
+        flat = self.scales is not None and len(self.scales.shape) == 1
+
+        def data() -> Array:
+            return packed(self.grown_data(plan), self.bits, width)
 
         def zeros() -> Array:
-            return self.blocks.grown(plan, self.scale, self.zero)[1]
+            return packed(self.grown_blocks(plan)[1], self.bits, spare)
 
-        small = self._scale_shape(plan.after)
-        made = zip(self.tensors, (integers, scales, zeros), (plan.after, small, small), strict=False)
-        return [_lazy(tensor, compute, shape) for tensor, compute, shape in made]
-
-    def _scale_shape(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        whole = self.blocks.shape(sizes)
-        stored = len(self.tensors[1].shape)
-        return (
-            whole
-            if stored == len(whole) and stored > 1
-            else tuple(d for d in whole if d > 1) or (1,) * stored
-        )
+        places = (rows * spare,) if self.zeros is not None and len(self.zeros.shape) == 1 else (rows, spare)
+        return [
+            self.tensor(self.integers, data, shape),
+            self.tensor(
+                self.scales,
+                lambda: self.grown_blocks(plan)[0],
+                (rows * count,) if flat else (rows, count),
+            ),
+            self.tensor(self.zeros, zeros, places),
+        ]
 
 
-def _lazy(tensor: Any, compute: Callable[[], Array], shape: tuple[int, ...]) -> ir.LazyTensor:
-    dtype = tensor.dtype
-
-    def made() -> Any:
-        values = compute()
-        if dtype.name in _INTEGERS:
-            values = np.clip(values, dtype.min, dtype.max)
-        return ir.tensor(values.astype(dtype.numpy()).reshape(shape), dtype=dtype)
-
-    return ir.LazyTensor(made, dtype=dtype, shape=ir.Shape(shape))
+def unpacked(rows: Array, bits: int) -> Array:
+    """The elements of rows of bytes, the lowest bits first."""
+    parts = [(rows >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(rows.shape[0], -1)
 
 
-def stored(node: ir.Node, tensors: list[Any]) -> Stored | None:
-    """The weight that a DequantizeLinear on constants gives; None where its form is not known."""
-    data, scale = tensors[0], tensors[1]
-    rank = len(data.shape)
-    if data.dtype.name not in _INTEGERS or rank == 0 or data.size < 2:
+def packed(values: Array, bits: int, width: int) -> Array:
+    """Rows of `width` bytes that hold the elements, the lowest bits first."""
+    each = 8 // bits
+    whole = np.zeros((values.shape[0], width * each), dtype=np.uint8)
+    whole[:, : values.shape[1]] = np.clip(values, 0, (1 << bits) - 1).astype(np.uint8)
+    made = np.zeros((values.shape[0], width), dtype=np.uint8)
+    for k in range(each):
+        made |= whole[:, k::each] << (k * bits)
+    return made
+
+
+def stored(op: str, node: ir.Node, operands: list[Any]) -> Stored | None:
+    """The weight that a node makes of constants; None where its form is not known."""
+    given = [*operands, None, None]
+    if op == "growc::Unpacked":
+        return _packed(node, *given[:3])
+    integers, scales, zeros = (given[0], None, given[1]) if op == "growc::Shift" else given[:3]
+    shape = tuple(int(d) for d in integers.shape)
+    if integers.dtype.name not in _INTEGERS or not shape or integers.size < 2:
         return None
-    if scale.size == 1:
-        return Stored(node, tuple(tensors), None, Blocks((0,) * rank))
+    blocks = _blocks(node, shape, zeros if scales is None else scales)
+    return None if blocks is None else Stored(node, blocks, shape, integers, scales, zeros)
+
+
+def _blocks(node: ir.Node, shape: tuple[int, ...], scales: Any) -> Blocks | None:
+    rank = len(shape)
+    if scales is None or scales.size == 1:
+        return Blocks((0,) * rank)
     axis = node.attributes.get_int("axis", 1) % rank
     block = node.attributes.get_int("block_size", 0)
-    if len(scale.shape) == 1:
-        along = tuple(1 if a == axis else 0 for a in range(rank))
-    elif block and len(scale.shape) == rank:
-        along = tuple(block if a == axis else 1 for a in range(rank))
-    else:
+    if len(scales.shape) == 1:
+        return Blocks(tuple(1 if a == axis else 0 for a in range(rank)))
+    if block and len(scales.shape) == rank:
+        return Blocks(tuple(block if a == axis else 1 for a in range(rank)))
+    return None
+
+
+def _packed(node: ir.Node, integers: Any, scales: Any, zeros: Any) -> Packed | None:
+    bits, block = (
+        node.attributes.get_int("bits", 4),
+        node.attributes.get_int("block_size", 128),
+    )
+    if 8 % bits or integers.dtype.name != "UINT8" or (zeros is not None and zeros.dtype.name != "UINT8"):
         return None
-    return Stored(node, tuple(tensors), axis, Blocks(along))
+    width = int(integers.shape[-1]) * 8 // bits
+    shape = (
+        node.attributes.get_int("N", int(integers.shape[0])),
+        node.attributes.get_int("K", width),
+    )
+    return Packed(node, Blocks((1, block)), shape, integers, scales, zeros)

@@ -168,6 +168,10 @@ OPERATORS = table(
     growc::Positions         b _ -> _                              layout
     growc::MaskIndex         b _, b _? -> b                        pointwise
     growc::Clip              clip()                                pointwise
+    growc::Shift             shift()                               pointwise
+    growc::Rounded           rounded()                             pointwise
+    growc::Step              ..., ... -> ...                       pointwise
+    growc::Zero              ..., ... -> ...                       pointwise
     """,
     RULES,
 )
