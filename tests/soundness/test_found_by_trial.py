@@ -204,3 +204,40 @@ def test_a_norm_over_a_segment_of_one_unit_scales_it_too(tmp_path: Path) -> None
     model = graphs.save(tmp_path / "model.onnx", BESIDE)
     done = apply('widen axis 1 of "w" to 6 with neighbor copy', model, tmp_path / "grown.onnx")
     assert [g.node for g in done.plan.certificate.gaps] == ["core"]
+
+
+NUMBERED_END = """
+numbered_end (float[N, 3] a) => (float[N, 5] y)
+<float[3, 4] w, float[3, 1] v>
+{
+    p = MatMul(a, w)
+    q = MatMul(a, v)
+    y = Concat <axis = 1> (p, q)
+}
+"""
+
+
+def test_what_stands_in_front_of_the_last_unit_of_an_output_keeps_its_size(tmp_path: Path) -> None:
+    """New units would have come before an old one, whose number they would have taken."""
+    model = graphs.save(tmp_path / "model.onnx", NUMBERED_END)
+    with pytest.raises(GrowError) as refusal:
+        apply('widen axis 1 of "w" to 6 with cyclic copy', model, tmp_path / "grown.onnx")
+    assert refusal.value.diagnostics[0].code == "G304"
+
+
+UNITS = """
+units (float[N, 3] a) => (float[N, 2] y)
+<float[3, 1] w, float[3, 1] v>
+{
+    p = MatMul(a, w)
+    q = MatMul(a, v)
+    y = Concat <axis = 1> (p, q)
+}
+"""
+
+
+def test_an_output_put_together_of_single_units_is_read(tmp_path: Path) -> None:
+    model = graphs.save(tmp_path / "model.onnx", UNITS)
+    with pytest.raises(GrowError) as refusal:
+        apply("widen hidden to 6 with cyclic copy", model, tmp_path / "grown.onnx")
+    assert refusal.value.diagnostics[0].code == "G302"
