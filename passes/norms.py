@@ -284,7 +284,7 @@ def _reciprocal(node: Node, operands: Operands) -> Tag | None:
 def _multiply(node: Node, operands: Operands) -> Tag | Norm | None:
     (a, x), (b, y) = operands
     if a is b or (x.form == y.form and replace(x, nodes=y.nodes) == y):
-        return _square(x)
+        return _square(replace(x, nodes=x.nodes | y.nodes))
     for tag, other, factor in ((x, y, a), (y, x, b)):
         if other.form in SCALABLE and scalar(factor) is not None:
             return replace(other, scaled=True)
