@@ -283,6 +283,21 @@ def test_of_an_addressed_sum_only_the_last_segment_may_grow(order: tuple[int, ..
     assert [(x.size[0], bool(x.frozen)) for x in leaves(whole)] == [(4, True), (3, True), (3, False)]
 
 
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (4, 1), (1, 4)])
+@pytest.mark.parametrize("numbered_first", [True, False])
+def test_a_segment_of_one_unit_counts_as_the_end_of_an_addressed_sum(
+    sizes: tuple[int, ...], numbered_first: bool
+) -> None:
+    """As a model that computes one position after the other has them in its output."""
+    whole = atom(sum(sizes))
+    if numbered_first:
+        number(whole)
+    tie(whole, plus(*map(atom, sizes)))
+    if not numbered_first:
+        number(whole)
+    assert [bool(find(part).frozen) for part in find(whole).parts] == [True] * (len(sizes) - 1) + [False]
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_last_segment_of_an_addressed_sum_is_frozen_if_it_stands_elsewhere_in_it(
     order: tuple[int, ...],
