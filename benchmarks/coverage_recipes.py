@@ -92,7 +92,19 @@ class Judgement:
     flavours: Sequence[str] = ()
 
 
-JUDGEMENTS: tuple[Judgement, ...] = ()
+MEANS = ("hidden ×1.5 means",)
+
+JUDGEMENTS = (
+    Judgement(
+        "whisper", MEANS, MATHEMATICS, "the stem's GELU writes the stream, and is not linear in a mean"
+    ),
+    Judgement(
+        "esm", MEANS, MATHEMATICS, "the tied head's transform has the stream's width and ends in a GELU"
+    ),
+    Judgement(
+        "dinov2", MEANS, MATHEMATICS, "a layer scale has a factor for each unit, so that no mean passes it"
+    ),
+)
 
 
 def judged(model: str, flavour: str, recipe: str) -> Judgement | None:
