@@ -41,6 +41,7 @@ TREATMENTS = {
     "mean": "mean over the axes that only stand on the left",
     "sum": "sum over them",
     "fold": "another reduction over them: the reduced axes are frozen outside a norm",
+    "fold squares": "the same, and f(c·x) is not c·f(x)",
     "extreme": "maximum or minimum over them",
     "layer_norm": "(x − mean)/sqrt(var + eps) with gain and bias",
     "rms_norm": "x/sqrt(mean(x²) + eps) with its gain",

@@ -402,6 +402,7 @@ class _Solver:
             "sum": state.sums_to_one,
             "extreme": state.covers,
             "fold": lambda: state.is_identity,
+            "fold squares": lambda: state.is_identity,
         }
         if not kept[link.detail]():
             self.gap(link, f"a {link.detail} over {self.stage.axis} weighs the units differently now")

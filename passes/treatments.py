@@ -14,7 +14,7 @@ from growc.links import Link, Links, Var
 from growc.passes.norms import scalar
 from growc.passes.spaces import Instance
 
-REDUCTIONS = frozenset({"mean", "sum", "extreme", "fold"})
+REDUCTIONS = frozenset({"mean", "sum", "extreme", "fold", "fold squares"})
 """Treatments that do something to a whole axis besides what they do to the axes that stay."""
 
 
@@ -123,9 +123,10 @@ def _statistic(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
     if at.line.treatment in ("mean", "sum"):
         _layout(links, at, ins, outs)
     else:
+        linear = at.line.treatment != "fold squares"
         for source in ins.values():
             links.links.append(
-                Link("pointwise", at.node, (source,), tuple(outs), zero=True, homogeneous=True)
+                Link("pointwise", at.node, (source,), tuple(outs), zero=True, homogeneous=linear)
             )
 
 
@@ -158,6 +159,7 @@ TREATMENTS: dict[str, Callable[[Links, Instance, dict[int, Var], list[Var]], Non
     "sum": _statistic,
     "extreme": _statistic,
     "fold": _statistic,
+    "fold squares": _statistic,
     "per_channel": _per_channel,
     "opaque": _layout,
 }

@@ -88,6 +88,7 @@ def promised(case: Case, one: OneNode, label: str) -> set[str]:
             "sum": {"shares", "zeros"},
             "extreme": {"copies", "twice"},
             "fold": set(),
+            "fold squares": set(),
         }
         contracted = LINEAR if stored else {"isometric"}
         found = {**reduced, "contract": contracted, "attention": {"isometric"}}.get(treatment, LINEAR)

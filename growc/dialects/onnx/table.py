@@ -108,7 +108,7 @@ OPERATORS = table(
     ReduceMin                reduce()                              extreme
     ReduceL2                 reduce()                              fold
     ReduceL1                 reduce()                              fold
-    ReduceSumSquare          fold_whole()                          pointwise zero
+    ReduceSumSquare          reduce()                              fold squares
     ReduceLogSumExp          fold_whole()                          pointwise
     ReduceLogSum             fold_whole()                          pointwise
     ReduceProd               fold_whole()                          pointwise zero
