@@ -20,10 +20,11 @@ from growc.graph import Size
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a space cannot take an arbitrary map: the node, and one clause in words."""
+    """Why a space cannot take an arbitrary map: the node, one clause in words, and what would mend it."""
 
     node: Any
     cause: str
+    remedy: str = ""
 
 
 @dataclass(eq=False)

@@ -355,9 +355,9 @@ class _Lowering:
         message = f"`{axis_text(statement.axis)}` cannot change its size"
         if found is None or found.frozen is None:
             return Diagnostic("G304", message, statement.axis.span)
-        node, cause = found.frozen.node, found.frozen.cause
+        node, cause, remedy = found.frozen.node, found.frozen.cause, found.frozen.remedy
         if not isinstance(node, Node):
-            return Diagnostic("G304", f"{message}: {cause}", statement.axis.span, "frozen")
+            return Diagnostic("G304", f"{message}: {cause}", statement.axis.span, "frozen", (), remedy)
         way = [f"{n.op} {n.name}".rstrip() for n in way_to_reason(self.axes, found, found.frozen)]
         notes = (f"it comes there by {', '.join(way)}",) if way else ()
         at = f"{message}: {cause}, at `{node.name or node.op}`"

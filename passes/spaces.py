@@ -71,12 +71,20 @@ def infer_spaces(graph: Graph) -> Axes:
     for value in graph.inputs:
         for k, space in enumerate(axes.of(value)):
             if (value, k) not in follow:
-                freeze(space, Reason(None, f"it is an axis of the model's input `{value.name}`"))
+                freeze(space, _fed(value))
     for value in graph.outputs:
         for k, space in enumerate(axes.of(value)):
             if (value, k) not in follow:
                 address(space, Reason(None, f"it is an axis of the model's output `{value.name}`"))
     return axes
+
+
+def _fed(value: Value) -> Reason:
+    """What is fed decides the sizes of an input."""
+    remedy = f"export the model together with what makes `{value.name}`, and its axes can change"
+    if value.floating:
+        remedy += "; those of a cache do where the model gives out what is to be fed at the next step"
+    return Reason(None, f"it is an axis of the model's input `{value.name}`", remedy)
 
 
 def _carried_on(axes: Axes, past: Value, present: Value) -> State:

@@ -17,22 +17,8 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
-MOVES = frozenset(
-    {
-        "Cast",
-        "Identity",
-        "Transpose",
-        "Reshape",
-        "Flatten",
-        "Squeeze",
-        "Unsqueeze",
-        "Slice",
-        "Split",
-        "Gather",
-        "Stack",
-        "Unstack",
-    }
-)
+VIEWS = frozenset({"Cast", "Identity", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+MOVES = VIEWS | {"Slice", "Split", "Gather", "Unstack"}
 """Operators that only move elements of operand 0."""
 
 PASTS: dict[tuple[str, str], dict[int, int]] = {
@@ -117,7 +103,7 @@ def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tup
         yield from ((output, False) for output in node.outputs)
     elif node.op_type == "If" and operand:  # of growc.bodies: one of its operands
         yield node.outputs[0], False
-    elif node.op_type == "Concat":
+    elif node.op_type in ("Concat", "Stack"):
         yield node.outputs[0], sum(v in moving for v in node.inputs) > 1
     elif result is not None and result < len(node.outputs):
         yield node.outputs[result], True
