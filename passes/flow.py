@@ -1,0 +1,118 @@
+"""Who is made from whom: the axis graph as the rules for roles ask about it.
+
+Needs: the axis graph. Gives: `Flow`, which knows weights from activations, what a weight reads and makes, and
+whether a value is made from another one through a weight.
+"""
+
+from __future__ import annotations
+
+from growc.axes import Space, find, leaves
+from growc.graph import Value, static_values
+from growc.operators import Axes as Terms
+from growc.operators import labels
+from growc.passes.spaces import Axes, Instance
+
+
+class Flow:
+    """Questions about one axis graph."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self.by_node = {i.node: i for i in axes.instances}
+        self.order = {n: k for k, n in enumerate(axes.graph.nodes)}
+        self.static = static_values(axes.graph)
+        self.parameters = self.parameter_values()
+        self.chosen = self.chosen_weights()
+        self.maps = [
+            i for i in axes.instances if i.line.treatment == "contract" and self.weight_of(i) is not None
+        ]
+        self.on_weights = {
+            id(leaf)
+            for m in self.maps
+            for space in axes.of(m.node.inputs[self.weight_of(m) or 0])  # type: ignore[arg-type]
+            for leaf in leaves(space)
+            if leaf.static
+        }
+
+    def parameter_values(self) -> set[Value]:
+        """Static values that no product stands in front of: what is made of learned queries is none."""
+        found = {v for v in self.static if v.weight is not None}
+        for node in self.axes.graph.nodes:
+            instance = self.by_node.get(node)
+            product = instance is not None and instance.line.treatment == "contract"
+            operands = [v for v in node.operands if v.known is None or v.weight is not None]
+            if operands and not product and all(v in found for v in operands):
+                found.update(node.outputs)
+        return found
+
+    def chosen_weights(self) -> dict[Value, Instance]:
+        """Matrices that run-time numbers choose from a stack of them, each with its look-up."""
+        found: dict[Value, Instance] = {}
+        for instance in self.axes.instances:
+            source, treatment = instance.node.input(0), instance.line.treatment
+            if source is None:
+                continue
+            if treatment == "lookup" and source in self.static and source.floating and source.rank >= 3:
+                found.update((out, instance) for out in instance.node.outputs)
+            elif treatment == "layout" and source in found:
+                found.update((out, found[source]) for out in instance.node.outputs)
+        return found
+
+    def weight_of(self, instance: Instance) -> int | None:
+        """The operand of a contraction that is a weight, is made from weights, or is chosen from a stack."""
+        operands = [(i, v) for i in (1, 0) if (v := instance.node.input(i)) is not None and v.rank >= 2]
+        found = [i for i, v in operands if v in self.parameters]
+        found += [i for i, v in operands if v in self.static and v.rank == 2]
+        return next(iter(found + [i for i, v in operands if v in self.chosen]), None)
+
+    def read(self, instance: Instance) -> list[Space]:
+        """The spaces that a product with a weight contracts, whole axes of what it reads."""
+        operand = self.weight_of(instance) or 0
+        made = _labels(instance.line.outputs[0])
+        summed = _labels(instance.line.inputs[operand]) - made
+        return self._bearing(instance.node.inputs[1 - operand], instance.line.inputs[1 - operand], summed)
+
+    def made(self, instance: Instance) -> list[Space]:
+        """The spaces that a product with a weight makes, whole axes of its result."""
+        operand = self.weight_of(instance) or 0
+        own = _labels(instance.line.inputs[operand]) - _labels(instance.line.inputs[1 - operand])
+        return self._bearing(instance.node.outputs[0], instance.line.outputs[0], own)
+
+    def _bearing(self, value: Value | None, terms: Terms | None, names: set[str]) -> list[Space]:
+        spaces = () if value is None else self.axes.of(value)
+        pairs = zip(spaces, terms or (), strict=True)
+        return [find(space) for space, term in pairs if names & set(labels(term))]
+
+    def made_from(self, branch: Value, base: Value) -> bool:
+        """Whether `branch` is computed from `base` through at least one weight."""
+        base = through_casts(base)
+        limit = self.order.get(base.producer, -1) if base.producer else -1
+        seen: set[tuple[int, bool]] = set()
+        pending = [(branch, False)]
+        while pending:
+            value, mapped = pending.pop()
+            if value is base or through_casts(value) is base:
+                if mapped:
+                    return True
+                continue
+            node = value.producer
+            if node is None or self.order[node] <= limit or (id(node), mapped) in seen:
+                continue
+            seen.add((id(node), mapped))
+            instance = self.by_node.get(node)
+            if instance is None:
+                continue
+            linear = instance.line.treatment == "contract" and self.weight_of(instance) is not None
+            pending.extend((v, mapped or linear) for v in node.operands)
+        return False
+
+
+def through_casts(value: Value) -> Value:
+    """The value before any Cast or Identity."""
+    while value.producer is not None and value.producer.op in ("Cast", "Identity"):
+        value = value.producer.inputs[0]  # type: ignore[assignment]
+    return value
+
+
+def _labels(terms: Terms | None) -> set[str]:
+    return {name for term in terms or () for name in labels(term)}

@@ -1,0 +1,169 @@
+"""Axes whose units have numbers: vocab, positions, experts.
+
+Needs: the flow of an axis graph. Gives: the spaces of these names.
+
+- vocab: the rows of a table that a model input looks up (of several tables that make one space, the largest),
+  and an output of that size.
+- positions: the rows of a table of units that a weight reads, looked up or cut by computed numbers.
+- experts: what numbers from a ranking of scores choose from in a stack of matrices, and these scores; or a
+  stack of which all are used, over an axis that a weight makes. Experts with weights of their own each have
+  no axis in common.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+
+import numpy as np
+
+from growc.axes import Space, find, leaves
+from growc.graph import Node, Value
+from growc.operators import labels
+from growc.passes.flow import Flow
+from growc.passes.spaces import Instance
+
+COUNTING = frozenset({"CumSum", "Range", "Shape", "Size", "NonZero", "ArgMax", "ArgMin", "TopK", "OneHot"})
+COMPARING = frozenset(
+    {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Not", "And", "Or", "Xor"}
+)
+"""Operators whose results are numbers of their own, whatever numbers they are given."""
+
+RANKING = frozenset({"TopK", "ArgMax"})
+"""Operators that tell where the highest scores are."""
+
+
+def vocabularies(flow: Flow) -> list[Space]:
+    """What the numbers of model inputs mean."""
+    tables: dict[tuple[int, ...], list[Space]] = defaultdict(list)
+    for node, table in _lookups(flow):
+        index = node.inputs[1]
+        if index is not None and _given(index):
+            axis, spaces = _axis(node, table), flow.axes.of(table)
+            beside = (id(find(s)) for k, s in enumerate(spaces) if k != axis)
+            tables[tuple(beside)].append(find(spaces[axis]))
+    found = [s for same in tables.values() for s in same if s.size == max(s.size for s in same)]
+    sizes = {s.size for s in found}
+    for value in flow.axes.graph.outputs:
+        found += [find(s) for s in flow.axes.of(value)[-1:] if find(s).size in sizes]
+    return _distinct(found)
+
+
+def positions(flow: Flow, taken: Collection[int]) -> list[Space]:
+    """The places that a model has learned, or baked, units for. `taken`: ids of atoms with another name."""
+    read = {id(s) for m in flow.maps for s in flow.read(m) if not any(id(x) in taken for x in leaves(s))}
+    found: list[Space] = []
+    for node, table in _lookups(flow):
+        spaces, index = flow.axes.of(table), node.inputs[1]
+        computed = index is not None and not _given(index) and not (index.known and _all_equal(index))
+        if computed and any(id(find(s)) in read for s in spaces):
+            found.append(find(spaces[_axis(node, table)]))
+    for instance in flow.axes.instances:
+        value = instance.node.input(0)
+        if instance.node.op == "Slice" and value is not None and value in flow.static:
+            spaces = flow.axes.of(value)
+            if any(id(find(s)) in read for s in spaces):
+                terms = instance.line.inputs[0] or ()
+                found += [find(s) for s, t in zip(spaces, terms, strict=True) if t == "#"]
+    return [s for s in _distinct(found) if s.kind == "atom" and not s.unit and id(s) not in taken]
+
+
+def experts(flow: Flow, taken: Collection[int]) -> list[Space]:
+    """How many networks a router chooses from. `taken`: ids of the atoms of heads."""
+    found: dict[int, Space] = {}
+    lookups = [
+        i for i in flow.axes.instances if i.line.treatment == "lookup" and i.node.inputs[0] in flow.static
+    ]
+    chosen = set(flow.chosen.values())
+    for lookup in sorted(lookups, key=lambda i: i not in chosen):  # vectors after the matrices: their biases
+        scores = [s for v in lookup.node.inputs[1:] if v is not None for s in _ranked(flow, v)]
+        if lookup in chosen or any(id(s) in found for s in scores):
+            numbered = _addressed(flow, lookup) if scores else ()
+            found.update((id(s), s) for s in [*scores, *numbered])
+    routed = {id(s) for m in flow.maps for s in flow.made(m)} - set(taken)
+    for instance in flow.maps:
+        found.update((id(s), s) for s in _stacked(flow, instance) if id(s) in routed)
+    return [s for s in found.values() if s.kind == "atom"]
+
+
+def _addressed(flow: Flow, lookup: Instance) -> Iterator[Space]:
+    """The axes of a table that a look-up numbers."""
+    table, terms = lookup.node.inputs[0], lookup.line.inputs[0] or ()
+    assert table is not None
+    yield from (find(s) for s, t in zip(flow.axes.of(table), terms, strict=True) if t == "#")
+
+
+def _stacked(flow: Flow, instance: Instance) -> Iterator[Space]:
+    """Axes along which a product takes another matrix for each unit."""
+    operand = flow.weight_of(instance) or 0
+    value, terms = instance.node.inputs[operand], instance.line.inputs[operand] or ()
+    other = {n for t in instance.line.inputs[1 - operand] or () for n in labels(t)}
+    made = {n for t in instance.line.outputs[0] or () for n in labels(t)}
+    matrices = flow.read(instance) and flow.made(instance)
+    if value is not None and matrices and _stored(value):
+        for space, term in zip(flow.axes.of(value), terms, strict=True):
+            if labels(term) and set(labels(term)) <= other & made and space.static:
+                yield find(space)
+
+
+def _stored(value: Value) -> bool:
+    """Whether a value is a weight but for its layout."""
+    while value.producer is not None and value.producer.chain:
+        value = value.producer.inputs[0]  # type: ignore[assignment]
+    return value.weight is not None
+
+
+def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
+    """The axes of scores that an index ranks."""
+    pending, seen = [index], {index}
+    while pending:
+        node = pending.pop().producer
+        instance = None if node is None else flow.by_node.get(node)
+        if instance is None or instance.line.treatment == "contract":
+            continue
+        if instance.node.op in RANKING:
+            scores, terms = instance.node.inputs[0], instance.line.inputs[0] or ()
+            assert scores is not None
+            yield from (find(s) for s, t in zip(flow.axes.of(scores), terms, strict=True) if t == "_")
+            continue
+        fresh = [v for v in instance.node.operands if v not in seen]
+        seen.update(fresh)
+        pending += fresh
+
+
+def _lookups(flow: Flow) -> Iterator[tuple[Node, Value]]:
+    for instance in flow.axes.instances:
+        table = instance.node.input(0)
+        if instance.node.op == "Gather" and table is not None and table in flow.static and table.floating:
+            yield instance.node, table
+
+
+def _axis(node: Node, table: Value) -> int:
+    return int(node.attributes.get("axis", 0)) % max(table.rank, 1)
+
+
+def _all_equal(value: Value) -> bool:
+    return all(len(np.unique(k)) <= 1 for k in value.known or ())
+
+
+def _given(index: Value) -> bool:
+    """Whether an index is numbers of a model input, however moved, shifted and masked."""
+    pending, seen = [index], {index}
+    while pending:
+        value = pending.pop()
+        node = value.producer
+        if node is None:
+            continue
+        data = node.inputs[:1] if node.op.startswith("Gather") else node.inputs
+        data = data[1:] if node.op == "Where" else data
+        operands = [v for v in data if v is not None and v.weight is None and v.known is None]
+        if not operands or node.op in COUNTING | COMPARING:
+            return False
+        fresh = [v for v in operands if v not in seen]
+        seen.update(fresh)
+        pending += fresh
+    return index.weight is None and index.known is None
+
+
+def _distinct(spaces: Iterable[Space]) -> list[Space]:
+    return list({id(s): s for s in spaces}.values())

@@ -1,0 +1,112 @@
+"""Residual streams, and the feed-forward networks on them.
+
+Needs: the flow of an axis graph. Gives: the spaces of `hidden` and of `ffn`.
+
+- hidden: what a sum adds, one operand being made from the other through at least one weight.
+- ffn: made from a stream and read into a stream, without heads in it. Where such a space is only ever worked
+  on unit by unit, those in which positions meet (recurrences, convolutions, attention) have no name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from growc.axes import Space, factors, find, leaves, segments
+from growc.graph import Node
+from growc.operators import Term, labels
+from growc.passes.flow import Flow
+from growc.passes.spaces import Instance
+from growc.passes.treatments import REDUCTIONS
+
+
+def streams(flow: Flow) -> list[Space]:
+    """The spaces of residual streams, in topological order."""
+    produced = {id(s) for m in flow.maps for s in flow.made(m)}
+    contracted = {id(s) for m in flow.maps for s in flow.read(m)}
+    found: dict[int, Space] = {}
+    for instance in flow.axes.instances:
+        if instance.node.op == "Add" and _is_residual(flow, instance.node):
+            for space in flow.axes.of(instance.node.outputs[0]):
+                root = find(space)
+                if id(root) in produced and id(root) in contracted:
+                    found.setdefault(id(root), root)
+    return list(found.values())
+
+
+def _is_residual(flow: Flow, node: Node) -> bool:
+    a, b = node.inputs[0], node.inputs[1]
+    if a is None or b is None or a in flow.static or b in flow.static:
+        return False
+    return flow.made_from(a, b) or flow.made_from(b, a)
+
+
+def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[int]) -> list[Space]:
+    """The inner spaces between streams. `taken`: ids of the atoms of heads."""
+    on_stream = {id(s) for s in hidden}
+    made: dict[int, Space] = {}
+    read: set[int] = set()
+    for instance in flow.maps:
+        ins, outs = flow.read(instance), flow.made(instance)
+        if any(id(s) in on_stream for s in ins):
+            made.update(
+                (id(p), p)
+                for s in outs
+                for x in segments(s)
+                for p in {find(x): 0, **dict.fromkeys(factors(x))}
+            )
+        if any(id(s) in on_stream for s in outs):
+            read |= {id(find(p)) for s in ins for p in segments(s)}
+    tables = {id(find(s)) for i in flow.axes.instances if _is_lookup(flow, i) for s in _of_table(flow, i)}
+    wanted = [s for k, s in made.items() if k in read and k not in on_stream and k not in tables]
+    inside = {id(x) for s in hidden for x in leaves(s)}
+    wanted = [s for s in wanted if not all(id(x) in inside for x in leaves(s))]
+    mixed = set(_mixed(flow, {id(x) for s in wanted for x in leaves(s)}))
+    plain = [s for s in wanted if not all(id(x) in mixed for x in leaves(s))]
+    return plain or [s for s in wanted if not any(id(x) in taken for x in leaves(s))]
+
+
+def _is_lookup(flow: Flow, instance: Instance) -> bool:
+    source = instance.node.input(0)
+    return instance.line.treatment == "lookup" and source in flow.static and instance.node.outputs[0].floating
+
+
+def _of_table(flow: Flow, instance: Instance) -> Iterator[Space]:
+    """The spaces of a table, of which a single row is taken; stacks of matrices are weights."""
+    source = instance.node.inputs[0]
+    if source is not None and instance.node.outputs[0] not in flow.chosen:
+        yield from flow.axes.of(source)
+
+
+def _mixed(flow: Flow, atoms: Collection[int]) -> Iterator[int]:
+    """Which of these atoms stand on an axis of an activation whose other axes are worked on."""
+    for instance in flow.axes.instances:
+        node, line = instance.node, instance.line
+        weight = flow.weight_of(instance) if line.treatment == "contract" else None
+        if weight is not None and _is_pointwise(instance, weight):
+            continue
+        kept = {n for terms in line.outputs for t in terms or () for n in labels(t)}
+        for value, terms in zip(node.inputs, line.inputs, strict=False):
+            if value is None or terms is None or value in flow.static or value in flow.chosen:
+                continue
+            own = [[id(x) for x in leaves(s) if id(x) in atoms] for s in flow.axes.of(value)]
+            for axis, found in enumerate(own):
+                others = [t for i, t in enumerate(terms) if i != axis]
+                if found and _worked_on(instance, others, kept, weight is None):
+                    yield from found
+
+
+def _is_pointwise(instance: Instance, weight: int) -> bool:
+    """Whether a product with a weight works on each position by itself: no window, no depthwise kernel."""
+    value, terms = instance.node.inputs[weight], instance.line.inputs[weight] or ()
+    made = {n for t in instance.line.outputs[0] or () for n in labels(t)}
+    assert value is not None
+    window = [s for s, t in zip(value.sizes or (), terms, strict=True) if t == "_" and set(s) != {1}]
+    return not window and any(set(labels(t)) - made for t in terms)
+
+
+def _worked_on(instance: Instance, others: list[Term], kept: set[str], alone: bool) -> bool:
+    """Whether an operator cuts, reorders, reads as a whole or sums over any of these axes."""
+    line = instance.line
+    summed = any(set(labels(t)) - kept for t in others) and line.treatment in REDUCTIONS | {"contract"}
+    cut = any(t in ("_", "#") or (isinstance(t, tuple) and t[0] == "+") for t in others)
+    return line.treatment == "opaque" or summed or cut or (line.treatment == "contract" and alone)
