@@ -13,7 +13,7 @@ from typing import Any
 import networkx as nx
 
 from growc.axes import Reason, Space, find, leaves
-from growc.graph import Node, Value
+from growc.graph import Node, Value, readers
 from growc.operators import labels
 from growc.passes.roles import RoleAxis
 from growc.passes.spaces import Axes
@@ -131,18 +131,6 @@ def frozen_axes(axes: Axes) -> Iterator[Frozen]:
         if node in readers(use) and node.op in axes.graph.dialect.operators:
             continue
         yield Frozen(weight.name, weight.shape, axis, node, reason.cause)
-
-
-def readers(use: Value) -> set[Node]:
-    """The nodes that a stored tensor reaches first, the layout operators on the way included."""
-    found: set[Node] = set()
-    pending = [node for node, _ in use.users]
-    while pending:
-        node = pending.pop()
-        found.add(node)
-        if node.chain:
-            pending += [n for v in node.outputs for n, _ in v.users]
-    return found
 
 
 def way_to_reason(axes: Axes, space: Space, reason: Reason) -> list[Node]:

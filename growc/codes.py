@@ -203,7 +203,7 @@ _code(
     """
     The statement is a statement of the language, but this version of growc cannot do it yet. It is
     refused before a model is looked at. This version does `let`, `include`, `widen` with every fill and
-    every option but `from next layer`, `untie head`, and `expect`.
+    every option but `from next layer`, `untie head`, `expect`, and every scope but `in layers`.
     """,
 )
 _code(

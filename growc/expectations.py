@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from growc import recipe as ast
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import evaluate
+from growc.passes.region import region_of
 from growc.passes.targets import named
 from growc.resolve import Bound
 from growc.source import Span
@@ -45,7 +46,7 @@ def judge_plan(statements: Sequence[Bound], c: Compilation) -> None:
                 Diagnostic("G401", message, condition.span, "expected here", gap_notes(gaps), remedy)
             )
         elif isinstance(condition, ast.Comparison):
-            failures += _compare(condition, c)
+            failures += _compare(condition, bound.scopes, c)
     if failures:
         raise GrowError(*failures)
 
@@ -70,11 +71,11 @@ def gap_notes(gaps: Sequence[Gap], limit: int = 3) -> tuple[str, ...]:
     return (*lines[:limit], *more)
 
 
-def _compare(condition: ast.Comparison, c: Compilation) -> list[Diagnostic]:
-    final = c.lowered.sizes
+def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Compilation) -> list[Diagnostic]:
+    final, region = c.lowered.sizes, region_of(scopes, c.roles.scopes, c.axes)
 
     def values(name: str, span: Span, sizes: Sizes) -> list[int]:
-        found = named(name, span, c.roles, c.axes)
+        found = region.of(named(name, span, c.roles, c.axes), name, span)
         return list(dict.fromkeys(sizes.product(a.spaces) for a in found))
 
     def one(name: str, span: Span, sizes: Sizes) -> int:

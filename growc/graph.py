@@ -134,3 +134,15 @@ def static_values(graph: Graph) -> set[Value]:
         ):
             found.update(node.outputs)
     return found
+
+
+def readers(use: Value) -> set[Node]:
+    """The nodes that a stored tensor reaches first, the layout operators on the way included."""
+    found: set[Node] = set()
+    pending = [node for node, _ in use.users]
+    while pending:
+        node = pending.pop()
+        found.add(node)
+        if node.chain:
+            pending += [n for v in node.outputs for n, _ in v.users]
+    return found

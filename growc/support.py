@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from growc.diagnostic import Diagnostic
-from growc.recipe import Expect, FromNextLayer, Scope, Statement, Untie, Widen, option
+from growc.recipe import Expect, FromNextLayer, GlobScope, RoleScope, Scope, Statement, Untie, Widen, option
 from growc.source import Span
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STATEMENTS: tuple[type[Statement], ...] = (Widen, Untie, Expect)
 """Statements that are done, besides `let` and `include`, which are gone once a recipe is resolved."""
 
-SCOPES: tuple[type[Scope], ...] = ()
+SCOPES: tuple[type[Scope], ...] = (RoleScope, GlobScope)
 """Scopes that are done."""
 
 
@@ -23,10 +23,12 @@ def unsupported(bound: Bound) -> Iterator[Diagnostic]:
     """What this version cannot do yet of a resolved statement."""
     for scope in bound.scopes:
         if not isinstance(scope, SCOPES):
-            yield _not_yet("`in SCOPE { … }`", scope.span)
+            yield _not_yet("`in layers RANGE { … }`", scope.span)
     statement = bound.statement
     if not isinstance(statement, STATEMENTS):
         yield _not_yet(f"`{_verb(statement)}`", statement.span)
+    elif isinstance(statement, Untie) and bound.scopes:
+        yield _not_yet("`untie head` in a scope", statement.span)
     elif isinstance(statement, Widen) and (later := option(statement.options, FromNextLayer)):
         yield _not_yet("`from next layer`", later.span)
 

@@ -22,6 +22,7 @@ from growc.grammar import fill_text
 from growc.graph import Node
 from growc.indexmap import IndexMap
 from growc.passes.groups import Pair, pairs_of, settle
+from growc.passes.region import Region, region_of
 from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes
 from growc.passes.targets import named, targets_of, why_same
@@ -75,6 +76,7 @@ class _Lowering:
         self.touched: dict[int, tuple[Span, str]] = {}
         self.pairs = pairs_of(roles)
         self.asks: list[Ask] = []
+        self.regions: dict[tuple[ast.Scope, ...], Region] = {}
         self.splitting = Stage(0, "kv_heads", "kv_heads", Options())
 
     def run(self, statements: Sequence[Bound]) -> Lowered:
@@ -109,13 +111,16 @@ class _Lowering:
         if name == "kv_heads" and self.roles.axes.get(name) == self.roles.axes.get("heads", ()):
             message = "`kv_heads` are the `heads` of this model: it has no groups"
             raise GrowError(Diagnostic("G302", message, statement.axis.span, "", (), "write `heads`"))
-        targets = targets_of(statement.axis, self.roles, self.axes)
+        region = self.region(bound.scopes)
+        span = statement.axis.span
+        targets = region.of(targets_of(statement.axis, self.roles, self.axes), name, span)
+        region.require(targets, name, span)
         stage = Stage(bound.number, name, name, _options(statement))
         stage.span = statement.span
         changes: list[tuple[int, int]] = []
         for ordinal, target in enumerate(targets):
             before = self.done.sizes.product(target.spaces)
-            after = self.evaluate(statement.size, target, ordinal)
+            after = self.evaluate(statement.size, region, target, ordinal)
             self.judge(statement, target, before, after)
             if (before, after) not in changes:
                 changes.append((before, after))
@@ -137,29 +142,36 @@ class _Lowering:
         self.done.summaries.append(Summary(name, sizes[0], sizes[1], note, count))
         self.done.stages.append(stage)
 
-    def evaluate(self, expr: Expr, target: RoleAxis, ordinal: int) -> int:
+    def region(self, scopes: tuple[ast.Scope, ...]) -> Region:
+        if scopes not in self.regions:
+            self.regions[scopes] = region_of(scopes, self.roles.scopes, self.axes)
+        return self.regions[scopes]
+
+    def evaluate(self, expr: Expr, region: Region, target: RoleAxis, ordinal: int) -> int:
         """A size: names mean the model as it stands before the statement; `let`s, at their place."""
 
         def now(name: str, span: Span) -> int:
-            return self.size(name, span, target, ordinal, self.done.sizes)
+            return self.size(name, span, region, target, ordinal, self.done.sizes)
 
         def earlier(moment: int, name: str, span: Span) -> int:
-            return self.size(name, span, target, ordinal, self.done.before(moment))
+            return self.size(name, span, region, target, ordinal, self.done.before(moment))
 
         return evaluate(expr, now, earlier)
 
-    def size(self, name: str, span: Span, target: RoleAxis, ordinal: int, sizes: Sizes) -> int:
-        """The size of a named axis that belongs with the target: its own, the only one, or the one of its
-        rank.
+    def size(
+        self, name: str, span: Span, region: Region, target: RoleAxis, ordinal: int, sizes: Sizes
+    ) -> int:
+        """The size of a named axis that belongs with the target: its own, the one of its rank, or the only
+        one.
         """
-        found = named(name, span, self.roles, self.axes)
+        found = region.of(named(name, span, self.roles, self.axes), name, span)
         if any(a.spaces == target.spaces for a in found):
             return sizes.product(target.spaces)
+        if ordinal < len(found):
+            return sizes.product(found[ordinal].spaces)
         have = [sizes.product(a.spaces) for a in found]
         if len(set(have)) == 1:
             return have[0]
-        if ordinal < len(found):
-            return have[ordinal]
         listed = ", ".join(map(str, dict.fromkeys(have)))
         raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
 
@@ -236,7 +248,11 @@ class _Lowering:
         statement, stage = ask.statement, ask.stage
         draws = Draws.of(_seed(statement), ask.bound.number, stage.axis, _scope(ask.bound), ask.place)
         option = ast.option(statement.options, ast.InBlocks)
-        block = 1 if option is None else self.evaluate(option.size, ask.target, ask.place)
+        block = (
+            1
+            if option is None
+            else self.evaluate(option.size, self.region(ask.bound.scopes), ask.target, ask.place)
+        )
         if option is not None and (block < 1 or before % block or after % block):
             raise GrowError(
                 Diagnostic(

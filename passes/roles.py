@@ -24,8 +24,9 @@ from growc.operators import labels
 from growc.passes.channels import channel_spaces, counters
 from growc.passes.flow import Flow
 from growc.passes.numbered import experts, positions, vocabularies
+from growc.passes.scopes import Scopes, find_scopes
 from growc.passes.spaces import Axes, Instance
-from growc.passes.streams import feed_forward, streams
+from growc.passes.streams import feed_forward, residual_sums, streams
 
 NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "experts", "channels")
 
@@ -51,6 +52,7 @@ class Roles:
     axes: dict[str, list[RoleAxis]] = field(default_factory=dict)
     expanded: set[int] = field(default_factory=set)
     counters: set[int] = field(default_factory=set)
+    scopes: Scopes = field(default_factory=Scopes)
 
     def sizes(self, name: str) -> list[int]:
         """The distinct sizes of a name, in order."""
@@ -65,7 +67,8 @@ def find_roles(axes: Axes) -> Roles:
 class _Finder(Flow):
     def roles(self) -> Roles:
         found = Roles()
-        hidden = streams(self)
+        sums = residual_sums(self)
+        hidden = streams(sums)
         attention = list(self.attention())
         found.expanded = self.expanded()
         heads = [RoleAxis(h) for h, _ in attention]
@@ -86,6 +89,7 @@ class _Finder(Flow):
         found.axes["channels"] = [RoleAxis(c) for c in channels]
         found.counters = counters(self.axes, channels)
         found.axes = {name: found.axes[name] for name in NAMES if found.axes[name]}
+        found.scopes = find_scopes(self, sums)
         return found
 
     # ---- attention

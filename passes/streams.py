@@ -9,35 +9,45 @@ Needs: the flow of an axis graph. Gives: the spaces of `hidden` and of `ffn`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from growc.axes import Space, factors, find, leaves, segments
-from growc.graph import Node
+from growc.graph import Node, Value
 from growc.operators import Term, labels
 from growc.passes.flow import Flow
 from growc.passes.spaces import Instance
 from growc.passes.treatments import REDUCTIONS
 
 
-def streams(flow: Flow) -> list[Space]:
-    """The spaces of residual streams, in topological order."""
+@dataclass(frozen=True)
+class Residual:
+    """The operand of a residual sum that goes around the branch, and the space of the stream."""
+
+    base: Value
+    stream: Space
+
+
+def residual_sums(flow: Flow) -> dict[Node, Residual]:
+    """Every sum of two activations, one of which is made from the other, its base, through a weight."""
     produced = {id(s) for m in flow.maps for s in flow.made(m)}
     contracted = {id(s) for m in flow.maps for s in flow.read(m)}
-    found: dict[int, Space] = {}
+    found: dict[Node, Residual] = {}
     for instance in flow.axes.instances:
-        if instance.node.op == "Add" and _is_residual(flow, instance.node):
-            for space in flow.axes.of(instance.node.outputs[0]):
-                root = find(space)
-                if id(root) in produced and id(root) in contracted:
-                    found.setdefault(id(root), root)
-    return list(found.values())
+        a, b = (instance.node.input(i) for i in (0, 1))
+        if instance.node.op != "Add" or a is None or b is None or a in flow.static or b in flow.static:
+            continue
+        roots = [find(s) for s in flow.axes.of(instance.node.outputs[0])]
+        stream = next((s for s in roots if id(s) in produced and id(s) in contracted), None)
+        if stream is not None:
+            base = b if flow.made_from(a, b) else a if flow.made_from(b, a) else None
+            found.update({} if base is None else {instance.node: Residual(base, stream)})
+    return found
 
 
-def _is_residual(flow: Flow, node: Node) -> bool:
-    a, b = node.inputs[0], node.inputs[1]
-    if a is None or b is None or a in flow.static or b in flow.static:
-        return False
-    return flow.made_from(a, b) or flow.made_from(b, a)
+def streams(sums: Mapping[Node, Residual]) -> list[Space]:
+    """The spaces of residual streams, in topological order."""
+    return list({id(s.stream): s.stream for s in sums.values()}.values())
 
 
 def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[int]) -> list[Space]:

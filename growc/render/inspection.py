@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from growc.axes import leaves
@@ -27,10 +27,25 @@ def inspect_data(c: Compilation) -> dict[str, Any]:
     nodes = {(f.node, f.cause): None for f in frozen_axes(c.axes)}
     return {
         "axes": {n: one(tuple(c.roles.sizes(n))) for n in c.roles.axes},
-        "scopes": {},
+        "scopes": {scope: {"axes": scope_sizes(c, scope)} for scope in c.roles.scopes.names},
         "parameters": count_parameters(c.axes, c.ties),
         "frozen": [{"node": n.name, "op": n.op, "reason": cause} for n, cause in nodes],
     }
+
+
+def scope_sizes(c: Compilation, scope: str) -> dict[str, int | list[int]]:
+    """The sizes of every named axis of which something lies in a scope."""
+    of_atom, found = c.roles.scopes.of_atom, {}
+    for name, axes in c.roles.axes.items():
+        here = [a.size for a in axes if scope in lies_in(of_atom, a)]
+        found.update({name: one(tuple(dict.fromkeys(here)))} if here else {})
+    return found
+
+
+def lies_in(of_atom: Mapping[int, frozenset[str]], axis: RoleAxis) -> frozenset[str]:
+    """The scopes that an axis lies in."""
+    nothing: frozenset[str] = frozenset()
+    return nothing.union(*(of_atom.get(id(x), nothing) for s in axis.spaces for x in leaves(s)))
 
 
 def inspect_lines(c: Compilation) -> Iterator[str]:
