@@ -27,7 +27,7 @@ def unsupported(bound: Bound) -> Iterator[Diagnostic]:
     statement = bound.statement
     if not isinstance(statement, STATEMENTS):
         yield _not_yet(f"`{_verb(statement)}`", statement.span)
-    elif isinstance(statement, Untie) and bound.scopes:
+    elif isinstance(statement, Untie) and bound.scopes and all(isinstance(s, SCOPES) for s in bound.scopes):
         yield _not_yet("`untie head` in a scope", statement.span)
     elif isinstance(statement, Widen) and (later := option(statement.options, FromNextLayer)):
         yield _not_yet("`from next layer`", later.span)
