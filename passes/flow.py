@@ -12,6 +12,9 @@ from growc.operators import Axes as Terms
 from growc.operators import labels
 from growc.passes.spaces import Axes, Instance
 
+THROUGH = frozenset({"Cast", "Identity", "QuantizeLinear", "DequantizeLinear"})
+"""Operators behind which a value is still the same one."""
+
 
 class Flow:
     """Questions about one axis graph."""
@@ -108,8 +111,8 @@ class Flow:
 
 
 def through_casts(value: Value) -> Value:
-    """The value before any Cast or Identity."""
-    while value.producer is not None and value.producer.op in ("Cast", "Identity"):
+    """The value before any Cast, Identity, or rounding to integers and back."""
+    while value.producer is not None and value.producer.op in THROUGH:
         value = value.producer.inputs[0]  # type: ignore[assignment]
     return value
 

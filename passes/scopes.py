@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from growc.axes import leaves
+from growc.axes import Space, leaves
 from growc.graph import Node, Value
 from growc.passes.flow import Flow
 from growc.passes.streams import Residual
@@ -25,12 +26,25 @@ Parts = frozenset[int]
 NONE: Parts = frozenset()
 
 
+class HasSpaces(Protocol):
+    """Something that stands on spaces, as a named axis does."""
+
+    @property
+    def spaces(self) -> tuple[Space, ...]:
+        """Its spaces."""
+
+
 @dataclass
 class Scopes:
     """The scopes of a model by name, and for each atom (by id) the names of those that it lies in."""
 
     names: tuple[str, ...] = ()
     of_atom: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    def of_axis(self, axis: HasSpaces) -> frozenset[str]:
+        """The scopes that an axis lies in."""
+        nothing: frozenset[str] = frozenset()
+        return nothing.union(*(self.of_atom.get(id(x), nothing) for s in axis.spaces for x in leaves(s)))
 
 
 def find_scopes(flow: Flow, sums: Mapping[Node, Residual]) -> Scopes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from growc.axes import leaves
@@ -13,6 +13,7 @@ from growc.passes.assemble import count_parameters
 from growc.passes.roles import RoleAxis
 from growc.passes.ties import Tie
 from growc.plan_json import one
+from growc.render.picture import picture_lines
 from growc.render.text import count, many, table
 
 if TYPE_CHECKING:
@@ -35,17 +36,11 @@ def inspect_data(c: Compilation) -> dict[str, Any]:
 
 def scope_sizes(c: Compilation, scope: str) -> dict[str, int | list[int]]:
     """The sizes of every named axis of which something lies in a scope."""
-    of_atom, found = c.roles.scopes.of_atom, {}
+    found: dict[str, int | list[int]] = {}
     for name, axes in c.roles.axes.items():
-        here = [a.size for a in axes if scope in lies_in(of_atom, a)]
+        here = [a.size for a in axes if scope in c.roles.scopes.of_axis(a)]
         found.update({name: one(tuple(dict.fromkeys(here)))} if here else {})
     return found
-
-
-def lies_in(of_atom: Mapping[int, frozenset[str]], axis: RoleAxis) -> frozenset[str]:
-    """The scopes that an axis lies in."""
-    nothing: frozenset[str] = frozenset()
-    return nothing.union(*(of_atom.get(id(x), nothing) for s in axis.spaces for x in leaves(s)))
 
 
 def inspect_lines(c: Compilation) -> Iterator[str]:
@@ -56,6 +51,9 @@ def inspect_lines(c: Compilation) -> Iterator[str]:
     axes = c.roles.axes
     yield from ("  " + line for line in table((role_row(c, name) for name in axes), "<><"))
     yield from (f"  {line}" for line in absent(axes))
+    if "hidden" in axes:
+        yield ""
+        yield from picture_lines(c)
     groups: dict[tuple[Node, str], list[Frozen]] = defaultdict(list)
     for frozen in frozen_axes(c.axes):
         groups[frozen.node, frozen.cause].append(frozen)

@@ -10,6 +10,7 @@ RULES = (
     (re.compile(r"^  \+ "), "\033[32m"),
     (re.compile(r"^Certificate: exact"), "\033[1;32m"),
     (re.compile(r"^(Certificate: not exact|  gap )"), "\033[1;31m"),
+    (re.compile(r"^  [├└]─ [^ ]+( ×)?"), "\033[36m"),
     (re.compile(r"^warning:"), "\033[1;33m"),
     (re.compile(r"^( *help:|note:|[A-Z]\w+:)"), "\033[1m"),
 )

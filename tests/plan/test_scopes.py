@@ -3,62 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from graphs import MLP, STREAM, save
+from graphs import MLP, STREAM, TOWERS, TRANSLATOR, save
 
 from growc import api
 from growc.diagnostic import GrowError
 from growc.render.inspection import inspect_data
-
-TRANSLATOR = """
-translator (float[N, S, 6] source, int64[N, T] tokens) => (float[N, T, 18] logits)
-<float[6, 8] start, float[8, 12] enc_up, float[12, 8] enc_down, float[18, 10] table, float[10, 20] dec_up,
- float[20, 10] dec_down, float[10, 5] query, float[8, 5] key, float[8, 5] value, float[5, 10] out,
- float[10, 18] head>
-{
-    e0 = MatMul(source, start)
-    eu = MatMul(e0, enc_up)
-    ea = Relu(eu)
-    ed = MatMul(ea, enc_down)
-    e1 = Add(e0, ed)
-    d0 = Gather(table, tokens)
-    q = MatMul(d0, query)
-    k = MatMul(e1, key)
-    v = MatMul(e1, value)
-    kt = Transpose <perm = [0, 2, 1]> (k)
-    scores = MatMul(q, kt)
-    p = Softmax <axis = -1> (scores)
-    c = MatMul(p, v)
-    o = MatMul(c, out)
-    d1 = Add(o, d0)
-    du = MatMul(d1, dec_up)
-    da = Relu(du)
-    dd = MatMul(da, dec_down)
-    d2 = Add(d1, dd)
-    logits = MatMul(d2, head)
-}
-"""
-
-TOWERS = """
-towers (float[N, 6] a, float[N, 7] b) => (float[N, M] scores)
-<float[6, 8] start0, float[8, 12] up0, float[12, 8] down0, float[7, 9] start1, float[9, 20] up1,
- float[20, 9] down1, float[8, 4] end0, float[9, 4] end1>
-{
-    a0 = MatMul(a, start0)
-    au = MatMul(a0, up0)
-    aa = Relu(au)
-    ad = MatMul(aa, down0)
-    a1 = Add(a0, ad)
-    b0 = MatMul(b, start1)
-    bu = MatMul(b0, up1)
-    ba = Relu(bu)
-    bd = MatMul(ba, down1)
-    b1 = Add(b0, bd)
-    x = MatMul(a1, end0)
-    y = MatMul(b1, end1)
-    yt = Transpose <perm = [1, 0]> (y)
-    scores = MatMul(x, yt)
-}
-"""
 
 
 @pytest.fixture(scope="module")
