@@ -81,6 +81,13 @@ class Node:
     """For a node in a branch: the conditions under which it runs."""
     chain: bool = False
     """Whether it carries a weight to one use: other uses of the weight have their own copy of it."""
+    part_of: str = ""
+    """The operator of the model that it is a part of, where that was taken apart."""
+
+    @property
+    def kind(self) -> str:
+        """The operator as the model has it."""
+        return self.part_of or self.op
 
     def input(self, i: int) -> Value | None:
         """Operand i, or None where it is absent."""

@@ -36,7 +36,7 @@ def certify(c: Compilation) -> Plan:
         (count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
         tuple(warnings_of(c.lowered.stages)),
-        tuple((n.name or n.op, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
+        tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
     )
 
 
@@ -60,7 +60,7 @@ def rounded(made: Assembled) -> Iterator[Gap]:
         if cause:
             node = uses[0].users[0][0] if uses[0].users else None
             remedy = "copies `with zero outputs`, or in blocks of as many units as share a scale, are exact"
-            yield Gap("" if node is None else node.name, "" if node is None else node.op, cause, remedy)
+            yield Gap("" if node is None else node.name, "" if node is None else node.kind, cause, remedy)
 
 
 def width(dtype: str) -> int:

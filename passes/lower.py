@@ -374,9 +374,9 @@ class _Lowering:
         node, cause, remedy = found.frozen.node, found.frozen.cause, found.frozen.remedy
         if not isinstance(node, Node):
             return Diagnostic("G304", f"{message}: {cause}", statement.axis.span, "frozen", (), remedy)
-        way = [f"{n.op} {n.name}".rstrip() for n in way_to_reason(self.axes, found, found.frozen)]
+        way = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, found, found.frozen)]
         notes = (f"it comes there by {', '.join(way)}",) if way else ()
-        at = f"{message}: {cause}, at `{node.name or node.op}`"
+        at = f"{message}: {cause}, at `{node.name or node.kind}`"
         return Diagnostic("G304", at, statement.axis.span, "frozen", notes)
 
 

@@ -192,7 +192,7 @@ class _Solver:
 
     def gap(self, link: Link, cause: str, remedy: str = "") -> None:
         node = link.node
-        made = Gap("" if node is None else node.name, "" if node is None else node.op, cause, remedy)
+        made = Gap("" if node is None else node.name, "" if node is None else node.kind, cause, remedy)
         if made not in self.done.gaps:
             self.done.gaps.append(made)
 

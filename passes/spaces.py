@@ -161,14 +161,16 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False) -> Instance:
     for one, other in line.alike:
         unify(made[one], made[other], node)
     blind = any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs])
-    cause = f"the operator {node.op} is not known" if row is None else f"{node.op} reads this axis as a whole"
+    cause = (
+        f"the operator {node.kind} is not known" if row is None else f"{node.kind} reads this axis as a whole"
+    )
     if blind and row is not None:
         cause = "the shapes here cannot be found: a node in front of it is not known"
     for space, term in places:
         _place(space, term, made, Reason(node, cause))
     for value in node.captured:
         for space in axes.of(value):
-            freeze(space, Reason(node, f"the body of {node.op} reads it"))
+            freeze(space, Reason(node, f"the body of {node.kind} reads it"))
     return Instance(node, line, made)
 
 
@@ -177,11 +179,11 @@ def _place(space: Space, term: Term, made: dict[str, Space], opaque_here: Reason
     if term == "_":
         freeze(space, opaque_here)
     elif term == "#":
-        address(space, Reason(node, f"{node.op} addresses it by number"))
+        address(space, Reason(node, f"{node.kind} addresses it by number"))
     elif term != "1":
         unify(space, space_of(term, made), node)
         for name in _frozen_labels(term):
-            freeze(made[name], Reason(node, f"{node.op} takes it with a stride"))
+            freeze(made[name], Reason(node, f"{node.kind} takes it with a stride"))
 
 
 def _frozen_labels(term: Term) -> list[str]:

@@ -30,7 +30,7 @@ def inspect_data(c: Compilation) -> dict[str, Any]:
         "axes": {n: one(tuple(c.roles.sizes(n))) for n in c.roles.axes},
         "scopes": {scope: {"axes": scope_sizes(c, scope)} for scope in c.roles.scopes.names},
         "parameters": count_parameters(c.axes, c.ties),
-        "frozen": [{"node": n.name, "op": n.op, "reason": cause} for n, cause in nodes],
+        "frozen": [{"node": n.name, "op": n.kind, "reason": cause} for n, cause in nodes],
     }
 
 
@@ -62,7 +62,7 @@ def inspect_lines(c: Compilation) -> Iterator[str]:
         yield "Frozen:"
     rows = [
         (
-            f"{node.op} {node.name}".rstrip(),
+            f"{node.kind} {node.name}".rstrip(),
             cause,
             f"axis {found[0].axis} of {found[0].weight}" + _more(len(found)),
         )
@@ -150,7 +150,7 @@ def likeness(way: Way) -> object:
 
 
 def _kind(step: object) -> str:
-    return step.op if isinstance(step, Node) else type(step).__name__
+    return step.kind if isinstance(step, Node) else type(step).__name__
 
 
 def place(way: Way) -> str:
@@ -166,11 +166,13 @@ def route_text(way: Way) -> str:
     steps = list(way.steps)
     if steps and steps[0] is way.start:
         steps = steps[1:]
-    return f"{start}by {', '.join(map(node_text, steps))}" if steps else start.removesuffix(", ")
+    return (
+        f"{start}by {', '.join(dict.fromkeys(map(node_text, steps)))}" if steps else start.removesuffix(", ")
+    )
 
 
 def node_text(step: Node | Tie) -> str:
     """`MatMul /h.0/attn/MatMul`."""
     if isinstance(step, Tie):
         return "the tie of embedding and head" if step.is_head else "a tie"
-    return f"{step.op} {step.name}".rstrip()
+    return f"{step.kind} {step.name}".rstrip()

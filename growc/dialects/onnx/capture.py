@@ -18,7 +18,7 @@ from onnx_ir.passes.common import InlinePass
 from growc.bodies import written_out
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.flatten import Step, flatten, op_name
-from growc.dialects.onnx.fused import lower
+from growc.dialects.onnx.fused import PART_OF, lower
 from growc.dialects.onnx.lowerings import LOWERINGS
 from growc.dialects.onnx.quantised_ops import QUANTISED
 from growc.dialects.onnx.states import state_pairs
@@ -263,6 +263,7 @@ class _Capture:
         name = step.node.name or step.outputs[0].name or ""
         origin = step if step.places else step.node
         made = Node(step.op, name, inputs, outputs, step.attributes, origin, captured, guards, chain)
+        made.part_of = step.node.meta.get(PART_OF, "")
         for i, operand in enumerate([*inputs, *captured]):
             if operand is not None:
                 operand.users.append((made, i))

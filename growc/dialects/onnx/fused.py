@@ -18,6 +18,10 @@ from typing import Any
 import onnx_ir as ir
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.flatten import op_name
+
+PART_OF = "growc.part_of"
+"""Key of a plain node's `meta`: the fused operator that it is a part of."""
 
 
 @dataclass
@@ -156,6 +160,8 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
     graph = node.graph
     assert graph is not None
     graph.insert_before(node, lowering.made)
+    for part in lowering.made:
+        part.meta[PART_OF] = op_name(node)
     outputs = [(old, made) for old, made in pairs if made is not None]
     for old, made in outputs:
         made.name, made.shape, made.type = old.name, old.shape, old.type

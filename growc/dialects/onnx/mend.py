@@ -90,11 +90,11 @@ class _Mender:
         return self.done
 
     def refusal(self, node: Node, message: str) -> GrowError:
-        label = node.name or node.op
+        label = node.name or node.kind
         return GrowError(
             Diagnostic(
                 "G308",
-                f"the size of `{label}` ({node.op}) cannot be accounted for after the change",
+                f"the size of `{label}` ({node.kind}) cannot be accounted for after the change",
                 notes=(message,),
                 help="this is a limit of growc, not of the model: please report the graph around this node",
             )
@@ -438,7 +438,7 @@ class _Mender:
         for name, label in _COUNTS[node.op].items():
             if label in instance.spaces:
                 size = self.resize(find(instance.spaces[label]))[0]
-                if size != node.attributes.get(name, 1) and node.attributes.get(name) != 0:
+                if size != instance.spaces[label].size[0] and node.attributes.get(name):
                     changed[name] = size
         return Patch({}, changed)
 
