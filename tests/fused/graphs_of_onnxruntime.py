@@ -73,6 +73,32 @@ llama (int64[N, S] ids, int32[N] lengths, int32 longest, float[N, 2, P, 16] past
 }
 """
 
+ROPE = """
+rope (int64[N, S] ids, int64[N, S] places, float[N, 2, P, 16] past_k, float[N, 2, P, 16] past_v)
+    => (float[N, S, 16] logits, float[N, 2, T, 16] present_k, float[N, 2, T, 16] present_v)
+<float[16, 8] words, float[8] g0, float[8, 32] wq, float[8, 32] wk, float[8, 32] wv, float[32, 8] wo,
+ float[8] g1, float[8, 12] up, float[12, 8] down, float[8] g2, float[8, 16] head,
+ float[64, 8] cosines, float[64, 8] sines>
+{
+    x = Gather(words, ids)
+    n = SimplifiedLayerNormalization <epsilon = 0.01> (x, g0)
+    q0 = MatMul(n, wq)
+    k0 = MatMul(n, wk)
+    v = MatMul(n, wv)
+    q = com.microsoft.RotaryEmbedding <num_heads = 2, rotary_embedding_dim = 16> (q0, places, cosines, sines)
+    k = com.microsoft.RotaryEmbedding(k0, places, cosines, sines)
+    a, present_k, present_v = com.microsoft.MultiHeadAttention <num_heads = 2>
+        (q, k, v, , , , past_k, past_v)
+    o = MatMul(a, wo)
+    y, , , stream = com.microsoft.SkipSimplifiedLayerNormalization <epsilon = 0.01> (x, o, g1)
+    u = MatMul(y, up)
+    h = com.microsoft.Gelu(u)
+    d = MatMul(h, down)
+    z = com.microsoft.SkipSimplifiedLayerNormalization <epsilon = 0.01> (stream, d, g2)
+    logits = MatMul(z, head)
+}
+"""
+
 WHISPER = """
 whisper (float[N, F, 6] sound, int64[N, S] ids, float[1, 1, S, S] far) => (float[N, S, 16] logits)
 <float[6, 8] stem, float[8] stem_bias, float[1, 2, 1, 1] slopes, float[16, 8] words, float[8] g0, float[8] b0,
@@ -131,5 +157,5 @@ opset23 (int64[N, S] ids, float[N, 2, P, 4] past_k, float[N, 2, P, 4] past_v)
 }
 """
 
-GRAPHS = {"bert": BERT, "gpt": GPT, "llama": LLAMA, "whisper": WHISPER, "opset23": OPSET_23}
+GRAPHS = {"bert": BERT, "gpt": GPT, "llama": LLAMA, "rope": ROPE, "whisper": WHISPER, "opset23": OPSET_23}
 OPSETS = {"opset23": 23}

@@ -11,7 +11,8 @@ import pytest
 from fused.graphs_of_onnxruntime import GRAPHS, OPSETS
 from graphs import save
 
-from growc.api import apply, inspect
+from growc.api import apply, inspect, recipe
+from growc.api import compile as compiled
 from growc.diagnostic import GrowError
 
 onnxruntime.set_default_logger_severity(4)
@@ -27,6 +28,7 @@ KV_HEADS = "widen kv_heads to heads with neighbor copy"
 MORE = {
     ("gpt", "hidden, not whole"): AVERAGE,
     ("llama", "hidden, not whole"): NEIGHBOR,
+    ("rope", "hidden, not whole"): NEIGHBOR,
     ("opset23", "hidden, not whole"): NEIGHBOR,
     ("whisper", "hidden, not whole"): AVERAGE,
     ("llama", "kv_heads"): KV_HEADS,
@@ -58,7 +60,7 @@ def test_a_fused_model_grows_exactly_and_stays_fused(model, tmp_path, name, reci
 
 
 SIZES = {"hidden": [8], "heads": [2], "kv_heads": [2], "head_dim": [4], "ffn": [12], "vocab": [16]}
-OTHERS = {"llama": {"heads": [4], "head_dim": [16]}, "opset23": {"heads": [4]}}
+OTHERS = {"llama": {"heads": [4], "head_dim": [16]}, "opset23": {"heads": [4]}, "rope": {"head_dim": [16]}}
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -108,3 +110,21 @@ def test_a_layout_for_one_processor_is_refused(tmp_path):
     with pytest.raises(GrowError, match=r"nchwc::ReorderInput") as refused:
         inspect(save(tmp_path / "blocked.onnx", BLOCKED))
     assert refused.value.diagnostics[0].code == "G309"
+
+
+def test_a_part_of_a_fused_operator_bears_its_name(model):
+    plan = compiled(recipe(AVERAGE), model("bert")).plan
+    (gap,) = {(g.op, g.node) for g in plan.certificate.gaps[:1]}
+    assert gap == ("com.microsoft::SkipLayerNormalization", "y")
+
+
+def test_nothing_but_what_grows_changes(model, tmp_path):
+    done = apply(INSIDE["ffn"], model("rope"), tmp_path / "grown.onnx")
+    assert nodes(done.written) == nodes(model("rope"))
+
+
+def nodes(path: Path) -> list[object]:
+    return [
+        (n.domain, n.op_type, *n.input, "->", *n.output, sorted(map(str, n.attribute)))
+        for n in onnx.load(path).graph.node
+    ]
