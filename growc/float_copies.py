@@ -29,6 +29,8 @@ Types = Mapping[ir.DataType, ir.DataType]
 WIDER: Types = {ir.DataType.FLOAT: ir.DataType.DOUBLE}
 SINGLE: Types = {ir.DataType.FLOAT16: ir.DataType.FLOAT, ir.DataType.BFLOAT16: ir.DataType.FLOAT}
 
+SAME: Types = {ir.DataType.FLOAT: ir.DataType.FLOAT}
+
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype")
 
 
@@ -53,6 +55,12 @@ def float_types(model: Path) -> frozenset[ir.DataType]:
         if node.op_type == "Cast":
             found.add(ir.DataType(node.attributes.get_int("to", 0)))
     return frozenset(dtype for dtype in found if dtype is not None and dtype.is_floating_point())
+
+
+def rounds_activations(model: Path) -> bool:
+    """Whether a model rounds what it computes to a few steps. Raises GrowError (G310)."""
+    kinds = ("QuantizeLinear", "DynamicQuantize", "QLinear", "QGemm")
+    return any(node.op_type.startswith(kinds) for node in load_model(model).graph.all_nodes())
 
 
 def copy_bytes(model: Path, types: Types) -> int:

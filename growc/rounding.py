@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from growc.diagnostic import GrowError
 from growc.difference import compare
-from growc.float_copies import SINGLE, WIDER, Types, copy_bytes, float_types, runnable, write_copy
+from growc.float_copies import (
+    SAME,
+    SINGLE,
+    WIDER,
+    Types,
+    copy_bytes,
+    float_types,
+    rounds_activations,
+    runnable,
+    write_copy,
+)
 from growc.session import Feeds, Session
 
 Array = NDArray[Any]
@@ -88,6 +98,8 @@ def ways(source: Path, path: Path, rounding: Rounding) -> Iterator[tuple[Way, ..
     3. With 16-bit floats: a float32 copy with every weight divided by three, stored in its 16 bits, and
        multiplied by three again. That is what storing a grown weight costs; onnxruntime, which computes
        float16 in float32 wherever it can, does not show it otherwise.
+    4. Of a model that rounds activations to a few steps: a copy with its real weights moved by a millionth.
+       A last bit decides which step is taken, and one step is far more than a last bit.
     What fails is noted in `rounding` and left out.
     """
     found = [Way("model without graph optimisations", path, optimised=False)]
@@ -96,6 +108,8 @@ def ways(source: Path, path: Path, rounding: Rounding) -> Iterator[tuple[Way, ..
     if half:
         copies = [] if Path(path) != Path(source) else [("float32 copy", SINGLE, None)]
         copies.append(("float32 copy with weights stored as thirds", SINGLE, _stored_as_thirds))
+    if rounds_activations(source):
+        copies.append(("copy with real weights moved by a millionth", SAME, _moved))
     with tempfile.TemporaryDirectory(prefix="growc-") as folder:
         for number, (label, types, change) in enumerate(copies):
             try:
@@ -119,6 +133,12 @@ def measure(
                     rounding.add(outputs, session.run(case))
         except GrowError as error:
             rounding.note(way.label, error)
+
+
+def _moved(weight: Array) -> Array:
+    """A real weight whose elements are alternately a millionth larger and smaller."""
+    signs = 1 - 2 * (np.arange(weight.size) % 2).reshape(weight.shape)
+    return np.asarray(weight * (1 + 1e-6 * signs), dtype=weight.dtype)
 
 
 def _stored_as_thirds(weight: Array) -> Array:

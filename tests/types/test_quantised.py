@@ -14,6 +14,7 @@ from onnx import numpy_helper
 
 from growc import api
 from growc.quantised import Blocks
+from growc.rounding import Rounding, ways
 
 PLAIN = """
 quantised (float[N, 4] x) => (float[N, 3] y)
@@ -136,3 +137,12 @@ def test_what_scales_can_hold() -> None:
 def test_means_of_integers_are_a_gap(tmp_path: Path) -> None:
     plan = api.plan('widen axis 1 of "up" to 12 with average fill', stored(tmp_path / "m.onnx", PLAIN, None))
     assert any("rounded" in gap.cause for gap in plan.certificate.gaps)
+
+
+def test_steps_that_a_last_bit_decides_count_as_own_rounding(tmp_path: Path) -> None:
+    source = stored(tmp_path / "model.onnx", STATIC, None)
+    with ways(source, source, Rounding()) as found:
+        assert "copy with real weights moved by a millionth" in [way.label for way in found]
+    plain = stored(tmp_path / "plain.onnx", PLAIN, None)
+    with ways(plain, plain, Rounding()) as found:
+        assert len(found) == 2
