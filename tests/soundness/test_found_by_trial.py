@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from growc.api import apply
+from growc.api import apply, inspect
 from growc.diagnostic import GrowError
 
 TWO_LAYERS = """
@@ -241,3 +241,33 @@ def test_an_output_put_together_of_single_units_is_read(tmp_path: Path) -> None:
     with pytest.raises(GrowError) as refusal:
         apply("widen hidden to 6 with cyclic copy", model, tmp_path / "grown.onnx")
     assert refusal.value.diagnostics[0].code == "G302"
+
+
+SHORT_TABLE = """
+short_table (int64[B, S] sources, int64[B, T] tokens) => (float[B, T, 16] y)
+<float[16, 8] table, float[16, 8] places, int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2},
+ float[8, 12] up, float[12, 8] down, float[8, 16] out>
+{
+    s0 = Gather(table, sources)
+    sum = ReduceMean <axes = [1], keepdims = 1> (s0)
+    x0 = Gather(table, tokens)
+    shape = Shape(tokens)
+    length = Slice(shape, one, two)
+    rows = Slice(places, zero, length, zero)
+    x1 = Add(x0, rows)
+    x2 = Add(x1, sum)
+    u = MatMul(x2, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    x3 = Add(x2, d)
+    y = MatMul(x3, out)
+}
+"""
+
+
+def test_a_table_that_is_too_short_for_a_sample_says_nothing_of_the_batch(tmp_path: Path) -> None:
+    """The batch was taken for one of the sizes that met there, and became a literal."""
+    model = graphs.save(tmp_path / "model.onnx", SHORT_TABLE)
+    sizes = {v.name: v.sizes for v in inspect(model).graph.inputs}
+    assert sizes["tokens"] is not None
+    assert all(len(set(size)) > 1 for size in sizes["tokens"])

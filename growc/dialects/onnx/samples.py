@@ -72,6 +72,7 @@ def input_sizes(
 def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, ...] | None], Simulation]:
     """Sample points at which the model does not contradict itself, and its simulation there.
 
+    Nothing is assumed where some choice of samples does without: a table may only be too short for others.
     Exporters declare dims dynamic that are baked into the graph, and apart that must agree. At a
     contradiction these are tried: that inputs of one shape and use (the caches) agree; then, for symbols that
     show in the sizes that meet there, and at last for all, that one is a size that stands there, another
@@ -93,6 +94,9 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     def reach(result: Simulation | Contradiction) -> int:
         return len(order) if isinstance(result, Simulation) else order[result.node]
 
+    for samples in SAMPLES:
+        if isinstance(unassumed := attempt(samples, {}), Simulation):
+            return input_sizes(dims, samples, {}), unassumed
     first: Contradiction | None = None
     for samples in SAMPLES:
         assigned: Assignment = {}
