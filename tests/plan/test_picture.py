@@ -19,4 +19,4 @@ def test_a_picture_shows_what_hangs_on_each_stream(name, golden, tmp_path):
     model = TINY if name == "tiny" else save(tmp_path / f"{name}.onnx", GRAPHS[name])
     lines = list(picture_lines(api.inspect(model)))
     assert max(map(len, lines)) <= WIDTH
-    golden(GOLDEN / f"picture-{name}.txt", "\n".join(lines) + "\n")
+    golden(GOLDEN / "pictures" / f"{name}.txt", "\n".join(lines) + "\n")
