@@ -187,6 +187,9 @@ def unify(a: Space, b: Space, node: Any) -> None:
         return
     if a.size != b.size:
         _conflict([a, b], node, f"sizes {a.size[0]} and {b.size[0]} meet")
+    elif _inside(a, b) or _inside(b, a):  # one is the other's only part but for single units that count
+        rest = [x for x in [*leaves(a), *leaves(b)] if x is not a and x is not b]
+        _conflict(rest, node, "an axis meets itself without it")
     elif a.kind == "atom":
         _link(a, b)
     elif b.kind == "atom":
@@ -203,6 +206,11 @@ def unify(a: Space, b: Space, node: Any) -> None:
     else:
         _link(b, a)
         _match_sum_product(list(b.parts), list(a.parts), node)
+
+
+def _inside(part: Space, whole: Space) -> bool:
+    """Whether a space is a part of another, at any depth."""
+    return any(find(p) is part or _inside(part, find(p)) for p in whole.parts)
 
 
 def _conflict(spaces: Sequence[Space], node: Any, cause: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 from growc.api import apply, inspect
+from growc.axes import Space, find, product, unify
 from growc.diagnostic import GrowError
 
 TWO_LAYERS = """
@@ -271,3 +272,12 @@ def test_a_table_that_is_too_short_for_a_sample_says_nothing_of_the_batch(tmp_pa
     sizes = {v.name: v.sizes for v in inspect(model).graph.inputs}
     assert sizes["tokens"] is not None
     assert all(len(set(size)) > 1 for size in sizes["tokens"])
+
+
+def test_no_space_becomes_a_part_of_itself() -> None:
+    """A single unit that counts, times an axis, met that axis: the structure had no end."""
+    one, axis = Space((1, 1), counts=True), Space((4, 4))
+    unify(product([one, axis]), axis, None)
+    assert find(axis).kind == "atom"
+    assert find(axis).frozen is None
+    assert find(one).frozen is not None
