@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.axes import Space, find, leaves
-from growc.graph import Node
+from growc.graph import Node, Value
 from growc.operators import labels
 from growc.passes.channels import channel_spaces, counters
 from growc.passes.flow import Flow
@@ -184,7 +184,37 @@ class _Finder(Flow):
                     continue
                 after = [n for t in instance.line.outputs[0] or () for n in labels(t)]
                 found |= {id(x) for n in after if n not in before for x in leaves(instance.spaces[n])}
+        return found - self.of_both_sides()
+
+    def of_both_sides(self) -> set[int]:
+        """Atoms that weights make in both operands of a product: a part of a key may be broadcast too."""
+        found: set[int] = set()
+        for product in self.axes.instances:
+            if product.line.treatment == "contract" and self.weight_of(product) is None:
+                a, b = (self.made_above(v) for v in product.node.inputs[:2] if v is not None)
+                found |= a & b
         return found
+
+    def made_above(self, value: Value) -> set[int]:
+        """Atoms of a value that the weights next above it make, and nothing in between brings in."""
+        found: set[int] = set()
+        pending, seen = [(value, self.atoms(value))], {value}
+        while pending:
+            below, atoms = pending.pop()
+            instance = None if below.producer is None else self.by_node.get(below.producer)
+            if instance is None:
+                continue
+            if instance.line.treatment == "contract":
+                found |= atoms & {id(x) for s in self.made(instance) for x in leaves(s)}
+                continue
+            fresh = [v for v in instance.node.operands if v not in seen and v not in self.static]
+            seen.update(fresh)
+            pending += [(v, atoms & self.atoms(v)) for v in fresh]
+        return found
+
+    def atoms(self, value: Value) -> set[int]:
+        """Ids of the atoms of all axes of a value."""
+        return {id(x) for s in self.axes.of(value) for x in leaves(s)}
 
 
 def _stretched(product: Instance) -> set[str]:

@@ -22,10 +22,10 @@ from growc.passes.treatments import REDUCTIONS
 
 @dataclass(frozen=True)
 class Residual:
-    """The operand of a residual sum that goes around the branch, and the space of the stream."""
+    """The operand of a residual sum that goes around the branch, and the spaces of the stream."""
 
     base: Value
-    stream: Space
+    streams: tuple[Space, ...]
 
 
 def residual_sums(flow: Flow) -> dict[Node, Residual]:
@@ -38,16 +38,16 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
         if instance.node.op != "Add" or a is None or b is None or a in flow.static or b in flow.static:
             continue
         roots = [find(s) for s in flow.axes.of(instance.node.outputs[0])]
-        stream = next((s for s in roots if id(s) in produced and id(s) in contracted), None)
-        if stream is not None:
+        own = tuple(s for s in roots if id(s) in produced and id(s) in contracted)
+        if own:
             base = b if flow.made_from(a, b) else a if flow.made_from(b, a) else None
-            found.update({} if base is None else {instance.node: Residual(base, stream)})
+            found.update({} if base is None else {instance.node: Residual(base, own)})
     return found
 
 
 def streams(sums: Mapping[Node, Residual]) -> list[Space]:
     """The spaces of residual streams, in topological order."""
-    return list({id(s.stream): s.stream for s in sums.values()}.values())
+    return list({id(s): s for r in sums.values() for s in r.streams}.values())
 
 
 def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[int]) -> list[Space]:
