@@ -8,6 +8,7 @@ contractions, nonlinearities).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from growc.axes import leaves
@@ -114,6 +115,25 @@ def _occurrences(links: Links, instance: Instance) -> tuple[Occurrences, Occurre
     return sides
 
 
+def _aligned(
+    links: Links, sources: dict[int, list[Var]], targets: dict[int, list[Var]]
+) -> Iterator[tuple[dict[int, Var], list[Var]]]:
+    """A label's variables, atom by atom: where its spaces were in conflict, not all have the same atoms."""
+    found: dict[tuple[int, int], tuple[dict[int, Var], list[Var]]] = {}
+    for side, occurrences in enumerate((sources, targets)):
+        for i, variables in occurrences.items():
+            seen: Counter[int] = Counter()
+            for var in variables:
+                atom = id(links.atoms[var])
+                ins, outs = found.setdefault((atom, seen[atom]), ({}, []))
+                seen[atom] += 1
+                if side:
+                    outs.append(var)
+                else:
+                    ins[i] = var
+    yield from found.values()
+
+
 def _add(links: Links, instance: Instance) -> None:
     ins, outs = _occurrences(links, instance)
     if not ins and not outs:
@@ -127,9 +147,8 @@ def _add(links: Links, instance: Instance) -> None:
         sources, targets = ins.get(name, {}), outs.get(name, {})
         if not targets and treatment in REDUCTIONS:
             continue
-        rule = TREATMENTS[treatment]
-        for k in range(len(next(iter([*sources.values(), *targets.values()])))):
-            rule(links, instance, {i: v[k] for i, v in sources.items()}, [v[k] for v in targets.values()])
+        for one, other in _aligned(links, sources, targets):
+            TREATMENTS[treatment](links, instance, one, other)
     if treatment in REDUCTIONS:
         value = node.inputs[0]
         assert value is not None
