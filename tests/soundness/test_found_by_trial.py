@@ -281,3 +281,28 @@ def test_no_space_becomes_a_part_of_itself() -> None:
     assert find(axis).kind == "atom"
     assert find(axis).frozen is None
     assert find(one).frozen is not None
+
+
+ACROSS = """
+across (float[N, 5] x) => (float[N, 7] y)
+<float[5, 12] up, float[12, 7] down, int64[4] heads, int64[3] turned, int64[2] flat>
+{
+    a = MatMul(x, up)
+    b = Reshape(a, heads)
+    c = Tanh(b)
+    d = Reshape(c, flat)
+    e = Reshape(d, turned)
+    f = Sigmoid(e)
+    g = Reshape(f, flat)
+    y = MatMul(g, down)
+}
+"""
+
+
+def test_factors_that_contradict_each_other_are_paired_by_what_they_are(tmp_path: Path) -> None:
+    """(3 2 2) became (2 3 2), and the free inner factor was taken for the frozen one in front of it."""
+    shapes = {"heads": [0, 3, 2, 2], "turned": [0, 2, 6], "flat": [0, 12]}
+    numbers = {name: np.asarray(value, dtype=np.int64) for name, value in shapes.items()}
+    model = graphs.save(tmp_path / "model.onnx", ACROSS, **numbers)
+    done = apply('widen axis 1 of "up" to 24 with neighbor copy split random', model, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
