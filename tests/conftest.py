@@ -10,7 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from models import Models, digest
+
+settings.register_profile(
+    "tests",
+    deadline=None,
+    max_examples=120,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of a test
+)
+settings.load_profile("tests")
 
 Golden = Callable[[Path, str], None]
 
