@@ -104,6 +104,9 @@ JUDGEMENTS = (
     Judgement(
         "dinov2", MEANS, MATHEMATICS, "a layer scale has a factor for each unit, so that no mean passes it"
     ),
+    Judgement(
+        "beit", MEANS, MATHEMATICS, "a layer scale has a factor for each unit, so that no mean passes it"
+    ),
 )
 
 
