@@ -102,7 +102,7 @@ def measure(path: Path, recipe: str) -> dict[str, float]:
     from growc import api
     from growc.compilation import Compilation
     from growc.dialects.onnx.dialect import OnnxModel
-    from growc.passes import PIPELINE
+    from growc.passes import PIPELINE, run
     from growc.render.inspection import inspect_data, inspect_lines
 
     resolved, found = api.recipe(recipe), {}
@@ -111,7 +111,7 @@ def measure(path: Path, recipe: str) -> dict[str, float]:
     found["open"] = time.process_time() - start
     for one in PIPELINE:
         start = time.process_time()
-        c = one(c)
+        c = run((one,), c)
         found[one.__name__.removesuffix("_pass")] = time.process_time() - start
     start = time.process_time()
     _ = [*inspect_lines(c)], inspect_data(c)
