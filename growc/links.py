@@ -16,6 +16,9 @@ from growc.passes.spaces import Axes
 
 Var = int
 
+Occurrences = dict[str, dict[int, list[Var]]]
+"""label -> operand -> variables of the label's leaves."""
+
 
 @dataclass(frozen=True)
 class Link:

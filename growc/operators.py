@@ -86,6 +86,11 @@ def labels(term: Term) -> list[str]:
     return [name for part in term[1] for name in labels(part)]
 
 
+def names_of(terms: Sequence[Term] | None) -> list[str]:
+    """The labels of an operand or result, left to right; none where it is absent."""
+    return [name for term in terms or () for name in labels(term)]
+
+
 @dataclass(frozen=True)
 class Operand:
     """What a rule may ask of an operand or result: its sizes, and its value where that is known."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from growc.axes import Space, factors, find, leaves, segments
-from growc.operators import labels
+from growc.operators import names_of
 from growc.passes.spaces import Axes, Instance
 from growc.passes.treatments import REDUCTIONS
 
@@ -79,8 +79,8 @@ def _normalised(axes: Axes, instance: Instance) -> tuple[set[int], set[int]]:
     value, line = instance.node.input(0), instance.line
     if value is None or not (line.over or line.treatment in REDUCTIONS):
         return set(), set()
-    named = {n for t in line.inputs[0] or () for n in labels(t)}
-    kept = {n for t in line.outputs[0] or () for n in labels(t)} - set(line.over)
+    named = set(names_of(line.inputs[0]))
+    kept = set(names_of(line.outputs[0])) - set(line.over)
     spaces = instance.spaces
     return _ids([spaces[n] for n in named - kept]), _ids([spaces[n] for n in named & kept])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from growc.axes import Space, find, leaves
 from growc.graph import Value, static_values
 from growc.operators import Axes as Terms
-from growc.operators import labels
+from growc.operators import labels, names_of
 from growc.passes.spaces import Axes, Instance
 
 THROUGH = frozenset({"Cast", "Identity", "QuantizeLinear", "DequantizeLinear"})
@@ -71,14 +71,14 @@ class Flow:
     def read(self, instance: Instance) -> list[Space]:
         """The spaces that a product with a weight contracts, whole axes of what it reads."""
         operand = self.weight_of(instance) or 0
-        made = _labels(instance.line.outputs[0])
-        summed = _labels(instance.line.inputs[operand]) - made
+        made = set(names_of(instance.line.outputs[0]))
+        summed = set(names_of(instance.line.inputs[operand])) - made
         return self._bearing(instance.node.inputs[1 - operand], instance.line.inputs[1 - operand], summed)
 
     def made(self, instance: Instance) -> list[Space]:
         """The spaces that a product with a weight makes, whole axes of its result."""
         operand = self.weight_of(instance) or 0
-        own = _labels(instance.line.inputs[operand]) - _labels(instance.line.inputs[1 - operand])
+        own = set(names_of(instance.line.inputs[operand])) - set(names_of(instance.line.inputs[1 - operand]))
         return self._bearing(instance.node.outputs[0], instance.line.outputs[0], own)
 
     def _bearing(self, value: Value | None, terms: Terms | None, names: set[str]) -> list[Space]:
@@ -115,7 +115,3 @@ def through_casts(value: Value) -> Value:
     while value.producer is not None and value.producer.op in THROUGH:
         value = value.producer.inputs[0]  # type: ignore[assignment]
     return value
-
-
-def _labels(terms: Terms | None) -> set[str]:
-    return {name for term in terms or () for name in labels(term)}

@@ -19,7 +19,7 @@ from growc.axes import Space, find, leaves, product
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Value
 from growc.indexmap import IndexMap, Ints
-from growc.operators import labels
+from growc.operators import names_of
 from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes, Instance
 from growc.plans import AxisStep, Layout, LeafStep
@@ -157,9 +157,9 @@ class _Splitting:
     def check(self) -> None:
         """Groups are a batch to every operator: it passes them on, or contracts or averages all of them."""
         for instance in self.axes.instances:
-            made = {n for terms in instance.line.outputs for t in terms or () for n in labels(t)}
+            made = {n for terms in instance.line.outputs for n in names_of(terms)}
             for terms in instance.line.inputs:
-                gone = [n for t in terms or () for n in labels(t) if n not in made]
+                gone = [n for n in names_of(terms) if n not in made]
                 self.judge(instance, [instance.spaces[n] for n in gone])
             self.judge(instance, [instance.spaces[n] for n in instance.line.over])
 

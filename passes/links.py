@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 
 from growc.axes import leaves
 from growc.graph import Value
-from growc.links import Link, Links, Var
-from growc.operators import Term, labels
-from growc.passes.norm_links import OPERATORS, Occurrences, norm_in_pieces, norm_operator
+from growc.links import Link, Links, Occurrences, Var
+from growc.operators import Term, labels, names_of
+from growc.passes.norm_links import OPERATORS, norm_in_pieces, norm_operator
 from growc.passes.norms import Norm
 from growc.passes.recurrent_links import recurrent
 from growc.passes.spaces import Axes, Instance
@@ -152,7 +152,7 @@ def _add(links: Links, instance: Instance) -> None:
     if treatment in REDUCTIONS:
         value = node.inputs[0]
         assert value is not None
-        made = {n for t in instance.line.outputs[0] or () for n in labels(t)}
+        made = set(names_of(instance.line.outputs[0]))
         for axis, term in enumerate(instance.line.inputs[0] or ()):
             found = links.of(value, axis)
             if found and not set(labels(term)) & made:

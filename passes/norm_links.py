@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from growc.axes import Space, product
 from growc.graph import Node
-from growc.links import Link, Links, Var
+from growc.links import Link, Links, Occurrences, Var
 from growc.passes.norms import Formula, Norm
 from growc.passes.spaces import Instance
 
@@ -20,9 +20,6 @@ OPERATORS = {
     "l2_norm": Formula(total=True, outside=True),
 }
 """What the treatments that are norms compute."""
-
-Occurrences = dict[str, dict[int, list[Var]]]
-"""label -> operand -> variables of the label's leaves."""
 
 
 def norm_operator(links: Links, at: Instance, ins: Occurrences, outs: Occurrences) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from growc.axes import Space, find, leaves
 from growc.graph import Node, Value
-from growc.operators import labels
+from growc.operators import labels, names_of
 from growc.passes.flow import Flow
 from growc.passes.spaces import Instance
 
@@ -97,8 +97,8 @@ def _stacked(flow: Flow, instance: Instance) -> Iterator[Space]:
     """Axes along which a product takes another matrix for each unit."""
     operand = flow.weight_of(instance) or 0
     value, terms = instance.node.inputs[operand], instance.line.inputs[operand] or ()
-    other = {n for t in instance.line.inputs[1 - operand] or () for n in labels(t)}
-    made = {n for t in instance.line.outputs[0] or () for n in labels(t)}
+    other = set(names_of(instance.line.inputs[1 - operand]))
+    made = set(names_of(instance.line.outputs[0]))
     matrices = flow.read(instance) and flow.made(instance)
     if value is not None and matrices and _stored(value):
         for space, term in zip(flow.axes.of(value), terms, strict=True):

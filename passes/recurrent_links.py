@@ -7,11 +7,8 @@ state; the columns of the recurrence read what the operator gives.
 
 from __future__ import annotations
 
-from growc.links import Link, Links, Var
+from growc.links import Link, Links, Occurrences
 from growc.passes.spaces import Instance
-
-Occurrences = dict[str, dict[int, list[Var]]]
-"""label -> operand -> variables of the label's leaves."""
 
 GATES, STATES = (1, 2, 3, 7), (5, 6)
 """Operands whose rows are gates (W, R, B, P), and initial states."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from growc.axes import Space, find, leaves
 from growc.graph import Node, Value
-from growc.operators import labels
+from growc.operators import labels, names_of
 from growc.passes.channels import channel_spaces, counters
 from growc.passes.flow import Flow
 from growc.passes.numbered import experts, positions, vocabularies
@@ -104,23 +104,18 @@ class _Finder(Flow):
             product = self.product_above(instance.node)
             if product is None:
                 continue
-            names = [labels(t) for t in (product.line.outputs[0] or ())]
-            both = [{n for t in ts or () for n in labels(t)} for ts in product.line.inputs[:2]]
+            both = [set(names_of(terms)) for terms in product.line.inputs[:2]]
             shared = both[0] & both[1]
             stretched = _stretched(product)
-            batch = [n for ns in names for n in ns if n in shared or n in stretched]
+            batch = [n for n in names_of(product.line.outputs[0]) if n in shared or n in stretched]
             inner = [find(product.spaces[n]) for n in sorted(shared - set(batch))]
-            heads = tuple(x for n in batch for x in leaves(product.spaces[n]) if self.is_head(x))
+            heads = tuple(x for n in batch for x in leaves(product.spaces[n]) if id(x) in self.on_weights)
             depth = [s for s in inner if any(id(x) in self.on_weights for x in leaves(s))]
             if heads:
                 yield heads, tuple(depth)
                 values = self.depth_of_values(instance.node)
                 if [s.size for s in values] == [s.size for s in depth]:
                     yield heads, values
-
-    def is_head(self, space: Space) -> bool:
-        """A batch axis that stands on weights; one that the inputs size may stand on repeated weights."""
-        return id(space) in self.on_weights and space.static
 
     def depth_of_values(self, softmax: Node) -> tuple[Space, ...]:
         """What a head of the values has, where the product of the probabilities with them is found."""
@@ -135,9 +130,9 @@ class _Finder(Flow):
                 if instance.line.treatment != "contract":
                     pending.extend(node.outputs)
                 elif self.weight_of(instance) is None and i < 2:
-                    made = {n for t in instance.line.outputs[0] or () for n in labels(t)}
-                    ours = {n for t in instance.line.inputs[i] or () for n in labels(t)}
-                    theirs = [n for t in instance.line.inputs[1 - i] or () for n in labels(t)]
+                    made = set(names_of(instance.line.outputs[0]))
+                    ours = set(names_of(instance.line.inputs[i]))
+                    theirs = names_of(instance.line.inputs[1 - i])
                     own = [find(instance.spaces[n]) for n in theirs if n in made and n not in ours]
                     return tuple(s for s in own if any(id(x) in self.on_weights for x in leaves(s)))
         return ()
@@ -179,10 +174,10 @@ class _Finder(Flow):
             if instance.line.treatment == "contract" and self.weight_of(instance) is None:
                 found |= {id(x) for n in _stretched(instance) for x in leaves(instance.spaces[n])}
             if instance.node.op in ("Expand", "Tile"):
-                before = {n for t in instance.line.inputs[0] or () for n in labels(t)}
+                before = set(names_of(instance.line.inputs[0]))
                 if not any(id(x) in self.on_weights for n in before for x in leaves(instance.spaces[n])):
                     continue
-                after = [n for t in instance.line.outputs[0] or () for n in labels(t)]
+                after = names_of(instance.line.outputs[0])
                 found |= {id(x) for n in after if n not in before for x in leaves(instance.spaces[n])}
         return found - self.of_both_sides()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from growc.axes import Space, factors, find, leaves, segments
 from growc.graph import Node, Value
-from growc.operators import Term, labels
+from growc.operators import Term, labels, names_of
 from growc.passes.flow import Flow
 from growc.passes.spaces import Instance
 from growc.passes.treatments import REDUCTIONS
@@ -94,7 +94,7 @@ def _mixed(flow: Flow, atoms: Collection[int]) -> Iterator[int]:
         weight = flow.weight_of(instance) if line.treatment == "contract" else None
         if weight is not None and _is_pointwise(instance, weight):
             continue
-        kept = {n for terms in line.outputs for t in terms or () for n in labels(t)}
+        kept = {n for terms in line.outputs for n in names_of(terms)}
         for value, terms in zip(node.inputs, line.inputs, strict=False):
             if value is None or terms is None or value in flow.static or value in flow.chosen:
                 continue
@@ -108,7 +108,7 @@ def _mixed(flow: Flow, atoms: Collection[int]) -> Iterator[int]:
 def _is_pointwise(instance: Instance, weight: int) -> bool:
     """Whether a product with a weight works on each position by itself: no window, no depthwise kernel."""
     value, terms = instance.node.inputs[weight], instance.line.inputs[weight] or ()
-    made = {n for t in instance.line.outputs[0] or () for n in labels(t)}
+    made = set(names_of(instance.line.outputs[0]))
     assert value is not None
     window = [s for s, t in zip(value.sizes or (), terms, strict=True) if t == "_" and set(s) != {1}]
     return not window and any(set(labels(t)) - made for t in terms)

@@ -19,7 +19,7 @@ HEAD = """
 attention (float[B, S, 12] x) => (float[B, S, 12] y)
 <float[12, 32] q_weight, float[32] q_bias, float[12, 8] k_weight, float[8] k_bias, float[12, 8] v_weight,
  float[12, 48] packed_weight, float[32, 12] o_weight, float[4] gain,
- int64[5] wide, int64[4] merged, int64[4] few, int64[5] five, int64[5] flat, int64[3] back, int64[1] two,
+ int64[5] wide, int64[4] merged, int64[4] few, int64[4] flat4, int64[5] five, int64[3] back, int64[1] two,
  int64[3] parts>
 {
 """
@@ -83,13 +83,11 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         "few": [0, 0, -1, D],
         "flat4": [0, K * G, -1, D],
         "five": [0, 0, K, G + 2, D],
-        "flat": [0, 0, K, G, D],
         "back": [0, 0, -1],
         "two": [2],
         "parts": [G, 1, 1],
     }
     text = EXPANDED if request.param == "expanded" else PACKED
-    text = text.replace("int64[4] few", "int64[4] few, int64[4] flat4")
     return save(tmp_path / "m.onnx", text, **{k: np.array(v, dtype=np.int64) for k, v in values.items()})
 
 
@@ -154,7 +152,7 @@ def test_a_single_key_head_is_counted(tmp_path: Path, recipe: str, kv_heads: int
         "two": [2],
     }
     values = {k: np.array(v, dtype=np.int64) for k, v in shapes.items()}
-    path = save(tmp_path / "one.onnx", text.replace("int64[4] few", "int64[4] few, int64[4] flat4"), **values)
+    path = save(tmp_path / "one.onnx", text, **values)
     assert growc.inspect(path).roles.sizes("kv_heads") == [1]
     done = growc.apply(f"{recipe}\nexpect exact", path, tmp_path / "out.onnx")
     assert done.verification is not None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from growc.axes import ratio
 from growc.dialects.onnx.operand import axes_of, axis_of, first, line, names, rest, unit
 from growc.graph import Size
-from growc.operators import Line, Operand, Site, Term, labels, opaque
+from growc.operators import Line, Operand, Site, Term, names_of, opaque
 
 
 def along(site: Site) -> Line:
@@ -118,7 +118,7 @@ def group_norm(site: Site) -> Line:
 
 def over(made: Line, terms: Sequence[Term]) -> Line:
     """A line of a norm that runs over some of its labels."""
-    return replace(made, over=tuple(n for t in terms for n in labels(t)))
+    return replace(made, over=tuple(names_of(terms)))
 
 
 def _aligned(operand: Operand, terms: Sequence[Term]) -> list[Term]:
