@@ -269,7 +269,8 @@ _code(
     "axis that the model lacks",
     """
     The model has no axis of this role; `growc inspect MODEL` lists those that it has. Any other axis is
-    named by a parameter that bears it: `axis 0 of "fc1.weight"`.
+    named by a parameter that bears it: `axis 0 of "fc1.weight"`. Nor can a statement mean layers that are
+    not there, or leave none: they are numbered from 0, and negative numbers count from the end.
     """,
 )
 _code(
