@@ -20,7 +20,7 @@ attention (float[B, S, 12] x) => (float[B, S, 12] y)
 <float[12, 32] q_weight, float[32] q_bias, float[12, 8] k_weight, float[8] k_bias, float[12, 8] v_weight,
  float[12, 48] packed_weight, float[32, 12] o_weight, float[4] gain,
  int64[5] wide, int64[4] merged, int64[4] few, int64[4] flat4, int64[5] five, int64[3] back, int64[1] two,
- int64[3] parts>
+ int64[3] parts, int64[1,1] k_at, int64[1,1] v_at, int64[1] none, int64[1] last_two, int64[1] three>
 {
 """
 
@@ -74,8 +74,25 @@ PACKED = (
 """
 )
 
+VECTORS = PACKED.replace(
+    """
+    z = Transpose <perm = [0, 2, 3, 1, 4]> (z1)
+    q, k0, v = Split <axis = 2> (z, parts)
+    k = Transpose <perm = [0, 1, 2, 4, 3]> (k0)
+""",
+    """
+    z2 = Slice(z1, none, last_two, three)
+    q = Transpose <perm = [0, 2, 3, 1, 4]> (z2)
+    z = Transpose <perm = [3, 0, 1, 2, 4]> (z1)
+    k0 = GatherND(z, k_at)
+    k = Transpose <perm = [1, 3, 0, 4, 2]> (k0)
+    v0 = GatherND(z, v_at)
+    v = Transpose <perm = [1, 3, 0, 2, 4]> (v0)
+""",
+)
 
-@pytest.fixture(params=["expanded", "packed"])
+
+@pytest.fixture(params=["expanded", "packed", "vectors"])
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     values = {
         "wide": [1, 1, G, 1, 1],
@@ -86,8 +103,13 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         "back": [0, 0, -1],
         "two": [2],
         "parts": [G, 1, 1],
+        "k_at": [[-2]],
+        "v_at": [[-1]],
+        "none": [0],
+        "last_two": [-2],
+        "three": [3],
     }
-    text = EXPANDED if request.param == "expanded" else PACKED
+    text = {"expanded": EXPANDED, "packed": PACKED, "vectors": VECTORS}[request.param]
     return save(tmp_path / "m.onnx", text, **{k: np.array(v, dtype=np.int64) for k, v in values.items()})
 
 

@@ -201,6 +201,12 @@ CONTRACTIONS = [
     Case("Gather", (real(2, 5), numbers(3, 0)), {"axis": 1}),
     Case("Gather", (real(2, 5), numbers(-1, 0)), {"axis": 1}),
     Case("GatherND", (weight(5, 4), integers(5, 2, 3, 1))),
+    Case("GatherND", (real(5, 4), np.array([[1], [2]]))),
+    Case("GatherND", (real(5, 4), np.array([[-2]]))),
+    Case("GatherND", (real(5, 4), np.array([-2]))),
+    Case("GatherND", (real(5, 4), np.array([[3], [0]]))),
+    Case("GatherND", (real(6, 4), np.arange(6).reshape(2, 3, 1))),
+    Case("GatherND", (real(5, 4, 3), np.array([[-2, 1]]))),
     Case("GatherND", (real(2, 5, 4), integers(5, 2, 3, 1)), {"batch_dims": 1}),
 ]
 

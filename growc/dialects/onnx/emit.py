@@ -205,17 +205,18 @@ class _Rewriter:
         for i, entries in patch.operands.items():
             if i >= len(node.inputs):
                 node.resize_inputs(i + 1)
-            before = site.input(i)
-            scalar = before is not None and before.sizes == ()
-            node.replace_input_with(i, self.operand(node, i, entries, scalar))
+            literal = [e for e in entries if isinstance(e, int)]
+            base = f"{node.outputs[0].name}.operand{i}"
+            made = (
+                self.constant(base, patch.literal(literal, site.input(i)))
+                if len(literal) == len(entries)
+                else self.joined(node, i, entries, base)
+            )
+            node.replace_input_with(i, made)
 
-    def operand(self, node: ir.Node, i: int, entries: Entries, scalar: bool) -> ir.Value:
-        """A literal where every entry is a number; else the old operand's elements with numbers between."""
+    def joined(self, node: ir.Node, i: int, entries: Entries, base: str) -> ir.Value:
+        """The old operand's elements with numbers between them."""
         old = node.inputs[i]
-        base = f"{node.outputs[0].name}.operand{i}"
-        if all(isinstance(e, int) for e in entries):
-            literal = entries[0] if scalar else list(entries)
-            return self.constant(base, np.asarray(literal, dtype=np.int64))
         assert old is not None
         pieces: list[ir.Value] = []
         joined = _pieces(old, len(entries))

@@ -10,7 +10,7 @@ from growc.axes import ratio
 from growc.dialects.onnx.grids import counted
 from growc.dialects.onnx.operand import axis_of, first, line, names, refine, rest, segments
 from growc.graph import Array, Size
-from growc.operators import Line, Operand, Site, Term, opaque
+from growc.operators import Line, Site, Term, opaque
 
 HUGE = 1 << 31
 """Slice bounds beyond this mean the end of the axis."""
@@ -98,29 +98,38 @@ def _cut_term(
 
 def gather(site: Site) -> Line:
     """Constant contiguous indices cut segments; others address the axis by number."""
+    indices = site.inputs[1]
+    assert indices is not None
+    return _chosen(site, axis_of(site), indices.rank)
+
+
+def _chosen(site: Site, axis: int, rank: int) -> Line:
+    """Elements of one axis, by indices of a rank; the operand may have an axis of one element behind that."""
     data, indices = first(site), site.inputs[1]
     assert data.sizes is not None
     assert indices is not None
-    axis = axis_of(site)
+    behind: list[Term] = ["_"] * (indices.rank - rank)
     left: list[Term] = names("a", data.rank)
-    middle: list[Term] = names("i", indices.rank)
+    middle: list[Term] = names("i", rank)
     sizes: dict[str, Size] = {}
     size = data.sizes[axis]
-    fixed = site.static(1)
     known = site.known(1)
+    if known is not None and behind:
+        known = tuple(k[..., 0] for k in known)
+    fixed = known[0] if known is not None and site.static(1) is not None else None
     if known is not None and all(_counts_up(k, n) for k, n in zip(known, size, strict=True)):
-        return _gather_all(axis, left, size, indices)
+        return _all_chosen(axis, left, size, list(indices.sizes or ())[:rank], behind)
     if fixed is not None and len(set(size)) == 1 and _contiguous(fixed, size[0]):
         begin = int(fixed.reshape(-1)[0]) % size[0]
         out = (fixed.size,) * len(size)
         left[axis], taken = segments(axis, size, begin, out, sizes)
         middle = [] if fixed.ndim == 0 else [taken] if fixed.ndim == 1 else ["_"] * fixed.ndim
-        index: Sequence[Term] = ["_"] * indices.rank
+        index: Sequence[Term] = ["_"] * rank
     else:
         negative = known is not None and any((k < 0).any() for k in known)
         left[axis] = "_" if negative else "#"
-        index = middle = ["_"] * indices.rank if fixed is not None else middle
-    return line([left, index], [[*left[:axis], *middle, *left[axis + 1 :]]], **sizes)
+        index = middle = ["_"] * rank if fixed is not None else middle
+    return line([left, [*index, *behind]], [[*left[:axis], *middle, *left[axis + 1 :]]], **sizes)
 
 
 def _counts_up(index: Array, size: int) -> bool:
@@ -132,28 +141,33 @@ def _contiguous(index: Array, size: int) -> bool:
     return index.ndim <= 1 and 0 < flat.size <= size - flat[0] % size and bool((np.diff(flat) == 1).all())
 
 
-def _gather_all(axis: int, left: list[Term], size: Size, indices: Operand) -> Line:
+def _all_chosen(axis: int, left: list[Term], size: Size, indices: list[Size], behind: Sequence[Term]) -> Line:
     """Indices that count over the whole axis choose nothing: the axis is reshaped to theirs."""
     sizes: dict[str, Size] = {}
-    whole, parts = refine([size], list(indices.sizes or ()), axis, sizes)
+    whole, parts = refine([size], indices, axis, sizes)
     return line(
-        [[*left[:axis], *whole, *left[axis + 1 :]], ["_"] * indices.rank],
+        [[*left[:axis], *whole, *left[axis + 1 :]], [*("_" for _ in indices), *behind]],
         [[*left[:axis], *parts, *left[axis + 1 :]]],
         **sizes,
     )
 
 
 def gather_nd(site: Site) -> Line:
-    """Leading axes are addressed by number; batch axes are opaque."""
+    """One number for each element that is taken, and no batch: a Gather. Else leading axes are addressed by
+    number (opaque where one counts from the end), and batch axes are opaque.
+    """
     data, indices = first(site), site.inputs[1]
     assert data.sizes is not None
     assert indices is not None
     assert indices.sizes is not None
     batch = int(site.attribute("batch_dims", 0))  # type: ignore[call-overload]
     depth = indices.sizes[-1][0]
+    if depth == 1 and not batch:
+        return _chosen(site, 0, indices.rank - 1)
     terms: list[Term] = names("a", data.rank)
     kept = terms[batch + depth :]
-    chosen: list[Term] = ["#"] * depth
+    known = site.known(1) or ()
+    chosen = ["_" if any((k[..., i] < 0).any() for k in known) else "#" for i in range(depth)]
     index = ["_"] * batch + names("i", indices.rank - 1)[batch:]
     return line([["_"] * batch + chosen + kept, [*index, "_"]], [["_"] * batch + index[batch:] + kept])
 

@@ -10,7 +10,7 @@ A real number that is computed from sizes at run time (a score scale) keeps the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -40,6 +40,13 @@ class Patch:
     attributes: dict[str, Any] = field(default_factory=dict)
     op: str = ""
     judged: tuple[int, ...] = ()
+
+    def literal(self, numbers: Sequence[int], before: Value | None) -> Array:
+        """The numbers of an operand in the shape of the one that stood there, but for its first axis."""
+        made = np.asarray(numbers, dtype=np.int64)
+        if self.op or before is None or before.sizes is None:
+            return made
+        return made.reshape((-1, *(s[0] for s in before.sizes[1:])) if before.sizes else ())
 
 
 @dataclass
@@ -160,8 +167,8 @@ class _Mender:
 
     def fits(self, node: Node, sim: Simulation, run: Callable[..., None], patch: Patch) -> bool:
         operands = {}
-        for i, entries in patch.operands.items():
-            made = self.operand(node, i, entries, sim)
+        for i in patch.operands:
+            made = self.operand(node, i, patch, sim)
             if made is None:
                 return False
             operands[i] = made
@@ -177,13 +184,13 @@ class _Mender:
         return True
 
     @staticmethod
-    def operand(node: Node, i: int, entries: Entries, sim: Simulation) -> tuple[Array, ...] | None:
+    def operand(node: Node, i: int, patch: Patch, sim: Simulation) -> tuple[Array, ...] | None:
         value = node.input(i)
         old = sim.known.get(value) if value is not None else None
         found = []
         for point in range(sim.points):
             row = []
-            for k, entry in enumerate(entries):
+            for k, entry in enumerate(patch.operands[i]):
                 if isinstance(entry, int):
                     row.append(entry)
                     continue
@@ -191,8 +198,7 @@ class _Mender:
                     return None
                 element = int(np.atleast_1d(old[point])[k])
                 row.append(element if entry is None else element * entry.numerator // entry.denominator)
-            scalar = old is not None and old[point].ndim == 0
-            found.append(np.asarray(row[0] if scalar else row, dtype=np.int64))
+            found.append(patch.literal(row, value))
         return tuple(found)
 
     # ---------------------------------------------------------------- numbers
@@ -355,13 +361,14 @@ class _Mender:
         node, data, index = instance.node, instance.node.inputs[0], instance.node.inputs[1]
         assert data is not None
         assert index is not None
+        alone = node.op == "Gather"  # a GatherND has its numbers in vectors of one element
         axis = int(node.attributes.get("axis", 0)) % data.rank
         cut, size = self.cut(instance, axis), (self.demand(data) or ())[axis]
         term, whole = (instance.line.inputs[0] or ())[axis], None
         if cut is None and term not in ("_", "#") and all(t == "_" for t in instance.line.inputs[1] or ()):
             return self.gather_all(node, index, size, sim)
         if cut is not None:
-            whole = (cut[0],) if index.rank == 0 else tuple(range(*cut))
+            whole = (cut[0],) if index.rank == 1 - alone else tuple(range(*cut))
         if whole is None:
             return Patch()
         return Patch(judged=(1,)) if self.same_index(index, whole, size, sim) else Patch({1: whole})
@@ -377,14 +384,15 @@ class _Mender:
         if counts and wanted is not None and sim.sizes.get(index) == index.sizes:
             return Patch(judged=(1,))
         entries = tuple(s[0] if len(set(s)) == 1 else -1 for s in wanted or ())
-        return Patch({1: entries}, {"axis": None}, "Reshape")
+        given = ("axis", "batch_dims")
+        return Patch({1: entries}, {n: None for n in given if n in node.attributes}, "Reshape")
 
     @staticmethod
     def same_index(index: Value, wanted: tuple[int, ...], size: Size, sim: Simulation) -> bool:
         """Whether indices into an axis of this size are the wanted ones already; negative ones count back."""
         after = sim.known.get(index)
         return after is not None and all(
-            np.array_equal(np.atleast_1d(a) % n, wanted) for a, n in zip(after, size, strict=True)
+            np.array_equal(a.reshape(-1) % n, wanted) for a, n in zip(after, size, strict=True)
         )
 
     def scatter(self, instance: Instance, sim: Simulation) -> Patch:
@@ -464,6 +472,7 @@ _PLACES: dict[str, Callable[[_Mender, Instance, Simulation], Patch]] = {
     "Split": _Mender.split,
     "Slice": _Mender.slice,
     "Gather": _Mender.gather,
+    "GatherND": _Mender.gather,
     "Tile": _Mender.tile,
     "ScatterND": _Mender.scatter,
     "Pad": _Mender.pad,
