@@ -113,6 +113,12 @@ JUDGEMENTS = (
     Judgement(
         "beit", MEANS, MATHEMATICS, "a layer scale has a factor for each unit, so that no mean passes it"
     ),
+    Judgement(
+        "own_mlp_mixer",
+        MEANS,
+        MATHEMATICS,
+        "each channel is mixed over places behind a GELU, which is not linear in a mean",
+    ),
 )
 
 

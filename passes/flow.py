@@ -86,6 +86,10 @@ class Flow:
         pairs = zip(spaces, terms or (), strict=True)
         return [find(space) for space, term in pairs if names & set(labels(term))]
 
+    def atoms(self, value: Value) -> set[int]:
+        """Ids of the atoms of all axes of a value."""
+        return {id(x) for s in self.axes.of(value) for x in leaves(s)}
+
     def made_from(self, branch: Value, base: Value) -> bool:
         """Whether `branch` is computed from `base` through at least one weight."""
         base = through_casts(base)

@@ -68,7 +68,7 @@ class _Finder(Flow):
     def roles(self) -> Roles:
         found = Roles()
         sums = residual_sums(self)
-        hidden = streams(sums)
+        hidden = streams(self, sums)
         attention = list(self.attention())
         found.expanded = self.expanded()
         heads = [RoleAxis(h) for h, _ in attention]
@@ -206,10 +206,6 @@ class _Finder(Flow):
             seen.update(fresh)
             pending += [(v, atoms & self.atoms(v)) for v in fresh]
         return found
-
-    def atoms(self, value: Value) -> set[int]:
-        """Ids of the atoms of all axes of a value."""
-        return {id(x) for s in self.axes.of(value) for x in leaves(s)}
 
 
 def _stretched(product: Instance) -> set[str]:

@@ -2,7 +2,9 @@
 
 Needs: the flow of an axis graph. Gives: the spaces of `hidden` and of `ffn`.
 
-- hidden: what a sum adds, one operand being made from the other through at least one weight.
+- hidden: what a sum adds, one operand being made from the other through at least one weight. Where weights
+  mix places too, both axes of the sum are that; one that no weight makes at the start of the stream counts
+  places, and is not hidden.
 - ffn: made from a stream and read into a stream, without heads in it. Where such a space is only ever worked
   on unit by unit, those in which positions meet (recurrences, convolutions, attention) have no name.
 """
@@ -45,9 +47,42 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
     return found
 
 
-def streams(sums: Mapping[Node, Residual]) -> list[Space]:
-    """The spaces of residual streams, in topological order."""
-    return list({id(s): s for r in sums.values() for s in r.streams}.values())
+def streams(flow: Flow, sums: Mapping[Node, Residual]) -> list[Space]:
+    """The spaces of residual streams but for places, in topological order."""
+    found = {id(s): s for r in sums.values() for s in r.streams}
+    fixed = {k for k, s in found.items() if all(x.frozen is not None for x in leaves(s))}
+    places: set[int] = set()
+    for residual in sums.values():
+        given = {id(s) for s in residual.streams if id(s) in fixed and _given(flow, sums, residual.base, s)}
+        if len(given) < len(residual.streams):
+            places |= given
+    return [s for k, s in found.items() if k not in places]
+
+
+def _given(flow: Flow, sums: Mapping[Node, Residual], start: Value, space: Space) -> bool:
+    """Whether an axis of a stream comes from the model's inputs: no weight makes it on the way to `start`."""
+    atoms = {id(x) for x in leaves(space)}
+    pending, seen = [start], {start}
+    while pending:
+        node = pending.pop().producer
+        if node is not None and node not in sums and _makes(flow, node, atoms):
+            return False
+        above = [] if node is None else [sums[node].base] if node in sums else node.operands
+        fresh = [v for v in above if v not in seen and v not in flow.static and atoms & flow.atoms(v)]
+        seen.update(fresh)
+        pending += fresh
+    return True
+
+
+def _makes(flow: Flow, node: Node, atoms: Collection[int]) -> bool:
+    """Whether these atoms may come from a weight here: it makes them, or what is not a weight lacks them."""
+    instance = flow.by_node.get(node)
+    if instance is None or instance.line.treatment == "opaque":
+        return True
+    if instance.line.treatment == "contract" and flow.weight_of(instance) is not None:
+        return any(id(x) in atoms for s in flow.made(instance) for x in leaves(s))
+    bearing = [v for v in node.operands if not flow.atoms(v).isdisjoint(atoms)]
+    return bool(bearing) and all(v in flow.static for v in bearing)
 
 
 def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[int]) -> list[Space]:

@@ -1,0 +1,60 @@
+"""Names of axes: what is counted, and what is no role though it looks like one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from graphs import save
+from judging import judge
+
+from growc import api
+from growc.diagnostic import GrowError
+from growc.render.inspection import inspect_data
+
+MIXER = """
+mixer (float[N, {shape}] x) => (float[N, 5] y)
+<float[8, 3, 2, 2] patches, float[8] patches_bias, float[8] norm, float[8] norm_bias, float[4, 6] up_places,
+ float[6, 4] down_places, float[8, 12] up, float[12, 8] down, float[8, 5] head>
+{{
+    {start}
+    n0 = LayerNormalization <axis = -1> (x0, norm, norm_bias)
+    t0 = Transpose <perm = [0, 2, 1]> (n0)
+    p0 = MatMul(t0, up_places)
+    p1 = Relu(p0)
+    p2 = MatMul(p1, down_places)
+    t1 = Transpose <perm = [0, 2, 1]> (p2)
+    x1 = Add(t1, x0)
+    u0 = MatMul(x1, up)
+    u1 = Relu(u0)
+    u2 = MatMul(u1, down)
+    x2 = Add(x1, u2)
+    m = ReduceMean <axes = [1], keepdims = 0> (x2)
+    y = MatMul(m, head)
+}}
+"""
+
+PATCHES = """
+    c = Conv <strides = [2, 2]> (x, patches, patches_bias)
+    flat = Constant <value_ints = [0, 8, 4]> ()
+    r = Reshape(c, flat)
+    x0 = Transpose <perm = [0, 2, 1]> (r)
+"""
+
+
+def found(path: Path) -> dict[str, object]:
+    """The axes that inspect reports."""
+    return dict(inspect_data(api.inspect(path))["axes"])
+
+
+def test_places_of_an_image_are_not_hidden(tmp_path):
+    model = save(tmp_path / "mixer.onnx", MIXER.format(shape="3, 4, 4", start=PATCHES))
+    assert found(model) == {"hidden": 8, "ffn": 12}
+    judge("widen hidden to 16 with cyclic copy", model, tmp_path / "grown.onnx").assert_exact()
+
+
+def test_a_stream_that_no_weight_starts_is_hidden_and_refuses_to_grow(tmp_path):
+    model = save(tmp_path / "mixer.onnx", MIXER.format(shape="4, 8", start="x0 = Identity(x)"))
+    assert found(model)["hidden"] == [4, 8]
+    with pytest.raises(GrowError, match="cannot change its size"):
+        api.plan("widen hidden to 2 * hidden with cyclic copy", model)
