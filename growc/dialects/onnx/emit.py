@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from growc.dialects.onnx.capture import constant_of, read_tensor
 from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
-from growc.dialects.onnx.mend import Entries, Mended, Patch
+from growc.dialects.onnx.mend import Mended
+from growc.dialects.onnx.patches import Entries, Part, Patch
 from growc.dialects.onnx.schemas import check_model
 from growc.dialects.onnx.stored import Stored
 from growc.graph import Array, Graph, Node, Size, Value, Weight
@@ -227,14 +229,24 @@ class _Rewriter:
             if isinstance(entry, int):
                 pieces.append(self.numbers(f"{base}.literal", [entry]))
                 continue
+            pieces.append(self.part(node, old, k, entry, base))
+        return pieces[0] if len(pieces) == 1 else self.insert(node, "Concat", pieces, {"axis": 0}, base)
+
+    def part(self, node: ir.Node, old: ir.Value, k: int, entry: Part | None, base: str) -> ir.Value:
+        """Element k of an operand, or what it is to be a part of, times a fraction."""
+        if entry is None or entry.whole is None:
             bounds = [self.numbers(f"{base}.bound", [b]) for b in (k, k + 1)]
             piece = self.insert(node, "Slice", [old, *bounds], {}, f"{base}.kept")
-            for op, factor in () if entry is None else (("Mul", entry.numerator), ("Div", entry.denominator)):
-                piece = self.insert(
-                    node, op, [piece, self.numbers(f"{base}.factor", [factor])], {}, f"{base}.scaled"
-                )
-            pieces.append(piece)
-        return pieces[0] if len(pieces) == 1 else self.insert(node, "Concat", pieces, {"axis": 0}, base)
+        else:
+            flat = [entry.whole.origin, self.numbers(f"{base}.one", [1])]
+            piece = self.insert(node, "Reshape", flat, {}, f"{base}.whole")
+            piece = self.insert(node, "Cast", [piece], {"to": ir.DataType.INT64}, f"{base}.whole")
+        factor = Fraction(1) if entry is None else entry.factor
+        for op, number in (("Mul", factor.numerator), ("Div", factor.denominator)):
+            if number != 1:
+                operands = [piece, self.numbers(f"{base}.factor", [number])]
+                piece = self.insert(node, op, operands, {}, f"{base}.scaled")
+        return piece
 
     def insert(
         self, before: ir.Node, op: str, inputs: list[ir.Value], attributes: dict[str, Any], name: str

@@ -10,9 +10,8 @@ A real number that is computed from sizes at run time (a score scale) keeps the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,32 +20,11 @@ from growc.axes import Space, find
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.grids import counted
+from growc.dialects.onnx.patches import Entries, Part, Patch, loses_remainder, part_of
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
 from growc.graph import Array, Graph, Node, Size, Value
 from growc.operators import labels
 from growc.passes.spaces import Axes, Instance
-
-Entries = tuple[int | Fraction | None, ...]
-"""A shape operand: a number, None for the element that stood there, or a fraction of that element."""
-
-
-@dataclass
-class Patch:
-    """Changed operands (by number) and attributes (None: dropped) of one node; `op`, where it becomes
-    another. `judged` operands are what they must be, though that may not be what they were.
-    """
-
-    operands: dict[int, Entries] = field(default_factory=dict)
-    attributes: dict[str, Any] = field(default_factory=dict)
-    op: str = ""
-    judged: tuple[int, ...] = ()
-
-    def literal(self, numbers: Sequence[int], before: Value | None) -> Array:
-        """The numbers of an operand in the shape of the one that stood there, but for its first axis."""
-        made = np.asarray(numbers, dtype=np.int64)
-        if self.op or before is None or before.sizes is None:
-            return made
-        return made.reshape((-1, *(s[0] for s in before.sizes[1:])) if before.sizes else ())
 
 
 @dataclass
@@ -113,7 +91,7 @@ class _Mender:
             self.shape_arithmetic(node, sim, run)
             return
         first = self.required(instance, sim)
-        for patch in [first, *(_merged(first, p) for p in self.candidates(instance, sim))]:
+        for patch in [first, *(first.merged(p) for p in self.candidates(instance, sim))]:
             if self.fits(node, sim, run, patch):
                 if patch.operands or patch.attributes or patch.op:
                     self.done.patches[node] = patch
@@ -168,7 +146,7 @@ class _Mender:
     def fits(self, node: Node, sim: Simulation, run: Callable[..., None], patch: Patch) -> bool:
         operands = {}
         for i in patch.operands:
-            made = self.operand(node, i, patch, sim)
+            made = patch.operand(node, i, sim)
             if made is None:
                 return False
             operands[i] = made
@@ -183,24 +161,6 @@ class _Mender:
         self.keep_numbers(node, sim)
         return True
 
-    @staticmethod
-    def operand(node: Node, i: int, patch: Patch, sim: Simulation) -> tuple[Array, ...] | None:
-        value = node.input(i)
-        old = sim.known.get(value) if value is not None else None
-        found = []
-        for point in range(sim.points):
-            row = []
-            for k, entry in enumerate(patch.operands[i]):
-                if isinstance(entry, int):
-                    row.append(entry)
-                    continue
-                if old is None or k >= old[point].size:
-                    return None
-                element = int(np.atleast_1d(old[point])[k])
-                row.append(element if entry is None else element * entry.numerator // entry.denominator)
-            found.append(patch.literal(row, value))
-        return tuple(found)
-
     # ---------------------------------------------------------------- numbers
 
     def shape_arithmetic(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
@@ -210,6 +170,8 @@ class _Mender:
             for out in node.outputs:
                 sim.sizes[out] = None
             return
+        if loses_remainder(node, sim):
+            sim.known.pop(node.outputs[0], None)
         self.keep_numbers(node, sim)
 
     def keep_numbers(self, node: Node, sim: Simulation) -> None:
@@ -244,10 +206,10 @@ class _Mender:
         old = sim.known.get(value)
         source = sim.sizes.get(node.inputs[0]) if i and node.inputs[0] is not None else None
         zero_copies = node.op == "Reshape" and not node.attributes.get("allowzero", 0)
-        entries: list[int | Fraction | None] = []
+        entries: list[int | Part | None] = []
         for axis, size in enumerate(wanted):
             now = None if old is None else tuple(int(o[axis]) if axis < o.size else -2 for o in old)
-            factor = None if now is None or not all(n > 0 for n in now) else _fraction(size, now)
+            part = part_of(value, axis, size, sim)
             at = axis - len(wanted) + len(source or ())
             stays = source is not None and at >= 0 and source[at] == size
             if node.op == "Expand" and now is not None and set(now) == {1} and stays:
@@ -266,8 +228,8 @@ class _Mender:
                 entries.append(None)
             elif len(set(size)) == 1:
                 entries.append(size[0])
-            elif factor is not None:
-                entries.append(factor)
+            elif part is not None:
+                entries.append(part)
             else:
                 entries.append(-1)
         if (node.op != "Reshape" and -1 in entries) or entries.count(-1) > 1:
@@ -429,16 +391,15 @@ class _Mender:
         wanted, source = self.demand(node.outputs[0]), self.demand(data)
         if wanted is None or source is None:
             return Patch()
-        before = sim.known.get(node.inputs[1]) if node.inputs[1] is not None else None
-        found: list[int | Fraction | None] = []
+        found: list[int | Part | None] = []
         for axis, sizes in enumerate(zip(wanted, source, strict=True)):
             repeats = tuple(w // s if s else 0 for w, s in zip(*sizes, strict=True))
-            now = None if before is None else tuple(int(b[axis]) for b in before)
-            factor = None if now is None or not all(now) else _fraction(repeats, now)
-            found.append(repeats[0] if len(set(repeats)) == 1 else None if factor == 1 else factor)
-        if any(isinstance(e, Fraction) for e in found):
+            part = part_of(node.inputs[1], axis, repeats, sim)
+            stays = part is not None and part.factor == 1 and part.whole is None
+            found.append(repeats[0] if len(set(repeats)) == 1 else None if stays else part)
+        if any(isinstance(e, Part) for e in found):
             return Patch({1: tuple(found)})
-        return self.judge(node, {1: tuple(e for e in found if not isinstance(e, Fraction))}, sim)
+        return self.judge(node, {1: tuple(e for e in found if not isinstance(e, Part))}, sim)
 
     def count(self, instance: Instance, sim: Simulation) -> Patch:
         """Attributes that are the size of a label."""
@@ -513,16 +474,6 @@ _SIZES: dict[str, tuple[int, ...]] = {
     "Resize": (3,),
 }
 """Operands that are nothing but sizes of the result: judged by the result."""
-
-
-def _merged(a: Patch, b: Patch) -> Patch:
-    return Patch({**a.operands, **b.operands}, {**a.attributes, **b.attributes}, a.op or b.op)
-
-
-def _fraction(wanted: Size, now: Size) -> Fraction | None:
-    """wanted / now where it is the same at every sample point."""
-    found = {Fraction(w, n) for w, n in zip(wanted, now, strict=True)}
-    return found.pop() if len(found) == 1 else None
 
 
 def _spell(shapes: Any) -> str:

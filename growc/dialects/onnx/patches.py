@@ -1,0 +1,132 @@
+"""What mending changes: operands and attributes of nodes, element by element.
+
+An element of a shape operand is a number, or a part of a number that the graph computes. Where a quotient
+was whole in the source and is so no longer, it says nothing: the part is taken of what was divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from growc.dialects.onnx.simulate import Simulation
+from growc.graph import Array, Node, Size, Value
+
+
+@dataclass(frozen=True)
+class Part:
+    """A fraction of a number at run time: of `whole`, or of the element that stood there."""
+
+    factor: Fraction
+    whole: Value | None = field(default=None, repr=False)
+
+
+Entries = tuple[int | Part | None, ...]
+"""A shape operand: a number, None for the element that stood there, or a part of a number."""
+
+
+@dataclass
+class Patch:
+    """Changed operands (by number) and attributes (None: dropped) of one node; `op`, where it becomes
+    another. `judged` operands are what they must be, though that may not be what they were.
+    """
+
+    operands: dict[int, Entries] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    op: str = ""
+    judged: tuple[int, ...] = ()
+
+    def merged(self, other: Patch) -> Patch:
+        """Both, the other one's where they differ."""
+        operands, attributes = self.operands | other.operands, self.attributes | other.attributes
+        return Patch(operands, attributes, self.op or other.op)
+
+    def literal(self, numbers: Sequence[int], before: Value | None) -> Array:
+        """The numbers of an operand in the shape of the one that stood there, but for its first axis."""
+        made = np.asarray(numbers, dtype=np.int64)
+        if self.op or before is None or before.sizes is None:
+            return made
+        return made.reshape((-1, *(s[0] for s in before.sizes[1:])) if before.sizes else ())
+
+    def operand(self, node: Node, i: int, sim: Simulation) -> tuple[Array, ...] | None:
+        """A changed operand at every sample point; None where it takes a number that is not known."""
+        value = node.input(i)
+        rows = [_element(entry, value, k, sim) for k, entry in enumerate(self.operands[i])]
+        if any(row is None for row in rows):
+            return None
+        points = zip(*(row for row in rows if row is not None), strict=True) if rows else [()] * sim.points
+        return tuple(self.literal(point, value) for point in points)
+
+
+def _element(entry: int | Part | None, value: Value | None, k: int, sim: Simulation) -> Size | None:
+    if isinstance(entry, int):
+        return (entry,) * sim.points
+    whole = entry.whole if entry is not None else None
+    found = sim.known.get(whole or value) if (whole or value) is not None else None  # type: ignore[arg-type]
+    at = 0 if whole is not None else k
+    if found is None or any(at >= f.size for f in found):
+        return None
+    numbers = [int(f.reshape(-1)[at]) for f in found]
+    if entry is None:
+        return tuple(numbers)
+    return tuple(n * entry.factor.numerator // entry.factor.denominator for n in numbers)
+
+
+def part_of(value: Value | None, k: int, wanted: Size, sim: Simulation) -> Part | None:
+    """What element k of an operand is to be a part of, if that part is the same at every sample point."""
+    if value is None:
+        return None
+    whole = None if value in sim.known else _divided(value, k, sim)
+    known = sim.known.get(whole or value)
+    if known is None or known[0].dtype.kind not in "iu" or any(k >= n.size for n in known if whole is None):
+        return None
+    at = k if whole is None else 0
+    now = [int(n.reshape(-1)[at]) for n in known]
+    if not all(n > 0 for n in now):
+        return None
+    factors = {Fraction(w, n) for w, n in zip(wanted, now, strict=True)}
+    return Part(factors.pop(), whole) if len(factors) == 1 else None
+
+
+def _divided(value: Value, k: int, sim: Simulation) -> Value | None:
+    """The one number that an element of an unknown operand is made of, by layout and division alone."""
+    while value not in sim.known or any(n.size != 1 for n in sim.known[value]):
+        node = value.producer
+        if node is None or node.op not in ("Concat", "Unsqueeze", "Squeeze", "Reshape", "Cast", "Div"):
+            return None
+        operands = [v for v in node.inputs if v is not None]
+        if node.op == "Concat":
+            lengths = [(v.sizes or ((0,),))[0][0] for v in operands]
+            ends = np.cumsum(lengths)
+            at = int(np.searchsorted(ends, k, side="right"))
+            value, k = operands[at], k - int(ends[at] - lengths[at])
+        else:
+            value = operands[0]
+    return value
+
+
+def loses_remainder(node: Node, sim: Simulation) -> bool:
+    """Whether a node rounds numbers that it did not have to round in the source."""
+    operands = [v for v in node.inputs if v is not None]
+    before = [v.known for v in operands]
+    after = [sim.known.get(v) for v in operands]
+    return not _rounds(node, before) and _rounds(node, after)
+
+
+def _rounds(node: Node, operands: Sequence[tuple[Array, ...] | None]) -> bool:
+    numbers = [known for known in operands if known is not None]
+    if len(numbers) < len(operands) or not numbers:
+        return False
+    real = numbers[0][0].dtype.kind == "f"
+    if node.op == "Div" and not real:
+        return any((a % b).any() for a, b in zip(*numbers, strict=True))
+    to_whole = node.op in ("Floor", "Ceil", "Round") or (
+        node.op == "Cast"
+        and node.outputs[0].known is not None
+        and node.outputs[0].known[0].dtype.kind in "iu"
+    )
+    return real and to_whole and any((a % 1).any() for a in numbers[0])
