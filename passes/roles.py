@@ -4,9 +4,9 @@ channels.
 Needs: the axis graph after ties. Gives: `Roles`, for every name the axes that bear it, in topological order.
 
 - hidden, ffn: see growc.passes.streams.
-- heads: the batch axes of the product under a softmax that also stand on weights; head_dim is what it
-  contracts;
-  a factor of heads that only a broadcast (Expand) brings in is the group, the rest is kv_heads.
+- heads: the batch axes of the product under a softmax that also stand on weights, one head where there are
+  none; head_dim is what it contracts, and what a head of the values has; a factor of heads that only a
+  broadcast (Expand) brings in is the group, the rest is kv_heads.
 - vocab, positions, experts: see growc.passes.numbered.
 - channels: see growc.passes.channels.
 """
@@ -79,12 +79,12 @@ class _Finder(Flow):
         kept = [tuple(s for s in h.spaces if id(s) not in found.expanded) for h in heads]
         found.axes["kv_heads"] = _distinct([RoleAxis(k) for k in kept]) if grouped else found.axes["heads"]
         found.axes["head_dim"] = _distinct([RoleAxis(d) for _, d in attention if d])
-        found.axes["ffn"] = [RoleAxis((s,)) for s in feed_forward(self, hidden, taken)]
+        named = {id(x) for h, d in attention for s in (*h, *d) for x in leaves(s)}
+        found.axes["ffn"] = [RoleAxis((s,)) for s in feed_forward(self, hidden, named)]
         found.axes["vocab"] = [RoleAxis((s,)) for s in vocabularies(self)]
         routed = experts(self, taken)
         found.axes["experts"] = [RoleAxis((s,)) for s in routed]
         found.axes["positions"] = [RoleAxis((s,)) for s in positions(self, taken | {id(s) for s in routed})]
-        named = {id(x) for h, d in attention for s in (*h, *d) for x in leaves(s)}
         channels = channel_spaces(self.axes, {id(s) for s in hidden}, named)
         found.axes["channels"] = [RoleAxis(c) for c in channels]
         found.counters = counters(self.axes, channels)
@@ -111,11 +111,9 @@ class _Finder(Flow):
             inner = [find(product.spaces[n]) for n in sorted(shared - set(batch))]
             heads = tuple(x for n in batch for x in leaves(product.spaces[n]) if id(x) in self.on_weights)
             depth = [s for s in inner if any(id(x) in self.on_weights for x in leaves(s))]
-            if heads:
+            if heads or depth:
                 yield heads, tuple(depth)
-                values = self.depth_of_values(instance.node)
-                if [s.size for s in values] == [s.size for s in depth]:
-                    yield heads, values
+                yield heads, self.depth_of_values(instance.node)
 
     def depth_of_values(self, softmax: Node) -> tuple[Space, ...]:
         """What a head of the values has, where the product of the probabilities with them is found."""
@@ -144,9 +142,7 @@ class _Finder(Flow):
         depth = find(instance.spaces["d"])
         if heads:
             yield tuple(heads), (depth,)
-            values = find(instance.spaces["e"])
-            if values.size == depth.size:
-                yield tuple(heads), (values,)
+            yield tuple(heads), (find(instance.spaces["e"]),)
 
     def product_above(self, softmax: Node) -> Instance | None:
         """The product of two activations that a softmax normalises, through elementwise operators."""

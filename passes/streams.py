@@ -6,7 +6,8 @@ Needs: the flow of an axis graph. Gives: the spaces of `hidden` and of `ffn`.
   mix places too, both axes of the sum are that; one that no weight makes at the start of the stream counts
   places, and is not hidden.
 - ffn: made from a stream and read into a stream, without heads in it. Where such a space is only ever worked
-  on unit by unit, those in which positions meet (recurrences, convolutions, attention) have no name.
+  on unit by unit, those in which positions meet (recurrences, convolutions, attention) have no name; what
+  convolutions make of a stream and mix over places are channels.
 """
 
 from __future__ import annotations
@@ -86,19 +87,17 @@ def _makes(flow: Flow, node: Node, atoms: Collection[int]) -> bool:
 
 
 def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[int]) -> list[Space]:
-    """The inner spaces between streams. `taken`: ids of the atoms of heads."""
+    """The inner spaces between streams. `taken`: ids of the atoms of heads and of what is in them."""
     on_stream = {id(s) for s in hidden}
     made: dict[int, Space] = {}
     read: set[int] = set()
+    convolved: set[int] = set()
     for instance in flow.maps:
         ins, outs = flow.read(instance), flow.made(instance)
         if any(id(s) in on_stream for s in ins):
-            made.update(
-                (id(p), p)
-                for s in outs
-                for x in segments(s)
-                for p in {find(x): 0, **dict.fromkeys(factors(x))}
-            )
+            parts = [p for s in outs for x in segments(s) for p in {find(x): 0, **dict.fromkeys(factors(x))}]
+            made.update((id(p), p) for p in parts)
+            convolved |= {id(p) for p in parts if instance.node.op == "Conv"}
         if any(id(s) in on_stream for s in outs):
             read |= {id(find(p)) for s in ins for p in segments(s)}
     tables = {id(find(s)) for i in flow.axes.instances if _is_lookup(flow, i) for s in _of_table(flow, i)}
@@ -107,7 +106,8 @@ def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[int]) 
     wanted = [s for s in wanted if not all(id(x) in inside for x in leaves(s))]
     mixed = set(_mixed(flow, {id(x) for s in wanted for x in leaves(s)}))
     plain = [s for s in wanted if not all(id(x) in mixed for x in leaves(s))]
-    return plain or [s for s in wanted if not any(id(x) in taken for x in leaves(s))]
+    unnamed = [s for s in wanted if not any(id(x) in taken for x in leaves(s)) and id(s) not in convolved]
+    return plain or unnamed
 
 
 def _is_lookup(flow: Flow, instance: Instance) -> bool:

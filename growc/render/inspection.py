@@ -85,6 +85,7 @@ def role_row(c: Compilation, name: str) -> tuple[str, str, str]:
     else:
         fixed = sum(any(x.frozen for s in a.spaces for x in leaves(s)) for a in found)
         note = many(len(found), "space") + (f", {fixed} of them frozen" if fixed else "")
+        note += "" if all(a.spaces for a in found) else ", where there is one nothing counts it"
     return name, " / ".join(map(str, c.roles.sizes(name))), note
 
 

@@ -114,7 +114,7 @@ class _Picture:
     def role(self, space: Space) -> str:
         """The first name in a space: `heads` for heads × head_dim."""
         names = [self.names.get(id(x), "") for x in leaves(space)]
-        return "heads" if {"heads", "kv_heads"} & set(names) else next(iter(names), "")
+        return "heads" if {"heads", "kv_heads", "head_dim"} & set(names) else next(iter(names), "")
 
     def text(self, space: Space) -> str:
         """`heads 4 × head_dim 16`, `ffn 256`, `40 units`."""
@@ -128,7 +128,7 @@ class _Picture:
         atoms = {id(x) for x in leaves(space)}
 
         def size(name: str) -> int:
-            found = self.c.roles.axes.get(name, [])
+            found = sorted(self.c.roles.axes.get(name, []), key=lambda a: not a.spaces)
             return next((a.size for a in found if {id(x) for s in a.spaces for x in leaves(s)} <= atoms), 0)
 
         heads, groups = size("heads") or size("kv_heads"), size("kv_heads")

@@ -58,3 +58,60 @@ def test_a_stream_that_no_weight_starts_is_hidden_and_refuses_to_grow(tmp_path):
     assert found(model)["hidden"] == [4, 8]
     with pytest.raises(GrowError, match="cannot change its size"):
         api.plan("widen hidden to 2 * hidden with cyclic copy", model)
+
+
+ONE_HEAD = """
+one_head (int64[N, S] tokens) => (float[N, S, 9] logits)
+<float[9, 8] table, float[8, 6] q_weight, float[8, 6] k_weight, float[8, 4] v_weight, float[4, 8] o_weight,
+ float[8, 9] head>
+{
+    x0 = Gather(table, tokens)
+    q = MatMul(x0, q_weight)
+    k = MatMul(x0, k_weight)
+    v = MatMul(x0, v_weight)
+    kt = Transpose <perm = [0, 2, 1]> (k)
+    s = MatMul(q, kt)
+    p = Softmax <axis = -1> (s)
+    c = MatMul(p, v)
+    o = MatMul(c, o_weight)
+    x1 = Add(x0, o)
+    logits = MatMul(x1, head)
+}
+"""
+
+
+def test_attention_without_an_axis_of_heads_has_one(tmp_path):
+    model = save(tmp_path / "one.onnx", ONE_HEAD)
+    assert found(model) == {"hidden": 8, "heads": 1, "kv_heads": 1, "head_dim": [6, 4], "vocab": 9}
+    with pytest.raises(GrowError, match="there is one, and nothing counts it"):
+        api.plan("widen heads to 2 with neighbor copy", model)
+
+
+def test_queries_and_values_of_other_sizes_both_have_a_head_dim(tmp_path):
+    model = save(tmp_path / "one.onnx", ONE_HEAD)
+    done = judge("widen head_dim to 2 * head_dim with neighbor copy", model, tmp_path / "out.onnx")
+    done.assert_exact()
+    assert found(done.path)["head_dim"] == [12, 8]
+
+
+INVERTED = """
+inverted (float[N, 3, 6, 6] x) => (float[N, 5] y)
+<float[4, 3, 1, 1] s, float[8, 4, 1, 1] e, float[8, 1, 3, 3] d, float[4, 8, 1, 1] p, float[4, 5] head>
+{
+    x0 = Conv(x, s)
+    e0 = Conv(x0, e)
+    e1 = Relu(e0)
+    d0 = Conv <group = 8, pads = [1, 1, 1, 1]> (e1, d)
+    d1 = Relu(d0)
+    p0 = Conv(d1, p)
+    x1 = Add(x0, p0)
+    g = GlobalAveragePool(x1)
+    f = Flatten(g)
+    y = MatMul(f, head)
+}
+"""
+
+
+def test_what_convolutions_mix_over_places_is_channels_and_no_ffn(tmp_path):
+    model = save(tmp_path / "inverted.onnx", INVERTED)
+    assert found(model) == {"hidden": 4, "channels": [4, 8]}

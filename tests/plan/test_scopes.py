@@ -26,7 +26,7 @@ def refused(text, model):
 
 def test_the_stream_that_another_one_reads_is_the_encoder(translator):
     assert inspect_data(api.inspect(translator))["scopes"] == {
-        "decoder": {"axes": {"hidden": 10, "ffn": 20, "vocab": 18}},
+        "decoder": {"axes": {"hidden": 10, "head_dim": 5, "ffn": 20, "vocab": 18}},
         "encoder": {"axes": {"hidden": 8, "ffn": 12}},
     }
 

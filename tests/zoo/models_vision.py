@@ -125,7 +125,13 @@ from_transformers(
 )
 from_transformers(
     "mobilenet_v2",
-    Facts(hidden=(), norm="batch", stream="branch", convolutional=True, traits=("depthwise", "batch norm")),
+    Facts(
+        hidden=(8, 16, 24, 32, 56),
+        norm="batch",
+        stream="branch",
+        convolutional=True,
+        traits=("depthwise", "batch norm"),
+    ),
     "MobileNetV2ForImageClassification",
     image(),
     image_size=32,
