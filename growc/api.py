@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from growc.diagnostic import Diagnostic, GrowError
-from growc.expression import spell
-from growc.recipe import Blank, Comment, Expect, Include, Item, Preserved, Recipe, Scoped
+from growc.recipe import Expect, Preserved
 from growc.resolve import Bound, Resolved, load
 from growc.source import Source
 
@@ -121,6 +120,7 @@ def apply(
     from growc.expectations import judge_measured, judge_plan
     from growc.lineage import lineage_of
     from growc.output import canonical, commit, default_output, guard, record_path, stamp, workshop
+    from growc.provenance import provenance
 
     sources = sources_of(text)
     resolved = load(sources, params or {})
@@ -137,11 +137,11 @@ def apply(
         folder = stack.enter_context(workshop(target))
         files = _write(compilation, folder, target, progress)
         if check or any(_is_preserved(b) for b in resolved.statements):
-            measured = _verify(compilation, files[-1], inputs, progress)
+            measured = _verify(compilation, source, files[-1], inputs, progress)
             judge_measured(resolved.statements, compilation.plan, measured, refute=check)
             if check and compilation.plan.certificate.exact:
                 _refute_in_single(compilation, folder, inputs, progress)
-        record = canonical(_provenance(sources, resolved, compilation, measured))
+        record = canonical(provenance(sources, resolved, compilation, measured))
         stamp(files[-1], record)
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
         moves.append((_draft(folder, "record", record), record_path(target)))
@@ -155,6 +155,24 @@ def apply(
     return Applied(
         compilation.plan, target, measured if check else None, reason, tuple(place for _, place in moves)
     )
+
+
+def verify(
+    source: str | Path,
+    result: str | Path,
+    *,
+    inputs: str | Path | None = None,
+    progress: Progress = _quiet,
+) -> Verification:
+    """Run two models on the same inputs and compare their outputs.
+
+    Where `result` has grown caches or outputs, what they are to hold follows from the recipe in its metadata.
+    """
+    from growc.provenance import planned_again
+
+    progress("planning", 0, 0)
+    made = planned_again(Path(source), Path(result))
+    return _verify(made, Path(source), Path(result), inputs, progress)
 
 
 def inspect(model: str | Path) -> Compilation:
@@ -181,11 +199,12 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
     from growc.dialects.onnx.container import EXTERNAL
     from growc.dialects.onnx.emit import EXTERNAL_ABOVE, rewrite, save
     from growc.dialects.onnx.schemas import check_model
+    from growc.output import METADATA
 
     model = c.model.source
     external = bool(model.meta.get(EXTERNAL)) or c.plan.bytes_to_write > EXTERNAL_ABOVE
     rewrite(c.graph, c.assembled, c.mended, c.attributes)
-    model.metadata_props.pop("growc", None)  # that of an earlier growth; a new one is appended
+    model.metadata_props.pop(METADATA, None)  # that of an earlier growth; a new one is appended
     done = 0
 
     def wrote(name: str, count: int) -> None:
@@ -205,14 +224,16 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
         raise
 
 
-def _verify(c: Compilation, result: Path, inputs: str | Path | None, progress: Progress) -> Verification:
+def _verify(
+    made: Compilation | None, source: Path, result: Path, inputs: str | Path | None, progress: Progress
+) -> Verification:
     from growc.verification import verify
 
     return verify(
-        c.path,
+        source,
         result,
-        output_maps=output_maps(c),
-        input_maps=input_maps(c),
+        output_maps={} if made is None else output_maps(made),
+        input_maps={} if made is None else input_maps(made),
         inputs=None if inputs is None else Path(inputs),
         progress=lambda phrase: progress(phrase, 0, 0),
     )
@@ -234,7 +255,7 @@ def _refute_in_single(c: Compilation, folder: Path, inputs: str | Path | None, p
     source = write_copy(c.path, copies / c.path.name, SINGLE)
     twin = compile(Resolved(tuple(c.statements)), source)
     grown = _write(twin, copies / "grown", source, lambda *_: None)
-    judge_measured((), twin.plan, _verify(twin, grown[-1], inputs, progress), refute=True)
+    judge_measured((), twin.plan, _verify(twin, source, grown[-1], inputs, progress), refute=True)
 
 
 def input_maps(c: Compilation) -> dict[str, list[StateMap]]:
@@ -274,37 +295,3 @@ def output_maps(c: Compilation) -> dict[str, list[UnitMap | StateMap]]:
             places = order[first]
             found.setdefault(name, []).append(UnitMap(axis, places, state.weight[places]))
     return found
-
-
-def _provenance(
-    sources: Sequence[Source], resolved: Resolved, c: Compilation, verification: Verification | None
-) -> dict[str, Any]:
-    """How the result came to be; nothing in it depends on time, place or machine."""
-    certificate = c.plan.certificate
-    return {
-        "recipe": recipe_lines(sources, resolved),
-        "parameters": {name: spell(value) for name, value in resolved.parameters.items()},
-        "certificate": {
-            "exact": certificate.exact,
-            "gaps": [{"node": g.node, "cause": g.cause} for g in certificate.gaps],
-        },
-        "measured": None if verification is None else float(f"{verification.relative:.1e}"),
-    }
-
-
-def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:
-    """The recipe in canonical form, with what it includes in its place, without comments."""
-    from growc import grammar
-
-    included = iter(resolved.included)
-
-    def expanded(body: Iterable[Item]) -> Iterator[Item]:
-        for item in body:
-            if isinstance(item, Include):
-                yield from expanded(grammar.parse(next(included)).body)
-            elif isinstance(item, Scoped):
-                yield replace(item, body=tuple(expanded(item.body)))
-            elif not isinstance(item, Comment | Blank):
-                yield item
-
-    return grammar.format(Recipe(tuple(expanded(grammar.parse(*sources).body)))).splitlines()

@@ -200,15 +200,15 @@ def _inspect(options: Namespace) -> int:
 
 
 def _verify(options: Namespace) -> int:
+    from growc.api import verify
     from growc.render.progress import progress
     from growc.render.terminal import verification_data, verification_lines
-    from growc.verification import verify
 
     for model in options.models:
         if not model.is_file():
             raise GrowError(Diagnostic("G310", f"there is no model at `{model}`"))
     with progress() as advance:
-        found = verify(*options.models, inputs=options.inputs, progress=lambda phrase: advance(phrase, 0, 0))
+        found = verify(*options.models, inputs=options.inputs, progress=advance)
     limit = found.limit if options.within is None else options.within
     passed = not found.refutes_exact() if options.within is None else found.relative <= limit
     difference = f"differ by {found.relative:.1e}, which is more than {limit:.1e}"

@@ -18,6 +18,9 @@ import onnx_ir as ir
 
 from growc.diagnostic import Diagnostic, GrowError
 
+METADATA = "growc"
+"""The key of provenance in the metadata of a model."""
+
 OPENING = '{\n  "growc": '
 """How every text begins that growc writes beside a model."""
 
@@ -89,7 +92,7 @@ def made_by_growc(path: Path) -> bool:
         with path.open("rb") as file:
             if file.read(len(OPENING)) == OPENING.encode():
                 return True
-        return "growc" in load(path).metadata_props
+        return METADATA in load(path).metadata_props
     return False
 
 
@@ -111,7 +114,7 @@ def workshop(target: Path) -> Iterator[Path]:
 
 def stamp(model: Path, text: str) -> None:
     """Write provenance into the metadata of an ONNX file: protobuf reads what is appended as merged."""
-    entry = onnx.ModelProto(metadata_props=[{"key": "growc", "value": text}])
+    entry = onnx.ModelProto(metadata_props=[{"key": METADATA, "value": text}])
     with model.open("ab") as file:
         file.write(entry.SerializeToString())
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from caches.decoders import DEPTH, ENCODED, HEADS, KINDS, VOCAB, decode, shapes
 
-from growc.api import apply, input_maps, inspect
+from growc.api import apply, input_maps, inspect, verify
 from growc.api import compile as compiled
 from growc.api import recipe as parsed
 from growc.diagnostic import GrowError
@@ -104,3 +104,10 @@ def test_an_input_that_no_output_carries_on_is_fixed(decoder, tmp_path):
     onnx.save(model, tmp_path / "model.onnx")
     with pytest.raises(GrowError, match="input `past2`"):
         compiled(parsed("widen heads to 8 with cyclic copy"), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_grown_decoder_is_verified_with_its_caches(decoder, tmp_path, kind):
+    done = apply(RECIPES["heads x1.5 uniform"], decoder(kind), tmp_path / "grown.onnx")
+    assert done.verification is not None
+    assert verify(decoder(kind), done.written).relative == done.verification.relative
