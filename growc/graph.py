@@ -31,6 +31,8 @@ class Weight:
     origin: Any = field(default=None, repr=False)
     stored: Any = field(default=None, repr=False)
     """Where it is quantised: the dialect's own tensors; `stored.blocks` says which elements share a scale."""
+    computed: bool = False
+    """Whether the model computes it from stored tensors; where it changes, the result stores it."""
 
     @property
     def elements(self) -> int:

@@ -35,7 +35,7 @@ def certify(c: Compilation) -> Plan:
         tuple(c.assembled.weights),
         (count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
-        tuple(warnings_of(c.lowered.stages)),
+        (*warnings_of(c.lowered.stages), *now_stored(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
     )
 
@@ -88,6 +88,16 @@ def warnings_of(stages: Sequence[Stage]) -> Iterator[str]:
     ]
     if dead:
         yield f"new units of {_listed(dead)} are zero behind zero readers and will never get a gradient"
+
+
+def now_stored(made: Assembled) -> Iterator[str]:
+    """Weights that the source computes from stored tensors, and the result no longer."""
+    pairs = zip(made.weights, made.sources, strict=True)
+    for name in dict.fromkeys(source.name for plan, source in pairs if plan.changed and source.computed):
+        yield (
+            f"`{name}` is a norm over stored tensors times its gain, and becomes a stored tensor itself: "
+            "training will not keep its norm"
+        )
 
 
 def _copies(stage: Stage) -> bool:

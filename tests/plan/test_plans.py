@@ -10,7 +10,7 @@ import pytest
 from graphs import DEMO, MLP, STREAM, TINY, save
 
 from growc import api
-from growc.dialects.onnx.capture import read_tensor
+from growc.dialects.onnx.tensors import read_tensor
 from growc.lineage import axis_maps, lineage_of
 from growc.plan_json import from_json, to_json
 from growc.plans import AxisStep, Certificate, Gap, Layout, LeafStep, Plan, WeightPlan

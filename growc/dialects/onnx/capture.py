@@ -11,19 +11,20 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from growc.bodies import written_out
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.flatten import Step, flatten, op_name
+from growc.dialects.onnx.folding import fold
 from growc.dialects.onnx.fused import PART_OF, lower
 from growc.dialects.onnx.lowerings import LOWERINGS
 from growc.dialects.onnx.quantised_ops import QUANTISED
 from growc.dialects.onnx.states import state_pairs
 from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
-from growc.graph import FLOATING, Array, Graph, Node, Value, Weight
+from growc.dialects.onnx.tensors import constant_of, read_tensor
+from growc.graph import FLOATING, Graph, Node, Value, Weight
 
 COMMUTATIVE = frozenset(
     {"Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "Equal", "BitwiseAnd"}
@@ -41,6 +42,7 @@ def capture(model: ir.Model, dialect: Any) -> Graph:
         InlinePass()(model)
     _refuse_blocked(model)
     dialect.fused += lower(model, LOWERINGS | QUANTISED)
+    dialect.folded += fold(model)
     return _Capture(model, dialect).graph()
 
 
@@ -52,35 +54,6 @@ def _refuse_blocked(model: ir.Model) -> None:
             why = "onnxruntime laid the weights out for one kind of processor, and padded them to its blocks"
             remedy = "grow the model as it was before, or optimised up to ORT_ENABLE_EXTENDED"
             raise GrowError(Diagnostic("G309", message, notes=(why,), help=remedy))
-
-
-def constant_of(value: ir.Value) -> Any:
-    """The tensor behind a value that is an initializer or the output of a Constant node; else None."""
-    if value.const_value is not None and (value.is_initializer() or value.producer() is None):
-        return value.const_value
-    node = value.producer()
-    if node is None or op_name(node) != "Constant":
-        return None
-    return _constant_tensor(node)
-
-
-def read_tensor(tensor: Any) -> Array:
-    """The values of a tensor; those of external data as a memory map, of which only what is used is read."""
-    if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
-        shape = tuple(int(d) for d in tensor.shape.numpy())
-        return np.memmap(tensor.path, tensor.dtype.numpy(), "r", tensor.offset or 0, shape)
-    return np.asarray(tensor.numpy())
-
-
-def _constant_tensor(node: ir.Node) -> Any:
-    for attribute in node.attributes.values():
-        if attribute.name == "value":
-            return attribute.value
-        if attribute.name in ("value_int", "value_ints"):
-            return ir.tensor(attribute.value, dtype=ir.DataType.INT64)
-        if attribute.name in ("value_float", "value_floats"):
-            return ir.tensor(attribute.value, dtype=ir.DataType.FLOAT)
-    return None
 
 
 def _captured(step: Step) -> Iterator[ir.Value]:
@@ -250,7 +223,9 @@ class _Capture:
     def constant(self, value: ir.Value, tensor: Any) -> Value:
         if id(value) not in self.weights:
             found = self.stored.get(id(value))
-            self.weights[id(value)] = _plain(value, tensor) if found is None else _quantised(value, found)
+            made = _plain(value, tensor) if found is None else _quantised(value, found)
+            made.computed = any(value is f.stand_in for f in self.dialect.folded)
+            self.weights[id(value)] = made
         weight = self.weights[id(value)]
         return Value(weight.name, weight=weight, floating=weight.floating, origin=value)
 

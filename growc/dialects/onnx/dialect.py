@@ -12,6 +12,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.capture import capture
 from growc.dialects.onnx.container import load
 from growc.dialects.onnx.control import CONTROL
+from growc.dialects.onnx.folding import Folded
 from growc.dialects.onnx.fused import Fused
 from growc.dialects.onnx.mend import Mended, mend
 from growc.dialects.onnx.operand import REAL
@@ -31,6 +32,8 @@ class OnnxModel:
     simulator: Simulator = field(init=False)
     fused: list[Fused] = field(default_factory=list)
     """Fused nodes for which plain ones stand in `source`; emission puts them back."""
+    folded: list[Folded] = field(default_factory=list)
+    """Computed weights for which initializers stand in `source`; emission keeps those that change."""
     operators = OPERATORS | CONTROL
 
     def __post_init__(self) -> None:

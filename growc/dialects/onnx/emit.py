@@ -15,7 +15,6 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from growc.dialects.onnx.capture import constant_of, read_tensor
 from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
@@ -23,6 +22,7 @@ from growc.dialects.onnx.mend import Mended
 from growc.dialects.onnx.patches import Entries, Part, Patch
 from growc.dialects.onnx.schemas import check_model
 from growc.dialects.onnx.stored import Stored
+from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import Array, Graph, Node, Size, Value, Weight
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
@@ -52,6 +52,10 @@ def rewrite(
         for name, value in changed.items():
             node.origin.attributes[name] = ir.AttrFloat32(name, float(value))
     writer.shapes()
+    kept = {source.origin for plan, _, source in plans if plan.changed}
+    for folded in graph.dialect.folded:
+        if folded.stand_in not in kept:
+            folded.restore()
     restore(graph.dialect.fused)
     RemoveUnusedNodesPass()(graph.source)
 

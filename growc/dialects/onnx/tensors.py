@@ -1,0 +1,40 @@
+"""Stored tensors: which values are some, and their elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.dialects.onnx.flatten import op_name
+from growc.graph import Array
+
+
+def constant_of(value: ir.Value) -> Any:
+    """The tensor behind a value that is an initializer or the output of a Constant node; else None."""
+    if value.const_value is not None and (value.is_initializer() or value.producer() is None):
+        return value.const_value
+    node = value.producer()
+    if node is None or op_name(node) != "Constant":
+        return None
+    return _constant_tensor(node)
+
+
+def read_tensor(tensor: Any) -> Array:
+    """The values of a tensor; those of external data as a memory map, of which only what is used is read."""
+    if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
+        shape = tuple(int(d) for d in tensor.shape.numpy())
+        return np.memmap(tensor.path, tensor.dtype.numpy(), "r", tensor.offset or 0, shape)
+    return np.asarray(tensor.numpy())
+
+
+def _constant_tensor(node: ir.Node) -> Any:
+    for attribute in node.attributes.values():
+        if attribute.name == "value":
+            return attribute.value
+        if attribute.name in ("value_int", "value_ints"):
+            return ir.tensor(attribute.value, dtype=ir.DataType.INT64)
+        if attribute.name in ("value_float", "value_floats"):
+            return ir.tensor(attribute.value, dtype=ir.DataType.FLOAT)
+    return None
