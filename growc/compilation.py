@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from growc.graph import Graph, Node, Value
     from growc.indexmap import IndexMap
+    from growc.layers import Layers
     from growc.passes.assemble import Assembled
     from growc.passes.lower import Lowered
     from growc.passes.norms import Norm
@@ -33,6 +34,7 @@ class Compilation:
     axes: Axes = None  # type: ignore[assignment]  # spaces
     ties: Sequence[Tie] = ()  # ties
     roles: Roles = None  # type: ignore[assignment]  # roles
+    layers: Layers = None  # type: ignore[assignment]  # layers
     lowered: Lowered = None  # type: ignore[assignment]  # lower
     steps: Mapping[Value, Sequence[AxisStep]] = field(default_factory=dict)  # solve
     scales: Mapping[Value, float] = field(default_factory=dict)  # solve: factors of eps constants

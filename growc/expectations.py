@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from growc import recipe as ast
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import evaluate
+from growc.passes.counts import numbers, runs_in
 from growc.passes.region import region_of
 from growc.passes.targets import named
 from growc.resolve import Bound
@@ -75,6 +76,8 @@ def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Compilat
     final, region = c.lowered.sizes, region_of(scopes, c.roles.scopes, c.axes)
 
     def values(name: str, span: Span, sizes: Sizes) -> list[int]:
+        if name == "layers":
+            return numbers(runs_in(c.layers, scopes, span))
         found = region.of(named(name, span, c.roles, c.axes), name, span)
         return list(dict.fromkeys(sizes.product(a.spaces) for a in found))
 

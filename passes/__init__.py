@@ -17,6 +17,7 @@ from growc.indexmap import IndexMap
 from growc.passes.assemble import assemble_weights
 from growc.passes.certify import certify
 from growc.passes.groups import split_groups
+from growc.passes.layers import find_layers
 from growc.passes.links import build_links, carriers_of
 from growc.passes.lower import lower
 from growc.passes.norms import find_norms
@@ -66,9 +67,14 @@ def roles_pass(c: Compilation) -> Compilation:
     return replace(c, roles=find_roles(c.axes))
 
 
+def layers_pass(c: Compilation) -> Compilation:
+    """Equal parts of streams, one behind the other."""
+    return replace(c, layers=find_layers(c.axes, c.roles.scopes.of_sum))
+
+
 def lower_pass(c: Compilation) -> Compilation:
     """Statements as maps on spaces."""
-    return replace(c, lowered=lower(c.statements, c.roles, c.axes))
+    return replace(c, lowered=lower(c.statements, c.roles, c.axes, c.layers))
 
 
 def solve_pass(c: Compilation) -> Compilation:
@@ -128,7 +134,15 @@ def certify_pass(c: Compilation) -> Compilation:
     return replace(c, plan=certify(c))
 
 
-ANALYSIS: tuple[Pass, ...] = (capture_pass, simulate_pass, norms_pass, spaces_pass, ties_pass, roles_pass)
+ANALYSIS: tuple[Pass, ...] = (
+    capture_pass,
+    simulate_pass,
+    norms_pass,
+    spaces_pass,
+    ties_pass,
+    roles_pass,
+    layers_pass,
+)
 
 PIPELINE: tuple[Pass, ...] = (*ANALYSIS, lower_pass, solve_pass, mend_pass, assemble_pass, certify_pass)
 

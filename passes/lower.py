@@ -21,6 +21,8 @@ from growc.fills import FILLS, appended, new_units
 from growc.grammar import fill_text
 from growc.graph import Node
 from growc.indexmap import IndexMap
+from growc.layers import Layers
+from growc.passes.counts import number_of_layers
 from growc.passes.groups import Pair, pairs_of, settle
 from growc.passes.region import Region, region_of
 from growc.passes.roles import RoleAxis, Roles
@@ -51,9 +53,9 @@ class Lowered:
         return next((sizes for number, sizes in self.history if number >= moment), self.sizes)
 
 
-def lower(statements: Sequence[Bound], roles: Roles, axes: Axes) -> Lowered:
+def lower(statements: Sequence[Bound], roles: Roles, axes: Axes, layers: Layers) -> Lowered:
     """Lower every `widen`; `untie` has been dealt with before, and `expect` is judged later."""
-    return _Lowering(roles, axes).run(statements)
+    return _Lowering(roles, axes, layers).run(statements)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +71,8 @@ class Ask:
 
 
 class _Lowering:
-    def __init__(self, roles: Roles, axes: Axes) -> None:
-        self.roles, self.axes = roles, axes
+    def __init__(self, roles: Roles, axes: Axes, layers: Layers) -> None:
+        self.roles, self.axes, self.layers = roles, axes, layers
         self.done = Lowered()
         self.errors: list[Diagnostic] = []
         self.touched: dict[int, tuple[Span, str]] = {}
@@ -164,6 +166,8 @@ class _Lowering:
         """The size of a named axis that belongs with the target: its own, the one of its rank, or the only
         one.
         """
+        if name == "layers":
+            return number_of_layers(self.layers, region.scopes, span)
         found = region.of(named(name, span, self.roles, self.axes), name, span)
         if any(a.spaces == target.spaces for a in found):
             return sizes.product(target.spaces)

@@ -36,10 +36,13 @@ class HasSpaces(Protocol):
 
 @dataclass
 class Scopes:
-    """The scopes of a model by name, and for each atom (by id) the names of those that it lies in."""
+    """The scopes of a model by name; for each atom (by id) the names of those that it lies in, and for each
+    residual sum its own.
+    """
 
     names: tuple[str, ...] = ()
     of_atom: dict[int, frozenset[str]] = field(default_factory=dict)
+    of_sum: dict[Node, str] = field(default_factory=dict)
 
     def of_axis(self, axis: HasSpaces) -> frozenset[str]:
         """The scopes that an axis lies in."""
@@ -56,7 +59,8 @@ def find_scopes(flow: Flow, sums: Mapping[Node, Residual]) -> Scopes:
         here = frozenset(names[p] for p in parts.roots(owner) if p in names)
         for atom in (x for s in flow.axes.of(value) for x in leaves(s)):
             found[id(atom)] = found.get(id(atom), frozenset()) | here
-    return Scopes(tuple(sorted(set(names.values()))), found)
+    of_sum = {node: names.get(parts.root(number), "") for node, number in parts.number.items()}
+    return Scopes(tuple(sorted(set(names.values()))), found, of_sum)
 
 
 class _Parts:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from growc.axes import leaves
 from growc.axisgraph import Frozen, Way, frozen_axes, ways
 from growc.graph import Node
+from growc.layers import Run
 from growc.passes.assemble import count_parameters
+from growc.passes.counts import numbers
 from growc.passes.roles import RoleAxis
 from growc.passes.ties import Tie
 from growc.plan_json import one
@@ -27,8 +29,12 @@ def inspect_data(c: Compilation) -> dict[str, Any]:
     """What `growc inspect --json` prints."""
     nodes = {(f.node, f.cause): None for f in frozen_axes(c.axes)}
     return {
-        "axes": {n: one(tuple(c.roles.sizes(n))) for n in c.roles.axes},
+        "axes": {n: one(tuple(c.roles.sizes(n))) for n in c.roles.axes} | layer_counts(c.layers.runs),
         "scopes": {scope: {"axes": scope_sizes(c, scope)} for scope in c.roles.scopes.names},
+        "runs": [
+            {"scope": r.scope, "layers": len(r.layers), "kinds": list(r.kinds), "period": r.period}
+            for r in c.layers.runs
+        ],
         "parameters": count_parameters(c.axes, c.ties),
         "frozen": [{"node": n.name, "op": n.kind, "reason": cause} for n, cause in nodes],
     }
@@ -40,7 +46,12 @@ def scope_sizes(c: Compilation, scope: str) -> dict[str, int | list[int]]:
     for name, axes in c.roles.axes.items():
         here = [a.size for a in axes if scope in c.roles.scopes.of_axis(a)]
         found.update({name: one(tuple(dict.fromkeys(here)))} if here else {})
-    return found
+    return found | layer_counts([r for r in c.layers.runs if r.scope == scope])
+
+
+def layer_counts(runs: Sequence[Run]) -> dict[str, int | list[int]]:
+    """`layers`, as an axis among others."""
+    return {"layers": one(tuple(numbers(runs)))} if runs else {}
 
 
 def inspect_lines(c: Compilation) -> Iterator[str]:
@@ -49,7 +60,8 @@ def inspect_lines(c: Compilation) -> Iterator[str]:
     yield f"{c.path.name} · {parameters} parameters · {many(len(c.graph.nodes), 'node')}"
     yield ""
     axes = c.roles.axes
-    yield from ("  " + line for line in table((role_row(c, name) for name in axes), "<><"))
+    rows = [*(role_row(c, name) for name in axes), *layer_rows(c.layers.runs)]
+    yield from ("  " + line for line in table(rows, "<><"))
     yield from (f"  {line}" for line in absent(axes))
     if "hidden" in axes:
         yield ""
@@ -87,6 +99,26 @@ def role_row(c: Compilation, name: str) -> tuple[str, str, str]:
         note = many(len(found), "space") + (f", {fixed} of them frozen" if fixed else "")
         note += "" if all(a.spaces for a in found) else ", where there is one nothing counts it"
     return name, " / ".join(map(str, c.roles.sizes(name))), note
+
+
+def layer_rows(runs: Sequence[Run]) -> Iterator[tuple[str, str, str]]:
+    """`layers`, `4 / 3`, `tower 0 / tower 1`, and where layers differ how they do."""
+    if runs:
+        scopes = list(dict.fromkeys(r.scope for r in runs if r.scope))
+        note = (
+            " / ".join(r.scope for r in runs) if scopes else many(len(runs), "run") if len(runs) > 1 else ""
+        )
+        yield "layers", " / ".join(str(len(r.layers)) for r in runs), note
+    for run in runs:
+        if len(set(run.kinds)) > 1:
+            again = f", again after {run.period}" if run.period > 1 else ""
+            yield "", "", f"{kinds_text(run.kinds)}{again}" + (f" ({run.scope})" if run.scope else "")
+
+
+def kinds_text(kinds: Sequence[int]) -> str:
+    """`2 kinds: A A B`."""
+    letters = [chr(ord("A") + k) if max(kinds) < 26 else str(k) for k in kinds]
+    return f"{len(set(kinds))} kinds: {' '.join(letters)}"
 
 
 def absent(axes: dict[str, list[RoleAxis]]) -> Iterator[str]:

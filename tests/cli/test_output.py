@@ -31,8 +31,9 @@ def test_apply_json_is_the_plan_and_what_was_measured(growc):
 def test_inspect_json_has_what_is_agreed(growc):
     data = growc("inspect", "stream.onnx", "--json").json
     assert data == {
-        "axes": {"hidden": 8, "ffn": 12, "vocab": 16},
+        "axes": {"hidden": 8, "ffn": 12, "vocab": 16, "layers": 1},
         "scopes": {},
+        "runs": [{"scope": "", "layers": 1, "kinds": [0], "period": 1}],
         "parameters": 372,
         "frozen": [],
     }

@@ -26,8 +26,8 @@ def refused(text, model):
 
 def test_the_stream_that_another_one_reads_is_the_encoder(translator):
     assert inspect_data(api.inspect(translator))["scopes"] == {
-        "decoder": {"axes": {"hidden": 10, "head_dim": 5, "ffn": 20, "vocab": 18}},
-        "encoder": {"axes": {"hidden": 8, "ffn": 12}},
+        "decoder": {"axes": {"hidden": 10, "head_dim": 5, "ffn": 20, "vocab": 18, "layers": 1}},
+        "encoder": {"axes": {"hidden": 8, "ffn": 12, "layers": 1}},
     }
 
 
@@ -35,8 +35,8 @@ def test_streams_that_do_not_read_each_other_are_towers(tmp_path):
     model = save(tmp_path / "towers.onnx", TOWERS)
     found = inspect_data(api.inspect(model))["scopes"]
     assert found == {
-        "tower 0": {"axes": {"hidden": 8, "ffn": 12}},
-        "tower 1": {"axes": {"hidden": 9, "ffn": 20}},
+        "tower 0": {"axes": {"hidden": 8, "ffn": 12, "layers": 1}},
+        "tower 1": {"axes": {"hidden": 9, "ffn": 20, "layers": 1}},
     }
 
 

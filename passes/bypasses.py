@@ -1,0 +1,231 @@
+"""Bypasses: the places of a stream where a value goes around a branch and is added to it.
+
+Needs: the axis graph (treatments of nodes), data values, the tree of post-dominators. Gives: `Bypass`es with
+a token each, and `stretches`, bypasses one behind the other on one stream.
+
+A value starts a bypass where the next vertex that all of it must pass is a sum which it reaches untouched
+(but for casts, layout, constant factors), and where something on the other way bears parameters (the cube
+in an approximated GELU does not). A token is coarse, the shapes of the matrices inside and whether they
+work on the stream, so that a first layer without a norm or every fourth without rotation still look like
+the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc.graph import Node, Value, static_values
+from growc.passes.dataflow import users
+from growc.passes.dominators import PostDominators
+from growc.passes.flow import THROUGH
+from growc.passes.spaces import Axes
+
+Token = tuple[tuple[tuple[int, ...], bool], ...]
+SUMS = frozenset({"Add", "Sum"})
+LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
+FACTORS = frozenset({"Mul", "Div"})
+MATRICES = frozenset({"contract", "lookup", "recurrent"})
+MIXING = frozenset({"attention", "recurrent"})
+
+
+@dataclass(eq=False)
+class Bypass:
+    """From `start` around a branch to `sum`. nodes: those on the way, and side nodes that only they use."""
+
+    start: Value
+    sum: Node
+    nodes: list[Node] = field(default_factory=list, repr=False)
+    token: Token = ()
+    parameters: bool = False
+    mixes: bool = False
+
+    @property
+    def end(self) -> Value:
+        """The sum as a value."""
+        return self.sum.outputs[0]
+
+    @property
+    def coarse(self) -> tuple[object, ...]:
+        """What remains of the token where widths differ from layer to layer."""
+        return (self.mixes, *((len(shape), on) for shape, on in self.token))
+
+
+class Streams:
+    """The bypasses below one output."""
+
+    def __init__(self, axes: Axes, data: frozenset[Value], tree: PostDominators) -> None:
+        self.data, self.tree = data, tree
+        self.static = static_values(axes.graph)
+        self.treatment = {i.node: i.line.treatment for i in axes.instances}
+        self.order = {n: k for k, n in enumerate(axes.graph.nodes)}
+        self.between: dict[Value, list[Node]] = {}
+        found = list(self.candidates())
+        self.describe(found)
+        self.bypasses = list(self.outermost([b for b in found if b.parameters]))
+        if len(self.bypasses) < len(found):
+            self.describe(self.bypasses)
+
+    def candidates(self) -> Iterator[Bypass]:
+        """Values that reach the next vertex on their way, a sum, untouched."""
+        for vertex, parent in reversed(self.tree.parent.items()):
+            if isinstance(vertex, Value) and isinstance(parent, Node) and parent.op in SUMS:
+                reading = [n for n in users(vertex, self.data) if n in self.tree.parent]
+                if len(reading) > 1 and self.reaches(vertex, parent):
+                    yield Bypass(vertex, parent)
+
+    def reaches(self, value: Value, goal: Node) -> bool:
+        """Whether a value arrives at a sum untouched."""
+        pending, seen = [value], {value}
+        while pending:
+            for node in users(pending.pop(), self.data):
+                if node is goal:
+                    return True
+                if self.keeps(node):
+                    pending += [v for v in node.outputs if v not in seen]
+                    seen.update(node.outputs)
+        return False
+
+    def keeps(self, node: Node) -> bool:
+        """Whether what a node makes is still the stream that it reads."""
+        if node.op in FACTORS:
+            return any(v in self.static or v.known is not None for v in node.operands)
+        data = sum(v in self.data for v in node.operands)
+        return node.op in THROUGH or node.op in LAYOUT or (node.op in SUMS and data > 1)
+
+    def outermost(self, bypasses: list[Bypass]) -> Iterator[Bypass]:
+        """Those that do not lie on the branch of another one."""
+        starts, sums = {b.start for b in bypasses}, {b.sum: b for b in bypasses}
+        for bypass in bypasses:
+            way = (bypass.end, *self.tree.way(bypass.end))
+            met = next((v for v in way if v in starts or v in sums), None)
+            outer = sums.get(met) if isinstance(met, Node) else None
+            if outer is None or not self.comes_from(bypass.start, outer.start):
+                yield bypass
+
+    def comes_from(self, value: Value, source: Value) -> bool:
+        """Whether a value is made from another one."""
+        first = -1 if source.producer is None else self.order[source.producer]
+        pending, seen = [value], {value}
+        while pending:
+            one = pending.pop()
+            if one is source:
+                return True
+            if one.producer is not None and self.order[one.producer] > first:
+                fresh = [v for v in one.producer.operands if v in self.data and v not in seen]
+                pending += fresh
+                seen.update(fresh)
+        return False
+
+    # ---------------------------------------------------------------- what a bypass holds
+
+    def describe(self, bypasses: list[Bypass]) -> None:
+        """Fill in nodes, tokens, and what they say."""
+        for bypass in bypasses:
+            bypass.nodes = []
+        self.between = {b.start: [] for b in bypasses}
+        owners = self.owners(bypasses)
+        for node in self.tree.nodes:
+            owner = owners.get(node)
+            if isinstance(owner, Bypass):
+                owner.nodes.append(node)
+            elif isinstance(owner, Value):
+                self.between[owner].append(node)
+        for bypass in bypasses:
+            bypass.token = self.token(bypass)
+            bypass.parameters = any(self.bears(v) for n in bypass.nodes for v in n.operands)
+            bypass.mixes = any(map(self.mixing, bypass.nodes))
+
+    def owners(self, bypasses: list[Bypass]) -> Mapping[Node, object]:
+        """For each node the bypass, or the start of one, that all that is made from it goes into; or None."""
+        sums = {b.sum: b for b in bypasses}
+        starts: dict[Value, object] = {b.start: b.start for b in bypasses}
+        found: dict[Node, object] = {}
+        for node in reversed(self.tree.nodes):
+            owner: object = sums.get(node) or next((starts[v] for v in node.outputs if v in starts), None)
+            if owner is None:
+                after = {found.get(n) for v in node.outputs for n in users(v, self.data) if n in found}
+                owner = after.pop() if len(after) == 1 else None
+            found[node] = owner
+        return found
+
+    def token(self, bypass: Bypass) -> Token:
+        """The shapes of the matrices of a bypass, sorted, each with whether it works on the stream."""
+        stream = {bypass.start}
+        found = []
+        for node in bypass.nodes:
+            on = any(v in stream for v in node.operands)
+            stream.update(node.outputs if on else ())
+            found += [(shape_of(v), on) for v in self.matrices(node)]
+        return tuple(sorted(found))
+
+    def bears(self, value: Value) -> bool:
+        """Whether a value is a parameter with an element for each unit."""
+        return value in self.static and value.floating and int(np.prod(shape_of(value))) > 1
+
+    def mixing(self, node: Node) -> bool:
+        """Whether a node makes positions depend on each other."""
+        treatment = self.treatment.get(node)
+        if treatment == "contract":
+            statics = [v for v in node.operands if v in self.static]
+            return not statics or any(v.rank > 2 and max(shape_of(v)[2:]) > 1 for v in statics)
+        return treatment in MIXING or node.op == "CumSum"
+
+    # ---------------------------------------------------------------- streams
+
+    def stretches(self) -> list[list[Bypass]]:
+        """Bypasses one behind the other: nothing but norms and the like stands between them."""
+        by_start = {b.start: b for b in self.bypasses}
+        following = {b: self.following(b, by_start) for b in self.bypasses}
+        before: dict[Bypass, list[Bypass]] = {b: [] for b in self.bypasses}
+        for bypass, after in following.items():
+            if after is not None:
+                before[after].append(bypass)
+        found: list[list[Bypass]] = []
+        for bypass in self.bypasses:
+            if len(before[bypass]) == 1:
+                continue
+            stretch: list[Bypass] = []
+            after = bypass
+            while after is not None and (after is bypass or len(before[after]) == 1):
+                stretch.append(after)
+                after = following[after]
+            found.append(stretch)
+        return found
+
+    def following(self, bypass: Bypass, by_start: Mapping[Value, Bypass]) -> Bypass | None:
+        """The bypass that starts next on the same stream."""
+        for vertex in (bypass.end, *self.tree.way(bypass.end)):
+            if isinstance(vertex, Value) and vertex in by_start:
+                same = elements(vertex) == elements(bypass.start)
+                return by_start[vertex] if same and not self.worked_on(bypass.end, vertex) else None
+            if isinstance(vertex, Node) and self.matrices(vertex):
+                return None
+        return None
+
+    def worked_on(self, value: Value, start: Value) -> bool:
+        """Whether there is a product with a matrix on the way from a value to the start of a bypass."""
+        stream = {value}
+        for node in self.between[start]:
+            if any(v in stream for v in node.operands):
+                if self.matrices(node):
+                    return True
+                stream.update(node.outputs)
+        return False
+
+    def matrices(self, node: Node) -> list[Value]:
+        """The matrices that a node works with."""
+        works = self.treatment.get(node) in MATRICES
+        return [v for v in node.operands if v in self.static and v.rank >= 2] if works else []
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    """The sizes of a value at the first sample point."""
+    return tuple(s[0] for s in value.sizes or ())
+
+
+def elements(value: Value) -> tuple[int, ...]:
+    """The number of elements of a value at each sample point."""
+    return tuple(int(x) for x in np.prod(np.array(value.sizes or ((1,),), dtype=np.int64), axis=0))

@@ -1,0 +1,43 @@
+"""Three kinds of value: static, shape, and data.
+
+Static: no input of the model reaches it (weights, and what is made of them). Shape: inputs reach it only
+through their shapes (position numbers, causal masks, rotary tables, targets of Reshape). Data: the rest,
+where its values, not only its shape, reach an output.
+
+Needs: a simulated graph. Gives: the data values.
+"""
+
+from __future__ import annotations
+
+from growc.graph import Graph, Node, Value
+
+SHAPE_ONLY = frozenset({"Shape", "Size"})
+"""Operators that look at the shape of what they read."""
+
+
+def data_values(graph: Graph) -> frozenset[Value]:
+    """The data values of a graph."""
+    reached = set(graph.inputs)
+    for node in graph.nodes:
+        if node.op not in SHAPE_ONLY and any(v in reached for v in node.operands):
+            reached.update(v for v in node.outputs if v.known is None)
+    used = {v for v in graph.outputs if v in reached}
+    for node in reversed(graph.nodes):
+        if node.op not in SHAPE_ONLY and any(v in used for v in node.outputs):
+            used.update(v for v in node.operands if v in reached)
+    return frozenset(used)
+
+
+def depths(graph: Graph, data: frozenset[Value]) -> dict[Value, int]:
+    """The length of the longest way of data to each value."""
+    found = dict.fromkeys((v for v in graph.inputs if v in data), 0)
+    for node in graph.nodes:
+        depth = max((found[v] for v in node.operands if v in found), default=-1) + 1
+        found.update((v, depth) for v in node.outputs if v in data)
+    return found
+
+
+def users(value: Value, data: frozenset[Value]) -> list[Node]:
+    """The nodes that use the elements of a value for something that is used."""
+    nodes = dict.fromkeys(node for node, _ in value.users)
+    return [n for n in nodes if n.op not in SHAPE_ONLY and any(o in data for o in n.outputs)]

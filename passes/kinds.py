@@ -1,0 +1,85 @@
+"""Kinds of layer: which layers are built alike.
+
+Needs: the layers of a run with their nodes. Gives: a number for each, equal for layers that compute the same
+from their start, the same operators on weights of the same shapes, with the same numbers, beside the same
+shared values (a mask of its own for every second layer makes two kinds).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+
+from growc.graph import Node, Value
+from growc.layers import Layer
+
+
+def kinds_of(layers: Sequence[Layer]) -> tuple[int, ...]:
+    """A number for each layer, in the order in which kinds first appear."""
+    shared = Counter(v for layer in layers for v in _from_outside(layer))
+    likeness = _Likeness({v for v, n in shared.items() if n > 1})
+    numbers: dict[Hashable, int] = {}
+    return tuple(numbers.setdefault(likeness.of(layer), len(numbers)) for layer in layers)
+
+
+def _from_outside(layer: Layer) -> set[Value]:
+    inside = {v for n in layer.nodes for v in n.outputs}
+    read = {v for n in layer.nodes for v in n.operands}
+    return {v for v in read - inside - {layer.start} if v.weight is None and v.known is None}
+
+
+class _Likeness:
+    """Numbers for expressions: equal where they are built alike."""
+
+    def __init__(self, shared: set[Value]) -> None:
+        self.shared = shared
+        self.numbers: dict[Hashable, int] = {}
+        self.outer: dict[Value, int] = {}
+
+    def of(self, layer: Layer) -> int:
+        """The number of what a layer computes."""
+        found: dict[Value, int] = {layer.start: self.number("start")}
+        for node in layer.nodes:
+            self.enter(node, [found[v] if v in found else self.outside(v) for v in node.operands], found)
+        return found[layer.end] if layer.end in found else self.number(layer.end)
+
+    def outside(self, value: Value) -> int:
+        """The number of a value that no node of the layer makes."""
+        if value in self.outer:
+            return self.outer[value]
+        pending = [value]
+        while pending:
+            one = pending[-1]
+            node = one.producer
+            if one in self.outer:
+                pending.pop()
+            elif node is None or one in self.shared or one.known is not None:
+                self.outer[one] = self.number(self.leaf(one))
+            elif missing := [v for v in self.looked_at(node) if v not in self.outer]:
+                pending += missing
+            else:
+                self.enter(node, [self.outer[v] for v in self.looked_at(node)], self.outer)
+        return self.outer[value]
+
+    def looked_at(self, node: Node) -> list[Value]:
+        """The operands whose making tells apart what a node makes: of a shape, none does."""
+        return [] if node.op in ("Shape", "Size") else list(node.operands)
+
+    def leaf(self, value: Value) -> Hashable:
+        """What is known of a value whose making is not looked at."""
+        if value in self.shared:
+            return value
+        if value.known is not None:
+            return tuple((a.shape, str(a.dtype), a.tobytes()) for a in value.known)
+        return value.sizes, value.floating
+
+    def enter(self, node: Node, operands: Sequence[int], found: dict[Value, int]) -> None:
+        """Number the results of a node."""
+        attributes = tuple(sorted((name, str(v)) for name, v in node.attributes.items()))
+        sizes = tuple(v.sizes for v in node.inputs if v is not None) if not operands else ()
+        for k, value in enumerate(node.outputs):
+            found[value] = self.number((node.op, attributes, tuple(operands), k, sizes))
+
+    def number(self, key: Hashable) -> int:
+        """A number for a key."""
+        return self.numbers.setdefault(key, len(self.numbers))

@@ -1,0 +1,236 @@
+"""Layers: equal parts of a stream, one behind the other.
+
+Needs: the axis graph after simulation, the scopes of its residual sums. Gives: `growc.layers.Layers`.
+
+Bypasses on one stream (growc.passes.bypasses) are a sequence of tokens, and layers a repetition in it
+(growc.passes.periods). A layer starts where a bypass starts, so that its phase is never in doubt. Only where
+a model has no bypass, layers are the repetition in its chain of products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from growc.graph import Graph, Node, Value
+from growc.layers import Layer, Layers, Run
+from growc.passes.bypasses import Bypass, Streams
+from growc.passes.dataflow import data_values, depths, users
+from growc.passes.dominators import PostDominators
+from growc.passes.flow import THROUGH
+from growc.passes.kinds import kinds_of
+from growc.passes.periods import Repetition, repetitions
+from growc.passes.spaces import Axes
+
+
+@dataclass(eq=False)
+class Series:
+    """Layers before their nodes are known: the places between them, and the bypasses of each."""
+
+    places: list[Value]
+    blocks: list[list[Bypass]]
+
+    @property
+    def built(self) -> object:
+        """Equal for series whose layers are made of the same parts."""
+        return [b.coarse for b in self.blocks[-1]]
+
+
+def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
+    """Find all runs of layers. `scope_of`: the scope that a residual sum lies in."""
+    data = data_values(axes.graph)
+    series: list[Series] = []
+    for tree in trees(axes, data):
+        series += series_below(Streams(axes, data, tree))
+    scopes = [scope_of.get(s.blocks[0][0].sum, "") for s in series]
+    kept = [i for i in range(len(series)) if belongs(i, series, scopes)]
+    order = {v: k for k, n in enumerate(axes.graph.nodes) for v in n.outputs}
+    kept.sort(key=lambda i: order.get(series[i].places[0], -1))
+    layers = nodes_of([series[i].places for i in kept], axes.graph, data)
+    runs = [run_of(found, scopes[i]) for i, found in zip(kept, layers, strict=True)]
+    return Layers(tuple(runs), data)
+
+
+def run_of(layers: Sequence[Layer], scope: str) -> Run:
+    """A run with the kinds of its layers."""
+    kinds = kinds_of(layers)
+    again = (q for q in range(1, len(kinds) // 2 + 1) if kinds[q:] == kinds[:-q])
+    return Run(tuple(layers), scope, kinds, next(again, 1))
+
+
+def trees(axes: Axes, data: frozenset[Value]) -> Iterator[PostDominators]:
+    """Trees below the deepest output, and below outputs that reach products which no earlier one does."""
+    depth = depths(axes.graph, data)
+    working = {i.node for i in axes.instances if i.line.treatment == "contract"}
+    seen: set[Node] = set()
+    for root in sorted((v for v in axes.graph.outputs if v in depth), key=lambda v: -depth[v]):
+        fresh = fresh_above(root, data, seen)
+        if fresh & working:
+            yield PostDominators(axes.graph, data, root)
+        seen |= fresh
+
+
+def fresh_above(root: Value, data: frozenset[Value], seen: set[Node]) -> set[Node]:
+    """The nodes that a value is made by, but for those that were seen."""
+    found: set[Node] = set()
+    pending = [root.producer]
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in seen and node not in found:
+            found.add(node)
+            pending += [v.producer for v in node.operands if v in data]
+    return found
+
+
+# ------------------------------------------------------------------------------------------ series
+
+
+def series_below(streams: Streams) -> Iterator[Series]:
+    """The layers on every stream below one output."""
+    for stretch in streams.stretches():
+        tokens = [b.token for b in stretch]
+        found = repetitions(tokens, [b.coarse for b in stretch], [b.mixes for b in stretch])
+        for one in found or [Repetition(0, len(stretch), 1)]:
+            yield from series_of(one, stretch, streams.tree)
+
+
+def series_of(found: Repetition, stretch: Sequence[Bypass], tree: PostDominators) -> Iterator[Series]:
+    """A repetition as a series, cut into single blocks where each of them mixes positions once."""
+    period, count = found.period, found.count
+    mixing = [b.mixes for b in stretch[found.start : found.start + period]]
+    inner = next(q for q in range(1, period + 1) if period % q == 0 and mixing == mixing[:q] * (period // q))
+    if inner > 1:
+        period, count = inner, count * period // inner
+    bounds = range(found.start, found.stop, period)
+    blocks = [list(stretch[i : i + period]) for i in bounds]
+    places = [place_of(b[0], tree) for b in blocks]
+    end = end_of(found, bounds, stretch, tree)
+    if end is None:
+        blocks.pop()
+    else:
+        places.append(end)
+    if blocks:
+        yield Series(places, blocks)
+
+
+def place_of(bypass: Bypass, tree: PostDominators) -> Value:
+    """Where a layer that starts with a bypass starts: in front of casts that nothing else uses."""
+    place = bypass.start
+    while place.producer is not None and place.producer.op in THROUGH:
+        before = place.producer.inputs[0]
+        if before not in tree.data or [n for n in users(before, tree.data) if n in tree.parent] != [
+            place.producer
+        ]:
+            break
+        place = before
+    return place
+
+
+def end_of(
+    found: Repetition, bounds: Sequence[int], stretch: Sequence[Bypass], tree: PostDominators
+) -> Value | None:
+    """Where the last layer ends: as far behind its last sum as between the layers before.
+
+    What stands between layers (the norm of a post-norm model) belongs to the layer before it. Of a single
+    layer its own blocks tell.
+    """
+    if found.stop < len(stretch):
+        return place_of(stretch[found.stop], tree)
+    inner = [i for i in range(found.start + 1, found.stop) if i not in bounds]
+    ways = [
+        operators(stretch[i - 1].end, place_of(stretch[i], tree), tree)
+        for i in [*bounds[:0:-1], *inner[::-1]]
+    ]
+    ends = (along(stretch[found.stop - 1].end, way, tree) for way in ways or [[]])
+    return next((end for end in ends if end is not None), None)
+
+
+def operators(value: Value, place: Value, tree: PostDominators) -> list[str]:
+    """The operators that everything passes from a value to a place."""
+    found = []
+    for vertex in (value, *tree.way(value)):
+        if vertex is place:
+            break
+        if isinstance(vertex, Node):
+            found.append(vertex.op)
+    return found
+
+
+def along(value: Value, way: Sequence[str], tree: PostDominators) -> Value | None:
+    """The value behind these operators; None where others stand there."""
+    here = value
+    steps = list(way)
+    for vertex in tree.way(value):
+        if not steps:
+            break
+        if isinstance(vertex, Node):
+            if vertex.op != steps.pop(0):
+                return None
+            here = vertex.outputs[0]
+        elif not steps:
+            here = vertex
+    return None if steps else here
+
+
+def belongs(index: int, series: Sequence[Series], scopes: Sequence[str]) -> bool:
+    """Whether a series is one of layers. A single one beside real runs has to be built like one of them."""
+    one = series[index]
+    others = [
+        s for s, scope in zip(series, scopes, strict=True) if scope == scopes[index] and len(s.blocks) > 1
+    ]
+    return len(one.blocks) > 1 or not others or any(s.built == one.built for s in others)
+
+
+# ------------------------------------------------------------------------------------------- nodes
+
+
+def nodes_of(series: Sequence[Sequence[Value]], graph: Graph, data: frozenset[Value]) -> list[list[Layer]]:
+    """The layers between places, with their nodes."""
+    layers = [[Layer(a, b, ()) for a, b in pairwise(s)] for s in series]
+    owners = _owners(layers, graph, data)
+    nodes: dict[Layer, list[Node]] = {layer: [] for found in layers for layer in found}
+    for node in graph.nodes:
+        owner = owners.get(node)
+        if isinstance(owner, Layer):
+            nodes[owner].append(node)
+    return [[Layer(x.start, x.end, tuple(nodes[x])) for x in found] for found in layers]
+
+
+LOOSE = "loose"
+"""Stands for the owner of what only outputs of the model use."""
+
+
+def _owners(
+    layers: Sequence[Sequence[Layer]], graph: Graph, data: frozenset[Value]
+) -> dict[Node, Layer | str | None]:
+    """For each node the layer that everything made from it goes into, or the layer that alone feeds it."""
+    ends: dict[Value, Layer | None] = {found[0].start: None for found in layers}
+    ends |= {layer.end: layer for found in layers for layer in found}
+    owners: dict[Node, Layer | str | None] = {}
+    for node in reversed(graph.nodes):
+        own = [v for v in node.outputs if v in data]
+        if any(v in ends for v in own):
+            owners[node] = next(ends[v] for v in own if v in ends)
+        elif own and node.op:
+            after = {owners[n] for v in own for n in users(v, data) if n in owners}
+            after -= {LOOSE}
+            owners[node] = LOOSE if not after else after.pop() if len(after) == 1 else None
+    for node in graph.nodes:
+        if owners.get(node) == LOOSE:
+            owners[node] = _tapped(node, data, ends, owners)
+    return owners
+
+
+def _tapped(
+    node: Node,
+    data: frozenset[Value],
+    ends: Mapping[Value, Layer | None],
+    owners: Mapping[Node, Layer | str | None],
+) -> Layer | str | None:
+    """The layer whose inner values a node leads to an output of the model."""
+    read = [v for v in node.operands if v in data]
+    inner = {owners.get(v.producer) for v in read if v not in ends and v.producer is not None} - {None}
+    layer = inner.pop() if len(inner) == 1 else None
+    ended = any(ends[v] is layer for v in read if v in ends)
+    return layer if isinstance(layer, Layer) and not ended else LOOSE

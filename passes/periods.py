@@ -1,0 +1,138 @@
+"""Layers as a repetition in a sequence of tokens.
+
+Needs: the tokens of the bypasses of one stream, in order. Gives: `Repetition`s. Each is the periodic stretch
+that covers the most, with the smallest period; where the layers at its ends are unequal but share a token
+with it, at the same place, they belong to it. Where nothing repeats in full, layers that share one token at
+the same place will do (a dense layer before one with experts); where widths differ everywhere, coarse tokens
+decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """`count` times `period` tokens, from `start`."""
+
+    start: int
+    period: int
+    count: int
+
+    @property
+    def stop(self) -> int:
+        """Where it ends."""
+        return self.start + self.period * self.count
+
+    @property
+    def covered(self) -> int:
+        """How many tokens it covers."""
+        return self.period * self.count
+
+
+def repetitions(
+    tokens: Sequence[Hashable], coarse: Sequence[Hashable], opens: Sequence[bool]
+) -> list[Repetition]:
+    """The repetitions of a sequence, in order. `opens`: whether a token may well be a layer's first.
+
+    >>> repetitions("KAFAFAF", "xyzyzyz", [True, True, False, True, False, True, False])
+    [Repetition(start=1, period=2, count=3)]
+    >>> repetitions("ADAE", "wxyz", [True, False, True, False])
+    [Repetition(start=0, period=2, count=2)]
+    """
+    best = _best(tokens, coarse, opens)
+    if best is None:
+        return []
+    left = repetitions(tokens[: best.start], coarse[: best.start], opens[: best.start])
+    right = repetitions(tokens[best.stop :], coarse[best.stop :], opens[best.stop :])
+    moved = [Repetition(r.start + best.stop, r.period, r.count) for r in right]
+    return [*left, best, *moved]
+
+
+def _best(tokens: Sequence[Hashable], coarse: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | None:
+    """The best repetition; a coarser look has to cover more, and is taken only where most is left over."""
+    best: Repetition | None = None
+    for look in (_exact, _sharing, lambda _, opens: _exact(coarse, opens)):
+        found = look(tokens, opens)
+        if found is not None and (best is None or found.covered > best.covered):
+            best = found
+        if best is not None and 2 * best.covered > len(tokens):
+            break
+    return best
+
+
+def _better(best: Repetition | None, one: Repetition, opens: Sequence[bool]) -> Repetition:
+    """More covered; then the smaller period; then what opens a layer; then the first."""
+
+    def rank(r: Repetition) -> tuple[int, int, bool, int]:
+        return r.covered, -r.period, opens[r.start], -r.start
+
+    return one if best is None or rank(one) > rank(best) else best
+
+
+def _exact(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | None:
+    best: Repetition | None = None
+    for period in range(1, len(tokens) // 2 + 1):
+        for start, stop in _stretches([a == b for a, b in zip(tokens, tokens[period:], strict=False)]):
+            count = (stop - start + period) // period
+            spare = (stop - start + period) % period
+            if count > 1 and (best is None or count * period >= best.covered):
+                for turn in range(spare + 1):
+                    best = _better(best, Repetition(start + turn, period, count), opens)
+    return None if best is None else _extended(tokens, best)
+
+
+def _stretches(equal: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    """Where it holds, as half-open ranges."""
+    start: int | None = None
+    for i, one in enumerate([*equal, False]):
+        if one and start is None:
+            start = i
+        elif not one and start is not None:
+            yield start, i
+            start = None
+
+
+def _extended(tokens: Sequence[Hashable], found: Repetition) -> Repetition:
+    """With unequal layers at its ends."""
+    pattern = tokens[found.start : found.start + found.period]
+
+    def alike(start: int) -> bool:
+        other = tokens[start : start + found.period] if start >= 0 else ()
+        return len(other) == found.period and any(
+            a == b and a != () for a, b in zip(pattern, other, strict=True)
+        )
+
+    start, stop = found.start, found.stop
+    while alike(start - found.period):
+        start -= found.period
+    while alike(stop):
+        stop += found.period
+    return Repetition(start, found.period, (stop - start) // found.period)
+
+
+def _sharing(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | None:
+    """Layers that have one token in common, at the same place."""
+    n = len(tokens)
+    best: Repetition | None = None
+    for period in range(1, n // 2 + 1):
+        for first in range(n - period):
+            if tokens[first] == () or (first >= period and tokens[first - period] == tokens[first]):
+                continue
+            terms = _terms(tokens, first, period)
+            for turn in range(period if terms > 1 else 0):
+                start = first - turn
+                count = min(terms, (n - start) // period)
+                if start >= 0 and count > 1:
+                    best = _better(best, Repetition(start, period, count), opens)
+    return best
+
+
+def _terms(tokens: Sequence[Hashable], first: int, period: int) -> int:
+    """How often a token comes again at equal distances."""
+    count = 1
+    while first + count * period < len(tokens) and tokens[first + count * period] == tokens[first]:
+        count += 1
+    return count
