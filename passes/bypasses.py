@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from growc.axes import leaves
 from growc.graph import Node, Value, static_values
+from growc.operators import names_of
 from growc.passes.dataflow import users
 from growc.passes.dominators import PostDominators
 from growc.passes.flow import THROUGH
@@ -41,6 +43,8 @@ class Bypass:
     token: Token = ()
     parameters: bool = False
     mixes: bool = False
+    reads: frozenset[int] = frozenset()
+    """The axes of the stream that its matrices read."""
 
     @property
     def end(self) -> Value:
@@ -50,7 +54,7 @@ class Bypass:
     @property
     def coarse(self) -> tuple[object, ...]:
         """What remains of the token where widths differ from layer to layer."""
-        return (self.mixes, *((len(shape), on) for shape, on in self.token))
+        return (self.mixes, self.reads, *((len(shape), on) for shape, on in self.token))
 
 
 class Streams:
@@ -59,6 +63,8 @@ class Streams:
     def __init__(self, axes: Axes, data: frozenset[Value], tree: PostDominators) -> None:
         self.data, self.tree = data, tree
         self.static = static_values(axes.graph)
+        self.axes = axes
+        self.instances = {i.node: i for i in axes.instances}
         self.treatment = {i.node: i.line.treatment for i in axes.instances}
         self.order = {n: k for k, n in enumerate(axes.graph.nodes)}
         self.between: dict[Value, list[Node]] = {}
@@ -137,6 +143,7 @@ class Streams:
             bypass.token = self.token(bypass)
             bypass.parameters = any(self.bears(v) for n in bypass.nodes for v in n.operands)
             bypass.mixes = any(map(self.mixing, bypass.nodes))
+            bypass.reads = frozenset(self.axes_read(bypass))
 
     def owners(self, bypasses: list[Bypass]) -> Mapping[Node, object]:
         """For each node the bypass, or the start of one, that all that is made from it goes into; or None."""
@@ -160,6 +167,19 @@ class Streams:
             stream.update(node.outputs if on else ())
             found += [(shape_of(v), on) for v in self.matrices(node)]
         return tuple(sorted(found))
+
+    def axes_read(self, bypass: Bypass) -> Iterator[int]:
+        """The axes of the stream over which a product with a matrix sums."""
+        read: set[int] = set()
+        for node in bypass.nodes:
+            if self.treatment.get(node) == "contract" and self.matrices(node):
+                instance = self.instances[node]
+                made = set(names_of(instance.line.outputs[0]))
+                summed = [n for terms in instance.line.inputs for n in names_of(terms) if n not in made]
+                read |= {id(x) for n in summed for x in leaves(instance.spaces[n])}
+        for k, space in enumerate(self.axes.of(bypass.start)):
+            if any(id(x) in read for x in leaves(space)):
+                yield k
 
     def bears(self, value: Value) -> bool:
         """Whether a value is a parameter with an element for each unit."""
