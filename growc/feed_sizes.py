@@ -59,6 +59,9 @@ SECOND = tuple(
 )
 """The sizes of the second case."""
 
+PICTURES = range(4, 300)
+"""Heights and widths that are tried at last: a network that flattens its pixels takes few of them."""
+
 _MERGES = 60
 """How many assignments are tried that set single symbols equal to others, or to sums."""
 
@@ -162,6 +165,9 @@ def _candidates(kinds: Mapping[str, Kind], scales: Sequence[Scale]) -> Iterator[
     yield from _merged(kinds, scales[0])
     for scale in scales:
         yield from _related(kinds, scale._replace(batch=1))
+    if Kind.PICTURE in kinds.values():
+        for size in PICTURES:
+            yield next(_related(kinds, scales[0]._replace(picture=size)))
 
 
 def _related(kinds: Mapping[str, Kind], scale: Scale) -> Iterator[Sizes]:

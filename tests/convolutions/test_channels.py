@@ -227,3 +227,29 @@ def test_a_height_and_width_that_are_halved_and_doubled_again_may_be_dynamic(tmp
     found = api.compile(api.recipe(NEIGHBOR), save(tmp_path / "unet.onnx", free))
     assert found.plan.certificate.exact
     assert found.lowered.axes["channels"].after == (8, 16, 12)
+
+
+FLAT = """
+flat (float[N, 3, H, W] x) => (float[N, 5] y)
+<float[4, 3, 3, 3] a_weight, float[196, 6] b_weight, float[6] b_bias, float[6, 5] c_weight>
+{
+    a = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, a_weight)
+    r = Relu(a)
+    p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r)
+    f = Flatten(p)
+    b = Gemm(f, b_weight, b_bias)
+    t = Tanh(b)
+    y = MatMul(t, c_weight)
+}
+"""
+
+
+@pytest.mark.parametrize("axis", ["channels", 'axis 1 of "b_weight"'])
+def test_a_height_and_width_that_a_classifier_reads_as_a_whole_may_be_declared_dynamic(
+    tmp_path: Path, axis: str
+) -> None:
+    path = save(tmp_path / "flat.onnx", FLAT)
+    done = api.apply(f"widen {axis} to 2 * {axis} with neighbor copy", path, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5

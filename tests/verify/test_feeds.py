@@ -83,6 +83,12 @@ def test_a_length_that_is_baked_into_the_graph_is_found(onnx_file):
     assert shapes(draw_cases(short), "x")[0] == (2, 16, 4)
 
 
+def test_an_unusual_height_and_width_is_found_that_is_baked_into_the_graph(onnx_file):
+    text = "g (float[b, 1, h, w] x) => (float[b, 2] y) { f = Flatten(x)  y = MatMul(f, weight) }"
+    path = onnx_file(text, weight=np.ones((28 * 28, 2), np.float32))
+    assert shapes(draw_cases(path), "x") == [(2, 1, 28, 28), (3, 1, 28, 28)]
+
+
 def test_unnamed_dimensions_that_must_agree_are_made_to(onnx_file):
     path = onnx_file(
         "g (float[?, ?] x, float[?, ?] z, int64[?, ?] ids) => (float[?, ?] y)"

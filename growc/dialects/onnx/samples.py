@@ -7,8 +7,9 @@ found by trial.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
 """Choices of sample points, tried in order: a pair for each symbol, in order of appearance. What is halved
 and doubled again comes back to its size where that is a multiple of the strides.
 """
+
+NEAR = 0.25
+"""How far the size of an image may be from what its number of pixels tells."""
 
 Assignment = dict[str, Size | str | tuple[str, str]]
 """What is assumed of symbols: a fixed size, the size of another one, or the sum of two others."""
@@ -76,7 +80,8 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     Exporters declare dims dynamic that are baked into the graph, and apart that must agree. At a
     contradiction these are tried: that inputs of one shape and use (the caches) agree; then, for symbols that
     show in the sizes that meet there, and at last for all, that one is a size that stands there, another
-    symbol, the sum of two, or, in a branch, zero. What gets furthest stays. Raises Contradiction where
+    symbol, the sum of two, or, in a branch, zero; else, that an image has one height and width. What gets
+    furthest stays. Raises Contradiction where
     nothing helps.
     """
     dims = symbols_of(graph)
@@ -140,6 +145,8 @@ def _trials(
     for base in (alike, assigned):
         free = [n for n in names if n not in base]
         yield [{**base, n: rule} for n in free for rule in _rules(n, free, at, samples)]
+    for base in (alike, assigned):
+        yield list(_squares(dims, samples, base, at))
 
 
 def _leads_to(name: str, rule: Any, assigned: Assignment) -> bool:
@@ -190,6 +197,29 @@ def _showing(
     )
     summands = {n for pair in sums for n in pair}
     return [n for n in names if n in now and (now[n] in met or n in summands)]
+
+
+def _squares(
+    dims: Dims, samples: tuple[Size, ...], assigned: Assignment, at: Contradiction
+) -> Iterator[Assignment]:
+    """One fixed size for two symbols of an input, or for one: what a size that meets a fixed one grows with.
+
+    Height and width of an image whose pixels are read as a whole: how often the pixels of the sample go into
+    what is read tells about how large the image is, and strides and borders why it is not quite that.
+    """
+    now = input_sizes(dims, samples, assigned)
+    fixed = {s[0] for s in at.sizes if len(set(s)) == 1 and s[0] > 1}
+    moving = {s[0] for s in at.sizes if len(set(s)) > 1}
+    for value, row in dims.items():
+        first = {d: s[0] for d, s in zip(row or (), now[value] or (), strict=True)}
+        free = [d for d in first if isinstance(d, str) and d not in assigned]
+        for group in (*list(combinations(free, 2))[::-1], *((d,) for d in free[::-1])):
+            measure = math.prod(first[d] for d in group)
+            for wanted, found in product(sorted(fixed), sorted(moving)):
+                about = (wanted * measure / found) ** (1 / len(group))
+                near = range(max(1, int(about * (1 - NEAR)) - 1), int(about * (1 + NEAR)) + 2)
+                for size in sorted(near, key=lambda k: abs(k - about)):
+                    yield {**assigned, **dict.fromkeys(group, (size,) * len(samples[0]))}
 
 
 def _rules(name: str, names: list[str], at: Contradiction, samples: tuple[Size, ...]) -> list[Any]:
