@@ -8,16 +8,19 @@ shared values (a mask of its own for every second layer makes two kinds).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 from growc.graph import Node, Value
 from growc.layers import Layer
 
+SILENT = frozenset({"stash_type"})
+"""Attributes that change nothing but how exactly is computed."""
 
-def kinds_of(layers: Sequence[Layer]) -> tuple[int, ...]:
+
+def kinds_of(layers: Sequence[Layer], static: Collection[Value]) -> tuple[int, ...]:
     """A number for each layer, in the order in which kinds first appear."""
     shared = Counter(v for layer in layers for v in _from_outside(layer))
-    likeness = _Likeness({v for v, n in shared.items() if n > 1})
+    likeness = _Likeness({v for v, n in shared.items() if n > 1 and v not in static}, static)
     numbers: dict[Hashable, int] = {}
     return tuple(numbers.setdefault(likeness.of(layer), len(numbers)) for layer in layers)
 
@@ -31,8 +34,8 @@ def _from_outside(layer: Layer) -> set[Value]:
 class _Likeness:
     """Numbers for expressions: equal where they are built alike."""
 
-    def __init__(self, shared: set[Value]) -> None:
-        self.shared = shared
+    def __init__(self, shared: set[Value], static: Collection[Value]) -> None:
+        self.shared, self.static = shared, static
         self.numbers: dict[Hashable, int] = {}
         self.outer: dict[Value, int] = {}
 
@@ -53,7 +56,7 @@ class _Likeness:
             node = one.producer
             if one in self.outer:
                 pending.pop()
-            elif node is None or one in self.shared or one.known is not None:
+            elif node is None or one in self.shared or one in self.static or one.known is not None:
                 self.outer[one] = self.number(self.leaf(one))
             elif missing := [v for v in self.looked_at(node) if v not in self.outer]:
                 pending += missing
@@ -75,7 +78,12 @@ class _Likeness:
 
     def enter(self, node: Node, operands: Sequence[int], found: dict[Value, int]) -> None:
         """Number the results of a node."""
-        attributes = tuple(sorted((name, str(v)) for name, v in node.attributes.items()))
+        if node.op == "Identity" or (node.op == "Concat" and len(operands) == 1):
+            found[node.outputs[0]] = operands[0]
+            return
+        attributes = tuple(
+            sorted((name, str(v)) for name, v in node.attributes.items() if name not in SILENT)
+        )
         sizes = tuple(v.sizes for v in node.inputs if v is not None) if not operands else ()
         for k, value in enumerate(node.outputs):
             found[value] = self.number((node.op, attributes, tuple(operands), k, sizes))

@@ -9,11 +9,11 @@ a model has no bypass, layers are the repetition in its chain of products.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
-from growc.graph import Graph, Node, Value
+from growc.graph import Graph, Node, Value, static_values
 from growc.layers import Layer, Layers, Run
 from growc.passes.bypasses import Bypass, Streams
 from growc.passes.dataflow import data_values, depths, users
@@ -48,13 +48,14 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     order = {v: k for k, n in enumerate(axes.graph.nodes) for v in n.outputs}
     kept.sort(key=lambda i: order.get(series[i].places[0], -1))
     layers = nodes_of([series[i].places for i in kept], axes.graph, data)
-    runs = [run_of(found, scopes[i]) for i, found in zip(kept, layers, strict=True)]
+    static = static_values(axes.graph)
+    runs = [run_of(found, scopes[i], static) for i, found in zip(kept, layers, strict=True)]
     return Layers(tuple(runs), data)
 
 
-def run_of(layers: Sequence[Layer], scope: str) -> Run:
+def run_of(layers: Sequence[Layer], scope: str, static: Collection[Value]) -> Run:
     """A run with the kinds of its layers."""
-    kinds = kinds_of(layers)
+    kinds = kinds_of(layers, static)
     again = (q for q in range(1, len(kinds) // 2 + 1) if kinds[q:] == kinds[:-q])
     return Run(tuple(layers), scope, kinds, next(again, 1))
 
@@ -133,7 +134,7 @@ def end_of(
     """Where the last layer ends: as far behind its last sum as between the layers before.
 
     What stands between layers (the norm of a post-norm model) belongs to the layer before it. Of a single
-    layer its own blocks tell.
+    layer its own blocks tell, or the functions that its start and its last sum both go through.
     """
     if found.stop < len(stretch):
         return place_of(stretch[found.stop], tree)
@@ -142,8 +143,23 @@ def end_of(
         operators(stretch[i - 1].end, place_of(stretch[i], tree), tree)
         for i in [*bounds[:0:-1], *inner[::-1]]
     ]
-    ends = (along(stretch[found.stop - 1].end, way, tree) for way in ways or [[]])
+    last = stretch[found.stop - 1].end
+    ends = (
+        along(last, way, tree) for way in ways or [closing(last, place_of(stretch[bounds[0]], tree), tree)]
+    )
     return next((end for end in ends if end is not None), None)
+
+
+def closing(last: Value, start: Value, tree: PostDominators) -> list[str]:
+    """The functions right behind a sum that also stand, in this order, right before a start."""
+    behind = [v.op for v in islice((v for v in tree.way(last) if isinstance(v, Node)), 3)]
+    before: list[str] = []
+    node = start.producer
+    while node is not None and len(node.inputs) == 1 and len(before) < len(behind):
+        before.insert(0, node.op)
+        node = node.inputs[0].producer if node.inputs[0] is not None else None
+    longest = next((k for k in range(len(before), 0, -1) if before[-k:] == behind[:k]), 0)
+    return behind[:longest]
 
 
 def operators(value: Value, place: Value, tree: PostDominators) -> list[str]:

@@ -1,0 +1,230 @@
+"""What writes into a stream inside a layer, and what must be zero for the layer to be the identity.
+
+Needs: a layer, the axis graph, the data values. Gives: a `Branch` for every term of the layer's sums, or the
+`Obstacle` that stands on the stream itself (the norm of a post-norm model, a factor).
+
+A term is zero where its last per-channel parameters are: a layer scale, gain and bias of a norm on the
+branch; else weight and bias of the projection, of every one where the term is a sum of several (experts).
+Constant factors, layout, casts and functions with f(0) = 0 are passed on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from growc.graph import Node, Value, static_values
+from growc.layers import Branch, Layer, Obstacle
+from growc.passes.bypasses import LAYOUT, SUMS, shape_of
+from growc.passes.flow import THROUGH
+from growc.passes.spaces import Axes
+
+OPERANDS: Mapping[str, tuple[int, ...]] = {
+    "Concat": (),
+    "growc::Stack": (),
+    "ScatterElements": (0, 2),
+    "ScatterND": (0, 2),
+    "Pad": (0, 2),
+}
+"""The operands of layout operators that become elements of the result: the first, but for these (() for
+all)."""
+
+KEEPS_ZERO = frozenset(
+    {"pointwise zero", "pointwise zero homogeneous", "mean", "sum", "extreme", "lookup", "divide"}
+)
+"""Treatments whose result is zero where the first operand is."""
+
+IDEMPOTENT = frozenset({"Relu"})
+"""Functions that change nothing the second time, without attributes."""
+
+Uses = tuple[Value, ...]
+
+
+class NotZeroError(Exception):
+    """Nothing that a node reads can be zero such that what it makes is."""
+
+    def __init__(self, node: Node | None) -> None:
+        super().__init__()
+        self.node = node
+
+
+class Branches:
+    """The branches of layers of one model."""
+
+    def __init__(self, axes: Axes, data: frozenset[Value]) -> None:
+        self.data = data
+        self.static = static_values(axes.graph)
+        self.treatment = {i.node: i.line.treatment for i in axes.instances}
+
+    def of(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:
+        """The branches of a layer in the order of their sums, or what stands in the way."""
+        kept = self.kept(layer)
+        found: list[Branch] = []
+        way: list[Node] = []
+        value = layer.end
+        while value is not layer.start:
+            node = value.producer
+            if node is None or value not in kept:
+                return self.obstacle(layer, kept)
+            streams = [i for i, v in enumerate(node.inputs) if v in kept]
+            if node.op in SUMS and len(streams) > 1:
+                return Obstacle(node, "adds the stream to itself")
+            try:
+                found[:0] = self.terms(node, streams, set(layer.nodes))
+            except NotZeroError as error:
+                return Obstacle(error.node or node, "is not zero where the weights before it are")
+            way.append(node)
+            value = node.inputs[streams[0]]  # type: ignore[assignment]
+        moved = not_undone(way[::-1]) if layer.start.sizes == layer.end.sizes else way[0]
+        return tuple(found) if moved is None else Obstacle(moved, "reorders the stream")
+
+    def kept(self, layer: Layer) -> set[Value]:
+        """The values of a layer in which the stream stands untouched, but for what was added."""
+        found = {layer.start}
+        for node in layer.nodes:
+            first = node.inputs[0] in found and (
+                node.op in THROUGH | LAYOUT or (node.op in IDEMPOTENT and made_by(layer.start, node))
+            )
+            if first or (node.op in SUMS and any(v in found for v in node.inputs)):
+                found.update(node.outputs)
+        return found
+
+    def obstacle(self, layer: Layer, kept: set[Value]) -> Obstacle:
+        """The first node that does something else to the stream on its way to the end."""
+        touched: dict[Value, Node] = {}
+        for node in layer.nodes:
+            if any(v in kept for v in node.operands):
+                touched.update((v, node) for v in node.outputs if v not in kept)
+            elif self.treatment.get(node) not in ("contract", "recurrent", "attention"):
+                first = next((touched[v] for v in node.operands if v in touched), None)
+                touched.update({} if first is None else dict.fromkeys(node.outputs, first))
+        node = touched.get(layer.end, layer.end.producer or layer.nodes[-1])
+        norm = self.treatment.get(node) in ("layer_norm", "rms_norm", "l2_norm", "per_channel")
+        return Obstacle(node, "norms the stream itself" if norm else "changes the stream itself")
+
+    def terms(self, node: Node, streams: Sequence[int], inside: set[Node]) -> Iterator[Branch]:
+        """What a sum adds to the stream."""
+        for i, value in enumerate(node.inputs if node.op in SUMS else ()):
+            if i not in streams and value is not None:
+                yield Branch(node, i, value, tuple(dict.fromkeys(self.zero(value, inside))))
+
+    # ------------------------------------------------------------------------------------- zeros
+
+    def zero(self, value: Value, inside: set[Node]) -> Uses:
+        """The uses of weights that make a value zero. Raises NotZeroError where there are none."""
+        if value.known is not None and not any(a.any() for a in value.known):
+            return ()
+        node = value.producer
+        if value in self.static and not self.only_inside(value, inside):
+            raise NotZeroError(node)
+        if value.weight is not None and value.floating:
+            return (value,)
+        if node is None or (value in self.data and node not in inside):
+            raise NotZeroError(node)
+        treatment = self.treatment.get(node, "layout" if node.chain else "")
+        if treatment == "multiply":
+            return self.zero_factor(node, inside)
+        if treatment == "contract":
+            return self.zero_product(node, inside)
+        if treatment in ("layer_norm", "rms_norm", "per_channel"):
+            return self.zero_norm(node, inside)
+        return self.all_zero(self.elements_of(node, treatment), inside)
+
+    def elements_of(self, node: Node, treatment: str) -> list[Value]:
+        """The operands that have to be zero for the result to be. Raises NotZeroError where that is none."""
+        inputs = node.inputs
+        if treatment == "add":
+            places: Sequence[int] = range(len(inputs))
+        elif treatment == "select":
+            places = (1, 2)
+        elif treatment == "layout" or node.op in THROUGH:
+            places = OPERANDS.get(node.op, (0,)) or range(len(inputs))
+        elif treatment in KEEPS_ZERO and (treatment != "divide" or self.constant(inputs[1])):
+            places = (0,)
+        else:
+            raise NotZeroError(node)
+        return [v for i in places if i < len(inputs) and (v := inputs[i]) is not None]
+
+    def constant(self, value: Value | None) -> bool:
+        """Whether a value is a number, or one for each unit, that the model stores."""
+        return value is not None and (value.weight is not None or value.known is not None)
+
+    def all_zero(self, values: Sequence[Value], inside: set[Node]) -> Uses:
+        """The uses that make all of several values zero."""
+        return tuple(use for v in values for use in self.zero(v, inside))
+
+    def any_zero(self, values: Sequence[Value], node: Node, inside: set[Node]) -> Uses:
+        """The uses that make the first value zero for which there are any."""
+        for value in values:
+            try:
+                return self.zero(value, inside)
+            except NotZeroError as error:
+                blocked = error
+        raise NotZeroError(node) if not values else blocked
+
+    def zero_factor(self, node: Node, inside: set[Node]) -> Uses:
+        """A parameter with an element for each unit, else what it is multiplied with."""
+        operands = [v for v in node.inputs if v is not None]
+        scales = [v for v in operands if v in self.static and int(np.prod(shape_of(v))) > 1]
+        others = [v for v in operands if v not in self.static and v.known is None]
+        return self.any_zero([*scales, *others], node, inside)
+
+    def zero_product(self, node: Node, inside: set[Node]) -> Uses:
+        """A matrix with its bias; of two activations, the one that weights make."""
+        factors = [v for v in node.inputs[:2] if v is not None]
+        matrices = [v for v in factors if v in self.static]
+        bias = [v for v in node.inputs[2:] if v is not None]
+        return (*self.any_zero(matrices or factors, node, inside), *self.all_zero(bias, inside))
+
+    def zero_norm(self, node: Node, inside: set[Node]) -> Uses:
+        """Gain and bias; without a gain, what is normed."""
+        operands = [v for v in (node.input(1), node.input(0)) if v is not None]
+        bias = [v for v in (node.input(2),) if v is not None]
+        return (*self.any_zero(operands, node, inside), *self.all_zero(bias, inside))
+
+    def only_inside(self, value: Value, inside: set[Node]) -> bool:
+        """Whether nothing outside of the layer uses what is made of weights."""
+        pending = [node for node, _ in value.users]
+        seen: set[Node] = set()
+        while pending:
+            node = pending.pop()
+            if node in seen or node in inside:
+                continue
+            if any(v in self.data for v in node.outputs):
+                return False
+            seen.add(node)
+            pending += [n for v in node.outputs for n, _ in v.users]
+        return True
+
+
+def made_by(value: Value, like: Node) -> bool:
+    """Whether a value is the result of the same function as that of a node."""
+    node = value.producer
+    while node is not None and node.op in THROUGH | LAYOUT and node.inputs[0] is not None:
+        node = node.inputs[0].producer
+    return node is not None and node.op == like.op
+
+
+def not_undone(way: Sequence[Node]) -> Node | None:
+    """The first transposition on a way that a later one does not undo before the shape changes."""
+    open_ones: list[Node] = []
+    for node in way:
+        if node.op == "Transpose":
+            if open_ones and _undoes(open_ones[-1], node):
+                open_ones.pop()
+            else:
+                open_ones.append(node)
+        elif node.op in LAYOUT and open_ones:
+            return open_ones[0]
+    return open_ones[0] if open_ones else None
+
+
+def _undoes(first: Node, second: Node) -> bool:
+    a, b = _order(first), _order(second)
+    return len(a) == len(b) and [a[i] for i in b] == list(range(len(a)))
+
+
+def _order(node: Node) -> list[int]:
+    rank = node.outputs[0].rank
+    return list(node.attributes.get("perm", range(rank)[::-1]))
