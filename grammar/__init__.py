@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from growc.diagnostic import GrowError
 from growc.expression import Expr
-from growc.grammar.printer import print_fill, print_recipe
+from growc.grammar.printer import print_manner, print_recipe
 from growc.grammar.reader import read, read_expression
-from growc.recipe import Recipe, Widen
+from growc.recipe import Recipe, Reorder, Subclone, Widen
 from growc.source import Source
 
-__all__ = ["fill_text", "format", "parse", "parse_expression", "read", "read_expression"]
+__all__ = ["format", "manner_text", "parse", "parse_expression", "read", "read_expression"]
 
 
 def parse(*sources: Source) -> Recipe:
@@ -40,6 +40,6 @@ def format(recipe: Recipe) -> str:  # noqa: A001 - growc.grammar.format is what 
     return print_recipe(recipe)
 
 
-def fill_text(statement: Widen) -> str:
-    """The fill of a statement with its options, in canonical form."""
-    return print_fill(statement)
+def manner_text(statement: Widen | Subclone | Reorder) -> str:
+    """The fill or ranking of a statement with its options, in canonical form."""
+    return print_manner(statement)

@@ -77,12 +77,12 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"let {item.name} = {spell(item.value)}"
         case rc.Widen():
             yield from (f"widen {item.axis.name}", f"to {spell(item.size)}")
-            yield f"with {print_fill(item)}"
+            yield f"with {print_manner(item)}"
         case rc.Subclone():
             yield from (f"subclone {item.axis.name}", f"to {spell(item.size)}")
-            yield " ".join([f"by {_ranking(item.ranking)}", *map(_option, item.options)])
+            yield f"by {print_manner(item)}"
         case rc.Reorder():
-            yield f"reorder {item.axis.name} by {_ranking(item.ranking)}"
+            yield f"reorder {item.axis.name} by {print_manner(item)}"
         case rc.Stack():
             yield f"stack layers to {spell(item.size)} by {_order(item.order, item.zero_outputs)}"
         case rc.SubcloneLayers():
@@ -109,9 +109,12 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"expect {_condition(item.condition)}"
 
 
-def print_fill(item: rc.Widen) -> str:
-    """What stands behind `with`: the fill and its options."""
-    return " ".join([item.fill.name, *map(_option, item.options)])
+def print_manner(item: rc.Widen | rc.Subclone | rc.Reorder) -> str:
+    """What stands behind `with` or `by`: the fill or ranking, and its options."""
+    if isinstance(item, rc.Reorder):
+        return _ranking(item.ranking)
+    how = item.fill.name if isinstance(item, rc.Widen) else _ranking(item.ranking)
+    return " ".join([how, *map(_option, item.options)])
 
 
 def _text(text: rc.Text) -> str:

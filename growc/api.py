@@ -284,7 +284,7 @@ def output_maps(c: Compilation) -> dict[str, list[UnitMap | StateMap]]:
 
     found: dict[str, list[UnitMap | StateMap]] = {}
     for (name, axis), state in c.outputs.items():
-        if _is_state(c, name, axis):
+        if _is_state(c, name, axis) or (state.counts == 0).any():
             if not state.is_identity:
                 found.setdefault(name, []).append(_state_map(axis, state))
             continue

@@ -13,6 +13,9 @@ from growc.source import Span
 ADDED_UP = ("ffn", "heads", "experts", "channels")
 """Axes whose units' outputs are added up, so that zero outputs mean anything."""
 
+RESCALED = ("hidden", "ffn", "heads", "channels")
+"""Axes that readers contract, so that they can be rescaled when it shrinks."""
+
 NUMBERED = ("vocab", "positions")
 """Axes whose units the outside knows by their numbers."""
 
@@ -35,6 +38,7 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
         case rc.Subclone():
             yield from _at_least(1, statement.size, "a size")
             yield from _twice(statement.options)
+            yield from _rescaling(statement)
             yield from _ranking(statement.axis, statement.ranking)
         case rc.Reorder():
             yield from _width(statement.axis, "reordered")
@@ -117,6 +121,15 @@ def _ranking(axis: rc.AxisRef, ranking: rc.Ranking, reorder: bool = False) -> It
         yield Diagnostic("G210", message, axis.span if reorder else ranking.span, help=remedy)
     yield from _at_least(0, ranking.seed, "a seed")
     yield from _fixed(ranking.seed, "a seed")
+
+
+def _rescaling(statement: rc.Subclone) -> Iterator[Diagnostic]:
+    option, axis = rc.option(statement.options, rc.Rescaled), statement.axis
+    named = isinstance(axis, rc.NamedAxis) and axis.name not in RESCALED
+    if option is not None and option.where != "nowhere" and named:
+        message = f"`{option.span.text}` has no meaning on `{axis.name}`"
+        notes = (f"it is for {', '.join(f'`{name}`' for name in RESCALED)}",)
+        yield Diagnostic("G205", message, option.span, notes=notes)
 
 
 def _twice(options: tuple[rc.Option, ...]) -> Iterator[Diagnostic]:

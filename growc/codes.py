@@ -203,7 +203,8 @@ _code(
     """
     The statement is a statement of the language, but this version of growc cannot do it yet. It is
     refused before a model is looked at. This version does `let`, `include`, `widen` with every fill and
-    every option but `from next layer`, `untie head`, `expect`, and every scope but `in layers`.
+    every option but `from next layer`, `subclone` and `reorder` on width, `untie head`, `expect`, and every
+    scope but `in layers`.
     """,
 )
 _code(
@@ -363,6 +364,18 @@ _code(
     An expression divides a size of the model, and with this model's sizes the quotient is not whole.
 
         subclone hidden to 2 * hidden / 3 by magnitude      # wrong on a model with 1024
+    """,
+)
+_code(
+    "G313",
+    "ranking that this axis cannot take",
+    """
+    The outside knows the units of an addressed axis by their numbers (`vocab`, `positions`, axes of model
+    outputs), so that only `first` and `keep` choose among them. `even` spreads a number of units and is no
+    order. The file of `keep` lists as many units as are to stay, one number a line, each once.
+
+        subclone vocab to 1000 by magnitude              # wrong
+        subclone vocab to 1000 by keep "tokens.txt"      # right
     """,
 )
 _code(

@@ -37,10 +37,11 @@ class Compilation:
     layers: Layers = None  # type: ignore[assignment]  # layers
     lowered: Lowered = None  # type: ignore[assignment]  # lower
     steps: Mapping[Value, Sequence[AxisStep]] = field(default_factory=dict)  # solve
-    scales: Mapping[Value, float] = field(default_factory=dict)  # solve: factors of eps constants
+    scales: Mapping[Value, float] = field(default_factory=dict)  # solve: factors of eps, of rescaled weights
     attributes: Mapping[Node, Mapping[str, float]] = field(default_factory=dict)  # solve: changed eps
     gaps: Sequence[Gap] = ()  # solve
     outputs: Mapping[tuple[str, int], IndexMap] = field(default_factory=dict)  # solve: axes of model outputs
+    notes: Sequence[str] = ()  # solve: what a reader of the plan should know
     mended: Any = None  # mend
     assembled: Assembled = None  # type: ignore[assignment]  # assemble
     plan: Plan = None  # type: ignore[assignment]  # certify

@@ -148,7 +148,7 @@ class WeightPlan:
     after: tuple[int, ...]
     steps: tuple[AxisStep, ...]
     scale: float = 1.0
-    """Only for eps constants: the factor of the value."""
+    """The factor of all values: of eps constants, and of weights that are rescaled."""
     literal: tuple[int | float | bool, ...] | None = None
     """Only for tables that are continued by a rule: the new values, flat."""
 

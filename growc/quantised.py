@@ -74,7 +74,7 @@ class Blocks:
             shape = [-1 if a == step.axis else 1 for a in range(len(sizes))]
             scale = (np.take(scale, source, step.axis) * weight.reshape(shape)).astype(scale.dtype)
             zero = np.take(zero, source, step.axis)
-        return scale, zero
+        return (scale * plan.scale).astype(scale.dtype), zero
 
     def spread(self, values: Array, sizes: Sequence[int]) -> Array:
         """One value a block as one an element (or one that broadcasts)."""

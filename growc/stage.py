@@ -11,7 +11,7 @@ import numpy as np
 from growc.axes import Space, find, plus, times
 from growc.draws import Draws
 from growc.graph import Size
-from growc.indexmap import Bools, IndexMap
+from growc.indexmap import Bools, IndexMap, Ints
 from growc.source import Span
 
 
@@ -31,6 +31,8 @@ class Options:
     noise: NoiseOption | None = None
     zero_outputs: bool = False
     plain: bool = False
+    rescale: Literal["readers", "norms", "nowhere"] = "nowhere"
+    """Where sqrt(d/d') goes when an axis shrinks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,16 @@ class Request:
     draws: Draws
     unit: int = 1
 
+    @property
+    def drops(self) -> bool:
+        """Whether some units of the space are left out."""
+        return bool((self.map.counts == 0).any())
+
+    @property
+    def left(self) -> IndexMap:
+        """What the map does to the units that it does not drop."""
+        return IndexMap.identity(self.map.size) if self.drops else self.map
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -57,9 +69,23 @@ class Split:
     span: Span | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Shuffle:
+    """The query heads of each group change places: the k-th group takes its own in the order `orders[k]`."""
+
+    keys: Space
+    group: Space
+    orders: Ints
+    span: Span | None = None
+
+
+Regroup = Split | Shuffle
+"""What no map of either space says by itself: it takes both to know where a head comes from."""
+
+
 @dataclass(eq=False)
 class Stage:
-    """All spaces that one statement maps, by id of their representative; or groups that split."""
+    """All spaces that one statement maps, by id of their representative; or what becomes of groups."""
 
     number: int
     text: str
@@ -67,7 +93,7 @@ class Stage:
     options: Options
     requests: dict[int, Request] = field(default_factory=dict)
     span: Span | None = None
-    splits: list[Split] = field(default_factory=list)
+    regroups: list[Regroup] = field(default_factory=list)
 
 
 @dataclass
@@ -104,9 +130,13 @@ class Sizes:
             return asked
         return int(np.prod([self.of(s)[0] for s in spaces], dtype=np.int64))
 
+    def ask(self, spaces: Sequence[Space], size: int) -> None:
+        """What a product is to become, once its factors are settled."""
+        self.asked[tuple(id(s) for s in spaces)] = size
+
     def apply(self, stage: Stage) -> None:
         """Take over the sizes that a stage leaves."""
         self.current.update((key, request.map.size) for key, request in stage.requests.items())
-        for split in stage.splits:
+        for split in (r for r in stage.regroups if isinstance(r, Split)):
             keys, group = self.of(split.keys)[0], self.of(split.group)[0]
             self.current.update({id(split.keys): keys * split.parts, id(split.group): group // split.parts})

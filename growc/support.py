@@ -6,13 +6,25 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from growc.diagnostic import Diagnostic
-from growc.recipe import Expect, FromNextLayer, GlobScope, RoleScope, Scope, Statement, Untie, Widen, option
+from growc.recipe import (
+    Expect,
+    FromNextLayer,
+    GlobScope,
+    Reorder,
+    RoleScope,
+    Scope,
+    Statement,
+    Subclone,
+    Untie,
+    Widen,
+    option,
+)
 from growc.source import Span
 
 if TYPE_CHECKING:
     from growc.resolve import Bound
 
-STATEMENTS: tuple[type[Statement], ...] = (Widen, Untie, Expect)
+STATEMENTS: tuple[type[Statement], ...] = (Widen, Subclone, Reorder, Untie, Expect)
 """Statements that are done, besides `let` and `include`, which are gone once a recipe is resolved."""
 
 SCOPES: tuple[type[Scope], ...] = (RoleScope, GlobScope)

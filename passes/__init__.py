@@ -16,11 +16,12 @@ from growc.graph import Node, Value
 from growc.indexmap import IndexMap
 from growc.passes.assemble import assemble_weights
 from growc.passes.certify import certify
-from growc.passes.groups import split_groups
+from growc.passes.groups import regroup
 from growc.passes.layers import find_layers
 from growc.passes.links import build_links, carriers_of
 from growc.passes.lower import lower
 from growc.passes.norms import find_norms
+from growc.passes.reduction import Rescaling, dropped
 from growc.passes.roles import find_roles
 from growc.passes.solve import solve
 from growc.passes.spaces import infer_spaces
@@ -74,7 +75,7 @@ def layers_pass(c: Compilation) -> Compilation:
 
 def lower_pass(c: Compilation) -> Compilation:
     """Statements as maps on spaces."""
-    return replace(c, lowered=lower(c.statements, c.roles, c.axes, c.layers))
+    return replace(c, lowered=lower(c.statements, c.roles, c.axes, c.ties, c.layers))
 
 
 def solve_pass(c: Compilation) -> Compilation:
@@ -86,12 +87,13 @@ def solve_pass(c: Compilation) -> Compilation:
     gaps: list[Gap] = []
     outputs: dict[tuple[str, int], IndexMap] = {}
     sizes = Sizes()
+    rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
     for stage in c.lowered.stages:
-        if stage.splits:
-            split, kept = split_groups(c.axes, stage.splits, sizes)
-            for use, found in split.items():
+        if stage.regroups:
+            moved, kept = regroup(c.axes, stage, sizes)
+            for use, found in moved.items():
                 steps[use] += found
-            outputs |= kept
+            outputs |= {at: s.after(outputs[at]) if at in outputs else s for at, s in kept.items()}
             sizes.apply(stage)
             continue
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
@@ -104,12 +106,21 @@ def solve_pass(c: Compilation) -> Compilation:
             changed = attributes.setdefault(node, {})
             before = changed.get("epsilon", node.attributes.get("epsilon", 1e-5))
             changed["epsilon"] = float(before) * factor
-        gaps += [g for g in solution.gaps if g not in gaps]
+        rescaling.apply(solution, sizes)
+        gaps += [g for g in (*dropped(stage), *solution.gaps) if g not in gaps]
         for place, state in solution.outputs.items():
             outputs[place] = state.after(outputs[place]) if place in outputs else state
         sizes.apply(stage)
+    for use, factor in rescaling.factors.items():
+        scales[use] *= factor
     return replace(
-        c, steps=dict(steps), scales=dict(scales), attributes=attributes, gaps=gaps, outputs=outputs
+        c,
+        steps=dict(steps),
+        scales=dict(scales),
+        attributes=attributes,
+        gaps=gaps,
+        outputs=outputs,
+        notes=tuple(rescaling.notes),
     )
 
 

@@ -37,6 +37,7 @@ def certify(c: Compilation) -> Plan:
         written,
         (*warnings_of(c.lowered.stages), *now_stored(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
+        tuple(c.notes),
     )
 
 

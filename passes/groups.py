@@ -1,11 +1,9 @@
-"""Grouped queries: what `heads` and `kv_heads` mean together, and how every group splits into several.
+"""Groups of query heads that split, or whose heads change places: what that does to every weight.
 
-K key/value heads serve G query heads each. With K' and G' the numbers after the last statement, every group
-first splits into s = G/G' (where G' < G): key/value heads are copied, query heads stay. Then the fills of
-`kv_heads` map groups, query heads travelling with them, and those of `heads` act inside groups
-(docs/language.md). Splitting is no map of either space by itself: query head (k, g) becomes
-(k·s + g // G', g mod G'), which leaves an axis that holds both as it was, and copies an axis that holds key
-and value heads alone.
+Neither is a map of the key heads or of the heads in a group by itself. Splitting into s parts, query head
+(k, g) becomes (k·s + g // G', g mod G'), which leaves an axis that holds both as it was, and copies an axis
+that holds key and value heads alone. A shuffle takes head (k, g) from (k, order[k][g]). Both are exact
+wherever groups are a batch. What statements on `heads` and `kv_heads` come to: growc.passes.pairs.
 """
 
 from __future__ import annotations
@@ -20,67 +18,15 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Value
 from growc.indexmap import IndexMap, Ints
 from growc.operators import names_of
-from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes, Instance
 from growc.plans import AxisStep, Layout, LeafStep
-from growc.source import Span
-from growc.stage import Sizes, Split
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """The two names of one grouped attention, and the atoms that they stand on."""
-
-    heads: RoleAxis
-    kv_heads: RoleAxis
-    keys: Space
-    group: Space
-
-
-def pairs_of(roles: Roles) -> list[Pair]:
-    """Every attention whose heads are a row-major (keys group), each an atom."""
-    found = []
-    for heads in roles.axes.get("heads", []):
-        keys = [s for s in heads.spaces if id(s) not in roles.expanded]
-        group = [s for s in heads.spaces if id(s) in roles.expanded]
-        if len(keys) == len(group) == 1:
-            found.append(Pair(heads, RoleAxis(tuple(keys)), keys[0], group[0]))
-    return found
-
-
-@dataclass(frozen=True)
-class Settled:
-    """The sizes that a pair comes to have: K·s before the fill of `kv_heads`, then K'; G' in every group."""
-
-    split: int
-    keys: int
-    group: int
-
-
-def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others: Sequence[Span]) -> Settled:
-    """From K, G and the sizes asked for. Raises GrowError (G301) where these make no whole groups."""
-    labelled = tuple((s, "and this") for s in others)
-    if heads % kv_heads:
-        each = f"every group would have {heads / kv_heads:.4g}"
-        message = f"{heads} `heads` cannot share {kv_heads} `kv_heads`: {each}"
-        help_ = f"use a multiple of {kv_heads} for `heads`"
-        raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
-    wanted = heads // kv_heads
-    if wanted < group and group % wanted:
-        message = f"groups of {group} query heads cannot split into groups of {wanted}"
-        whole = ", ".join(str(d) for d in range(1, group + 1) if group % d == 0)
-        raise GrowError(
-            Diagnostic("G301", message, span, "", (), f"a group can become {whole} or more", labelled)
-        )
-    return Settled(group // min(wanted, group), kv_heads, wanted)
-
-
-# -------------------------------------------------------------------- splitting
+from growc.stage import Regroup, Sizes, Split, Stage
 
 
 @dataclass(eq=False)
 class _Units:
-    """Where the units of an axis come from: `index[i]` if the group is the i-th part of its old one.
+    """Where the units of an axis come from: `index[i]` where the group is of the i-th kind (of a split: the
+    i-th part of its old one; of a shuffle: the i-th group).
 
     `part` is that i for each unit, -1 where the axis does not say.
     """
@@ -96,29 +42,30 @@ class _Units:
         return at
 
 
-def split_groups(
-    axes: Axes, splits: Sequence[Split], sizes: Sizes
+def regroup(
+    axes: Axes, stage: Stage, sizes: Sizes
 ) -> tuple[dict[Value, list[AxisStep]], dict[tuple[str, int], IndexMap]]:
-    """What splitting does to every weight, and to every axis of a model output; `sizes` as they stand before.
+    """What it does to every weight, and to every axis of a model output; `sizes` as they stand before.
 
     Raises GrowError (G304) where an operator stands against it.
     """
-    splitting = _Splitting(axes, splits, sizes)
-    splitting.check()
-    return splitting.steps(), splitting.outputs()
+    found = _Regrouping(axes, stage, sizes)
+    found.check()
+    return found.steps(), found.outputs()
 
 
 @dataclass(eq=False)
-class _Splitting:
+class _Regrouping:
     axes: Axes
-    splits: Sequence[Split]
+    stage: Stage
     sizes: Sizes
-    roles: dict[int, tuple[Split, bool]] = field(default_factory=dict)
+    roles: dict[int, tuple[Regroup, bool]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for split in self.splits:
-            self.roles[id(split.keys)] = split, True
-            self.roles[id(split.group)] = split, False
+        for one in self.stage.regroups:
+            self.roles[id(one.keys)] = one, True
+            self.roles[id(one.group)] = one, False
+        self.kinds = max(_kinds(one) for one in self.stage.regroups)
 
     def steps(self) -> dict[Value, list[AxisStep]]:
         found: dict[Value, list[AxisStep]] = {}
@@ -128,7 +75,7 @@ class _Splitting:
                 before = self.sizes.of(self.axes.of(use)[axis])[0]
                 leaf = LeafStep(before, index, np.ones(n), np.zeros(n, dtype=np.int64))
                 found.setdefault(use, []).append(
-                    AxisStep(axis, Layout("leaf", (), leaf), "makes", "kv_heads")
+                    AxisStep(axis, Layout("leaf", (), leaf), "makes", self.stage.axis)
                 )
         return found
 
@@ -178,8 +125,9 @@ class _Splitting:
         raise GrowError(self.refusal(name, f"takes key/value heads together ({kind})"))
 
     def refusal(self, name: str, cause: str) -> Diagnostic:
-        message = f"groups of query heads cannot split: `{name}` {cause}"
-        return Diagnostic("G304", message, self.splits[0].span)
+        first = self.stage.regroups[0]
+        what = "split" if isinstance(first, Split) else "have their heads in another order"
+        return Diagnostic("G304", f"groups of query heads cannot {what}: `{name}` {cause}", first.span)
 
     def touches(self, space: Space) -> bool:
         return any(id(x) in self.roles for x in leaves(space))
@@ -187,11 +135,10 @@ class _Splitting:
     # ---------------------------------------------------------------- indices
 
     def units(self, space: Space) -> _Units:
-        """The units of an axis after the split, in order."""
+        """The units of an axis afterwards, in order."""
         space = find(space)
-        parts = max(s.parts for s in self.splits)
         if space.kind == "atom":
-            return self.atom(space, parts)
+            return self.atom(space)
         inner = [self.units(p) for p in space.parts]
         sizes = [self.sizes.of(p)[0] for p in space.parts]
         made, size = inner[0], sizes[0]
@@ -200,19 +147,38 @@ class _Splitting:
                 index = np.concatenate([made.index, other.index + size], axis=1)
                 made, size = _Units(index, np.concatenate([made.part, other.part])), size + n
             else:
-                index = (made.index[:, :, None] * n + other.index[:, None, :]).reshape(parts, -1)
+                index = (made.index[:, :, None] * n + other.index[:, None, :]).reshape(self.kinds, -1)
                 part = np.maximum(made.part[:, None], other.part[None, :]).reshape(-1)
                 made, size = _Units(index, part), size * n
         return made
 
-    def atom(self, space: Space, parts: int) -> _Units:
+    def atom(self, space: Space) -> _Units:
         size = self.sizes.of(space)[0]
-        split, is_keys = self.roles.get(id(space), (None, False))
-        if split is None:
-            return _Units(np.tile(np.arange(size), (parts, 1)), np.full(size, -1))
+        one, is_keys = self.roles.get(id(space), (None, False))
+        if one is None:
+            return _Units(np.tile(np.arange(size), (self.kinds, 1)), np.full(size, -1))
         if is_keys:
-            new = np.arange(size * split.parts)
-            return _Units(np.tile(new // split.parts, (parts, 1)), new % split.parts)
-        inside = np.arange(size // split.parts)
-        taken = [inside + min(i, split.parts - 1) * len(inside) for i in range(parts)]
-        return _Units(np.stack(taken), np.full(len(inside), -1))
+            index, part = _of_keys(one, size)
+            return _Units(np.tile(index, (self.kinds, 1)), part)
+        rows = [_of_group(one, size, min(i, _kinds(one) - 1)) for i in range(self.kinds)]
+        return _Units(np.stack(rows), np.full(len(rows[0]), -1))
+
+
+def _kinds(one: Regroup) -> int:
+    return one.parts if isinstance(one, Split) else len(one.orders)
+
+
+def _of_keys(one: Regroup, size: int) -> tuple[Ints, Ints]:
+    """Where each key head comes from, and which kind of group it has."""
+    parts = one.parts if isinstance(one, Split) else 1
+    new = np.arange(size * parts)
+    return new // parts, new % parts if isinstance(one, Split) else new
+
+
+def _of_group(one: Regroup, size: int, kind: int) -> Ints:
+    """Where each head of a group of a kind comes from."""
+    if isinstance(one, Split):
+        inside = size // one.parts
+        return np.arange(inside) + kind * inside
+    order: Ints = one.orders[kind]
+    return order

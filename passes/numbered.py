@@ -86,6 +86,23 @@ def experts(flow: Flow, taken: Collection[int]) -> list[Space]:
     return [s for s in found.values() if s.kind == "atom"]
 
 
+def routers(flow: Flow, routed: Collection[int]) -> set[Value]:
+    """The uses of weights that score experts. `routed`: ids of the spaces of experts."""
+    ranked = set(routed)
+    for instance in flow.axes.instances:
+        if instance.node.op in RANKING and any(out.users for out in instance.node.outputs):
+            ranked |= {id(s) for out in instance.node.outputs for s in _ranked(flow, out)}
+    found = set()
+    for product in flow.maps:
+        batch = {id(s) for s in _stacked(flow, product)}
+        if any(id(s) in ranked and id(s) not in batch for s in flow.made(product)):
+            value = product.node.inputs[flow.weight_of(product) or 0]
+            while value is not None and value.weight is None and value.producer is not None:
+                value = value.producer.inputs[0]
+            found |= {value} if value is not None else set()
+    return found
+
+
 def _addressed(flow: Flow, lookup: Instance) -> Iterator[Space]:
     """The axes of a table that a look-up numbers."""
     table, terms = lookup.node.inputs[0], lookup.line.inputs[0] or ()

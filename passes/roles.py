@@ -23,7 +23,7 @@ from growc.graph import Node, Value
 from growc.operators import labels, names_of
 from growc.passes.channels import channel_spaces, counters
 from growc.passes.flow import Flow
-from growc.passes.numbered import experts, positions, vocabularies
+from growc.passes.numbered import experts, positions, routers, vocabularies
 from growc.passes.scopes import Scopes, find_scopes
 from growc.passes.spaces import Axes, Instance
 from growc.passes.streams import feed_forward, residual_sums, streams
@@ -53,6 +53,8 @@ class Roles:
     expanded: set[int] = field(default_factory=set)
     counters: set[int] = field(default_factory=set)
     scopes: Scopes = field(default_factory=Scopes)
+    routers: frozenset[Value] = frozenset()
+    """Uses of weights that score experts."""
 
     def sizes(self, name: str) -> list[int]:
         """The distinct sizes of a name, in order."""
@@ -84,6 +86,7 @@ class _Finder(Flow):
         found.axes["vocab"] = [RoleAxis((s,)) for s in vocabularies(self)]
         routed = experts(self, taken)
         found.axes["experts"] = [RoleAxis((s,)) for s in routed]
+        found.routers = frozenset(routers(self, {id(s) for s in routed}))
         found.axes["positions"] = [RoleAxis((s,)) for s in positions(self, taken | {id(s) for s in routed})]
         channels = channel_spaces(self.axes, {id(s) for s in hidden}, named)
         found.axes["channels"] = [RoleAxis(c) for c in channels]

@@ -54,6 +54,12 @@ class Solution:
         """The state of a variable's class."""
         return self.states[self.links.root(var)]
 
+    def whole(self, var: Var) -> IndexMap:
+        """The state of a variable in terms of all units of the source, dropped ones too."""
+        request = self.stage.requests.get(id(find(self.links.atoms[var])))
+        state = self.of(var)
+        return state.after(request.map) if request is not None and request.drops else state
+
 
 def solve(links: Links, stage: Stage, sizes: Sizes, carriers: set[Value]) -> Solution:
     """Solve all classes. `sizes`: as they stand before the statement; `carriers`: weights and their layouts.
@@ -170,9 +176,11 @@ class _Solver:
         return state
 
     def base(self, var: Var) -> IndexMap:
-        """The requested map of an atom; the identity where nothing is requested."""
+        """The requested map of an atom (of its units that are not dropped); the identity where nothing is
+        requested.
+        """
         request = self.request(var)
-        return IndexMap.identity(self.sizes.of(self.links.atoms[var])[0]) if request is None else request.map
+        return IndexMap.identity(self.sizes.of(self.links.atoms[var])[0]) if request is None else request.left
 
     def need(self, var: Var) -> IndexMap:
         """The state of a class; one that nothing determines takes the requested map."""
@@ -419,7 +427,9 @@ class _Solver:
         else:
             behind, factor = found
             row = int(np.flatnonzero(behind.copies)[0])
-            scale = float(behind.weight[row] / state.weight[row])
+            dropped = self.dropped(link)
+            scale = float(behind.weight[row] / state.weight[row]) / dropped**0.5
+            factor *= dropped**0.5 if link.formula.outside else dropped
             if not np.isclose(scale, 1.0, 1e-9) and not scalable(link.space):
                 self.gap(
                     link, f"{link.formula.name} over {self.stage.axis} scales a segment of a single unit"
@@ -429,6 +439,19 @@ class _Solver:
             self.scale_eps(link, factor)
         for target, one in zip(link.targets, after, strict=True):
             self.arrive(link, target, one)
+
+    def dropped(self, link: Link) -> float:
+        """By how much the mean square of an axis grows as units go that contribute nothing to it: d/d'.
+
+        It counts where `rescaled in norms` says so, which makes dropping such units exact.
+        """
+        assert link.space is not None
+        assert link.formula is not None
+        if self.stage.options.rescale != "norms" or link.formula.total:
+            return 1.0
+        after = self.sizes.copy()
+        after.apply(self.stage)
+        return self.sizes.of(link.space)[0] / after.of(link.space)[0]
 
     def scale_eps(self, link: Link, factor: float) -> None:
         norm, node = link.norm, link.node
@@ -463,7 +486,11 @@ class _Solver:
         return f"{name} over {axis} sees unequal copy counts ({counts})", remedy
 
     def do_state(self, link: Link) -> None:
-        self.done.outputs[link.detail, link.axis] = self.assemble(link.sources, link.space)
+        assert link.space is not None
+        for var in link.sources:
+            self.need(var)
+        states = [self.done.whole(v) for v in link.sources]
+        self.done.outputs[link.detail, link.axis] = assemble(link.space, states)
 
     def do_output(self, link: Link) -> None:
         self.do_state(link)

@@ -71,6 +71,11 @@ class _Steps:
         if verb == PRIMAL:
             state = self.solution.given_up.get(root, state)
         request = self.request(var)
+        if request is not None and request.drops:
+            whole = state.after(request.map)
+            return LeafStep(
+                whole.source, whole.index, whole.weight, np.full(whole.size, ZERO, dtype=np.int64)
+            )
         if request is not None and self.continues(use, request):
             filler = np.where(request.new, CONTINUED, ZERO)
             index = np.where(request.new, -1, request.map.index)

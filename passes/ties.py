@@ -34,7 +34,7 @@ class Tie:
     @property
     def is_head(self) -> bool:
         """Whether a table that is looked up is also a matrix that is multiplied with."""
-        return len({_looked_up(u) for u in self.uses}) == 2
+        return len({looked_up(u) for u in self.uses}) == 2
 
 
 def find_ties(axes: Axes, *, untie_head: bool = False) -> list[Tie]:
@@ -54,18 +54,18 @@ def find_ties(axes: Axes, *, untie_head: bool = False) -> list[Tie]:
 
 def cut_by_untie(axes: Axes) -> frozenset[Value]:
     """The uses that `untie head` gives a weight of their own: those that multiply with a table."""
-    return frozenset(u for tie in _groups(axes.graph) if tie.is_head for u in tie.uses if not _looked_up(u))
+    return frozenset(u for tie in _groups(axes.graph) if tie.is_head for u in tie.uses if not looked_up(u))
 
 
 def _apart(tie: Tie) -> list[Tie]:
     parts = []
     for kind in (True, False):
-        chosen = [(u, t) for u, t in zip(tie.uses, tie.turned, strict=True) if _looked_up(u) is kind]
+        chosen = [(u, t) for u, t in zip(tie.uses, tie.turned, strict=True) if looked_up(u) is kind]
         parts.append(Tie(tuple(u for u, _ in chosen), tuple(t != chosen[0][1] for _, t in chosen)))
     return parts
 
 
-def _looked_up(use: Value) -> bool:
+def looked_up(use: Value) -> bool:
     """Whether a weight use ends in a look-up by number (through casts and the like)."""
     pending = list(use.users)
     while pending:

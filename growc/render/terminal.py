@@ -70,10 +70,9 @@ def weight_row(weight: WeightPlan) -> tuple[str, str, str]:
     sign = "~" if weight.name == weight.source else "+"
     if weight.literal is not None:
         what = "continued by its rule"
-    elif weight.scale != 1.0 and not weight.steps:
-        what = f"times {weight.scale:.6g}"
     else:
-        what = ", ".join(dict.fromkeys(map(step_text, weight.steps)))
+        times = [f"times {weight.scale:.6g}"] if weight.scale != 1.0 else []
+        what = ", ".join([*dict.fromkeys(map(step_text, weight.steps)), *times])
     origin = "" if weight.name == weight.source else f" (from {weight.source})"
     return f"{sign} {weight.name}{origin}", f"{list(weight.before)} -> {list(weight.after)}", what
 

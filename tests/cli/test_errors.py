@@ -57,6 +57,7 @@ CASES: dict[str, list[str]] = {
     "G310-no-model": ["inspect", "text.onnx"],
     "G311-invalid": ["inspect", "wrong.onnx"],
     "G312-not-whole": plan("widen hidden to 4 * hidden / 3 with average fill"),
+    "G313-numbered": plan('subclone axis 0 of "table" to 8 by magnitude'),
     "G401-exact": [*plan("widen hidden to 12 with neighbor copy"), "-e", "expect exact"],
     "G401-sizes": [*plan("expect ffn == 13"), "-e", "expect parameters < 1K", "-e", "expect parameters > 1K"],
     "G401-preserved": [

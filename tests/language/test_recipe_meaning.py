@@ -202,7 +202,8 @@ def test_importance_must_be_measured_first():
 
 
 def test_a_scope_is_refused_once_and_a_statement_each_time():
-    recipe = "in layers 0 { untie head\nreorder ffn by even\nreorder ffn by even }"
+    matched = 'match "x.onnx" with tail copy'
+    recipe = f"in layers 0 {{ untie head\n{matched}\n{matched} }}"
     with pytest.raises(GrowError) as caught:
         load([Source("a.grow", recipe)], {}, judge=unsupported)
     assert [diagnostic.span.column for diagnostic in caught.value.diagnostics] == [4, 1, 1]

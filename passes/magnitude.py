@@ -1,0 +1,115 @@
+"""How large the weights of each unit are: the ranking `by magnitude`.
+
+Needs: the axis graph, the ties. Gives: for every unit of a space the L2 norm over all weights that make or
+read it, each tensor divided by its own Frobenius norm. Tied weights are one; running statistics are none.
+Every weight is read once, and kept no longer than it is summed up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc.axes import Space, find, leaves
+from growc.graph import Array, Value
+from growc.indexmap import Floats, Ints
+from growc.passes.spaces import Axes
+from growc.passes.ties import Tie
+
+ROWS = 1 << 20
+"""Elements of a weight that are squared at a time."""
+
+
+@dataclass
+class Magnitudes:
+    """Sums of squares along the axes of every weight, remembered."""
+
+    axes: Axes
+    ties: Sequence[Tie] = ()
+    sums: dict[tuple[Value, tuple[int, ...]], Floats] = field(default_factory=dict)
+    uses: dict[int, list[Value]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        left_out = {use for tie in self.ties for use in tie.uses[1:]} | self._statistics()
+        for use in self.axes.graph.uses():
+            if use.weight is None or not use.weight.floating or use in left_out:
+                continue
+            for atom in {id(x) for s in self.axes.of(use) for x in leaves(s)}:
+                self.uses.setdefault(atom, []).append(use)
+
+    def of(self, units: Sequence[Space]) -> Floats:
+        """The score of each unit of a row-major product of atoms."""
+        atoms = [find(s) for s in units]
+        sizes = [a.size[0] for a in atoms]
+        total = np.zeros(int(np.prod(sizes, dtype=np.int64)))
+        for use in self.uses.get(id(atoms[0]), []):
+            found = self._placed(use, atoms)
+            if found is not None:
+                squares, unit = found
+                norm = squares.sum()
+                inside = unit >= 0
+                if norm > 0:
+                    total += np.bincount(unit[inside], squares[inside] / norm, len(total))
+        scores: Floats = np.sqrt(total)
+        return scores
+
+    def _placed(self, use: Value, atoms: Sequence[Space]) -> tuple[Floats, Ints] | None:
+        """Sums of squares of a weight, and the unit that each belongs to (-1: none), both flat."""
+        spaces = self.axes.of(use)
+        bearing = [k for k, s in enumerate(spaces) if any(x in atoms for x in leaves(s))]
+        if not all(any(x is a for k in bearing for x in leaves(spaces[k])) for a in atoms):
+            return None
+        squares = self._squares(use, tuple(bearing))
+        unit = np.zeros(squares.shape, dtype=np.int64)
+        present = np.ones(squares.shape, dtype=bool)
+        for atom in atoms:
+            at = np.full(squares.shape, -1)
+            for k, axis in enumerate(bearing):
+                own = coordinates(spaces[axis], atom)
+                own = own.reshape([-1 if i == k else 1 for i in range(len(bearing))])
+                at = np.where(own >= 0, own, at)
+            unit = unit * atom.size[0] + np.maximum(at, 0)
+            present &= at >= 0
+        return squares.reshape(-1), np.where(present, unit, -1).reshape(-1)
+
+    def _squares(self, use: Value, kept: tuple[int, ...]) -> Floats:
+        if (use, kept) not in self.sums:
+            assert use.weight is not None
+            self.sums[use, kept] = squares(use.weight.read(), kept)
+        return self.sums[use, kept]
+
+    def _statistics(self) -> set[Value]:
+        """Means and variances that norms have seen."""
+        found = [i.node.inputs[3:] for i in self.axes.instances if i.line.treatment == "per_channel"]
+        return {value for values in found for value in values if value is not None}
+
+
+def squares(values: Array, kept: tuple[int, ...]) -> Floats:
+    """The sum of squares over all axes but the kept ones, a few rows at a time."""
+    gone = tuple(a for a in range(values.ndim) if a not in kept)
+    step = max(1, ROWS * values.shape[0] // max(values.size, 1)) if values.ndim else 1
+    parts = []
+    for start in range(0, len(values), step):
+        block = np.asarray(values[start : start + step]).astype(np.float64)
+        parts.append(np.square(block, out=block).sum(axis=gone))
+    if 0 in kept:
+        return np.concatenate(parts)
+    whole: Floats = np.sum(parts, axis=0)
+    return whole
+
+
+def coordinates(space: Space, atom: Space) -> Ints:
+    """Which unit of an atom each element along an axis belongs to; -1 where the atom is not in it."""
+    space = find(space)
+    if space.kind == "atom":
+        n = space.size[0]
+        return np.arange(n) if space is atom else np.full(n, -1)
+    parts = [coordinates(p, atom) for p in space.parts]
+    if space.kind == "sum":
+        return np.concatenate(parts)
+    made = parts[0]
+    for part in parts[1:]:
+        made = np.maximum(made[:, None], part[None, :]).reshape(-1)
+    return made

@@ -1,0 +1,215 @@
+"""Grouped queries: what statements on `heads` and on `kv_heads` come to together.
+
+K key/value heads serve G query heads each; K' and G' are the numbers after the last statement. Where
+`kv_heads` grow and G' < G, every group first splits into G/G'. Then the maps of `kv_heads` act on groups,
+query heads travelling with them, and those of `heads` act inside groups (docs/language.md). A ranking of
+`heads` ranks each group by itself: a shuffle puts the heads that stay in front, and all groups drop the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc import recipe as ast
+from growc.axes import Space
+from growc.diagnostic import Diagnostic, GrowError
+from growc.indexmap import IndexMap, Ints
+from growc.passes.rankings import listed_units
+from growc.passes.requests import Ask, Requests, chosen, size_span
+from growc.passes.roles import RoleAxis, Roles
+from growc.source import Span
+from growc.stage import Options, Shuffle, Split, Stage
+
+AS_THEY_STAND = frozenset({"first", "even"})
+"""Rankings that take the same heads of every group."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """The two names of one grouped attention, and the atoms that they stand on."""
+
+    heads: RoleAxis
+    kv_heads: RoleAxis
+    keys: Space
+    group: Space
+
+    def bearer(self, name: str) -> RoleAxis | None:
+        """The axis of a name."""
+        return {"heads": self.heads, "kv_heads": self.kv_heads}.get(name)
+
+
+def pairs_of(roles: Roles) -> list[Pair]:
+    """Every attention whose heads are a row-major (keys group), each an atom."""
+    found = []
+    for heads in roles.axes.get("heads", []):
+        keys = [s for s in heads.spaces if id(s) not in roles.expanded]
+        group = [s for s in heads.spaces if id(s) in roles.expanded]
+        if len(keys) == len(group) == 1:
+            found.append(Pair(heads, RoleAxis(tuple(keys)), keys[0], group[0]))
+    return found
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The sizes that a pair comes to have: K·s before the fill of `kv_heads`, then K'; G' in every group."""
+
+    split: int
+    keys: int
+    group: int
+
+
+def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others: Sequence[Span]) -> Settled:
+    """From K, G and the sizes asked for. Raises GrowError (G301) where these make no whole groups."""
+    labelled = tuple((s, "and this") for s in others)
+    if heads % kv_heads:
+        each = f"every group would have {heads / kv_heads:.4g}"
+        message = f"{heads} `heads` cannot share {kv_heads} `kv_heads`: {each}"
+        help_ = f"use a multiple of {kv_heads} for `heads`"
+        raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
+    wanted = heads // kv_heads
+    if wanted >= group or kv_heads <= keys:
+        return Settled(1, kv_heads, wanted)
+    if group % wanted:
+        message = f"groups of {group} query heads cannot split into groups of {wanted}"
+        whole = ", ".join(str(d) for d in range(1, group + 1) if group % d == 0)
+        help_ = f"a group can become {whole} or more"
+        raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
+    return Settled(group // wanted, kv_heads, wanted)
+
+
+@dataclass
+class Pairs:
+    """The statements on grouped heads, put off until the last one is known."""
+
+    requests: Requests
+    pairs: list[Pair]
+    asks: list[Ask] = field(default_factory=list)
+    given: set[int] = field(default_factory=set)
+    """Pairs (by id) for which the recipe says how many `heads` there are."""
+    splits: Stage = field(default_factory=lambda: Stage(0, "kv_heads", "kv_heads", Options()))
+    shuffles: Stage = field(default_factory=lambda: Stage(0, "heads", "heads", Options()))
+
+    def takes(self, ask: Ask) -> bool:
+        """Whether an axis is one of a pair: then its statement is settled later."""
+        axis, sizes = ask.stage.axis, self.requests.sizes
+        pair = next((p for p in self.pairs if ask.target == p.bearer(axis)), None)
+        if pair is None:
+            return False
+        before, heads = sizes.product(ask.target.spaces), pair.heads.spaces
+        if axis == "heads":
+            self.given.add(id(pair))
+        elif isinstance(ask.statement, ast.Subclone) and id(pair) not in self.given:
+            sizes.ask(heads, sizes.product(heads) * ask.after // before)
+        sizes.ask(ask.target.spaces, ask.after)
+        self.asks.append(ask)
+        return True
+
+    def settle(self) -> list[Diagnostic]:
+        """What all statements come to, on the sizes after the last one; what is wrong with them."""
+        errors: list[Diagnostic] = []
+        for pair in self.pairs:
+            mine = [a for a in self.asks if a.target in (pair.heads, pair.kv_heads)]
+            try:
+                if mine:
+                    self.one(pair, mine)
+            except GrowError as error:
+                errors += error.diagnostics
+        return errors
+
+    def one(self, pair: Pair, mine: Sequence[Ask]) -> None:
+        """What the statements on one pair come to."""
+        sizes = self.requests.sizes
+        keys, group = sizes.of(pair.keys)[0], sizes.of(pair.group)[0]
+        heads, kv_heads = sizes.product(pair.heads.spaces), sizes.product(pair.kv_heads.spaces)
+        spans = [size_span(a.statement) for a in mine]
+        goal = settle(keys, group, kv_heads, heads, spans[-1], spans[:-1])
+        if goal.split > 1:
+            self.split(pair, goal.split, mine[0])
+        order = np.tile(np.arange(group), (keys, 1))
+        for name, space, last in (("kv_heads", pair.keys, goal.keys), ("heads", pair.group, goal.group)):
+            asks = [a for a in mine if a.stage.axis == name]
+            for ask in asks:
+                now = sizes.of(space)[0]
+                wanted = ask.after if name == "kv_heads" else ask.after // goal.keys
+                between = min(max(wanted, now), last) if goal.split > 1 else wanted
+                after = last if ask is asks[-1] else between
+                if not isinstance(ask.statement, ast.Widen):
+                    after = min(after, now)
+                if name == "heads" and isinstance(ask.statement, ast.Subclone | ast.Reorder):
+                    order = self.ranked(pair, ask, order, now, after)
+                elif after != now or isinstance(ask.statement, ast.Reorder):
+                    self.requests.add(ask, [space], now, after)
+                sizes.apply(ask.stage)
+        if (order != np.arange(group)).any():
+            self.shuffles.regroups.append(Shuffle(pair.keys, pair.group, order, mine[0].statement.span))
+        self.check(pair, goal, spans[-1])
+        for bearer in (pair.heads, pair.kv_heads):
+            sizes.asked.pop(tuple(id(s) for s in bearer.spaces), None)
+
+    def split(self, pair: Pair, parts: int, ask: Ask) -> None:
+        """Every group becomes several."""
+        for space in (pair.keys, pair.group):
+            if space.frozen is not None:
+                raise GrowError(self.requests.placing(ask).frozen(space))
+        split = Split(pair.keys, pair.group, parts, ask.statement.span)
+        self.splits.regroups.append(split)
+        self.requests.sizes.apply(Stage(0, "", "", Options(), regroups=[split]))
+
+    def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:
+        """The heads of every group in their new order; where they become fewer, those that stay in front."""
+        statement = ask.statement
+        assert not isinstance(statement, ast.Widen)
+        ranking = statement.ranking
+        if ranking.name in AS_THEY_STAND:
+            drops = isinstance(statement, ast.Subclone) and after < now
+            if drops or ranking.name == "even":
+                self.requests.add(ask, [pair.group], now, after)
+            return order
+        columns = self.columns(pair, ask, now)
+        places = self.best(pair, ask, order[:, columns], after)
+        if isinstance(statement, ast.Subclone):
+            stays = np.zeros(places.shape, dtype=bool)
+            np.put_along_axis(stays, places[:, :after], True, axis=1)
+            places = np.argsort(~stays, axis=1, kind="stable")
+        moved = order.copy()
+        moved[:, columns] = np.take_along_axis(order[:, columns], places, axis=1)
+        if after < now:
+            self.requests.put(ask, chosen(ask, pair.group, now, np.arange(after)))
+        return moved
+
+    def columns(self, pair: Pair, ask: Ask, now: int) -> Ints:
+        """Which places of a source's group the heads stand at that are left."""
+        made = self.requests.rankings.made.get(id(pair.group), IndexMap.identity(now))
+        if not made.copies.all() or (made.counts > 1).any() or made.source != pair.group.size[0]:
+            message = "query heads that were widened, or split into other groups, cannot be ranked"
+            raise GrowError(Diagnostic("G309", message, ask.statement.span))
+        return made.index
+
+    def best(self, pair: Pair, ask: Ask, order: Ints, after: int) -> Ints:
+        """Of every group the places of its heads, highest first, where `order` stands now."""
+        statement = ask.statement
+        assert not isinstance(statement, ast.Widen)
+        keys, now = order.shape
+        if statement.ranking.name != "keep":
+            scores = self.requests.rankings.scores(statement.ranking, [pair.keys, pair.group], ask.draws)
+            current = np.take_along_axis(scores.reshape(keys, -1), order, axis=1)
+            return np.argsort(-current, axis=1, kind="stable")
+        found = listed_units(statement.ranking, keys * now)
+        counts = np.bincount(found // now, minlength=keys)
+        if isinstance(statement, ast.Subclone) and (counts != after).any():
+            message = f"`heads` keep the same number in every group of {now}: {after} of each"
+            raise GrowError(Diagnostic("G313", message, statement.ranking.span))
+        rank = np.full(keys * now, len(found))
+        rank[found] = np.arange(len(found))
+        return np.argsort(rank.reshape(keys, now), axis=1, kind="stable")
+
+    def check(self, pair: Pair, goal: Settled, span: Span) -> None:
+        """All statements together must have come to the sizes that were asked for."""
+        keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
+        if (keys, group) != (goal.keys, goal.group):
+            message = f"{goal.keys} groups of {goal.group} query heads cannot be made: groups do not merge"
+            remedy = f"{goal.keys * group} `heads` suit {goal.keys} `kv_heads`"
+            raise GrowError(Diagnostic("G301", message, span, help=remedy))

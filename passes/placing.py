@@ -1,0 +1,124 @@
+"""Where the map of a named axis goes: which atoms of its spaces take which part of it.
+
+Needs: the spaces of an axis, its sizes before and after. Gives: a `Place` for every atom that is mapped.
+Raises GrowError (G304, G305) where no atom can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from growc.axes import Space, find, leaves
+from growc.diagnostic import Diagnostic, GrowError
+from growc.graph import Node
+from growc.passes.spaces import Axes
+from growc.source import Span
+from growc.stage import Sizes
+
+
+@dataclass(frozen=True)
+class Place:
+    """An atom, its size before and after, and how many of its elements one unit has."""
+
+    space: Space
+    before: int
+    after: int
+    unit: int
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Places of the axis `name`, which the recipe names at `axis` and gives a size at `size`.
+
+    `front`: of a product, the outermost factor that can takes the map, else the innermost one.
+    """
+
+    axes: Axes
+    sizes: Sizes
+    name: str
+    axis: Span
+    size: Span
+    front: bool = False
+
+    def resized(self, spaces: Sequence[Space], before: int, after: int, block: int = 1) -> list[Place]:
+        """The atoms that take the map of a row-major product."""
+        if not spaces:
+            raise GrowError(self.refused("there is one, and nothing counts it"))
+        if len(spaces) > 1:
+            return self._factor(spaces, before, after, block)
+        space = find(spaces[0])
+        if space.kind == "sum":
+            return self._segments(space, before, after, block)
+        if space.kind == "product":
+            return self.resized(list(space.parts), before, after, block)
+        if space.frozen is not None:
+            raise GrowError(self.frozen(space))
+        if space.unit:
+            raise GrowError(self.refused("a part of it is a single unit"))
+        return [Place(space, before, after, block)]
+
+    def all_of(self, spaces: Sequence[Space]) -> list[Place]:
+        """Every atom of an axis that keeps its size."""
+        atoms = {id(x): x for s in spaces for x in leaves(s)}
+        free = [x for x in atoms.values() if x.frozen is None]
+        if not free:
+            raise GrowError(
+                self.frozen(find(spaces[0])) if atoms else self.refused("there is one, and nothing counts it")
+            )
+        sizes = [self.sizes.of(x)[0] for x in free]
+        return [Place(x, n, n, 1) for x, n in zip(free, sizes, strict=True)]
+
+    def _factor(self, spaces: Sequence[Space], before: int, after: int, block: int) -> list[Place]:
+        order = list(spaces) if self.front else list(spaces)[::-1]
+        for space in order:
+            size = self.sizes.of(space)[0]
+            if all(x.frozen is not None for x in leaves(space)) or after * size % before:
+                continue
+            inner = int(
+                np.prod([self.sizes.of(s)[0] for s in spaces[spaces.index(space) + 1 :]], dtype=np.int64)
+            )
+            unit = block // inner if block % inner == 0 and size % max(block // inner, 1) == 0 else 1
+            try:
+                return self.resized([space], size, after * size // before, max(unit, 1))
+            except GrowError:
+                continue
+        free = [s for s in spaces if not all(x.frozen is not None for x in leaves(s))]
+        if not free:
+            raise GrowError(self.frozen(find(spaces[0])))
+        parts = " x ".join(str(self.sizes.of(s)[0]) for s in spaces)
+        message = f"`{self.name}` is made of {parts} units, and {after} keeps none of these factors whole"
+        multiple = before // min(self.sizes.of(s)[0] for s in free)
+        raise GrowError(Diagnostic("G305", message, self.size, help=f"use a multiple of {multiple}"))
+
+    def _segments(self, space: Space, before: int, after: int, block: int) -> list[Place]:
+        found: list[Place] = []
+        for part in space.parts:
+            size = self.sizes.of(part)[0]
+            if after * size % before:
+                cause = f"`{self.name}` has segments, and one of {size} units would not come out whole"
+                raise GrowError(Diagnostic("G305", cause, self.size))
+            found += self.resized([part], size, after * size // before, block)
+        return found
+
+    def refused(self, cause: str) -> Diagnostic:
+        """The axis cannot change."""
+        return Diagnostic("G304", f"`{self.name}` cannot change its size: {cause}", self.axis)
+
+    def frozen(self, space: Space) -> Diagnostic:
+        """The axis cannot change, and where it was frozen."""
+        from growc.axisgraph import way_to_reason
+
+        found = next((x for x in [space, *leaves(space)] if x.frozen is not None), None)
+        message = f"`{self.name}` cannot change its size"
+        if found is None or found.frozen is None:
+            return Diagnostic("G304", message, self.axis)
+        node, cause, remedy = found.frozen.node, found.frozen.cause, found.frozen.remedy
+        if not isinstance(node, Node):
+            return Diagnostic("G304", f"{message}: {cause}", self.axis, "frozen", (), remedy)
+        way = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, found, found.frozen)]
+        notes = (f"it comes there by {', '.join(way)}",) if way else ()
+        at = f"{message}: {cause}, at `{node.name or node.kind}`"
+        return Diagnostic("G304", at, self.axis, "frozen", notes)

@@ -1,0 +1,127 @@
+"""Which units rank highest: the rankings of `subclone` and `reorder`, on width.
+
+Needs: the axis graph and the ties; the units that earlier statements left. Gives: the numbers of the units
+that stay, in their old order, or of all units, highest first. Scores are those of the source's units; a unit
+that an earlier statement made has the score of the unit that it is a copy of. Equal scores keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc import recipe as ast
+from growc.axes import Space, find
+from growc.diagnostic import Diagnostic, GrowError
+from growc.draws import Draws
+from growc.indexmap import Floats, IndexMap, Ints
+from growc.passes.magnitude import Magnitudes
+from growc.source import Span
+
+KEEPS_NUMBERS = frozenset({"first", "keep"})
+"""Rankings that an axis can take whose units the outside numbers."""
+
+
+@dataclass
+class Rankings:
+    """Scores, on the source, of the units of spaces as they stand (`made`: what they were made of)."""
+
+    magnitudes: Magnitudes
+    made: dict[int, IndexMap] = field(default_factory=dict)
+
+    def selection(self, ranking: ast.Ranking, units: Sequence[Space], size: int, draws: Draws) -> Ints:
+        """The units of a product that stay, in their old order."""
+        self.allow(ranking.name, units, ranking.span)
+        count = self.count(units)
+        if ranking.name == "first":
+            return np.arange(size)
+        if ranking.name == "even":
+            return np.arange(size) * count // size
+        if ranking.name == "keep":
+            return kept_units(ranking, count, size)
+        return np.sort(self.order(ranking, units, draws)[:size])
+
+    def order(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Ints:
+        """All units, highest first."""
+        count = self.count(units)
+        if ranking.name == "first":
+            return np.arange(count)
+        if ranking.name == "even":
+            message = "`even` spreads a number of units, and is no order of all"
+            raise GrowError(Diagnostic("G313", message, ranking.span))
+        if ranking.name == "keep":
+            first = listed_units(ranking, count)
+            return np.concatenate([first, np.setdiff1d(np.arange(count), first)])
+        return np.argsort(-self.scores(ranking, units, draws), kind="stable")
+
+    def scores(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Floats:
+        """One number for each unit of a product of atoms."""
+        if ranking.name == "random":
+            return draws.at("rank").uniform(0, self.count(units))
+        found = self.magnitudes.of(units)
+        for k, atom in enumerate(map(find, units)):
+            made = self.made.get(id(atom))
+            if made is not None:
+                found = _followed(found, made, [u.size[0] for u in units[:k]])
+        return found
+
+    def count(self, units: Sequence[Space]) -> int:
+        """How many units there are now."""
+        made = [self.made.get(id(find(u))) for u in units]
+        sizes = [find(u).size[0] if m is None else m.size for u, m in zip(units, made, strict=True)]
+        return int(np.prod(sizes, dtype=np.int64))
+
+    def allow(self, ranking: str | None, units: Sequence[Space], span: Span) -> None:
+        """Raise GrowError (G313) where the outside numbers units that a ranking (None: any order) moves."""
+        for unit in map(find, units):
+            if unit.addressed is not None and ranking not in KEEPS_NUMBERS:
+                message = "the outside knows these units by their numbers, so they keep their order"
+                remedy = "" if ranking is None else 'write `by first` or `by keep "FILE"`'
+                raise GrowError(Diagnostic("G313", message, span, "", (unit.addressed.cause,), remedy))
+
+    def follow(self, space: Space, step: IndexMap) -> None:
+        """A statement has mapped a space."""
+        key = id(find(space))
+        self.made[key] = step.after(self.made[key]) if key in self.made else step
+
+
+def _followed(scores: Floats, made: IndexMap, outer: Sequence[int]) -> Floats:
+    """The scores of the units that a map makes, along one factor of a product."""
+    table = scores.reshape(int(np.prod(outer, dtype=np.int64)), made.source, -1)
+    index = np.maximum(made.index, 0)
+    moved = np.where(made.copies[None, :, None], table[:, index], 0.0)
+    return np.asarray(moved + made.mean[None, :, None] * table.mean(axis=1, keepdims=True)).reshape(-1)
+
+
+def kept_units(ranking: ast.Ranking, count: int, size: int) -> Ints:
+    """The units that a file lists, which must be as many as the statement says."""
+    found = np.sort(listed_units(ranking, count))
+    if len(found) != size:
+        assert ranking.file is not None
+        message = f"`{ranking.file.value}` lists {len(found)} units, and {size} are to stay"
+        raise GrowError(Diagnostic("G313", message, ranking.file.span))
+    return found
+
+
+def listed_units(ranking: ast.Ranking, count: int) -> Ints:
+    """The numbers in a file, one a line, in its order. Raises GrowError (G313) for what are none."""
+    assert ranking.file is not None
+    path, span = ranking.file.span.source.folder / ranking.file.value, ranking.file.span
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is not UTF-8"
+        raise GrowError(Diagnostic("G313", f"`{path.as_posix()}` cannot be read: {problem}", span)) from error
+    seen: dict[int, None] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text:
+            continue
+        if not text.isdecimal() or int(text) >= count or int(text) in seen:
+            why = "twice" if text.isdecimal() and int(text) in seen else f"no unit from 0 to {count - 1}"
+            message = f"line {number} of `{ranking.file.value}` is `{text[:20]}`: {why}"
+            raise GrowError(Diagnostic("G313", message, span))
+        seen[int(text)] = None
+    return np.array(list(seen), dtype=np.int64)

@@ -1,0 +1,190 @@
+"""The map of every atom that one statement resizes: by its fill, or by its ranking.
+
+Needs: a statement, one of its axes, sizes before and after. Gives: a `Request` for each atom, in its stage.
+Raises GrowError (G301, G304, G305, G313) for what an axis cannot take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from growc import recipe as ast
+from growc.axes import Space, find, leaves
+from growc.checks import RESCALED
+from growc.diagnostic import Diagnostic, GrowError
+from growc.draws import Draws
+from growc.expression import Expr, evaluate
+from growc.fills import FILLS, appended, new_units
+from growc.indexmap import IndexMap, Ints
+from growc.passes.placing import Place, Placing
+from growc.passes.rankings import Rankings
+from growc.passes.roles import RoleAxis, Roles
+from growc.passes.spaces import Axes
+from growc.passes.targets import why_same
+from growc.resolve import Bound
+from growc.source import Span
+from growc.stage import NoiseOption, Options, Request, Sizes, Stage
+
+Resizing = ast.Widen | ast.Subclone | ast.Reorder
+"""Statements that map axes."""
+
+FROM_THE_FRONT = frozenset({"cyclic copy", "average fill"})
+"""Fills that repeat whole runs: on a product they act on the outermost factor that can take them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """What one statement asks of one axis."""
+
+    stage: Stage
+    bound: Bound
+    statement: Resizing
+    target: RoleAxis
+    place: int
+    after: int
+
+    @property
+    def draws(self) -> Draws:
+        """The random numbers of this statement on this axis."""
+        scope = " ".join(map(repr, self.bound.scopes))
+        return Draws.of(_seed(self.statement), self.bound.number, self.stage.axis, scope, self.place)
+
+
+@dataclass
+class Requests:
+    """Puts requests into stages. `size_of` evaluates a size for an axis, as an ask has it."""
+
+    roles: Roles
+    axes: Axes
+    sizes: Sizes
+    rankings: Rankings
+    size_of: Callable[[Expr, Ask], int]
+
+    def add(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> None:
+        """Map a row-major product of spaces."""
+        if ask.stage.axis == "channels":
+            spaces, before, after = self.inside_groups(spaces, before, after, ask.statement)
+        places = self.places(ask, spaces, before, after)
+        for k, place in enumerate(places):
+            space = find(place.space)
+            if id(space) in ask.stage.requests:
+                self.agree(ask, space, place.after)
+            elif isinstance(ask.statement, ast.Widen):
+                self.put(ask, self.filled(ask, ask.statement, place))
+            else:
+                self.put(ask, self.ranked(ask, ask.statement, place, k))
+
+    def put(self, ask: Ask, request: Request) -> None:
+        """One atom takes a map."""
+        ask.stage.requests[id(request.space)] = request
+        self.rankings.follow(request.space, request.map)
+
+    def filled(self, ask: Ask, statement: ast.Widen, place: Place) -> Request:
+        """The map of a fill."""
+        space, unit, name = find(place.space), place.unit, statement.fill.name
+        made = FILLS[name](place.before // unit, place.after // unit, ask.draws.at("g"))
+        if space.addressed is not None:
+            made = appended(made)
+        new = np.repeat(new_units(made), unit)
+        made = made if unit == 1 else made.kron(IndexMap.identity(unit))
+        return Request(space, name, made, new, ask.draws, unit)
+
+    def ranked(self, ask: Ask, statement: ast.Subclone | ast.Reorder, place: Place, ordinal: int) -> Request:
+        """The units that rank highest, or all in their new order."""
+        ranking, draws = statement.ranking, ask.draws.at(ordinal)
+        if isinstance(statement, ast.Subclone):
+            index = self.rankings.selection(ranking, [place.space], place.after, draws)
+        else:
+            self.rankings.allow(None, [place.space], ranking.span)
+            index = self.rankings.order(ranking, [place.space], draws)
+        return chosen(ask, place.space, place.before, index)
+
+    def placing(self, ask: Ask) -> Placing:
+        """Where maps of this axis go."""
+        statement = ask.statement
+        front = isinstance(statement, ast.Widen) and statement.fill.name in FROM_THE_FRONT
+        name, span = statement.axis.name, statement.axis.span
+        return Placing(self.axes, self.sizes, name, span, size_span(statement), front)
+
+    def places(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> list[Place]:
+        """The atoms that the statement maps."""
+        statement = ask.statement
+        if isinstance(statement, ast.Reorder):
+            return self.placing(ask).all_of(spaces)
+        option = ast.option(statement.options, ast.InBlocks)
+        block = 1 if option is None else self.size_of(option.size, ask)
+        if option is not None and (block < 1 or before % block or after % block):
+            message = f"{before} and {after} are not both multiples of {block}"
+            raise GrowError(Diagnostic("G305", message, option.size.span))
+        return self.placing(ask).resized(spaces, before, after, block)
+
+    def inside_groups(
+        self, spaces: Sequence[Space], before: int, after: int, statement: Resizing
+    ) -> tuple[list[Space], int, int]:
+        """The factors of channels that do not count groups, and their size before and after."""
+        inner = [s for s in spaces if not all(id(x) in self.roles.counters for x in leaves(s))]
+        part = self.sizes.product(inner)
+        groups = before // part
+        if after % groups:
+            message = f"`channels` cannot be {after}: their number of groups stays {groups}"
+            wrong = f"{after} is no multiple of {groups}"
+            raise GrowError(Diagnostic("G301", message, size_span(statement), wrong))
+        return inner, part, after // groups
+
+    def agree(self, ask: Ask, space: Space, size: int) -> None:
+        """Axes of one name that share a space must want one size of it."""
+        have, axis = ask.stage.requests[id(space)].map.size, ask.stage.axis
+        if have == size:
+            return
+        named = isinstance(ask.statement.axis, ast.NamedAxis)
+        raise GrowError(
+            Diagnostic(
+                "G301",
+                f"`{axis}` are tied to each other: the same units would become {have} and {size}",
+                size_span(ask.statement),
+                notes=tuple(why_same(self.axes, space)),
+                help=f"a size relative to today's, as `2 * {axis}`, suits all of them" if named else "",
+            )
+        )
+
+
+def chosen(ask: Ask, space: Space, before: int, index: Ints) -> Request:
+    """The request for a choice of units."""
+    made = IndexMap.of(before, index)
+    return Request(find(space), "", made, np.zeros(len(index), dtype=bool), ask.draws)
+
+
+def size_span(statement: Resizing) -> Span:
+    """What an error about a size points at."""
+    return statement.axis.span if isinstance(statement, ast.Reorder) else statement.size.span
+
+
+def options_of(statement: Resizing) -> Options:
+    """What a statement says besides its fill or ranking."""
+    if isinstance(statement, ast.Reorder):
+        return Options()
+    if isinstance(statement, ast.Subclone):
+        rescaled = ast.option(statement.options, ast.Rescaled)
+        usual: Literal["readers", "nowhere"] = "readers" if statement.axis.name in RESCALED else "nowhere"
+        return Options(rescale=usual if rescaled is None else rescaled.where)
+    split, noise = ast.option(statement.options, ast.Split), ast.option(statement.options, ast.Noise)
+    kinds = {"new": "new", "on copies": "copies", "balanced": "balanced"}
+    return Options(
+        split is not None and split.how == "random",
+        None if noise is None or noise.scale == 0 else NoiseOption(noise.scale, kinds[noise.kind]),  # type: ignore[arg-type]
+        ast.option(statement.options, ast.ZeroOutputs) is not None,
+        ast.option(statement.options, ast.Plain) is not None,
+    )
+
+
+def _seed(statement: Resizing) -> int:
+    if isinstance(statement, ast.Widen):
+        option = ast.option(statement.options, ast.Seed)
+        seed = None if option is None else option.number
+    else:
+        seed = statement.ranking.seed
+    return 0 if seed is None else evaluate(seed, lambda name, span: 0, lambda moment, name, span: 0)
