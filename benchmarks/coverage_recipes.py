@@ -102,16 +102,10 @@ JUDGEMENTS = (
         "esm", MEANS, MATHEMATICS, "the tied head's transform has the stream's width and ends in a GELU"
     ),
     Judgement(
-        "dinov2", MEANS, MATHEMATICS, "a layer scale has a factor for each unit, so that no mean passes it"
-    ),
-    Judgement(
         "siglip",
         ("hidden ×2", "all ×2", *MEANS),
         MATHEMATICS,
         "the outputs carry the stream at length one: a vector with every unit twice has another length",
-    ),
-    Judgement(
-        "beit", MEANS, MATHEMATICS, "a layer scale has a factor for each unit, so that no mean passes it"
     ),
     Judgement(
         "own_mlp_mixer",

@@ -94,6 +94,7 @@ class _Pool:
             return made
         made |= {"index": step.index.tolist(), "weight": step.weight.tolist(), "filler": step.filler.tolist()}
         made |= {"key": str(step.key), "block": step.block}
+        made |= {"factors": step.factors} if step.factors else {}
         if step.noise is not None:
             n = step.noise
             made["noise"] = {
@@ -151,6 +152,6 @@ def _read_layout(place: int, maps: list[dict[str, Any]]) -> Layout:
     index = np.asarray(data["index"], dtype=np.int64)
     weight = np.asarray(data["weight"], dtype=np.float64)
     filler = np.asarray(data["filler"], dtype=np.int64)
-    return Layout(
-        "leaf", (), LeafStep(data["before"], index, weight, filler, int(data["key"]), noise, data["block"])
-    )
+    key, factors = int(data["key"]), data.get("factors", "")
+    step = LeafStep(data["before"], index, weight, filler, key, noise, data["block"], factors)
+    return Layout("leaf", (), step)

@@ -47,6 +47,8 @@ class LeafStep:
     noise: Noise | None = None
     block: int = 1
     """Means are taken over the rows that stand at the same place in blocks of so many."""
+    factors: str = ""
+    """The stored tensor whose elements old rows are multiplied by in means, one for each."""
 
     @property
     def after(self) -> int:
@@ -106,9 +108,9 @@ class Layout:
         s, n = self.step, self.step.noise
         arrays = (s.index.tobytes(), s.weight.tobytes(), s.filler.tobytes())
         if n is None:
-            return (*arrays, s.key, s.block)
+            return (*arrays, s.key, s.block, s.factors)
         balance = b"" if n.balance is None else n.balance.tobytes()
-        return (*arrays, s.key, s.block, n.key, n.scale, n.rows.tobytes(), balance)
+        return (*arrays, s.key, s.block, s.factors, n.key, n.scale, n.rows.tobytes(), balance)
 
     def as_map(self) -> IndexMap:
         """The whole axis's map; rows that are no copy are junk or zero."""

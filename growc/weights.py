@@ -5,6 +5,8 @@ Every formula of docs/language.md that says what an entry becomes is computed he
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
 from growc.draws import Draws
@@ -13,11 +15,14 @@ from growc.indexmap import Floats, Ints
 from growc.plans import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, WeightPlan
 from growc.sinusoid import continued_rows
 
+Read = Callable[[str], Array]
+"""The source's tensor of a name."""
 
-def execute(plan: WeightPlan, source: Array) -> Array:
+
+def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
     """The new values of a weight, in its own element type. `source` has shape `plan.before`.
 
-    16-bit numbers are computed in float32 and rounded once.
+    16-bit numbers are computed in float32 and rounded once. `read` brings what `factors` names.
     """
     if plan.literal is not None:
         return np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after)
@@ -26,8 +31,9 @@ def execute(plan: WeightPlan, source: Array) -> Array:
     std = float(np.std(source.astype(np.float64))) if _draws(plan) else 0.0
     narrow = source.dtype.itemsize == 2 and source.dtype.kind not in "iu"
     out = source.astype(np.float32) if narrow else source
+    factors = {} if read is None else {n: read(n).astype(np.float64).reshape(-1, 1) for n in factors_of(plan)}
     for step in plan.steps:
-        out = _along(step, out, std)
+        out = _along(step, out, std, factors)
     if plan.scale != 1.0:
         out = (out.astype(np.float64) * plan.scale).astype(out.dtype)
     return np.ascontiguousarray(out).reshape(plan.after).astype(source.dtype, copy=False)
@@ -38,6 +44,11 @@ def _draws(plan: WeightPlan) -> bool:
     return any(leaf.noise is not None or bool((leaf.filler == DRAWN).any()) for leaf in leaves)
 
 
+def factors_of(plan: WeightPlan) -> set[str]:
+    """The other tensors that executing a plan reads."""
+    return {leaf.factors for step in plan.steps for leaf in leaf_steps(step.layout) if leaf.factors}
+
+
 def leaf_steps(layout: Layout) -> list[LeafStep]:
     """All leaves of a layout, left to right."""
     if layout.step is not None:
@@ -45,32 +56,32 @@ def leaf_steps(layout: Layout) -> list[LeafStep]:
     return [s for p in layout.parts for s in leaf_steps(p)]
 
 
-def _along(step: AxisStep, array: Array, std: float) -> Array:
+def _along(step: AxisStep, array: Array, std: float, factors: Mapping[str, Array]) -> Array:
     """Apply one axis step, on the array seen as (outer, axis, inner): leaves are factors of the middle."""
     front = np.moveaxis(array, step.axis, 0)
     rest = front.shape[1:]
-    done = _apply(step.layout, front.reshape(1, front.shape[0], -1), std, 0)
+    done = _apply(step.layout, front.reshape(1, front.shape[0], -1), std, 0, factors)
     return np.moveaxis(done.reshape(done.shape[1], *rest), 0, step.axis)
 
 
-def _apply(layout: Layout, array: Array, std: float, part: int) -> Array:
+def _apply(layout: Layout, array: Array, std: float, part: int, factors: Mapping[str, Array]) -> Array:
     """A layout on the middle axis of an array of shape (outer, size, inner)."""
     if layout.is_identity:
         return array
     if layout.step is not None:
-        return _leaf(layout.step, array, std, part)
+        return _leaf(layout.step, array, std, part, factors)
     outer, _, inner = array.shape
     if layout.kind == "sum":
         at, pieces = 0, []
         for i, p in enumerate(layout.parts):
-            pieces.append(_apply(p, array[:, at : at + p.before], std, part * 16 + i + 1))
+            pieces.append(_apply(p, array[:, at : at + p.before], std, part * 16 + i + 1, factors))
             at += p.before
         return np.concatenate(pieces, axis=1)
     for i, p in enumerate(layout.parts):
         before = _size(layout.parts[:i], "after")
         after = _size(layout.parts[i + 1 :], "before")
         view = array.reshape(outer * before, p.before, after * inner)
-        array = _apply(p, view, std, part).reshape(outer, -1, inner)
+        array = _apply(p, view, std, part, factors).reshape(outer, -1, inner)
     return array
 
 
@@ -78,7 +89,7 @@ def _size(parts: tuple[Layout, ...], which: str) -> int:
     return int(np.prod([getattr(p, which) for p in parts], dtype=np.int64))
 
 
-def _leaf(step: LeafStep, array: Array, std: float, part: int) -> Array:
+def _leaf(step: LeafStep, array: Array, std: float, part: int, factors: Mapping[str, Array]) -> Array:
     copies = step.index >= 0
     new = array[:, np.where(copies, step.index, 0)]
     touched = ~copies | (step.weight != 1)
@@ -93,7 +104,8 @@ def _leaf(step: LeafStep, array: Array, std: float, part: int) -> Array:
     mean = step.filler == MEAN
     if mean.any():
         outer, size, inner = array.shape
-        means = array.astype(np.float64).reshape(outer, size // step.block, step.block, inner).mean(axis=1)
+        wide = array.astype(np.float64) * (factors[step.factors] if step.factors else 1)
+        means = wide.reshape(outer, size // step.block, step.block, inner).mean(axis=1)
         out[:, mean] = means[:, np.flatnonzero(mean) % step.block] * step.weight[mean][:, None]
     out[:, step.filler == ONE] = 1
     if (step.filler == CONTINUED).any():

@@ -97,7 +97,7 @@ def solve_pass(c: Compilation) -> Compilation:
             sizes.apply(stage)
             continue
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
-        solution = solve(links, stage, sizes, carriers)
+        solution = solve(links, stage, sizes, carriers, steps.keys())
         for use, found in weight_steps(solution, c.ties).items():
             steps[use] += found
         for use, factor in solution.eps.items():

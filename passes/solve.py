@@ -13,7 +13,7 @@ of it. docs/theory.md proves each step.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,7 @@ from growc.composites import assemble, distribute, scalable, shows
 from growc.graph import Node, Value
 from growc.indexmap import Bools, Floats, IndexMap
 from growc.links import Link, Links, Var
+from growc.passes.gains import Gains
 from growc.plans import Gap
 from growc.stage import Request, Sizes, Stage
 
@@ -47,6 +48,10 @@ class Solution:
     gaps: list[Gap] = field(default_factory=list)
     outputs: dict[tuple[str, int], IndexMap] = field(default_factory=dict)
     """The state of every affected axis of a model output, by (name, axis)."""
+    factors: dict[Var, str] = field(default_factory=dict)
+    """For a class that weights make in front of a gain: the gain, which their mean rows are weighted by."""
+    spent: set[Var] = field(default_factory=set)
+    """The classes of such gains: behind mean rows they have nothing left to do."""
     given_up: dict[Var, IndexMap] = field(default_factory=dict)
     """For a class of which some units were given up: the state that weights make all the same."""
 
@@ -61,8 +66,11 @@ class Solution:
         return state.after(request.map) if request is not None and request.drops else state
 
 
-def solve(links: Links, stage: Stage, sizes: Sizes, carriers: set[Value]) -> Solution:
-    """Solve all classes. `sizes`: as they stand before the statement; `carriers`: weights and their layouts.
+def solve(
+    links: Links, stage: Stage, sizes: Sizes, carriers: set[Value], changed: Collection[Value] = ()
+) -> Solution:
+    """Solve all classes. `sizes`: as they stand before the statement; `carriers`: weights and their layouts;
+    `changed`: uses of weights that earlier statements have changed.
 
     Where two states meet in one class that no norm reads, and differ in new units only, those units are given
     up: readers take zero columns for them. That changes states upstream of the meeting too, so all is solved
@@ -70,7 +78,7 @@ def solve(links: Links, stage: Stage, sizes: Sizes, carriers: set[Value]) -> Sol
     """
     given_up: dict[Var, Bools] = {}
     while True:
-        solver = _Solver(links, stage, sizes, carriers, given_up)
+        solver = _Solver(links, stage, sizes, carriers, given_up, changed)
         done = solver.run()
         if not solver.more:
             return done
@@ -84,7 +92,13 @@ def solve(links: Links, stage: Stage, sizes: Sizes, carriers: set[Value]) -> Sol
 
 class _Solver:
     def __init__(
-        self, links: Links, stage: Stage, sizes: Sizes, carriers: set[Value], given_up: dict[Var, Bools]
+        self,
+        links: Links,
+        stage: Stage,
+        sizes: Sizes,
+        carriers: set[Value],
+        given_up: dict[Var, Bools],
+        changed: Collection[Value],
     ) -> None:
         self.links, self.stage, self.sizes, self.given_up = links, stage, sizes, given_up
         self.more: dict[Var, Bools] = {}
@@ -111,6 +125,7 @@ class _Solver:
                 self.partners[a].append(b)
                 self.partners[b].append(a)
         self.spread_rms()
+        self.gains = Gains(links, changed, self.quantised)
         self.contracted = self._contracted(carriers)
 
     def _contracted(self, carriers: set[Value]) -> set[Var]:
@@ -268,7 +283,7 @@ class _Solver:
             a, b = b, a
         state = self.need(a)
         if self.is_free(b) and not (self.free[self.links.root(a)] and self.free[self.links.root(b)]):
-            self.scale(link, state, b, inverse)
+            self.scale(link, a, b, inverse)
             return
         other = self.need(b)
         after = state.times(other.reciprocal() if inverse else other)
@@ -281,15 +296,19 @@ class _Solver:
             self.gap(link, f"units of {self.axis_name(divisor)} that are zero are divided by")
         self.do_product(link, inverse=True)
 
-    def scale(self, link: Link, state: IndexMap, gain: Var, inverse: bool) -> None:
-        """A per-channel weight behind a state: it can take any factor on a row that is a copy."""
-        target = link.targets[0]
+    def scale(self, link: Link, scaled: Var, gain: Var, inverse: bool) -> None:
+        """A per-channel weight behind a state: it can take any factor on a row that is a copy.
+
+        Means of what it makes are means of its products with what stands in front. Where only weights stand
+        there, their rows are these means, and it does nothing to them.
+        """
+        target, state = link.targets[0], self.need(scaled)
         wanted = self.known(target)
         if wanted is None:
             wanted = self.give(target, self.choose(link, state, target))
         same = state.copies & wanted.copies & (state.index == wanted.index)
         lost = ~(same | (state.zeros & wanted.zeros) | wanted.junk)
-        if lost.any():
+        if lost.any() and (inverse or not self.weigh_means(state, wanted, lost, scaled, gain)):
             self.gap(
                 link,
                 f"a per-channel weight cannot carry {self.axis_name(gain)} into the state expected behind it",
@@ -298,6 +317,15 @@ class _Solver:
         factor = np.divide(top, bottom, out=np.ones(state.size), where=same)
         index = np.where(same, state.index, -1)
         self.give(gain, IndexMap.of(state.source, index, factor, None, state.junk), GAIN)
+
+    def weigh_means(self, state: IndexMap, wanted: IndexMap, lost: Bools, scaled: Var, gain: Var) -> bool:
+        """Whether only mean units are lost, and what makes them in front of the gain can weigh them by it."""
+        means = (state.index < 0) & (wanted.index < 0) & (state.mean != 0) & (state.mean == wanted.mean)
+        beside = "" if (lost & ~means).any() else self.gains.weighing(scaled, gain, self.request(gain))
+        if beside:
+            self.done.factors[self.links.root(scaled)] = beside
+            self.done.spent.add(self.links.root(gain))
+        return bool(beside)
 
     def choose(self, link: Link, state: IndexMap, target: Var) -> IndexMap:
         """The state behind a gain: plain copies, or what pairs with the tied tables that read it."""

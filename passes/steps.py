@@ -92,7 +92,8 @@ class _Steps:
             ordinal = self.ordinal(use)
             key = request.draws.at("new", verb, ordinal).key if drawn else 0
         block = 1 if request is None or verb == GAIN else request.unit
-        return LeafStep(state.source, state.index, weight, filler, key, noise, block)
+        factors = self.solution.factors.get(root, "")
+        return LeafStep(state.source, state.index, weight, filler, key, noise, block, factors)
 
     def continues(self, use: Value, request: Request) -> bool:
         """Whether a table over positions goes on by its rule, whatever the fill."""
@@ -111,7 +112,10 @@ class _Steps:
         """What rows become that are no copies, by the fill and by what the weight is there for."""
         verb = self.solution.verbs[root]
         rest = ~state.copies
-        if verb == GAIN:
+        if verb == GAIN and root in self.solution.spent:
+            filler[rest] = ONE
+            weight[rest] = 1.0
+        elif verb == GAIN:
             kind = DRAWN if _is_matrix(use) else ONE
             filler[rest] = kind if request.fill == "random fill" else MEAN
             weight[rest] = weight[~rest].mean() if (~rest).any() and request.fill != "random fill" else 1.0

@@ -26,7 +26,7 @@ from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import Array, Graph, Node, Size, Value, Weight
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
-from growc.weights import execute
+from growc.weights import execute, factors_of
 
 EXTERNAL_ABOVE = 2_000_000_000
 """Bytes of weights above which external data is used, whatever the source did (a protobuf ends at 2 GiB)."""
@@ -40,7 +40,8 @@ def rewrite(
     """Change the graph's onnx-ir model in place. The graph can be used no further."""
     writer = _Rewriter(graph, mended)
     plans = list(zip(weights.weights, weights.uses, weights.sources, strict=True))
-    made = [_tensors(plan, source) for plan, _, source in plans]  # of the sources: none is replaced yet
+    origins = {source.name: source.origin for source in weights.sources}
+    made = [_tensors(plan, source, origins) for plan, _, source in plans]  # none is replaced yet
     for (plan, uses, source), tensors in zip(plans, made, strict=True):
         writer.weight(plan, tensors, uses, source)
     for node, patch in mended.patches.items():
@@ -298,17 +299,20 @@ def _scope(node: ir.Node) -> Any:
     return node.graph
 
 
-def _tensors(plan: WeightPlan, source: Weight) -> list[Any]:
+def _tensors(plan: WeightPlan, source: Weight, origins: Mapping[str, Any]) -> list[Any]:
     """The planned tensor; of a quantised weight its integers, scales and zero points."""
-    return [_lazy(plan, source.origin)] if source.stored is None else source.stored.grown(plan)
+    if source.stored is not None:
+        return list(source.stored.grown(plan))
+    return [_lazy(plan, source.origin, {n: constant_of(origins[n]) for n in factors_of(plan)})]
 
 
-def _lazy(plan: WeightPlan, origin: ir.Value) -> Any:
-    """The planned tensor, computed when it is asked for and not kept."""
+def _lazy(plan: WeightPlan, origin: ir.Value, beside: Mapping[str, Any]) -> Any:
+    """The planned tensor, computed when it is asked for and not kept. `beside`: the other tensors for it."""
     source = constant_of(origin)
 
     def compute() -> Any:
-        return ir.tensor(execute(plan, read_tensor(source)), dtype=source.dtype)
+        made = execute(plan, read_tensor(source), lambda name: read_tensor(beside[name]))
+        return ir.tensor(made, dtype=source.dtype)
 
     return ir.LazyTensor(compute, dtype=source.dtype, shape=ir.Shape(plan.after), name=plan.name)
 
