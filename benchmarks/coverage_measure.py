@@ -21,7 +21,7 @@ import onnx.numpy_helper
 from coverage_recipes import RECIPES, Recipe
 from numpy.typing import NDArray
 
-from growc import api
+from growc import api, ports
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite, save
 from growc.plans import WeightPlan
@@ -128,7 +128,7 @@ def opened(path: Path) -> Source:
 def tried(source: Source, recipe: Recipe) -> Case:
     """Compile, write, run, and spoil. Raises GrowError where the recipe is refused."""
     c = api.compile(RESOLVED[recipe.name], source.path)
-    maps, certificate = Maps(api.input_maps(c), api.output_maps(c)), c.plan.certificate
+    maps, certificate = Maps(ports.input_maps(c), ports.output_maps(c)), c.plan.certificate
     weights = c.plan.weights
     with tempfile.TemporaryDirectory(prefix="coverage-") as folder, _no_diagnostics():
         rewrite(c.graph, c.assembled, c.mended, c.attributes)

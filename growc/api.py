@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from growc.diagnostic import Diagnostic, GrowError
 from growc.recipe import Expect, Preserved
 from growc.resolve import Bound, Resolved, load
@@ -17,9 +15,7 @@ from growc.source import Source
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
-    from growc.indexmap import IndexMap
     from growc.plans import Plan
-    from growc.unitmaps import StateMap, UnitMap
     from growc.verification import Verification
 
 Progress = Callable[[str, int, int], None]
@@ -227,6 +223,7 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
 def _verify(
     made: Compilation | None, source: Path, result: Path, inputs: str | Path | None, progress: Progress
 ) -> Verification:
+    from growc.ports import input_maps, narrower, output_maps
     from growc.verification import verify
 
     return verify(
@@ -234,6 +231,7 @@ def _verify(
         result,
         output_maps={} if made is None else output_maps(made),
         input_maps={} if made is None else input_maps(made),
+        narrower=made is not None and narrower(made),
         inputs=None if inputs is None else Path(inputs),
         progress=lambda phrase: progress(phrase, 0, 0),
     )
@@ -256,42 +254,3 @@ def _refute_in_single(c: Compilation, folder: Path, inputs: str | Path | None, p
     twin = compile(Resolved(tuple(c.statements)), source)
     grown = _write(twin, copies / "grown", source, lambda *_: None)
     judge_measured((), twin.plan, _verify(twin, source, grown[-1], inputs, progress), refute=True)
-
-
-def input_maps(c: Compilation) -> dict[str, list[StateMap]]:
-    """For every resized axis of a state (a cache), how the input is filled from the source's."""
-    states = {s.present.name: s.past.name for s in c.axes.states}
-    found: dict[str, list[StateMap]] = {}
-    for (name, axis), state in c.outputs.items():
-        if _is_state(c, name, axis) and not state.is_identity:
-            found.setdefault(states[name], []).append(_state_map(axis, state))
-    return found
-
-
-def _is_state(c: Compilation, output: str, axis: int) -> bool:
-    return any(s.present.name == output and axis in s.axes for s in c.axes.states)
-
-
-def _state_map(axis: int, state: IndexMap) -> StateMap:
-    from growc.unitmaps import StateMap
-
-    return StateMap(axis, state.index, state.weight, state.mean, state.junk)
-
-
-def output_maps(c: Compilation) -> dict[str, list[UnitMap | StateMap]]:
-    """For every resized axis of an output, where the source's units stand; of a state, all of it."""
-    from growc.unitmaps import UnitMap
-
-    found: dict[str, list[UnitMap | StateMap]] = {}
-    for (name, axis), state in c.outputs.items():
-        if _is_state(c, name, axis) or (state.counts == 0).any():
-            if not state.is_identity:
-                found.setdefault(name, []).append(_state_map(axis, state))
-            continue
-        rows = np.flatnonzero(state.copies)
-        order = rows[np.argsort(~np.isclose(state.weight[rows], 1.0), kind="stable")]
-        units, first = np.unique(state.index[order], return_index=True)
-        if len(units) == state.source and not state.is_identity:
-            places = order[first]
-            found.setdefault(name, []).append(UnitMap(axis, places, state.weight[places]))
-    return found

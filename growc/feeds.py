@@ -12,7 +12,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,13 @@ _CLOSED = -1e4
 """What a right padded place adds to attention scores: closed in every float type."""
 
 
+class Runner(Protocol):
+    """Whatever inputs can be tried on."""
+
+    def run(self, feeds: Feeds, /) -> Feeds:
+        """All outputs by name. Raises GrowError (G403) for what it does not take."""
+
+
 def draw_cases(model: Path, *, seed: int = 0) -> list[Feeds]:
     """Inputs, by name, for one to three cases of the ONNX file `model`; the same for the same seed.
 
@@ -42,7 +49,7 @@ def draw_cases(model: Path, *, seed: int = 0) -> list[Feeds]:
         return draw(read_signature(model), session, seed)
 
 
-def draw(inputs: Sequence[Input], session: Session, seed: int) -> list[Feeds]:
+def draw(inputs: Sequence[Input], session: Runner, seed: int) -> list[Feeds]:
     """As `draw_cases`, for a model that is loaded already."""
     kinds = feed_sizes.symbols(inputs)
     cases: list[Feeds] = []
@@ -74,7 +81,7 @@ def _first_that_runs(
     inputs: Sequence[Input],
     kinds: Mapping[str, Kind],
     scales: Sequence[Scale],
-    session: Session,
+    session: Runner,
     seed: int,
     cases: list[Feeds],
     *,
@@ -92,7 +99,7 @@ def _first_that_runs(
     return None, reason
 
 
-def _runs(session: Session, feeds: Feeds) -> str | None:
+def _runs(session: Runner, feeds: Feeds) -> str | None:
     """None if the model runs and gives a number at least; else the reason."""
     try:
         outputs = session.run(feeds)

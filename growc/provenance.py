@@ -14,7 +14,7 @@ from growc import grammar
 from growc.diagnostic import GrowError
 from growc.expression import spell
 from growc.output import METADATA
-from growc.recipe import Blank, Comment, Include, Item, Recipe, Scoped
+from growc.recipe import Blank, Comment, Include, Item, Recipe, Scoped, Subclone
 from growc.resolve import Resolved, load
 from growc.source import Source
 
@@ -61,8 +61,8 @@ def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:
 def planned_again(source: Path, result: Path) -> Compilation | None:
     """The compilation that made `result` from `source`, by the recipe in its metadata.
 
-    None where both have the same inputs and outputs, so that none is needed; where `result` was not made by
-    growc; and where its recipe does not make a model with its inputs and outputs of this source.
+    None where both have the same inputs and outputs, and nothing shrank, so that none is needed; where
+    `result` was not made by growc; and where its recipe does not make its inputs and outputs of this source.
     """
     from growc import api
     from growc.dialects.onnx.container import load as load_model
@@ -70,11 +70,15 @@ def planned_again(source: Path, result: Path) -> Compilation | None:
     grown = load_model(result)
     ports = _ports(grown)
     record = _record(grown)
-    if record is None or ports == _ports(load_model(source)):
+    if record is None:
         return None
     try:
         text = Source("the recipe in the model", "\n".join(record["recipe"]))
-        found = api.compile(load([text], record["parameters"]), source)
+        recipe = load([text], record["parameters"])
+        shrinks = any(isinstance(bound.statement, Subclone) for bound in recipe.statements)
+        if ports == _ports(load_model(source)) and not shrinks:
+            return None
+        found = api.compile(recipe, source)
     except GrowError:
         return None
     states = {s.present.name: s.past.name for s in found.axes.states}

@@ -76,6 +76,26 @@ class StateMap:
         return wanted, grown
 
 
+@dataclass(frozen=True)
+class NumberMap:
+    """Numbers of units, of which some are gone: the result's unit j is the source's unit kept[j]."""
+
+    kept: Integers
+
+    def extend(self, array: Array) -> Array:
+        """The result's numbers for the source's. Raises IndexError for those of units that are gone."""
+        places = np.full(max(int(np.max(self.kept)), int(np.max(array, initial=0))) + 1, -1)
+        places[self.kept] = np.arange(len(self.kept))
+        moved = np.where(array < 0, array, places[np.maximum(array, 0)])
+        if ((moved < 0) & (array >= 0)).any():
+            raise IndexError("numbers of units that are gone")
+        return np.asarray(moved, dtype=array.dtype)
+
+    def narrow(self, array: Array) -> Array:
+        """The source's numbers for the result's."""
+        return np.asarray(np.asarray(self.kept)[array], dtype=array.dtype)
+
+
 def _along(vector: Array, axis: int, ndim: int) -> Array:
     """A vector shaped to broadcast along one axis of `ndim`."""
     shape = [1] * ndim

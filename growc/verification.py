@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import NDArray
 
+from growc.diagnostic import Diagnostic, GrowError
 from growc.difference import OutputReport as OutputReport
 from growc.difference import compare as compare
 from growc.difference import incomparable, worst
@@ -25,9 +26,10 @@ from growc.rounding import Rounding, measure, ways
 from growc.rounding import own_rounding as own_rounding
 from growc.session import Feeds, Session
 from growc.signature import Input, read_signature
-from growc.unitmaps import StateMap, UnitMap
+from growc.unitmaps import NumberMap, StateMap, UnitMap
 
 Array = NDArray[Any]
+InputMaps = Mapping[str, Sequence[StateMap | NumberMap]]
 
 FLOOR = 1e-6
 """No difference below this refutes anything."""
@@ -79,9 +81,10 @@ def verify(
     result: Path,
     *,
     output_maps: Mapping[str, Sequence[UnitMap | StateMap]] = MappingProxyType({}),
-    input_maps: Mapping[str, Sequence[StateMap]] = MappingProxyType({}),
+    input_maps: InputMaps = MappingProxyType({}),
     renamed: Mapping[str, str | None] = MappingProxyType({}),
     inputs: Path | None = None,
+    narrower: bool = False,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
@@ -89,7 +92,8 @@ def verify(
 
     The maps are keyed by the source's names; `renamed` gives the result's name for inputs and outputs that
     have another one there, and None for those that it is meant to lack. Cases come from the file `inputs`,
-    else are drawn with `seed`. One model is in memory at a time. `progress` is called with a phrase before
+    else are drawn with `seed`: where the result is `narrower` (its tables have lost rows), such as it can run
+    too. One model is in memory at a time, but for that. `progress` is called with a phrase before
     every step that takes long.
 
     Raises GrowError: G403 where onnxruntime cannot run one of them or `inputs` does not fit the source, G310
@@ -105,6 +109,9 @@ def verify(
         grown_inputs = read_signature(Path(result))
         given = read_inputs(Path(inputs), Path(source)) if inputs is not None else None
         count = 0
+        if narrower and given is None:
+            tell("drawing inputs that both models can take")
+            given = _for_both(before, after, Path(source), grown_inputs, input_maps, seed)
         for cases, expected in _groups(before, given, Path(source), seed, tell):
             tell("measuring the source's own rounding")
             measure(others, cases, expected, rounding)
@@ -118,6 +125,30 @@ def verify(
             count += len(cases)
     joined = {name: worst(seen) for name, seen in reports.items()}
     return _verification(joined, rounding, count, notes)
+
+
+def _for_both(
+    source: Path, result: Path, signature: Path, ports: Sequence[Input], maps: InputMaps, seed: int
+) -> list[Feeds]:
+    """Cases of the source, drawn so that the result can run them too."""
+    low = {port.name: port for port in ports}
+    drawn = [
+        replace(p, low=low[p.name].low, high=low[p.name].high) if p.name in low else p
+        for p in read_signature(signature)
+    ]
+    numbers = {name: m for name, found in maps.items() for m in found if isinstance(m, NumberMap)}
+
+    def wide(feeds: Feeds) -> Feeds:
+        return {n: numbers[n].narrow(a) if n in numbers else a for n, a in feeds.items()}
+
+    with Session(source) as before, Session(result) as after:
+
+        class Both:
+            def run(self, feeds: Feeds) -> Feeds:
+                after.run(_grown_feeds(wide(feeds), ports, maps, {}, seed))
+                return before.run(wide(feeds))
+
+        return [wide(case) for case in draw(drawn, Both(), seed)]
 
 
 def _groups(
@@ -144,7 +175,7 @@ def _groups(
 def _grown_feeds(
     case: Feeds,
     ports: Sequence[Input],
-    maps: Mapping[str, Sequence[StateMap]],
+    maps: InputMaps,
     renamed: Mapping[str, str | None],
     seed: int,
 ) -> Feeds:
@@ -154,7 +185,11 @@ def _grown_feeds(
     for name, array in case.items():
         extended = array
         for axis_map in maps.get(name, ()):
-            extended = axis_map.extend(extended)
+            try:
+                extended = axis_map.extend(extended)
+            except IndexError as error:
+                message = f"the inputs hold numbers in `{name}` that the grown model has no unit for"
+                raise GrowError(Diagnostic("G403", message)) from error
         grown_name = renamed.get(name, name)
         if grown_name in wanted:
             feeds[grown_name] = extended

@@ -15,12 +15,14 @@ from growc.axes import leaves
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
 from growc.grammar import manner_text
+from growc.indexmap import Ints
 from growc.layers import Layers
 from growc.passes.counts import number_of_layers
 from growc.passes.magnitude import Magnitudes
 from growc.passes.pairs import Pairs, pairs_of
 from growc.passes.rankings import Rankings
 from growc.passes.region import Region, region_of
+from growc.passes.renumbering import renumbered
 from growc.passes.requests import Ask, Requests, Resizing, options_of
 from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes
@@ -42,6 +44,8 @@ class Lowered:
     axes: dict[str, AxisChange] = field(default_factory=dict)
     history: list[tuple[int, Sizes]] = field(default_factory=list)
     """The sizes before each statement, by its number."""
+    numbers: dict[str, Ints] = field(default_factory=dict)
+    """For inputs that number units of which some are gone, the old number of each."""
 
     def before(self, moment: int) -> Sizes:
         """The sizes as they stood before the statement of a number."""
@@ -77,6 +81,7 @@ class _Lowering:
         self.errors += self.pairs.settle()
         if self.errors:
             raise GrowError(*self.errors)
+        self.done.numbers = renumbered(self.axes, self.requests.rankings.made)
         front = [s for s in (self.pairs.shuffles, self.pairs.splits) if s.regroups]
         if front:
             at = self.done.stages.index(self.pairs.asks[0].stage)

@@ -194,9 +194,12 @@ class Pairs:
         assert not isinstance(statement, ast.Widen)
         keys, now = order.shape
         if statement.ranking.name != "keep":
-            scores = self.requests.rankings.scores(statement.ranking, [pair.keys, pair.group], ask.draws)
+            scores = self.requests.rankings.of_source(statement.ranking, [pair.keys, pair.group], ask.draws)
             current = np.take_along_axis(scores.reshape(keys, -1), order, axis=1)
             return np.argsort(-current, axis=1, kind="stable")
+        if id(pair.keys) in self.requests.rankings.made:
+            message = "`heads` that are listed by number, and other `kv_heads`, are not done together"
+            raise GrowError(Diagnostic("G309", message, statement.ranking.span))
         found = listed_units(statement.ranking, keys * now)
         counts = np.bincount(found // now, minlength=keys)
         if isinstance(statement, ast.Subclone) and (counts != after).any():

@@ -57,15 +57,22 @@ class Rankings:
         return np.argsort(-self.scores(ranking, units, draws), kind="stable")
 
     def scores(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Floats:
-        """One number for each unit of a product of atoms."""
+        """One number for each unit of a product of atoms, as it stands."""
         if ranking.name == "random":
             return draws.at("rank").uniform(0, self.count(units))
-        found = self.magnitudes.of(units)
+        found = self.of_source(ranking, units, draws)
         for k, atom in enumerate(map(find, units)):
             made = self.made.get(id(atom))
             if made is not None:
-                found = _followed(found, made, [u.size[0] for u in units[:k]])
+                outer = [self.count([u]) for u in units[:k]]
+                found = _followed(found, made, outer)
         return found
+
+    def of_source(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Floats:
+        """One number for each unit of a product of atoms of the source."""
+        if ranking.name == "random":
+            return draws.at("rank").uniform(0, int(np.prod([u.size[0] for u in units], dtype=np.int64)))
+        return self.magnitudes.of(units)
 
     def count(self, units: Sequence[Space]) -> int:
         """How many units there are now."""

@@ -10,10 +10,11 @@ import onnx
 import pytest
 from caches.decoders import DEPTH, ENCODED, HEADS, KINDS, VOCAB, decode, shapes
 
-from growc.api import apply, input_maps, inspect, verify
+from growc.api import apply, inspect, verify
 from growc.api import compile as compiled
 from growc.api import recipe as parsed
 from growc.diagnostic import GrowError
+from growc.ports import input_maps
 from growc.unitmaps import StateMap
 
 CHUNKS = (4, 1, 1, 2, 1)

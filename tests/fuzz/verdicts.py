@@ -14,11 +14,12 @@ from random_builder import INT64, Net
 from random_models import random_model
 from random_recipes import random_recipe
 
-from growc.api import compile, output_maps, recipe  # noqa: A004 - growc.api.compile is what it is
+from growc.api import compile, recipe  # noqa: A004 - growc.api.compile is what it is
 from growc.compilation import Compilation
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite, save
 from growc.difference import compare
+from growc.ports import output_maps
 from growc.rounding import Rounding, measure, ways
 from growc.session import Feeds, Session
 from growc.verification import FLOOR, SLACK

@@ -15,7 +15,7 @@ import faults
 import pytest
 from models import Models, with_epsilon
 
-from growc import api
+from growc import api, ports
 from growc.dialects.onnx.emit import rewrite, save
 from growc.verification import Verification, verify
 
@@ -69,7 +69,7 @@ def run(path: Path, text: str, folder: Path, mutant: faults.Mutant = faults.NONE
     kept = c.attributes if mutant.attributes is None else _same_nodes(c, mutant)
     rewrite(c.graph, replace(c.assembled, weights=weights), c.mended, kept)
     files = save(c.model.source, folder, "grown.onnx", False, lambda name, count: None)
-    return verify(path, files[-1], output_maps=api.output_maps(c))
+    return verify(path, files[-1], output_maps=ports.output_maps(c))
 
 
 def _same_nodes(c: Compilation, mutant: faults.Mutant) -> dict[object, object]:

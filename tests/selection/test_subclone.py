@@ -11,6 +11,7 @@ from models import stored
 from planted import difference, planted
 
 import growc
+from growc import api
 from growc.diagnostic import GrowError
 
 RMS = STREAM.replace("LayerNormalization", "SimplifiedLayerNormalization")
@@ -163,3 +164,68 @@ def test_what_an_axis_cannot_be_reduced_to_is_refused(tmp_path: Path, case: str)
     with pytest.raises(GrowError) as caught:
         growc.plan(path, model)
     assert [d.code for d in caught.value.diagnostics] == [code]
+
+
+TOKENS = """
+tokens (int64[N, S] ids) => (float[N, S, 6] y)
+<float[10, 8] table, float[40, 8] places, int64[1] zero, int64[1] one, int64[1] two, float[8, 6] head>
+{
+    x0 = Gather(table, ids)
+    shape = Shape(ids)
+    size = Slice(shape, one, two, zero)
+    p = Slice(places, zero, size, zero)
+    x = Add(x0, p)
+    y = MatMul(x, head)
+}
+"""
+
+
+def tokens(path: Path, text: str = TOKENS) -> Path:
+    numbers = {"zero": [0], "one": [1], "two": [2]}
+    return save(path, text, **{k: np.array(v, dtype=np.int64) for k, v in numbers.items()})
+
+
+@pytest.mark.parametrize("ranking", ["first", 'keep "keep.txt"'])
+def test_a_smaller_vocabulary_is_measured_on_the_tokens_that_stay(tmp_path: Path, ranking: str) -> None:
+    model = tokens(tmp_path / "m.onnx")
+    (tmp_path / "keep.txt").write_text("9\n3\n5\n0\n")
+    recipe = tmp_path / "r.grow"
+    recipe.write_text(f"subclone vocab to 4 by {ranking}\n")
+    done = growc.apply(recipe, model, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 1e-6
+    if ranking == "first":
+        assert api.verify(model, done.written).relative < 1e-6
+
+
+def test_fewer_positions_are_measured_on_lengths_that_fit(tmp_path: Path) -> None:
+    done = growc.apply(
+        "subclone positions to 24 by first", tokens(tmp_path / "m.onnx"), tmp_path / "out.onnx"
+    )
+    assert done.verification is not None
+    assert done.verification.relative < 1e-6
+
+
+def test_numbers_that_are_compared_cannot_get_a_new_meaning(tmp_path: Path) -> None:
+    text = TOKENS.replace(
+        "y = MatMul(x, head)",
+        "pad = Equal(ids, one)\n h = MatMul(x, head)\n"
+        " m0 = Cast <to = 1> (pad)\n m = Unsqueeze(m0, two)\n y = Mul(h, m)",
+    )
+    model = tokens(tmp_path / "m.onnx", text)
+    (tmp_path / "keep.txt").write_text("9\n3\n5\n0\n")
+    recipe = tmp_path / "r.grow"
+    recipe.write_text('subclone vocab to 4 by keep "keep.txt"\n')
+    with pytest.raises(GrowError, match="`pad` uses them"):
+        growc.plan(recipe, model)
+    growc.plan("subclone vocab to 4 by first", model)
+
+
+def test_inputs_with_tokens_that_are_gone_are_refused(tmp_path: Path) -> None:
+    model = tokens(tmp_path / "m.onnx")
+    (tmp_path / "keep.txt").write_text("9\n3\n")
+    np.savez(tmp_path / "in.npz", ids=np.array([[3, 9, 4]]))
+    recipe = tmp_path / "r.grow"
+    recipe.write_text('subclone vocab to 2 by keep "keep.txt"\n')
+    with pytest.raises(GrowError, match="no unit for"):
+        growc.apply(recipe, model, tmp_path / "out.onnx", inputs=tmp_path / "in.npz")

@@ -1,0 +1,161 @@
+"""What becomes of a zoo when its models shrink: halved, sorted, and rid of planted dead units.
+
+    python benchmarks/halving.py ZOO [--only MODEL,…] [--flavour FLAVOUR,…] [-o FILE]
+
+Every model file under every recipe, judged by onnxruntime on the inputs that lie beside it. `halved`: the
+result runs, its outputs are finite and of the source's shape, its axes have the sizes asked for. `sorted`:
+the same outputs. `dead`: dropping units that contribute nothing changes nothing. One line of JSON a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from coverage_measure import Maps, Source, difference, opened
+
+from growc import api, ports
+from growc.diagnostic import GrowError
+from growc.dialects.onnx.emit import rewrite, save
+from growc.session import Session
+
+DEAD = 2e-5
+"""The relative difference that dropping dead units may make."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """`kind`: halved, sorted or dead. `roles`: what a model must have. `planting`: recipes that it goes
+    through first, each on the file that the one before wrote.
+    """
+
+    name: str
+    kind: str
+    roles: tuple[str, ...]
+    text: str
+    planting: tuple[str, ...] = ()
+
+
+def trials() -> Iterator[Trial]:
+    """All that is tried."""
+    one = "subclone {0} to {0} / 2 by magnitude"
+    roles = ("hidden", "heads", "kv_heads", "ffn", "channels")
+    for role in roles:
+        yield Trial(f"{role} / 2", "halved", (role,), one.format(role))
+    together = ("hidden", "heads", "ffn")
+    yield Trial("all / 2", "halved", together, "\n".join(one.format(role) for role in together))
+    for role in roles:
+        yield Trial(f"{role} sorted", "sorted", (role,), f"reorder {role} by magnitude")
+    zero = "widen {0} to 2 * {0} with zero fill"
+    for role in roles:
+        rescaled = "rescaled in norms" if role == "hidden" else "unscaled"
+        widen = zero.format(role) + (" with zero outputs" if role not in ("hidden", "kv_heads") else "")
+        if role == "kv_heads":
+            widen = f"{zero.format('heads')} with zero outputs\n{widen}"
+        planting = (widen, f"reorder {role} by random seed 5")
+        yield Trial(f"{role} dead", "dead", (role,), f"{one.format(role)} {rescaled}", planting)
+
+
+def tried(source: Source, trial: Trial, folder: Path) -> tuple[str, str]:
+    """(status, detail) of one trial. Raises GrowError where it is refused."""
+    path = source.path
+    for k, text in enumerate(trial.planting):
+        c = api.compile(api.recipe(text), path)
+        if not c.plan.certificate.exact:
+            return "not planted", c.plan.certificate.gaps[0].cause
+        path = written(c, folder / f"planted{k}.onnx")
+    c = api.compile(api.recipe(trial.text), path)
+    maps, exact = Maps(ports.input_maps(c), ports.output_maps(c)), c.plan.certificate.exact
+    if trial.planting:  # its units stand where the source's did, but for their order
+        maps = Maps({}, {})
+    wanted = {role: sorted(set(change.after)) for role, change in c.plan.axes.items() if role in trial.roles}
+    made = written(c, folder / "made.onnx")
+    if trial.kind == "halved":
+        return halved(source, made, maps, wanted)
+    r = difference(source, made, maps)
+    limit = max(source.limit, DEAD)
+    if trial.kind == "sorted" and not exact:
+        return "gap", ""
+    return ("good" if r <= limit else "wrong"), f"{r:.1e}"
+
+
+def halved(source: Source, made: Path, maps: Maps, wanted: dict[str, list[int]]) -> tuple[str, str]:
+    """Whether a smaller model runs and is as small as it should be."""
+    r = difference(source, made, maps)
+    if not np.isfinite(r):
+        return "wrong", "an output has another shape, or numbers that are not finite"
+    roles = api.inspect(made).roles
+    have = {role: sorted(set(roles.sizes(role))) for role in wanted}
+    if have != wanted:
+        return "sizes", f"{have} instead of {wanted}"
+    return "good", f"{r:.1e}"
+
+
+def written(c: Any, path: Path) -> Path:
+    """The result of a compilation."""
+    rewrite(c.graph, c.assembled, c.mended, c.attributes)
+    made = save(c.model.source, path.parent, path.name, False, lambda name, count: None)[-1]
+    with Session(made):
+        return made
+
+
+def measured(path: Path) -> dict[str, Any]:
+    """Every trial that applies to one file."""
+    found: dict[str, Any] = {}
+    source = opened(path)
+    roles = api.inspect(path).roles.axes
+    for trial in trials():
+        grouped = roles.get("kv_heads") != roles.get("heads")
+        if any(role not in roles for role in trial.roles) or ("kv_heads" in trial.roles and not grouped):
+            continue
+        if trial.kind == "halved" and any(a.size % 2 for role in trial.roles for a in roles[role]):
+            continue
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="halving-") as folder:
+            try:
+                status, detail = tried(source, trial, Path(folder))
+            except GrowError as error:
+                first = error.diagnostics[0]
+                status, detail = "refused", f"{first.code} {first.message} {' '.join(first.notes)}"
+            except Exception:  # noqa: BLE001 - a traceback is what is looked for
+                status, detail = "crash", " / ".join(traceback.format_exc().strip().splitlines()[-3:])
+        found[trial.name] = [status, detail, round(time.perf_counter() - start, 2)]
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and count."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("zoo", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--flavour", default="dynamo,torchscript")
+    parser.add_argument("-o", "--out", type=Path)
+    given = parser.parse_args(arguments)
+    counts: dict[str, Counter[str]] = {}
+    for path in sorted(given.zoo.glob("*.onnx")):
+        name, flavour = path.stem.split(".", 1)
+        if flavour not in given.flavour.split(",") or (given.only and name not in given.only.split(",")):
+            continue
+        record = measured(path)
+        for trial, (status, *_) in record.items():
+            counts.setdefault(trial, Counter())[status] += 1
+        print(path.stem, json.dumps(record), flush=True)
+        if given.out is not None:
+            with given.out.open("a") as file:
+                file.write(json.dumps({"file": path.stem, "trials": record}) + "\n")
+    for trial, count in counts.items():
+        print(f"{trial:16}", dict(count))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

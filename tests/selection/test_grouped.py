@@ -1,0 +1,156 @@
+"""Shrinking grouped attention: whole groups, or as many heads of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import save
+from models import stored
+
+import growc
+from growc.diagnostic import GrowError
+
+K, G, D, H = 3, 4, 2, 6
+
+ATTENTION = """
+attention (float[B, S, 6] x) => (float[B, S, 6] y)
+<float[6, 24] q_weight, float[6, 6] k_weight, float[6, 6] v_weight, float[24, 6] o_weight,
+ int64[5] wide, int64[4] merged, int64[4] few, int64[4] flat4, int64[3] back, int64[1] two>
+{
+    q1 = MatMul(x, q_weight)
+    q2 = Reshape(q1, merged)
+    q = Transpose <perm = [0, 2, 1, 3]> (q2)
+    k1 = MatMul(x, k_weight)
+    k2 = Reshape(k1, few)
+    k4 = Transpose <perm = [0, 2, 1, 3]> (k2)
+    k5 = Unsqueeze(k4, two)
+    k6 = Expand(k5, wide)
+    k7 = Reshape(k6, flat4)
+    k = Transpose <perm = [0, 1, 3, 2]> (k7)
+    v0 = MatMul(x, v_weight)
+    v2 = Reshape(v0, few)
+    v4 = Transpose <perm = [0, 2, 1, 3]> (v2)
+    v5 = Unsqueeze(v4, two)
+    v6 = Expand(v5, wide)
+    v = Reshape(v6, flat4)
+    s = MatMul(q, k)
+    p = Softmax <axis = -1> (s)
+    c0 = MatMul(p, v)
+    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
+    c = Reshape(c1, back)
+    y = MatMul(c, o_weight)
+}
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return attention(tmp_path / "m.onnx")
+
+
+def attention(path: Path, **weights: np.ndarray) -> Path:
+    shapes = {
+        "wide": [1, 1, G, 1, 1],
+        "merged": [0, 0, K * G, D],
+        "few": [0, 0, K, D],
+        "flat4": [0, K * G, -1, D],
+        "back": [0, 0, -1],
+        "two": [2],
+    }
+    return save(path, ATTENTION, **{k: np.array(v, dtype=np.int64) for k, v in shapes.items()}, **weights)
+
+
+def sizes(path: Path) -> tuple[list[int], list[int]]:
+    roles = growc.inspect(path).roles
+    return roles.sizes("kv_heads"), roles.sizes("heads")
+
+
+def test_key_heads_take_their_query_heads_along(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "keep.txt").write_text("2\n0\n")
+    recipe = tmp_path / "r.grow"
+    recipe.write_text('subclone kv_heads to 2 by keep "keep.txt"\n')
+    done = growc.apply(recipe, model, tmp_path / "out.onnx")
+    assert sizes(done.written) == ([2], [8])
+    before, after = stored(model), stored(done.written)
+    assert (after["k_weight"] == before["k_weight"].reshape(H, K, D)[:, [0, 2]].reshape(H, -1)).all()
+    assert (after["q_weight"] == before["q_weight"].reshape(H, K, G, D)[:, [0, 2]].reshape(H, -1)).all()
+    assert (after["o_weight"] == before["o_weight"].reshape(K, G, D, H)[[0, 2]].reshape(-1, H)).all()
+
+
+def test_every_group_keeps_its_own_best_heads(model: Path, tmp_path: Path) -> None:
+    done = growc.apply("subclone heads to 6 by magnitude unscaled", model, tmp_path / "out.onnx")
+    assert sizes(done.written) == ([K], [6])
+    before, after = stored(model), stored(done.written)
+    q, o = before["q_weight"].reshape(H, K, G, D), before["o_weight"].reshape(K, G, D, H)
+    scores = (q**2).sum((0, 3)) / (q**2).sum() + (o**2).sum((2, 3)) / (o**2).sum()
+    best = np.sort(np.argsort(-scores, axis=1)[:, :2], axis=1)
+    assert len({tuple(row) for row in best}) > 1
+    wanted = np.concatenate([o[k, best[k]] for k in range(K)]).reshape(-1, H)
+    assert (after["o_weight"] == wanted).all()
+    assert (after["k_weight"] == before["k_weight"]).all()
+
+
+def test_dead_heads_at_other_places_in_every_group_are_dropped_without_a_trace(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    q = random.standard_normal((H, K, G, D)).astype(np.float32)
+    o = random.standard_normal((K, G, D, H)).astype(np.float32)
+    for k, dead in enumerate(([0, 2], [3, 1], [1, 2])):
+        q[:, k, dead], o[k, dead] = 0, 0
+    model = attention(tmp_path / "m.onnx", q_weight=q.reshape(H, -1), o_weight=o.reshape(-1, H))
+    done = growc.apply("subclone heads to 6 by magnitude unscaled", model, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 2e-5
+
+
+@pytest.mark.parametrize("axis", ["heads", "kv_heads"])
+@pytest.mark.parametrize("ranking", ["magnitude", "random seed 3"])
+def test_reordering_is_exact(model: Path, tmp_path: Path, axis: str, ranking: str) -> None:
+    done = growc.apply(f"reorder {axis} by {ranking}\nexpect exact", model, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    assert (stored(done.written)["o_weight"] != stored(model)["o_weight"]).any()
+
+
+def test_reordering_and_taking_the_first_is_subcloning(model: Path, tmp_path: Path) -> None:
+    made = []
+    for text in (
+        "reorder heads by magnitude\nsubclone heads to 6 by first",
+        "subclone heads to 6 by magnitude",
+    ):
+        path = growc.apply(text, model, tmp_path / "out.onnx", check=False, force=True).written
+        o = stored(path)["o_weight"].reshape(K, 2, D * H)
+        made.append([sorted(map(bytes, group)) for group in o])
+    assert made[0] == made[1]
+
+
+def test_both_shrink_together(model: Path, tmp_path: Path) -> None:
+    recipe = "subclone heads to 4 by magnitude\nsubclone kv_heads to 2 by magnitude"
+    assert sizes(growc.apply(recipe, model, tmp_path / "out.onnx").written) == ([2], [4])
+    other = "\n".join(recipe.splitlines()[::-1])
+    assert sizes(growc.apply(other, model, tmp_path / "other.onnx").written) == ([2], [4])
+
+
+def test_heads_keep_their_number_where_a_fill_makes_more_in_each_group(model: Path, tmp_path: Path) -> None:
+    recipe = "subclone kv_heads to 2 by first\nwiden heads to 12 with neighbor copy"
+    assert sizes(growc.apply(recipe, model, tmp_path / "out.onnx").written) == ([2], [12])
+
+
+WRONG = {
+    "groups do not merge": ("subclone heads to 12 by first\nsubclone kv_heads to 2 by first", "G301"),
+    "no whole groups": ("subclone heads to 5 by first", "G301"),
+    "widened heads": ("widen heads to 24 with tail copy\nreorder heads by magnitude", "G309"),
+    "not the same of every group": ('subclone heads to 6 by keep "keep.txt"', "G313"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_groups_cannot_become_is_refused(model: Path, tmp_path: Path, case: str) -> None:
+    recipe, code = WRONG[case]
+    (tmp_path / "keep.txt").write_text("\n".join(map(str, range(6))))
+    path = tmp_path / "r.grow"
+    path.write_text(recipe + "\n")
+    with pytest.raises(GrowError) as caught:
+        growc.plan(path, model)
+    assert [d.code for d in caught.value.diagnostics] == [code]
