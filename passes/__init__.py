@@ -29,6 +29,7 @@ from growc.passes.steps import weight_steps
 from growc.passes.tables import continue_tables
 from growc.passes.ties import cut_by_untie, find_ties
 from growc.passes.units import count_units
+from growc.passes.unseen import unseen_units
 from growc.plans import AxisStep, Gap
 from growc.stage import Sizes
 
@@ -51,8 +52,13 @@ def norms_pass(c: Compilation) -> Compilation:
 
 
 def spaces_pass(c: Compilation) -> Compilation:
-    """Index spaces: which axes change together."""
+    """Index spaces: which axes change together. Heads that no operator counts are made to be counted."""
     axes = infer_spaces(c.graph)
+    unseen = unseen_units(axes)
+    if unseen.unfolds or unseen.repeats:
+        c.model.spread(unseen)
+        c = norms_pass(simulate_pass(capture_pass(c)))
+        axes = infer_spaces(c.graph)
     count_units(axes)
     return replace(c, axes=axes)
 

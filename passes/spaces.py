@@ -139,11 +139,12 @@ def _many(space: Space) -> int:
     return math.prod(sizes) if space.kind == "product" else sum(sizes)
 
 
-def instantiate(axes: Axes, node: Node, *, counted: bool = False) -> Instance:
-    """A node's line, its labels unified with the axes of its values."""
+def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | None = None) -> Instance:
+    """A node's line (the one that is given, or its row's), its labels unified with the axes of its values."""
     row: Row | None = axes.graph.dialect.operators.get(node.op)
     site = site_of(node, axes.graph.dialect.opset(axes.graph), axes.of if counted else None)
-    line = opaque(site) if row is None else row.line(site)
+    if line is None:
+        line = opaque(site) if row is None else row.line(site)
     made: dict[str, Space] = {}
     pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]
     places = [

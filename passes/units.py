@@ -5,92 +5,130 @@ product of two spaces, a unit and the group, wherever the one can be followed ba
 
 Spaces leave factors of one out: among the many axes of one element that graphs stretch, hardly any counts
 something. Where what is stretched is merged with the axis in front of it, that axis counts what is repeated:
-several key/value heads would stand there. Its way back to the weights is cut out of the graph once more as
-if there were many.
+several key/value heads would stand there. So does what an attention operator shares. Its way back to the
+weights is cut out of the graph once more as if there were many.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from growc.axes import Space, find, product, structure, sum_of
+from growc.axes import Space, find, product, segments, structure, sum_of
 from growc.graph import Node, Value
 from growc.operators import Term, labels
-from growc.passes.spaces import Axes, Instance, instantiate
+from growc.passes.spaces import Axes, Instance, instantiate, space_of
+
+UNFOLD, REPEAT = "growc::Unfold", "growc::Repeat"
+"""Operators that count heads where the model has none that does (growc.passes.unseen)."""
 
 Place = tuple[Value, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Stretched:
+    """One element that a broadcast stretches to a group; `alone`: the axis of the group, where it has one."""
+
+    one: Place
+    group: Space
+    alone: Place | None = None
 
 
 def count_units(axes: Axes) -> None:
     """Give every unit that counts repeated groups a space of its own, in place."""
     by_node = {i.node: i for i in axes.instances}
-    found: dict[int, list[tuple[Place, Place]]] = defaultdict(list)
-    for instance in axes.instances:
-        for place, group in _merged(axes, instance, by_node):
-            found[id(find(group))].append((place, (place[0], place[1] + 1)))
-    for places in found.values():
-        _expose(axes, by_node, places)
+    places = [s for i in axes.instances for s in [*merged(axes, i, by_node), *_repeated(i)]]
+    for found in by_group(places):
+        _expose(axes, by_node, found)
 
 
-def _merged(axes: Axes, instance: Instance, by_node: dict[Node, Instance]) -> list[tuple[Place, Space]]:
+def by_group(places: Iterable[Stretched]) -> list[list[Stretched]]:
+    """What is stretched to one group, together."""
+    found: dict[int, list[Stretched]] = defaultdict(list)
+    for place in places:
+        found[id(find(place.group))].append(place)
+    return list(found.values())
+
+
+def merged(axes: Axes, instance: Instance, by_node: Mapping[Node, Instance]) -> Iterator[Stretched]:
     """Where a stretched axis is merged with one element in front of it: that element, and the group."""
     value = instance.node.input(0)
     made = None if value is None else value.producer
     if value is None or made is None or made.op not in ("Expand", "Tile") or made not in by_node:
-        return []
+        return
     if instance.line.treatment != "layout" or instance.node.op == "Transpose":
-        return []
+        return
     own, before = instance.line.inputs[0] or (), by_node[made].line.inputs[0] or ()
     lead = len(own) - len(before)
-    found = []
     for axis, (one, group) in enumerate(pairwise(own)):
         stretched = axis + 1 < lead or before[axis + 1 - lead] == "1"
         alone = isinstance(group, str) and group in (instance.line.outputs[0] or ())
         space = find(axes.of(value)[axis + 1])
-        if (
-            one == "1"
-            and stretched
-            and alone
-            and space.kind == "atom"
-            and space.static
-            and space.frozen is None
-        ):
-            found.append(((value, axis), space))
-    return found
+        if one == "1" and stretched and alone and is_group(space):
+            yield Stretched((value, axis), space, (value, axis + 1))
 
 
-def _expose(axes: Axes, by_node: dict[Node, Instance], places: Sequence[tuple[Place, Place]]) -> None:
-    ways = [_Way(axes, by_node) for _ in places]
-    unit = Space(axes.of(places[0][0][0])[places[0][0][1]].size, counts=True)
-    if not all(way.back(*place, unit) for way, (place, _) in zip(ways, places, strict=True)):
+def _repeated(instance: Instance) -> Iterator[Stretched]:
+    """Operators that have both in their line: h heads of keys and values for (h g) of queries."""
+    node, group = instance.node, instance.spaces.get("g")
+    if group is None or not is_group(find(group)):
         return
-    value, axis = places[0][1]
-    group = find(axes.of(value)[axis])
+    attends = instance.line.treatment == "attention"
+    for value, terms in zip(node.inputs, instance.line.inputs, strict=False):
+        if attends and value in node.inputs[1:3] and value is not None and (terms or ())[1] == "1":
+            yield Stretched((value, 1), group)
+        elif node.op == REPEAT and value is not None:
+            axis = int(node.attributes["axis"])
+            yield from [Stretched((value, axis), group)] if is_one(value, axis) else []
+
+
+def is_one(value: Value, axis: int) -> bool:
+    """Whether an axis has one element at every sample point."""
+    return value.sizes is not None and set(value.sizes[axis]) == {1}
+
+
+def is_group(space: Space) -> bool:
+    """Whether a space can be made a product of a unit and what repeats it."""
+    return space.kind == "atom" and space.static and space.frozen is None and not space.unit
+
+
+def _expose(axes: Axes, by_node: dict[Node, Instance], places: Sequence[Stretched]) -> None:
+    value, axis = places[0].one
+    unit, way = Space(axes.of(value)[axis].size, counts=True), Way(axes, by_node)
+    if not all(way.back(*place.one, unit) for place in places):
+        return
+    group = find(places[0].group)
     inner = Space(group.size)
     structure(group, product([unit, inner]))
-    changed: dict[Place, Space] = {}
-    for way, (_, (merged, at)) in zip(ways, places, strict=True):
-        changed |= way.found
-        changed[merged, at] = inner
+    changed = way.found | {place.alone: inner for place in places if place.alone is not None}
     for (value, axis), space in changed.items():
         spaces = list(axes.spaces[value])
         spaces[axis] = space
         axes.spaces[value] = tuple(spaces)
-    values = {value for value, _ in changed}
-    axes.instances = [
-        instantiate(axes, i.node, counted=True) if values & {*i.node.operands, *i.node.outputs} else i
-        for i in axes.instances
-    ]
+    axes.instances = [_again(axes, i, changed) for i in axes.instances]
 
 
-class _Way:
+def _again(axes: Axes, instance: Instance, changed: Mapping[Place, Space]) -> Instance:
+    """A node's line with the new spaces: the same one, where it names all axes that have some."""
+    node, line = instance.node, instance.line
+    pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]
+    terms = [t for v, own in pairs if v for k, t in enumerate(own or ()) if (v, k) in changed]
+    if not terms and not any((v, k) in changed for v in node.captured for k in range(v.rank)):
+        return instance
+    named = all(labels(t) for t in terms)
+    return instantiate(axes, node, line=line) if named else instantiate(axes, node, counted=True)
+
+
+class Way:
     """The way of one element back to weights: the new space of every axis on it."""
 
     def __init__(self, axes: Axes, by_node: dict[Node, Instance]) -> None:
         self.axes, self.by_node = axes, by_node
         self.found: dict[Place, Space] = {}
+        self.segments: dict[Place, dict[int, Space]] = defaultdict(dict)
+        """Of an axis of several segments: those that are new, by where they start."""
 
     def back(self, value: Value, axis: int, space: Space) -> bool:
         """Whether an axis comes from weights; if so, it and all that it comes from take their new spaces."""
@@ -123,19 +161,30 @@ class _Way:
                     continue
                 if other == term:
                     reached |= self.back(value, axis, space)
-                elif isinstance(other, tuple) and other[0] == "+":
-                    reached |= self.back(value, axis, self.segment(value, axis, instance, other, term, space))
+                else:
+                    whole = self.whole((value, axis), instance.spaces, other, term, space)
+                    reached |= self.back(value, axis, whole)
         return reached
 
-    def segment(
-        self, value: Value, axis: int, instance: Instance, whole: Term, name: str, space: Space
-    ) -> Space:
-        """The space of an axis of which one segment is new; segments that are new already stay so."""
-        parts = [space if n == name else find(instance.spaces[n]) for n in labels(whole)]
-        held = self.found.get((value, axis))
+    def whole(self, place: Place, spaces: dict[str, Space], term: Term, name: str, space: Space) -> Space:
+        """The space of an axis of which one factor or segment is new; those that are new already stay so."""
+        start = 0
+        for part in term[1] if term[0] == "+" else (term,):
+            if name in labels(part):
+                self.segments[place][start] = space_of(part, {**spaces, name: space})
+                break
+            start += space_of(part, spaces).size[0]
+        value, axis = place
+        kept, at, end = list[Space](), 0, 0
+        for segment in segments(self.axes.of(value)[axis]):
+            if at == end:  # else it is a part of one that is new
+                kept.append(self.segments[place].get(at, segment))
+                end += kept[-1].size[0]
+            at += segment.size[0]
+        made, held = sum_of(kept), self.found.get(place)
         if held is None:
-            return sum_of(parts)
-        held.parts = tuple(space if n == name else p for n, p in zip(labels(whole), held.parts, strict=True))
+            return made
+        held.kind, held.parts = made.kind, made.parts
         return held
 
     def reshaped(self, instance: Instance, terms: Sequence[Term], axis: int, space: Space) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from growc.axes import ratio
-from growc.dialects.onnx.operand import first, line, unit
+from growc.dialects.onnx.operand import first, line, names, unit
 from growc.graph import Size
 from growc.operators import Line, Site, Term, opaque
 
@@ -50,6 +50,29 @@ def split_packed(site: Site) -> Line:
         parts.append(("*", (heads, channels)))
     outputs = [["b", heads, "s", channels] for heads, channels in zip("qkv", "def", strict=True)]
     return line([["b", "s", ("+", tuple(parts))]], outputs, **sizes)
+
+
+def unfold(site: Site) -> Line:
+    """Heads stand in front of the channels, and come out on the axis of one element."""
+    out, axis = site.outputs[0], int(site.attribute("axis"))  # type: ignore[call-overload]
+    assert out.sizes is not None
+    left, right = names("a", out.rank), names("a", out.rank)
+    left[axis], right[axis] = "1", "h"
+    left[-1], right[-1] = ("*", ("h", "d")), "d"
+    return line([left], [right], h=out.sizes[axis], d=out.sizes[-1])
+
+
+def repeat(site: Site) -> Line:
+    """Every one of h heads g times."""
+    source, out, axis = first(site), site.outputs[0], int(site.attribute("axis"))  # type: ignore[call-overload]
+    assert source.sizes is not None
+    assert out.sizes is not None
+    group = ratio(out.sizes[axis], source.sizes[axis])
+    if group is None:
+        return opaque(site)
+    left, right = names("a", out.rank), names("a", out.rank)
+    left[axis], right[axis] = "h", ("*", ("h", "g"))
+    return line([left], [right], h=source.sizes[axis], g=group)
 
 
 def rotary_embedding(site: Site) -> Line:

@@ -18,9 +18,11 @@ from growc.dialects.onnx.mend import Mended, mend
 from growc.dialects.onnx.operand import REAL
 from growc.dialects.onnx.samples import settle
 from growc.dialects.onnx.simulate import Contradiction, Simulator
+from growc.dialects.onnx.spread import spread
 from growc.dialects.onnx.table import OPERATORS
 from growc.graph import Graph, Size, Value
 from growc.passes.spaces import Axes
+from growc.passes.unseen import Unseen
 
 
 @dataclass
@@ -34,6 +36,8 @@ class OnnxModel:
     """Fused nodes for which plain ones stand in `source`; emission puts them back."""
     folded: list[Folded] = field(default_factory=list)
     """Computed weights for which initializers stand in `source`; emission keeps those that change."""
+    spreading: list[Any] = field(default_factory=list)
+    """Operators that count heads, put into `source`; emission writes plain ones in their place."""
     operators = OPERATORS | CONTROL
 
     def __post_init__(self) -> None:
@@ -51,6 +55,11 @@ class OnnxModel:
     def capture(self) -> Graph:
         """The neutral graph."""
         return capture(self.source, self)
+
+    def spread(self, unseen: Unseen) -> None:
+        """Let the graph count the heads that a broadcast shares; it is to be captured once more."""
+        self.spreading += spread(unseen)
+        self.simulator = Simulator(self.source)
 
     def simulate(self, graph: Graph) -> dict[Value, tuple[Size, ...] | None]:
         """Fill in sizes and known values; returns the sizes of the inputs. Raises GrowError (G311)."""

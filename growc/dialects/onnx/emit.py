@@ -21,6 +21,7 @@ from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.mend import Mended
 from growc.dialects.onnx.patches import Entries, Part, Patch
 from growc.dialects.onnx.schemas import check_model
+from growc.dialects.onnx.spread import settle
 from growc.dialects.onnx.stored import Stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import Array, Graph, Node, Size, Value, Weight
@@ -53,6 +54,7 @@ def rewrite(
         for name, value in changed.items():
             node.origin.attributes[name] = ir.AttrFloat32(name, float(value))
     writer.shapes()
+    settle(graph.dialect.spreading, writer)
     kept = {source.origin for plan, _, source in plans if plan.changed}
     for folded in graph.dialect.folded:
         if folded.stand_in not in kept:

@@ -447,6 +447,8 @@ _PLACES: dict[str, Callable[[_Mender, Instance, Simulation], Patch]] = {
     "com.microsoft::RotaryEmbedding": _Mender.count,
     "growc::SplitHeads": _Mender.count,
     "growc::Unpack": _Mender.count,
+    "growc::Unfold": _Mender.count,
+    "growc::Repeat": _Mender.count,
     "growc::SplitPacked": _Mender.packed,
     "growc::Attention": _Mender.scale,
 }
@@ -463,6 +465,8 @@ _COUNTS: dict[str, Mapping[str, str]] = {
     "com.microsoft::RotaryEmbedding": {"num_heads": "h"},
     "growc::SplitHeads": {"num_heads": "h"},
     "growc::Unpack": {"num_heads": "h"},
+    "growc::Unfold": {"num_heads": "h"},
+    "growc::Repeat": {"num_heads": "h", "times": "g"},
     "growc::SplitPacked": {"num_heads": "q", "kv_num_heads": "k"},
 }
 """Attributes that are the size of a label."""

@@ -64,6 +64,18 @@ def _split_packed(operands: Types, attributes: Attributes) -> Types:
     return [Type(element, (batch, c, length, _ratio(w, c))) for c, w in zip(counts, widths, strict=True)]
 
 
+def _unfold(operands: Types, attributes: Attributes) -> Types:
+    (element, dims), heads = operands[0], attributes["num_heads"]
+    found = [*dims[:-1], _ratio(dims[-1], heads)]
+    found[attributes["axis"]] = heads
+    return [Type(element, tuple(found))]
+
+
+def _repeat(operands: Types, attributes: Attributes) -> Types:
+    (element, dims), axis = operands[0], attributes["axis"]
+    return [Type(element, (*dims[:axis], dims[axis] * attributes["times"], *dims[axis + 1 :]))]
+
+
 def _split_bias(operands: Types, attributes: Attributes) -> Types:
     (element, (width,)), (_, (_, heads, _, last)) = operands[0], operands[1]
     channels = _ratio(width - heads * last, 2 * heads)
@@ -168,6 +180,7 @@ _RULES: dict[str, Callable[..., Types]] = {
     "growc::MergeHeads": _merge_heads,
     "growc::Positions": _positions,
     "growc::RotaryEmbedding": _like_first,
+    "growc::Repeat": _repeat,
     "growc::Rounded": _rounded,
     "growc::Shift": _shift,
     "growc::SplitBias": _split_bias,
@@ -175,6 +188,7 @@ _RULES: dict[str, Callable[..., Types]] = {
     "growc::SplitPacked": _split_packed,
     "growc::Stack": _stack,
     "growc::Step": _step,
+    "growc::Unfold": _unfold,
     "growc::Unpack": _unpack,
     "growc::Unstack": _unstack,
     "growc::Zero": _zero,

@@ -161,6 +161,8 @@ OPERATORS = table(
     growc::MergeHeads        b h s e -> b s (h e)                  layout
     growc::SplitPacked       split_packed()                        layout
     growc::SplitBias         ((h d) + (h2 d2) + (h3 e)), b h3 s e -> h 1 d, h2 1 d2, h3 1 e   layout
+    growc::Unfold            unfold()                              layout
+    growc::Repeat            repeat()                              layout
     growc::Unpack            b s h _ d -> b h s d                  layout
     growc::Unstack           _ b h s d -> b h s d                  layout
     growc::Stack             b h s d, b h s d -> _ b h s d         layout

@@ -1,0 +1,117 @@
+"""Key and value heads that a graph does not count: operators that do, in front of what shares one head.
+
+Needs: where one head stands (growc.passes.unseen). Gives: the same onnx-ir model with `growc::Unfold`, which
+takes heads out of the channels behind them, and `growc::Repeat`, which gives every group of query heads its
+own copy. With one head both do nothing, and the file that is written has none of them; with more it has the
+plain operators that do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.flatten import op_name
+from growc.dialects.onnx.fused import PART_OF
+from growc.passes.units import REPEAT, UNFOLD
+from growc.passes.unseen import Unseen
+
+
+def spread(unseen: Unseen) -> list[ir.Node]:
+    """Put the operators in, and give them."""
+    made = []
+    for value, axis in unseen.unfolds:
+        node = _neutral(UNFOLD, value.origin, {"num_heads": 1, "axis": axis, "rank": value.rank})
+        value.origin.replace_all_uses_with(node.outputs[0])
+        node.replace_input_with(0, value.origin)
+        made.append(node)
+    for reader, operand, axis, times in unseen.repeats:
+        value = reader.origin.inputs[operand]
+        rank = reader.inputs[operand].rank  # type: ignore[union-attr]
+        node = _neutral(REPEAT, value, {"num_heads": 1, "times": times, "axis": axis, "rank": rank})
+        reader.origin.replace_input_with(operand, node.outputs[0])
+        made.append(node)
+    return made
+
+
+def _neutral(op: str, value: ir.Value, attributes: dict[str, int]) -> ir.Node:
+    producer = value.producer()
+    assert producer is not None
+    assert producer.graph is not None
+    domain, kind = op.split("::")
+    given = [ir.AttrInt64(name, number) for name, number in attributes.items()]
+    name = f"{value.name}.{kind}"
+    node = ir.Node(domain, kind, [value], given, num_outputs=1, name=name)
+    node.outputs[0].name, node.outputs[0].type = name, value.type
+    node.meta[PART_OF] = op_name(producer)
+    producer.graph.insert_after(producer, node)
+    return node
+
+
+class Writer(Protocol):
+    """What puts nodes and numbers into the model that is written."""
+
+    model: Any
+
+    def insert(
+        self, before: ir.Node, op: str, inputs: list[ir.Value], attributes: dict[str, Any], name: str
+    ) -> ir.Value:
+        """The result of a new node."""
+
+    def numbers(self, name: str, values: list[int]) -> ir.Value:
+        """A new initializer."""
+
+
+def settle(nodes: Sequence[ir.Node], writer: Writer) -> None:
+    """Plain operators in place of those that were put in; none where there is one head."""
+    for node in nodes:
+        source, result, graph = node.inputs[0], node.outputs[0], node.graph
+        assert source is not None
+        assert graph is not None
+        made = source
+        if node.attributes["num_heads"].value > 1:
+            made = _unfolded(node, writer) if node.op_type == "Unfold" else _repeated(node, writer)
+        result.replace_all_uses_with(made, replace_graph_outputs=True)
+        graph.remove(node, safe=True)
+
+
+def _unfolded(node: ir.Node, writer: Writer) -> ir.Value:
+    """(batch, 1, sequence, (heads channels)) to (batch, heads, sequence, channels)."""
+    heads, axis, rank = (node.attributes[n].value for n in ("num_heads", "axis", "rank"))
+    order = [k for k in range(rank - 1) if k != axis] + [axis, rank - 1]
+    back = [order.index(k) for k in range(rank)]
+    moved = _add(node, writer, "Transpose", [node.inputs[0]], {"perm": order})
+    shape = writer.numbers(f"{node.name}.shape", [0] * (rank - 2) + [heads, -1])
+    apart = _add(node, writer, "Reshape", [moved, shape])
+    return _add(node, writer, "Transpose", [apart], {"perm": back})
+
+
+def _repeated(node: ir.Node, writer: Writer) -> ir.Value:
+    """(batch, heads, …) to (batch, (heads times), …)."""
+    times, axis, rank = (node.attributes[n].value for n in ("times", "axis", "rank"))
+    source = node.inputs[0]
+    assert source is not None
+    if times == 1:
+        return source
+    behind = [1] * (rank - axis - 1)
+    place = writer.numbers(f"{node.name}.axis", [axis + 1])
+    if writer.model.opset_imports[""] < 13:
+        opened = _add(node, writer, "Unsqueeze", [source], {"axes": [axis + 1]})
+    else:
+        opened = _add(node, writer, "Unsqueeze", [source, place])
+    wide = writer.numbers(f"{node.name}.wide", [1] * (axis + 1) + [times, *behind])
+    many = _add(node, writer, "Expand", [opened, wide])
+    factors = writer.numbers(f"{node.name}.times", [1] * axis + [times, *behind])
+    before = writer.insert(node, "Shape", [source], {}, f"{node.name}.before")
+    shape = writer.insert(node, "Mul", [before, factors], {}, f"{node.name}.shape")
+    return _add(node, writer, "Reshape", [many, shape])
+
+
+def _add(
+    node: ir.Node, writer: Writer, op: str, inputs: list[Any], attributes: dict[str, Any] | None = None
+) -> ir.Value:
+    made = writer.insert(node, op, inputs, attributes or {}, f"{node.name}.{op}")
+    made.type = node.outputs[0].type
+    return made

@@ -1,0 +1,195 @@
+"""One key/value head for all queries becomes several, also where no operator of the graph counts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from graphs import save
+
+import growc
+from growc.diagnostic import GrowError
+
+PRODUCTS = """
+    s = MatMul(q, k)
+    p = Softmax <axis = -1> (s)
+    c0 = MatMul(p, v)
+    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
+    c = Reshape(c1, back)
+    y = MatMul(c, o_weight)
+}
+"""
+
+APART = """
+attention (float[B, S, 12] x) => (float[B, S, 12] y)
+<float[12, 16] q_weight, float[12, 4] k_weight, float[12, 4] v_weight, float[16, 12] o_weight,
+ int64[4] many, int64[4] one, int64[1] first, int64[3] back, float[1, 1, 9, 4] cosines, int64[1] none,
+ int64[1] two, int64[1] three, int64[1] four, float[4] gain>
+{
+    q0 = MatMul(x, q_weight)
+    q1 = Reshape(q0, many)
+    q = Transpose <perm = [0, 2, 1, 3]> (q1)
+    k0 = MatMul(x, k_weight)
+    v0 = MatMul(x, v_weight)
+"""
+
+RESHAPED = (
+    APART
+    + """
+    k1 = Reshape(k0, one)
+    k = Transpose <perm = [0, 2, 3, 1]> (k1)
+    v1 = Reshape(v0, one)
+    v = Transpose <perm = [0, 2, 1, 3]> (v1)
+"""
+    + PRODUCTS
+)
+
+UNSQUEEZED = (
+    APART
+    + """
+    k1 = Unsqueeze(k0, first)
+    k2 = Mul(k1, gain)
+    left = Slice(k2, none, two, three)
+    right = Slice(k2, two, four, three)
+    minus = Neg(right)
+    turned = Concat <axis = -1> (minus, left)
+    k3 = Add(k2, turned)
+    k = Transpose <perm = [0, 1, 3, 2]> (k3)
+    v = Unsqueeze(v0, first)
+"""
+    + PRODUCTS
+)
+
+PACKED = (
+    """
+attention (float[B, S, 12] x) => (float[B, S, 12] y)
+<float[12, 24] packed, float[24] bias, float[16, 12] o_weight, int64[4] many, int64[1] first,
+ int64[1] none, int64[1] q_end, int64[1] k_end, int64[1] v_end, int64[1] two, int64[1] three, int64[3] back>
+{
+    z0 = MatMul(x, packed)
+    z = Add(z0, bias)
+    q0 = Slice(z, none, q_end, two)
+    q1 = Reshape(q0, many)
+    q = Transpose <perm = [0, 2, 1, 3]> (q1)
+    z1 = Unsqueeze(z, first)
+    k0 = Slice(z1, q_end, k_end, three)
+    k = Transpose <perm = [0, 1, 3, 2]> (k0)
+    v = Slice(z1, k_end, v_end, three)
+"""
+    + PRODUCTS
+)
+
+AMONG_HEADS = (
+    """
+attention (float[B, S, 12] x) => (float[B, S, 12] y)
+<float[12, 24] packed, float[16, 12] o_weight, int64[4] six, int64[3] parts, int64[3] back>
+{
+    z0 = MatMul(x, packed)
+    z1 = Reshape(z0, six)
+    z = Transpose <perm = [0, 2, 1, 3]> (z1)
+    q, k0, v = Split <axis = 1> (z, parts)
+    k = Transpose <perm = [0, 1, 3, 2]> (k0)
+"""
+    + PRODUCTS
+)
+
+ONE_OPERATOR = """
+attention (float[B, S, 12] x) => (float[B, S, 12] y)
+<float[12, 16] q_weight, float[12, 4] k_weight, float[12, 4] v_weight, float[16, 12] o_weight>
+{
+    q = MatMul(x, q_weight)
+    k = MatMul(x, k_weight)
+    v = MatMul(x, v_weight)
+    c = Attention <q_num_heads = 4, kv_num_heads = 1> (q, k, v)
+    y = MatMul(c, o_weight)
+}
+"""
+
+FORMS = {
+    "reshaped": RESHAPED,
+    "unsqueezed": UNSQUEEZED,
+    "packed": PACKED,
+    "among the query heads": AMONG_HEADS,
+    "one operator": ONE_OPERATOR,
+}
+
+NUMBERS = {
+    "many": [0, 0, -1, 4],
+    "one": [0, 0, 1, 4],
+    "six": [0, 0, 6, 4],
+    "parts": [4, 1, 1],
+    "back": [0, 0, -1],
+    "first": [1],
+    "none": [0],
+    "q_end": [16],
+    "k_end": [20],
+    "v_end": [24],
+    "two": [2],
+    "three": [3],
+    "four": [4],
+}
+
+RECIPES = {
+    "every query head its own": ("widen kv_heads to heads with neighbor copy", 4, 4),
+    "half as many": ("widen kv_heads to 2 with neighbor copy", 2, 4),
+    "more of both": (
+        "widen kv_heads to 3 with uniform copy\nwiden heads to 12 with uniform copy split random",
+        3,
+        12,
+    ),
+    "query heads alone": ("widen heads to 6 with neighbor copy split random noise 0.1 balanced", 1, 6),
+}
+
+
+def write(form: str, folder: Path) -> Path:
+    text = FORMS[form]
+    values = {k: np.array(v, dtype=np.int64) for k, v in NUMBERS.items() if f"int64[{len(v)}] {k}" in text}
+    return save(folder / "one.onnx", text, opset=23 if "Attention <" in text else 17, **values)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("form", FORMS)
+def test_one_head_becomes_several(tmp_path: Path, form: str, recipe: str) -> None:
+    text, kv_heads, heads = RECIPES[recipe]
+    path = write(form, tmp_path)
+    assert growc.inspect(path).roles.sizes("kv_heads") == [1]
+    done = growc.apply(f"{text}\nexpect exact", path, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    roles = growc.inspect(done.written).roles
+    assert (roles.sizes("kv_heads"), roles.sizes("heads")) == ([kv_heads], [heads])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_where_there_is_one_no_operator_comes_in(tmp_path: Path, form: str) -> None:
+    path = write(form, tmp_path)
+    done = growc.apply("widen heads to 8 with neighbor copy", path, tmp_path / "out.onnx")
+    before, after = (onnx.load(p).graph for p in (path, done.written))
+    assert [n.op_type for n in after.node] == [n.op_type for n in before.node]
+    assert [list(n.output) for n in after.node] == [list(n.output) for n in before.node]
+
+
+def test_only_where_heads_part_from_channels_operators_come_in(tmp_path: Path) -> None:
+    path = write("unsqueezed", tmp_path)
+    done = growc.apply("widen kv_heads to heads with neighbor copy", path, tmp_path / "out.onnx")
+    before, after = (sorted(n.op_type for n in onnx.load(p).graph.node) for p in (path, done.written))
+    assert sorted([*before, *["Transpose", "Reshape", "Transpose"] * 2]) == after
+
+
+def test_a_head_that_is_merged_with_positions_is_not_counted(tmp_path: Path) -> None:
+    """Queries of all heads one after the other: no axis is left in which keys could have heads."""
+    text = APART.replace("    q = Transpose <perm = [0, 2, 1, 3]> (q1)\n", "    q = Reshape(q1, one)\n")
+    text = text.replace("int64[4] one,", "int64[3] one,").replace("int64[4] many", "int64[4] many")
+    text += PRODUCTS.replace(
+        "    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)\n", "    c1 = Reshape(c0, many)\n"
+    )
+    text = text.replace("    v0 = MatMul(x, v_weight)\n", "    v = MatMul(x, v_weight)\n")
+    text = text.replace("    s = MatMul", "    k = Transpose <perm = [0, 2, 1]> (k0)\n    s = MatMul")
+    numbers = {"many": [-1, 5, 4, 4], "one": [0, -1, 4], "back": [0, 0, -1]}
+    text = text.replace("[B, S, 12]", "[B, 5, 12]")
+    values = {k: np.array(v, dtype=np.int64) for k, v in numbers.items()}
+    path = save(tmp_path / "one.onnx", text, **values)
+    with pytest.raises(GrowError, match="there is one, and nothing counts it"):
+        growc.plan("widen kv_heads to 2 with neighbor copy", path)
