@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from growc import api, ports
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite, save
+from growc.passes.counts import numbers
 from growc.plans import WeightPlan
 from growc.rounding import own_rounding
 from growc.session import Session
@@ -100,12 +101,13 @@ def _notes(diagnostic: Any) -> str:
 
 
 def inspected(path: Path) -> tuple[dict[str, list[int]], str]:
-    """The distinct sizes of every role, or why there are none."""
+    """The distinct sizes of every role and of `layers`, or why there are none."""
     try:
         compilation = api.inspect(path)
     except Exception as error:  # noqa: BLE001 - reported as a mismatch
         return {}, f"{type(error).__name__}: {error}".splitlines()[0]
-    return {role: sorted(compilation.roles.sizes(role)) for role in ROLES}, ""
+    found = {role: sorted(compilation.roles.sizes(role)) for role in ROLES}
+    return found | {"layers": sorted(numbers(compilation.layers.runs))}, ""
 
 
 def opened(path: Path) -> Source:

@@ -170,7 +170,7 @@ def _roles(entries: Entries, records: Records) -> Iterator[str]:
             files.add((model, flavour))
     yield "\n## Roles\n"
     yield (
-        f"`growc inspect` reports the right hidden, heads, kv_heads, head_dim, ffn and vocab for "
+        f"`growc inspect` reports the right hidden, heads, kv_heads, head_dim, ffn, vocab and layers for "
         f"{len(records) - len(files)} of {len(records)} files.\n"
     )
     yield from _table(("model", "role", "", "files"), [(*key, ", ".join(fs)) for key, fs in wrong.items()])

@@ -12,12 +12,13 @@ the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
-from growc.axes import leaves
+from growc.axes import Space, find, leaves
 from growc.graph import Node, Value, static_values
 from growc.operators import names_of
 from growc.passes.dataflow import users
@@ -70,7 +71,7 @@ class Streams:
         self.between: dict[Value, list[Node]] = {}
         found = list(self.candidates())
         self.describe(found)
-        self.bypasses = list(self.outermost([b for b in found if b.parameters]))
+        self.bypasses = self.outermost([b for b in found if b.parameters])
         if len(self.bypasses) < len(found):
             self.describe(self.bypasses)
 
@@ -101,15 +102,19 @@ class Streams:
         data = sum(v in self.data for v in node.operands)
         return node.op in THROUGH or node.op in LAYOUT or (node.op in SUMS and data > 1)
 
-    def outermost(self, bypasses: list[Bypass]) -> Iterator[Bypass]:
+    def outermost(self, bypasses: list[Bypass]) -> list[Bypass]:
         """Those that do not lie on the branch of another one."""
-        starts, sums = {b.start for b in bypasses}, {b.sum: b for b in bypasses}
-        for bypass in bypasses:
-            way = (bypass.end, *self.tree.way(bypass.end))
-            met = next((v for v in way if v in starts or v in sums), None)
-            outer = sums.get(met) if isinstance(met, Node) else None
-            if outer is None or not self.comes_from(bypass.start, outer.start):
-                yield bypass
+        starts, sums = {b.start: b for b in bypasses}, {b.sum: b for b in bypasses}
+        inner: set[Bypass] = set()
+        for bypass in reversed(bypasses):
+            for vertex in (bypass.end, *self.tree.way(bypass.end)):
+                after = starts.get(vertex) if isinstance(vertex, Value) else None
+                outer = sums.get(vertex) if isinstance(vertex, Node) else None
+                if after in inner or (outer is not None and self.comes_from(bypass.start, outer.start)):
+                    inner.add(bypass)
+                if after is not None or outer is not None:
+                    break
+        return [b for b in bypasses if b not in inner]
 
     def comes_from(self, value: Value, source: Value) -> bool:
         """Whether a value is made from another one."""
@@ -142,8 +147,10 @@ class Streams:
         for bypass in bypasses:
             bypass.token = self.token(bypass)
             bypass.parameters = any(self.bears(v) for n in bypass.nodes for v in n.operands)
-            bypass.mixes = any(map(self.mixing, bypass.nodes))
             bypass.reads = frozenset(self.axes_read(bypass))
+            places = [s for k, s in enumerate(self.axes.of(bypass.start)) if k not in bypass.reads]
+            positions = atoms(places)
+            bypass.mixes = any(self.mixing(n, positions) for n in bypass.nodes)
 
     def owners(self, bypasses: list[Bypass]) -> Mapping[Node, object]:
         """For each node the bypass, or the start of one, that all that is made from it goes into; or None."""
@@ -173,27 +180,50 @@ class Streams:
         read: set[int] = set()
         for node in bypass.nodes:
             if self.treatment.get(node) == "contract" and self.matrices(node):
-                instance = self.instances[node]
-                made = set(names_of(instance.line.outputs[0]))
-                summed = [n for terms in instance.line.inputs for n in names_of(terms) if n not in made]
-                read |= {id(x) for n in summed for x in leaves(instance.spaces[n])}
+                read |= self.summed(node)
         for k, space in enumerate(self.axes.of(bypass.start)):
-            if any(id(x) in read for x in leaves(space)):
+            if atoms([space]) & read:
                 yield k
 
     def bears(self, value: Value) -> bool:
         """Whether a value is a parameter with an element for each unit."""
         return value in self.static and value.floating and int(np.prod(shape_of(value))) > 1
 
-    def mixing(self, node: Node) -> bool:
-        """Whether a node makes positions depend on each other."""
+    def summed(self, node: Node) -> set[int]:
+        """The atoms over which a product sums."""
+        instance = self.instances[node]
+        made = set(names_of(instance.line.outputs[0]))
+        names = [n for terms in instance.line.inputs for n in names_of(terms) if n not in made]
+        return atoms(instance.spaces[n] for n in names)
+
+    def mixing(self, node: Node, positions: set[int]) -> bool:
+        """Whether a node makes positions of the stream depend on each other."""
         treatment = self.treatment.get(node)
         if treatment == "contract":
             statics = [v for v in node.operands if v in self.static]
-            return not statics or any(v.rank > 2 and max(shape_of(v)[2:]) > 1 for v in statics)
+            window = any(v.rank > 2 and max(shape_of(v)[2:]) > 1 for v in statics)
+            return bool(self.summed(node) & positions) if not statics else window
         return treatment in MIXING or node.op == "CumSum"
 
     # ---------------------------------------------------------------- streams
+
+    def chain(self) -> list[Bypass]:
+        """For a model without bypasses: the products with a matrix (no convolution) that all data passes."""
+        inputs = [v for v in self.axes.graph.inputs if v in self.tree.parent]
+        ways = [[v, *self.tree.way(v)] for v in inputs]
+        longest = max(ways, key=len, default=[])
+        found = []
+        for before, node in pairwise(longest):
+            if (
+                isinstance(before, Value)
+                and isinstance(node, Node)
+                and is_plain(node)
+                and self.matrices(node)
+            ):
+                link = Bypass(before, node, [node])
+                link.token = self.token(link)
+                found.append(link)
+        return found
 
     def stretches(self) -> list[list[Bypass]]:
         """Bypasses one behind the other: nothing but norms and the like stands between them."""
@@ -239,6 +269,16 @@ class Streams:
         """The matrices that a node works with."""
         works = self.treatment.get(node) in MATRICES
         return [v for v in node.operands if v in self.static and v.rank >= 2] if works else []
+
+
+def atoms(spaces: Iterable[Space]) -> set[int]:
+    """Ids of spaces and their leaves (a sum of places one by one has none)."""
+    return {id(x) for s in spaces for x in (find(s), *leaves(s))}
+
+
+def is_plain(node: Node) -> bool:
+    """Whether a product is no convolution, no recurrence and no table."""
+    return node.op in ("MatMul", "Gemm")
 
 
 def shape_of(value: Value) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ shared values (a mask of its own for every second layer makes two kinds).
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 
@@ -17,10 +18,14 @@ SILENT = frozenset({"stash_type"})
 """Attributes that change nothing but how exactly is computed."""
 
 
+LOOKED_AT = 10007
+"""Of larger tables, only about so many elements are compared."""
+
+
 def kinds_of(layers: Sequence[Layer], static: Collection[Value]) -> tuple[int, ...]:
     """A number for each layer, in the order in which kinds first appear."""
     shared = Counter(v for layer in layers for v in _from_outside(layer))
-    likeness = _Likeness({v for v, n in shared.items() if n > 1 and v not in static}, static)
+    likeness = _Likeness({v for v, n in shared.items() if n > 1 and v not in static})
     numbers: dict[Hashable, int] = {}
     return tuple(numbers.setdefault(likeness.of(layer), len(numbers)) for layer in layers)
 
@@ -31,11 +36,19 @@ def _from_outside(layer: Layer) -> set[Value]:
     return {v for v in read - inside - {layer.start} if v.weight is None and v.known is None}
 
 
+def digest(value: Value) -> int:
+    """A number for the content of a stored table that is no parameter (a mask): of some of its elements."""
+    if value.weight is None or value.floating:
+        return 0
+    content = value.weight.read().reshape(-1)
+    return zlib.crc32(content[:: max(1, content.size // LOOKED_AT)].tobytes())
+
+
 class _Likeness:
     """Numbers for expressions: equal where they are built alike."""
 
-    def __init__(self, shared: set[Value], static: Collection[Value]) -> None:
-        self.shared, self.static = shared, static
+    def __init__(self, shared: set[Value]) -> None:
+        self.shared = shared
         self.numbers: dict[Hashable, int] = {}
         self.outer: dict[Value, int] = {}
 
@@ -56,7 +69,7 @@ class _Likeness:
             node = one.producer
             if one in self.outer:
                 pending.pop()
-            elif node is None or one in self.shared or one in self.static or one.known is not None:
+            elif node is None or one in self.shared or one.known is not None:
                 self.outer[one] = self.number(self.leaf(one))
             elif missing := [v for v in self.looked_at(node) if v not in self.outer]:
                 pending += missing
@@ -74,11 +87,11 @@ class _Likeness:
             return value
         if value.known is not None:
             return tuple((a.shape, str(a.dtype), a.tobytes()) for a in value.known)
-        return value.sizes, value.floating
+        return value.sizes, value.floating, digest(value)
 
     def enter(self, node: Node, operands: Sequence[int], found: dict[Value, int]) -> None:
         """Number the results of a node."""
-        if node.op == "Identity" or (node.op == "Concat" and len(operands) == 1):
+        if node.op in ("Identity", "Cast") or (node.op == "Concat" and len(operands) == 1):
             found[node.outputs[0]] = operands[0]
             return
         attributes = tuple(

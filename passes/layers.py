@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 
 from growc.graph import Graph, Node, Value, static_values
 from growc.layers import Layer, Layers, Run
-from growc.passes.bypasses import Bypass, Streams
+from growc.passes.bypasses import LAYOUT, Bypass, Streams
 from growc.passes.dataflow import data_values, depths, users
 from growc.passes.dominators import PostDominators
 from growc.passes.flow import THROUGH
@@ -40,24 +40,26 @@ class Series:
 def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     """Find all runs of layers. `scope_of`: the scope that a residual sum lies in."""
     data = data_values(axes.graph)
-    series: list[Series] = []
-    for tree in trees(axes, data):
-        series += series_below(Streams(axes, data, tree))
+    below = [Streams(axes, data, tree) for tree in trees(axes, data)]
+    series = [s for streams in below for s in series_below(streams)]
+    residual = bool(series)
+    if not residual:
+        series = [s for streams in below for s in chain_below(streams)]
     scopes = [scope_of.get(s.blocks[0][0].sum, "") for s in series]
     kept = [i for i in range(len(series)) if belongs(i, series, scopes)]
     order = {v: k for k, n in enumerate(axes.graph.nodes) for v in n.outputs}
     kept.sort(key=lambda i: order.get(series[i].places[0], -1))
     layers = nodes_of([series[i].places for i in kept], axes.graph, data)
     static = static_values(axes.graph)
-    runs = [run_of(found, scopes[i], static) for i, found in zip(kept, layers, strict=True)]
+    runs = [run_of(found, scopes[i], residual, static) for i, found in zip(kept, layers, strict=True)]
     return Layers(tuple(runs), data)
 
 
-def run_of(layers: Sequence[Layer], scope: str, static: Collection[Value]) -> Run:
+def run_of(layers: Sequence[Layer], scope: str, residual: bool, static: Collection[Value]) -> Run:
     """A run with the kinds of its layers."""
     kinds = kinds_of(layers, static)
     again = (q for q in range(1, len(kinds) // 2 + 1) if kinds[q:] == kinds[:-q])
-    return Run(tuple(layers), scope, kinds, next(again, 1))
+    return Run(tuple(layers), scope, kinds, next(again, 1), residual)
 
 
 def trees(axes: Axes, data: frozenset[Value]) -> Iterator[PostDominators]:
@@ -96,6 +98,14 @@ def series_below(streams: Streams) -> Iterator[Series]:
             yield from series_of(one, stretch, streams.tree)
 
 
+def chain_below(streams: Streams) -> Iterator[Series]:
+    """Equal products one behind the other, each with what follows it, where no sum goes around any."""
+    chain = streams.chain()
+    tokens = [b.token for b in chain]
+    for one in repetitions(tokens, tokens, [False] * len(chain)):
+        yield from series_of(one, chain, streams.tree)
+
+
 def series_of(found: Repetition, stretch: Sequence[Bypass], tree: PostDominators) -> Iterator[Series]:
     """A repetition as a series, cut into single blocks where each of them mixes positions once."""
     period, count = found.period, found.count
@@ -105,14 +115,9 @@ def series_of(found: Repetition, stretch: Sequence[Bypass], tree: PostDominators
         period, count = inner, count * period // inner
     bounds = range(found.start, found.stop, period)
     blocks = [list(stretch[i : i + period]) for i in bounds]
-    places = [place_of(b[0], tree) for b in blocks]
-    end = end_of(found, bounds, stretch, tree)
-    if end is None:
-        blocks.pop()
-    else:
-        places.append(end)
-    if blocks:
-        yield Series(places, blocks)
+    places = places_of(found, bounds, stretch, tree)
+    if len(places) > 1:
+        yield Series(places, blocks[: len(places) - 1])
 
 
 def place_of(bypass: Bypass, tree: PostDominators) -> Value:
@@ -128,26 +133,44 @@ def place_of(bypass: Bypass, tree: PostDominators) -> Value:
     return place
 
 
-def end_of(
+def places_of(
     found: Repetition, bounds: Sequence[int], stretch: Sequence[Bypass], tree: PostDominators
-) -> Value | None:
-    """Where the last layer ends: as far behind its last sum as between the layers before.
+) -> list[Value]:
+    """Where the layers start, and where the last one ends.
 
-    What stands between layers (the norm of a post-norm model) belongs to the layer before it. Of a single
-    layer its own blocks tell, or the functions that its start and its last sum both go through.
+    It ends as far behind its last sum as the layers before: what stands between layers (the norm of a
+    post-norm model) belongs to the layer before it. Of a single layer its own blocks tell, or the functions
+    that its start and its last sum both go through. Where behind the last sum less layout follows than
+    between layers, layers start before that layout.
     """
+    places = [place_of(stretch[i], tree) for i in bounds]
     if found.stop < len(stretch):
-        return place_of(stretch[found.stop], tree)
+        return [*places, place_of(stretch[found.stop], tree)]
     inner = [i for i in range(found.start + 1, found.stop) if i not in bounds]
-    ways = [
-        operators(stretch[i - 1].end, place_of(stretch[i], tree), tree)
-        for i in [*bounds[:0:-1], *inner[::-1]]
-    ]
+    behind = [stretch[i - 1].end for i in [*bounds[:0:-1], *inner[::-1]]]
+    fronts = [place_of(stretch[i], tree) for i in [*bounds[:0:-1], *inner[::-1]]]
     last = stretch[found.stop - 1].end
-    ends = (
-        along(last, way, tree) for way in ways or [closing(last, place_of(stretch[bounds[0]], tree), tree)]
-    )
-    return next((end for end in ends if end is not None), None)
+    ways = [operators(a, b, tree) for a, b in zip(behind, fronts, strict=True)]
+    for way in ways or [closing(last, places[0], tree)]:
+        end = along(last, way, tree)
+        if end is not None:
+            return [*places, end]
+        for spare in range(1, len(way) + 1):
+            earlier = [before(p, way[-spare:]) for p in places]
+            end = along(last, way[:-spare], tree)
+            if end is not None and None not in earlier:
+                return [*(p for p in earlier if p is not None), end]
+    return places
+
+
+def before(place: Value, layout: Sequence[str]) -> Value | None:
+    """The value from which a place is made by these operators, if they are layout and nothing else."""
+    for op in reversed(layout):
+        node = place.producer
+        if node is None or node.op != op or op not in LAYOUT | THROUGH or node.inputs[0] is None:
+            return None
+        place = node.inputs[0]
+    return place
 
 
 def closing(last: Value, start: Value, tree: PostDominators) -> list[str]:

@@ -13,6 +13,8 @@ from typing import Any
 class Facts:
     """Sizes of every role (each distinct size once, empty where there is none), and what a model is made of.
 
+    layers: of a model of transformers, as its configuration says; of a network of convolutions, how many
+        blocks of each width have a bypass that nothing works on.
     norm: what norms the streams: `layer`, `rms`, `batch`, `group` or `none`.
     stream: where those norms stand: `pre`, `post`, `sandwich` (before and after), `branch` (after only), or
         `none` where there is no stream.
@@ -28,6 +30,7 @@ class Facts:
     head_dim: tuple[int, ...] = ()
     ffn: tuple[int, ...] = ()
     vocab: tuple[int, ...] = ()
+    layers: tuple[int, ...] = ()
     norm: str = "layer"
     stream: str = "pre"
     embedding_norm: bool = False

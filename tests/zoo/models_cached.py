@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from facts import Facts, attention
 from feeds import with_cache
 from models_decoders import RMS, sizes, special
@@ -58,7 +60,7 @@ def cached(name: str, facts: Facts, kind: str, **config: object) -> None:
         return TwoLayers(chosen(configuration), 2)
 
     inputs = with_cache(2, facts.kv_heads[0], facts.head_dim[0])
-    add(Blueprint(name, facts, make, inputs, ("logits", *PRESENT)))
+    add(Blueprint(name, replace(facts, layers=(2,)), make, inputs, ("logits", *PRESENT)))
 
 
 cached(

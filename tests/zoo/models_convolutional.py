@@ -146,6 +146,7 @@ from_torch(
     "own_shuffled",
     Facts(
         hidden=(32,),
+        layers=(2,),
         norm="instance",
         stream="branch",
         traits=("grouped convolution", "instance norm"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import torch
 from facts import Facts, attention
@@ -203,7 +204,8 @@ def language(
     parallel: bool = False,
 ) -> None:
     """Add a language model of these parts."""
-    from_torch(name, facts, lambda: Language(mixer, ffn, norm, parallel), text(masked=False), ("logits",))
+    known = replace(facts, layers=(2,))
+    from_torch(name, known, lambda: Language(mixer, ffn, norm, parallel), text(masked=False), ("logits",))
 
 
 language(
@@ -298,13 +300,13 @@ def perceptron(*widths: int) -> nn.Sequential:
 
 from_torch(
     "torch_encoder",
-    attention(vocab=(), stream="post", traits=("packed by part",)),
+    attention(vocab=(), layers=(4,), stream="post", traits=("packed by part",)),
     Encoder,
     numbers(20, sequence=True),
 )
 from_torch(
     "own_mlp_mixer",
-    Facts(hidden=(64,), ffn=(160,), traits=("mixes places",)),
+    Facts(hidden=(64,), ffn=(160,), layers=(2,), traits=("mixes places",)),
     MlpMixer,
     image("x"),
 )
@@ -316,7 +318,7 @@ from_torch(
 )
 from_torch(
     "mlp",
-    Facts(norm="none", stream="none", note="every width is 64"),
+    Facts(layers=(3,), norm="none", stream="none", note="every width is 64"),
     lambda: perceptron(64, 64, 64, 64, 10),
     numbers(64),
 )

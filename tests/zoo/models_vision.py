@@ -113,7 +113,12 @@ from_transformers(
 from_transformers(
     "resnet",
     Facts(
-        hidden=(32, 64), norm="batch", stream="branch", convolutional=True, traits=("batch norm", "stages")
+        hidden=(32, 64),
+        layers=(1,),
+        norm="batch",
+        stream="branch",
+        convolutional=True,
+        traits=("batch norm", "stages"),
     ),
     "ResNetForImageClassification",
     image(),
@@ -127,6 +132,7 @@ from_transformers(
     "mobilenet_v2",
     Facts(
         hidden=(8, 16, 24, 32, 56),
+        layers=(1, 2, 3),
         norm="batch",
         stream="branch",
         convolutional=True,
@@ -142,6 +148,7 @@ from_transformers(
     "regnet",
     Facts(
         hidden=(32, 64),
+        layers=(1,),
         norm="batch",
         stream="branch",
         convolutional=True,

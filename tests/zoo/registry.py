@@ -90,7 +90,32 @@ def from_transformers(
     def pick(returned: Any) -> tuple[Tensor, ...]:
         return tuple(returned[name] for name in outputs)
 
-    add(Blueprint(name, facts, make, inputs, outputs, fixed, pick, optimiser))
+    known = replace(facts, layers=facts.layers or layers_of(config))
+    add(Blueprint(name, known, make, inputs, outputs, fixed, pick, optimiser))
+
+
+COUNTS = (
+    "num_hidden_layers",
+    "num_layers",
+    "n_layers",
+    "n_layer",
+    "encoder_layers",
+    "num_decoder_layers",
+    "decoder_layers",
+    "depths",
+    "text_config",
+    "vision_config",
+)
+
+
+def layers_of(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """The numbers of layers in a configuration, each distinct one once."""
+    found: list[int] = []
+    for name in COUNTS:
+        value = config.get(name, ())
+        given = layers_of(value) if isinstance(value, dict) else [value] if isinstance(value, int) else value
+        found += given
+    return tuple(dict.fromkeys(found))
 
 
 def from_torch(
