@@ -52,13 +52,13 @@ def repetitions(
 
 
 def _best(tokens: Sequence[Hashable], coarse: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | None:
-    """The best repetition; a coarser look has to cover more, and is taken only where most is left over."""
+    """The best repetition; a coarser look is only taken where more than half is left, and covers more."""
     best: Repetition | None = None
     for look in (_exact, _sharing, lambda _, opens: _exact(coarse, opens)):
         found = look(tokens, opens)
         if found is not None and (best is None or found.covered > best.covered):
             best = found
-        if best is not None and 2 * best.covered > len(tokens):
+        if best is not None and 2 * best.covered >= len(tokens):
             break
     return best
 
