@@ -181,15 +181,13 @@ def test_only_where_heads_part_from_channels_operators_come_in(tmp_path: Path) -
 def test_a_head_that_is_merged_with_positions_is_not_counted(tmp_path: Path) -> None:
     """Queries of all heads one after the other: no axis is left in which keys could have heads."""
     text = APART.replace("    q = Transpose <perm = [0, 2, 1, 3]> (q1)\n", "    q = Reshape(q1, one)\n")
-    text = text.replace("int64[4] one,", "int64[3] one,").replace("int64[4] many", "int64[4] many")
-    text += PRODUCTS.replace(
-        "    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)\n", "    c1 = Reshape(c0, many)\n"
-    )
+    text = text.replace("int64[4] one,", "int64[3] one,")
+    text += PRODUCTS.replace("Transpose <perm = [0, 2, 1, 3]> (c0)", "Reshape(c0, many)")
     text = text.replace("    v0 = MatMul(x, v_weight)\n", "    v = MatMul(x, v_weight)\n")
     text = text.replace("    s = MatMul", "    k = Transpose <perm = [0, 2, 1]> (k0)\n    s = MatMul")
     numbers = {"many": [-1, 5, 4, 4], "one": [0, -1, 4], "back": [0, 0, -1]}
     text = text.replace("[B, S, 12]", "[B, 5, 12]")
     values = {k: np.array(v, dtype=np.int64) for k, v in numbers.items()}
     path = save(tmp_path / "one.onnx", text, **values)
-    with pytest.raises(GrowError, match="there is one, and nothing counts it"):
+    with pytest.raises(GrowError, match="it has no groups"):
         growc.plan("widen kv_heads to 2 with neighbor copy", path)
