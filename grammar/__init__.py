@@ -10,12 +10,20 @@ from __future__ import annotations
 
 from growc.diagnostic import GrowError
 from growc.expression import Expr
-from growc.grammar.printer import print_manner, print_recipe
+from growc.grammar.printer import print_depth, print_manner, print_recipe
 from growc.grammar.reader import read, read_expression
-from growc.recipe import Recipe, Reorder, Subclone, Widen
+from growc.recipe import Arrange, Drop, Recipe, Reorder, Stack, Subclone, SubcloneLayers, Widen
 from growc.source import Source
 
-__all__ = ["format", "manner_text", "parse", "parse_expression", "read", "read_expression"]
+__all__ = [
+    "depth_text",
+    "format",
+    "manner_text",
+    "parse",
+    "parse_expression",
+    "read",
+    "read_expression",
+]
 
 
 def parse(*sources: Source) -> Recipe:
@@ -38,6 +46,11 @@ def parse_expression(source: Source, start: int = 0) -> Expr:
 def format(recipe: Recipe) -> str:  # noqa: A001 - growc.grammar.format is what it is
     """The recipe in canonical form, with its comments and single blank lines."""
     return print_recipe(recipe)
+
+
+def depth_text(statement: Stack | SubcloneLayers | Arrange | Drop) -> str:
+    """What a statement does to the list of layers, in canonical form."""
+    return print_depth(statement)
 
 
 def manner_text(statement: Widen | Subclone | Reorder) -> str:

@@ -84,11 +84,11 @@ def _statement(item: rc.Statement) -> Iterator[str]:
         case rc.Reorder():
             yield f"reorder {item.axis.name} by {print_manner(item)}"
         case rc.Stack():
-            yield f"stack layers to {spell(item.size)} by {_order(item.order, item.zero_outputs)}"
+            yield f"stack layers to {spell(item.size)} by {print_depth(item)}"
         case rc.SubcloneLayers():
-            yield f"subclone layers to {spell(item.size)} by {_order(item.order)}"
+            yield f"subclone layers to {spell(item.size)} by {print_depth(item)}"
         case rc.Arrange():
-            yield f"arrange layers as {', '.join(map(_layers, item.layers))}{_zero(item.zero_outputs)}"
+            yield f"arrange layers as {print_depth(item)}"
         case rc.Drop():
             yield f"drop layers {_layers(item.layers)}"
         case rc.Measure():
@@ -107,6 +107,18 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"include {_text(item.file)}"
         case rc.Expect():
             yield f"expect {_condition(item.condition)}"
+
+
+def print_depth(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop) -> str:
+    """What a statement does to the list of layers."""
+    match item:
+        case rc.Stack():
+            return _order(item.order, item.zero_outputs)
+        case rc.SubcloneLayers():
+            return _order(item.order)
+        case rc.Arrange():
+            return f"{', '.join(map(_layers, item.layers))}{_zero(item.zero_outputs)}"
+    return f"without {_layers(item.layers)}"
 
 
 def print_manner(item: rc.Widen | rc.Subclone | rc.Reorder) -> str:

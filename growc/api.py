@@ -232,6 +232,7 @@ def _verify(
         output_maps={} if made is None else output_maps(made),
         input_maps={} if made is None else input_maps(made),
         narrower=made is not None and narrower(made),
+        renamed={} if made is None else made.renamed,
         inputs=None if inputs is None else Path(inputs),
         progress=lambda phrase: progress(phrase, 0, 0),
     )

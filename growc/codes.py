@@ -203,8 +203,8 @@ _code(
     """
     The statement is a statement of the language, but this version of growc cannot do it yet. It is
     refused before a model is looked at. This version does `let`, `include`, `widen` with every fill and
-    every option but `from next layer`, `subclone` and `reorder` on width, `untie head`, `expect`, and every
-    scope but `in layers`.
+    every option but `from next layer`, `subclone` and `reorder` on width and layers, `stack`, `arrange` and
+    `drop`, `untie head`, `expect`, and every scope.
     """,
 )
 _code(
@@ -376,6 +376,14 @@ _code(
 
         subclone vocab to 1000 by magnitude              # wrong
         subclone vocab to 1000 by keep "tokens.txt"      # right
+    """,
+)
+_code(
+    "G314",
+    "layer that is needed where it stands",
+    """
+    A layer cannot go, or cannot stand in another place, because something outside of the layers reads what
+    it computes, or because another layer does and would stand before it. The message names the node.
     """,
 )
 _code(

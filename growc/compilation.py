@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from growc.depth import Depth
     from growc.graph import Graph, Node, Value
     from growc.indexmap import IndexMap
     from growc.layers import Layers
@@ -30,11 +31,13 @@ class Compilation:
     statements: Sequence[Bound] = ()
     graph: Graph = None  # type: ignore[assignment]  # capture
     simulation: Any = None  # simulate
+    layers: Layers = None  # type: ignore[assignment]  # layers; of the result, from depth on
+    depth: Depth = None  # type: ignore[assignment]  # depth
+    renamed: Mapping[str, str | None] = field(default_factory=dict)  # depth: inputs and outputs
     norms: Sequence[Norm] = ()  # norms
     axes: Axes = None  # type: ignore[assignment]  # spaces
     ties: Sequence[Tie] = ()  # ties
     roles: Roles = None  # type: ignore[assignment]  # roles
-    layers: Layers = None  # type: ignore[assignment]  # layers
     lowered: Lowered = None  # type: ignore[assignment]  # lower
     steps: Mapping[Value, Sequence[AxisStep]] = field(default_factory=dict)  # solve
     scales: Mapping[Value, float] = field(default_factory=dict)  # solve: factors of eps, of rescaled weights

@@ -73,11 +73,14 @@ def gap_notes(gaps: Sequence[Gap], limit: int = 3) -> tuple[str, ...]:
 
 
 def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Compilation) -> list[Diagnostic]:
-    final, region = c.lowered.sizes, region_of(scopes, c.roles.scopes, c.axes)
+    final, region = (
+        c.lowered.sizes,
+        region_of(scopes, c.roles.scopes, c.axes, c.layers, len(c.statements) + 1),
+    )
 
     def values(name: str, span: Span, sizes: Sizes) -> list[int]:
         if name == "layers":
-            return numbers(runs_in(c.layers, scopes, span))
+            return numbers(runs_in(c.layers, scopes, span), sizes.moment)
         found = region.of(named(name, span, c.roles, c.axes), name, span)
         return list(dict.fromkeys(sizes.product(a.spaces) for a in found))
 

@@ -33,6 +33,15 @@ class Weight:
     """Where it is quantised: the dialect's own tensors; `stored.blocks` says which elements share a scale."""
     computed: bool = False
     """Whether the model computes it from stored tensors; where it changes, the result stores it."""
+    copy_of: str = ""
+    """The tensor of the source that it comes from, where its layer has another place there."""
+    zero: bool = False
+    """Whether it is zero, so that a new layer adds nothing."""
+
+    @property
+    def root(self) -> str:
+        """The name of the source's tensor that it is or comes from."""
+        return self.copy_of or self.name
 
     @property
     def elements(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from growc.depth import Past
 from growc.graph import Node, Value
 
 
@@ -28,7 +29,7 @@ class Run:
 
     scope: "", "encoder", "decoder" or "tower N". kinds: a number for each layer; layers of one number are
     built alike. period: after how many layers their kinds come again. residual: whether a stream goes around
-    every branch.
+    every branch. past: which layers of the source they were; None where nothing moved.
     """
 
     layers: tuple[Layer, ...]
@@ -36,6 +37,15 @@ class Run:
     kinds: tuple[int, ...] = ()
     period: int = 1
     residual: bool = True
+    past: Past | None = None
+
+    def number_before(self, layer: int, moment: int) -> int:
+        """The number of a layer, or of the one that it came from, before a statement."""
+        return layer if self.past is None else self.past.number_before(layer, moment)
+
+    def count_before(self, moment: int | None) -> int:
+        """How many layers there were before a statement; None: after the last."""
+        return len(self.layers) if self.past is None else self.past.count_before(moment)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +54,14 @@ class Layers:
 
     runs: tuple[Run, ...] = ()
     data: frozenset[Value] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """One layer of a result: the number of the source's, and the uses of weights that are zero in it."""
+
+    source: int
+    zeroed: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +81,11 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Obstacle:
-    """Why zero branches do not make a layer the identity: the node in the way, and what it does."""
+    """Why zero branches do not make a layer the identity: the node in the way, and what it does.
+
+    branches: the terms of the layer's sums all the same.
+    """
 
     node: Node
     cause: str
+    branches: tuple[Branch, ...] = ()

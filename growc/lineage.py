@@ -30,7 +30,9 @@ def lineage_of(plan: Plan) -> dict[str, Any]:
     def weight_data(weight: WeightPlan) -> dict[str, Any]:
         verbs = {s.axis: s.verb for s in weight.steps}
         axes = {str(k): {"verb": verbs[k], "map": number(made)} for k, made in axis_maps(weight).items()}
-        return {"source": weight.source, "shape": list(weight.after), "factor": weight.scale, "axes": axes}
+        source = weight.copy_of or weight.source
+        data = {"source": source, "shape": list(weight.after), "factor": weight.scale, "axes": axes}
+        return data | ({"zero": True} if weight.zero else {})
 
     weights = {w.name: weight_data(w) for w in plan.weights if w.changed or w.dtype in FLOATING}
     return {"model": plan.model, "weights": weights, "maps": listed}

@@ -123,6 +123,8 @@ def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Any]:
         made["scale"] = weight.scale
     if weight.literal is not None:
         made["literal"] = list(weight.literal)
+    if weight.copy_of:
+        made |= {"copy_of": weight.copy_of, "zero": weight.zero}
     return made
 
 
@@ -133,7 +135,10 @@ def _read_weight(data: dict[str, Any], maps: list[dict[str, Any]]) -> WeightPlan
     literal = None if "literal" not in data else tuple(data["literal"])
     before, after = tuple(data["before"]), tuple(data["after"])
     scale = data.get("scale", 1.0)
-    return WeightPlan(data["name"], data["source"], data["dtype"], before, after, steps, scale, literal)
+    moved = data.get("copy_of", ""), data.get("zero", False)
+    return WeightPlan(
+        data["name"], data["source"], data["dtype"], before, after, steps, scale, literal, *moved
+    )
 
 
 def _read_layout(place: int, maps: list[dict[str, Any]]) -> Layout:

@@ -153,11 +153,16 @@ class WeightPlan:
     """The factor of all values: of eps constants, and of weights that are rescaled."""
     literal: tuple[int | float | bool, ...] | None = None
     """Only for tables that are continued by a rule: the new values, flat."""
+    copy_of: str = ""
+    """The tensor of the source that it comes from, where its layer has another place there."""
+    zero: bool = False
+    """Whether it is zero, so that a new layer adds nothing."""
 
     @property
     def changed(self) -> bool:
         """Whether the result has other values than the source, or other sizes."""
-        return bool(self.steps) or self.scale != 1.0 or self.literal is not None or self.name != self.source
+        made = bool(self.steps) or self.scale != 1.0 or self.literal is not None
+        return made or bool(self.copy_of) or self.name != self.source
 
     @property
     def elements(self) -> int:

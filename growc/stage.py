@@ -106,10 +106,12 @@ class Sizes:
 
     current: dict[int, int] = field(default_factory=dict)
     asked: dict[tuple[int, ...], int] = field(default_factory=dict)
+    moment: int | None = None
+    """The statement before which they stand; None: after the last one."""
 
     def copy(self) -> Sizes:
         """The sizes as they stand now."""
-        return Sizes(dict(self.current), dict(self.asked))
+        return Sizes(dict(self.current), dict(self.asked), self.moment)
 
     def of(self, space: Space) -> Size:
         """The size of a space, at every sample point."""

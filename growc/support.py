@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from growc.diagnostic import Diagnostic
 from growc.recipe import (
+    Arrange,
+    Drop,
     Expect,
     FromNextLayer,
-    GlobScope,
     Reorder,
-    RoleScope,
-    Scope,
+    Stack,
     Statement,
     Subclone,
+    SubcloneLayers,
     Untie,
     Widen,
     option,
@@ -24,22 +25,26 @@ from growc.source import Span
 if TYPE_CHECKING:
     from growc.resolve import Bound
 
-STATEMENTS: tuple[type[Statement], ...] = (Widen, Subclone, Reorder, Untie, Expect)
+STATEMENTS: tuple[type[Statement], ...] = (
+    Widen,
+    Subclone,
+    Reorder,
+    Stack,
+    SubcloneLayers,
+    Arrange,
+    Drop,
+    Untie,
+    Expect,
+)
 """Statements that are done, besides `let` and `include`, which are gone once a recipe is resolved."""
-
-SCOPES: tuple[type[Scope], ...] = (RoleScope, GlobScope)
-"""Scopes that are done."""
 
 
 def unsupported(bound: Bound) -> Iterator[Diagnostic]:
     """What this version cannot do yet of a resolved statement."""
-    for scope in bound.scopes:
-        if not isinstance(scope, SCOPES):
-            yield _not_yet("`in layers RANGE { … }`", scope.span)
     statement = bound.statement
     if not isinstance(statement, STATEMENTS):
         yield _not_yet(f"`{_verb(statement)}`", statement.span)
-    elif isinstance(statement, Untie) and bound.scopes and all(isinstance(s, SCOPES) for s in bound.scopes):
+    elif isinstance(statement, Untie) and bound.scopes:
         yield _not_yet("`untie head` in a scope", statement.span)
     elif isinstance(statement, Widen) and (later := option(statement.options, FromNextLayer)):
         yield _not_yet("`from next layer`", later.span)

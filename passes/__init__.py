@@ -12,10 +12,14 @@ from dataclasses import replace
 
 from growc import recipe as ast
 from growc.compilation import Compilation
+from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Node, Value
 from growc.indexmap import IndexMap
-from growc.passes.assemble import assemble_weights
+from growc.passes.ancestry import Ancestry
+from growc.passes.assemble import assemble_weights, count_parameters
+from growc.passes.branches import Branches
 from growc.passes.certify import certify
+from growc.passes.depth import arrange_layers, instances
 from growc.passes.groups import regroup
 from growc.passes.layers import find_layers
 from growc.passes.links import build_links, carriers_of
@@ -27,10 +31,12 @@ from growc.passes.solve import solve
 from growc.passes.spaces import infer_spaces
 from growc.passes.steps import weight_steps
 from growc.passes.tables import continue_tables
+from growc.passes.targets import named
 from growc.passes.ties import cut_by_untie, find_ties
 from growc.passes.units import count_units
 from growc.passes.unseen import unseen_units
 from growc.plans import AxisStep, Gap
+from growc.source import Span
 from growc.stage import Sizes
 
 Pass = Callable[[Compilation], Compilation]
@@ -79,14 +85,38 @@ def layers_pass(c: Compilation) -> Compilation:
     return replace(c, layers=find_layers(c.axes, c.roles.scopes.of_sum))
 
 
+def depth_pass(c: Compilation) -> Compilation:
+    """The model with the layers that the recipe gives it, analysed again."""
+    branches = Branches(c.axes, c.layers.data)
+    depth = arrange_layers(c.statements, c.layers, branches, lambda *asked: size_before(c, *asked))
+    if not depth.changed:
+        return replace(c, depth=depth)
+    placed = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
+    again = run(ANALYSIS[:-1], c)
+    layers = placed.layers(again.graph, c.layers, depth)
+    depth = replace(depth, parameters=count_parameters(c.axes, c.ties))
+    return replace(again, depth=depth, renamed=placed.renamed, layers=layers)
+
+
+def size_before(c: Compilation, name: str, span: Span, moment: int) -> int:
+    """The size of an axis in the source before a statement, for expressions on numbers of layers."""
+    statements = [b for b in c.statements if b.number < moment]
+    sizes = lower(statements, c.roles, c.axes, c.ties, c.layers).sizes
+    found = {sizes.product(a.spaces) for a in named(name, span, c.roles, c.axes)}
+    if len(found) > 1:
+        listed = ", ".join(map(str, sorted(found)))
+        raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+    return found.pop()
+
+
 def lower_pass(c: Compilation) -> Compilation:
     """Statements as maps on spaces."""
-    return replace(c, lowered=lower(c.statements, c.roles, c.axes, c.ties, c.layers))
+    return replace(c, lowered=lower(c.statements, c.roles, c.axes, c.ties, c.layers, c.depth))
 
 
 def solve_pass(c: Compilation) -> Compilation:
     """States of all tensors, statement by statement; what is done to each weight; what is not exact."""
-    carriers = carriers_of(c.axes)
+    carriers, ancestry = carriers_of(c.axes), Ancestry(c.axes, c.layers)
     steps: dict[Value, list[AxisStep]] = defaultdict(list)
     scales: dict[Value, float] = defaultdict(lambda: 1.0)
     attributes: dict[Node, dict[str, float]] = {}
@@ -104,7 +134,7 @@ def solve_pass(c: Compilation) -> Compilation:
             continue
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
         solution = solve(links, stage, sizes, carriers, steps.keys())
-        for use, found in weight_steps(solution, c.ties).items():
+        for use, found in weight_steps(solution, c.ties, ancestry).items():
             steps[use] += found
         for use, factor in solution.eps.items():
             scales[use] *= factor
@@ -161,7 +191,15 @@ ANALYSIS: tuple[Pass, ...] = (
     layers_pass,
 )
 
-PIPELINE: tuple[Pass, ...] = (*ANALYSIS, lower_pass, solve_pass, mend_pass, assemble_pass, certify_pass)
+PIPELINE: tuple[Pass, ...] = (
+    *ANALYSIS,
+    depth_pass,
+    lower_pass,
+    solve_pass,
+    mend_pass,
+    assemble_pass,
+    certify_pass,
+)
 
 
 def run(passes: Sequence[Pass], c: Compilation) -> Compilation:

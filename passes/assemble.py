@@ -61,6 +61,8 @@ def assemble_weights(
                 shapes[first],
                 tuple(steps.get(first, ())),
                 scales.get(first, 1.0),
+                copy_of=weight.copy_of,
+                zero=weight.zero,
             )
             done.weights.append(made)
             done.uses.append(members)

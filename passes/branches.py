@@ -10,7 +10,9 @@ Constant factors, layout, casts and functions with f(0) = 0 are passed on the wa
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,6 +36,11 @@ KEEPS_ZERO = frozenset(
     {"pointwise zero", "pointwise zero homogeneous", "mean", "sum", "extreme", "lookup", "divide"}
 )
 """Treatments whose result is zero where the first operand is."""
+
+NORMS = frozenset({"layer_norm", "rms_norm", "l2_norm", "per_channel"})
+
+ARITHMETIC = SUMS | {"Sub", "Mul", "Div"}
+"""What norms in pieces do to the stream."""
 
 IDEMPOTENT = frozenset({"Relu"})
 """Functions that change nothing the second time, without attributes."""
@@ -59,6 +66,26 @@ class Branches:
 
     def of(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:
         """The branches of a layer in the order of their sums, or what stands in the way."""
+        found = self.way(layer)
+        if isinstance(found, Obstacle):
+            return replace(found, branches=tuple(self.normed(layer)))
+        return found
+
+    def normed(self, layer: Layer) -> Iterator[Branch]:
+        """What is added to the stream of a layer, where the stream itself is normed on its way."""
+        stream, inside = {layer.start}, set(layer.nodes)
+        for node in layer.nodes:
+            places = [i for i, v in enumerate(node.inputs) if v in stream]
+            follows = node.op in THROUGH | LAYOUT | ARITHMETIC or self.treatment.get(node) in NORMS
+            if not places or not (follows and (places[0] == 0 or node.op in SUMS)):
+                continue
+            stream.update(node.outputs)
+            if node.op in SUMS and not any(v in self.static for v in node.inputs):
+                with contextlib.suppress(NotZeroError):
+                    yield from list(self.terms(node, places, inside))
+
+    def way(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:
+        """The branches on a stream that nothing else touches."""
         kept = self.kept(layer)
         found: list[Branch] = []
         way: list[Node] = []
@@ -100,7 +127,7 @@ class Branches:
                 first = next((touched[v] for v in node.operands if v in touched), None)
                 touched.update({} if first is None else dict.fromkeys(node.outputs, first))
         node = touched.get(layer.end, layer.end.producer or layer.nodes[-1])
-        norm = self.treatment.get(node) in ("layer_norm", "rms_norm", "l2_norm", "per_channel")
+        norm = self.treatment.get(node) in NORMS
         return Obstacle(node, "norms the stream itself" if norm else "changes the stream itself")
 
     def terms(self, node: Node, streams: Sequence[int], inside: set[Node]) -> Iterator[Branch]:

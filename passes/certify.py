@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from growc.compilation import Compilation
+from growc.depth import Depth
 from growc.passes.assemble import Assembled, count_parameters
-from growc.plans import MEAN, Certificate, Gap, Plan, WeightPlan
+from growc.plans import MEAN, AxisChange, Certificate, Gap, Plan, WeightPlan
 from growc.stage import Stage
 from growc.weights import leaf_steps
 
@@ -29,16 +30,23 @@ def certify(c: Compilation) -> Plan:
     written = sum(w.elements * width(w.dtype) for w in c.assembled.weights)
     return Plan(
         c.path.name,
-        Certificate((*c.gaps, *rounded(c.assembled))),
-        c.lowered.axes,
+        Certificate((*c.depth.gaps, *c.gaps, *rounded(c.assembled))),
+        c.lowered.axes | layer_counts(c.depth),
         tuple(c.lowered.summaries),
         tuple(c.assembled.weights),
-        (count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
+        (c.depth.parameters or count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
         (*warnings_of(c.lowered.stages), *now_stored(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
         tuple(c.notes),
     )
+
+
+def layer_counts(depth: Depth) -> dict[str, AxisChange]:
+    """How many layers the runs have, before and after."""
+    before = tuple(dict.fromkeys(run.count for run in depth.runs))
+    after = tuple(dict.fromkeys(run.count_before(None) for run in depth.runs))
+    return {"layers": AxisChange(before, after)} if before else {}
 
 
 def loss(plan: WeightPlan, blocks: Any) -> str:

@@ -6,13 +6,12 @@ Raises GrowError (G302, G307, G312) where there is none, or not one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from growc import recipe as ast
 from growc.diagnostic import Diagnostic, GrowError
 from growc.layers import Layers, Run
-from growc.passes.targets import glob
+from growc.passes.targets import lies_under
 from growc.source import Span
 
 
@@ -32,21 +31,21 @@ def lies_in(run: Run, scope: ast.Scope) -> bool:
     if isinstance(scope, ast.RoleScope):
         return run.scope == scope.role
     if isinstance(scope, ast.GlobScope):
-        pattern = re.compile("/?" + glob(scope.pattern) + "([./].*)?")
+        under = lies_under(scope.pattern)
         nodes = [n for layer in run.layers for n in layer.nodes]
         names = (v.weight.name for n in nodes for v in n.operands if v.weight is not None)
-        return any(map(pattern.fullmatch, (*names, *(n.name for n in nodes))))
+        return any(map(under, (*names, *(n.name for n in nodes))))
     return True
 
 
-def numbers(runs: Sequence[Run]) -> list[int]:
-    """The distinct numbers of layers, in order."""
-    return list(dict.fromkeys(len(r.layers) for r in runs))
+def numbers(runs: Sequence[Run], moment: int | None = None) -> list[int]:
+    """The distinct numbers of layers before a statement, or after the last one, in order."""
+    return list(dict.fromkeys(r.count_before(moment) for r in runs))
 
 
-def number_of_layers(layers: Layers, scopes: Sequence[ast.Scope], span: Span) -> int:
-    """The number of layers in these scopes."""
-    have = numbers(runs_in(layers, scopes, span))
+def number_of_layers(layers: Layers, scopes: Sequence[ast.Scope], span: Span, moment: int | None) -> int:
+    """The number of layers in these scopes before a statement, or after the last one."""
+    have = numbers(runs_in(layers, scopes, span), moment)
     if len(have) > 1:
         listed = ", ".join(map(str, have))
         raise GrowError(Diagnostic("G312", f"`layers` has several sizes here: {listed}", span))

@@ -41,7 +41,11 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     """Find all runs of layers. `scope_of`: the scope that a residual sum lies in."""
     data = data_values(axes.graph)
     below = [Streams(axes, data, tree) for tree in trees(axes, data)]
-    series = [s for streams in below for s in series_below(streams)]
+    series: list[Series] = []
+    for streams in below:
+        known = {b.sum for s in series for block in s.blocks for b in block}
+        found = series_below(streams)
+        series += [s for s in found if known.isdisjoint(b.sum for block in s.blocks for b in block)]
     residual = bool(series)
     if not residual:
         series = [s for streams in below for s in chain_below(streams)]

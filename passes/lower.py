@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 
 from growc import recipe as ast
 from growc.axes import leaves
+from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
 from growc.grammar import manner_text
 from growc.indexmap import Ints
 from growc.layers import Layers
+from growc.passes.ancestry import Ancestry
 from growc.passes.counts import number_of_layers
 from growc.passes.magnitude import Magnitudes
 from growc.passes.pairs import Pairs, pairs_of
@@ -53,10 +55,15 @@ class Lowered:
 
 
 def lower(
-    statements: Sequence[Bound], roles: Roles, axes: Axes, ties: Sequence[Tie], layers: Layers
+    statements: Sequence[Bound],
+    roles: Roles,
+    axes: Axes,
+    ties: Sequence[Tie],
+    layers: Layers,
+    depth: Depth | None = None,
 ) -> Lowered:
-    """Lower all that maps axes; `untie` has been dealt with before, and `expect` is judged later."""
-    return _Lowering(roles, axes, ties, layers).run(statements)
+    """Lower all that maps axes; layers and `untie` have been dealt with before, `expect` is judged later."""
+    return _Lowering(roles, axes, ties, layers).run(statements, depth or Depth())
 
 
 class _Lowering:
@@ -65,19 +72,23 @@ class _Lowering:
         self.done = Lowered()
         self.errors: list[Diagnostic] = []
         self.touched: dict[int, tuple[Span, str]] = {}
-        self.regions: dict[tuple[ast.Scope, ...], Region] = {}
+        self.ancestry = Ancestry(axes, layers)
+        self.regions: dict[tuple[tuple[ast.Scope, ...], int], Region] = {}
         rankings = Rankings(Magnitudes(axes, ties))
         self.requests = Requests(roles, axes, self.done.sizes, rankings, self.size_of)
         self.pairs = Pairs(self.requests, pairs_of(roles))
 
-    def run(self, statements: Sequence[Bound]) -> Lowered:
+    def run(self, statements: Sequence[Bound], depth: Depth) -> Lowered:
         for bound in statements:
+            self.done.sizes.moment = bound.number
             self.done.history.append((bound.number, self.done.sizes.copy()))
+            self.done.summaries += [line for number, line in depth.summaries if number == bound.number]
             if isinstance(bound.statement, Resizing):
                 try:
                     self.resize(bound, bound.statement)
                 except GrowError as error:
                     self.errors += error.diagnostics
+        self.done.sizes.moment = None
         self.errors += self.pairs.settle()
         if self.errors:
             raise GrowError(*self.errors)
@@ -103,6 +114,7 @@ class _Lowering:
         self.done.stages.append(stage)
         changes: list[tuple[int, int]] = []
         put_off = 0
+        places = self.ancestry.ordinals(targets, bound.number)
         for ordinal, target in enumerate(targets):
             before = self.done.sizes.product(target.spaces)
             after = before
@@ -111,7 +123,7 @@ class _Lowering:
                 self.judge(statement, target, before, after)
             if (before, after) not in changes:
                 changes.append((before, after))
-            place = 0 if name in ("vocab", "positions") else ordinal
+            place = 0 if name in ("vocab", "positions") else places[ordinal]
             ask = Ask(stage, bound, statement, target, place, after)
             if self.pairs.takes(ask):
                 put_off += 1
@@ -127,7 +139,7 @@ class _Lowering:
         if name == "kv_heads" and self.roles.axes.get(name) == self.roles.axes.get("heads", ()):
             message = "`kv_heads` are the `heads` of this model: it has no groups"
             raise GrowError(Diagnostic("G302", message, span, "", (), "write `heads`"))
-        region = self.region(bound.scopes)
+        region = self.region(bound)
         targets = region.of(targets_of(statement.axis, self.roles, self.axes), name, span)
         region.require(targets, name, span)
         return targets, region
@@ -141,12 +153,13 @@ class _Lowering:
 
     def size_of(self, expr: Expr, ask: Ask) -> int:
         """A size, for one axis of a statement."""
-        return self.evaluate(expr, self.region(ask.bound.scopes), ask.target, ask.place)
+        return self.evaluate(expr, self.region(ask.bound), ask.target, ask.place)
 
-    def region(self, scopes: tuple[ast.Scope, ...]) -> Region:
-        if scopes not in self.regions:
-            self.regions[scopes] = region_of(scopes, self.roles.scopes, self.axes)
-        return self.regions[scopes]
+    def region(self, bound: Bound) -> Region:
+        scopes, moment = key = bound.scopes, bound.number
+        if key not in self.regions:
+            self.regions[key] = region_of(scopes, self.roles.scopes, self.axes, self.layers, moment)
+        return self.regions[key]
 
     def evaluate(self, expr: Expr, region: Region, target: RoleAxis, ordinal: int) -> int:
         """A size: names mean the model as it stands before the statement; `let`s, at their place."""
@@ -166,7 +179,7 @@ class _Lowering:
         one.
         """
         if name == "layers":
-            return number_of_layers(self.layers, region.scopes, span)
+            return number_of_layers(self.layers, region.scopes, span, sizes.moment)
         found = region.of(named(name, span, self.roles, self.axes), name, span)
         if any(a.spaces == target.spaces for a in found):
             return sizes.product(target.spaces)

@@ -7,18 +7,21 @@ statement sees, and which of them reach out of its scopes, so that it may not ch
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from growc import recipe as ast
 from growc.axes import leaves
 from growc.diagnostic import Diagnostic, GrowError
-from growc.graph import readers
+from growc.expression import Expr, evaluate
+from growc.graph import Node, Value, readers
+from growc.layers import Layers
+from growc.orders import layers_of
+from growc.passes.counts import runs_in
 from growc.passes.roles import RoleAxis
 from growc.passes.scopes import Scopes
 from growc.passes.spaces import Axes
-from growc.passes.targets import glob
+from growc.passes.targets import lies_under
 from growc.source import Span
 
 
@@ -56,11 +59,16 @@ class Region:
                 raise GrowError(Diagnostic("G307", message, span, "only in part inside", (), remedy))
 
 
-def region_of(scopes: Sequence[ast.Scope], known: Scopes, axes: Axes) -> Region:
-    """What lies in all of these scopes."""
+def region_of(scopes: Sequence[ast.Scope], known: Scopes, axes: Axes, layers: Layers, moment: int) -> Region:
+    """What lies in all of these scopes; layers are numbered as they were before the statement `moment`."""
     region = Region(tuple(scopes))
     for scope in scopes:
-        inside, beyond = _named(scope, known) if isinstance(scope, ast.RoleScope) else _under(scope, axes)
+        if isinstance(scope, ast.RoleScope):
+            inside, beyond = _named(scope, known)
+        elif isinstance(scope, ast.LayerScope):
+            inside, beyond = _in_layers(scopes, scope, axes, layers, moment)
+        else:
+            inside, beyond = _under(scope, axes)
         inside = inside if region.inside is None else inside & region.inside
         region = replace(region, inside=inside, beyond=region.beyond | beyond)
     return region
@@ -78,16 +86,38 @@ def _named(scope: ast.RoleScope, known: Scopes) -> tuple[frozenset[int], frozens
 def _under(scope: ast.Scope, axes: Axes) -> tuple[frozenset[int], frozenset[int]]:
     """Atoms of weights under names that match, and of weights under others."""
     assert isinstance(scope, ast.GlobScope)
-    pattern = re.compile("/?" + glob(scope.pattern) + "([./].*)?")
-    inside: set[int] = set()
-    elsewhere: set[int] = set()
-    for use in axes.graph.uses():
-        assert use.weight is not None
-        names = [use.weight.name, *(n.name for n in readers(use))]
-        (inside if any(map(pattern.fullmatch, names)) else elsewhere).update(
-            id(x) for s in axes.of(use) for x in leaves(s)
-        )
+    under = lies_under(scope.pattern)
+    inside, beyond = _among(axes, lambda use: any(map(under, [use.name, *(n.name for n in readers(use))])))
     if not inside:
         message = f"no parameter or node of the model lies under `{scope.pattern}`"
         raise GrowError(Diagnostic("G306", message, scope.span))
-    return frozenset(inside), frozenset(inside & elsewhere)
+    return inside, beyond
+
+
+def _in_layers(
+    scopes: Sequence[ast.Scope], scope: ast.LayerScope, axes: Axes, layers: Layers, moment: int
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Atoms of weights in layers that had these numbers before the statement `moment`."""
+    nodes: set[Node] = set()
+    for run in runs_in(layers, scopes, scope.span):
+        meant = layers_of(scope.layers, run.count_before(moment), literal)
+        nodes.update(
+            n
+            for i, layer in enumerate(run.layers)
+            if run.number_before(i, moment) in meant
+            for n in layer.nodes
+        )
+    return _among(axes, lambda use: not nodes.isdisjoint(readers(use)))
+
+
+def _among(axes: Axes, chosen: Callable[[Value], bool]) -> tuple[frozenset[int], frozenset[int]]:
+    """Atoms of the weight uses that are chosen; and which of those others have too."""
+    sides: dict[bool, set[int]] = {True: set(), False: set()}
+    for use in axes.graph.uses():
+        sides[chosen(use)].update(id(x) for s in axes.of(use) for x in leaves(s))
+    return frozenset(sides[True]), frozenset(sides[True] & sides[False])
+
+
+def literal(expr: Expr) -> int:
+    """What an expression without names comes to."""
+    return evaluate(expr, lambda name, span: 0)

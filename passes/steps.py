@@ -13,6 +13,7 @@ from growc.axes import Space, find
 from growc.graph import Value
 from growc.indexmap import Floats, IndexMap, Ints
 from growc.links import Var
+from growc.passes.ancestry import Ancestry
 from growc.passes.solve import DUAL, GAIN, PRIMAL, Solution
 from growc.passes.ties import Tie
 from growc.plans import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
@@ -20,19 +21,20 @@ from growc.sinusoid import is_sinusoid
 from growc.stage import NoiseOption, Request
 
 
-def weight_steps(solution: Solution, ties: Sequence[Tie]) -> dict[Value, list[AxisStep]]:
+def weight_steps(solution: Solution, ties: Sequence[Tie], ancestry: Ancestry) -> dict[Value, list[AxisStep]]:
     """The steps of every use that the statement changes, in canonical order. Appends gaps for unbalanced
     noise.
     """
-    return _Steps(solution, ties).all()
+    return _Steps(solution, ties, ancestry).all()
 
 
 class _Steps:
-    def __init__(self, solution: Solution, ties: Sequence[Tie]) -> None:
+    def __init__(self, solution: Solution, ties: Sequence[Tie], ancestry: Ancestry) -> None:
+        self.ancestry = ancestry
         self.solution, self.links, self.stage = solution, solution.links, solution.stage
         self.leader = {use: tie.uses[0] for tie in ties for use in tie.uses}
         self.heads = {use for tie in ties if tie.is_head for use in tie.uses}
-        self.ordinals: dict[Value, int] = {}
+        self.ordinals: dict[object, int] = {}
 
     def all(self) -> dict[Value, list[AxisStep]]:
         found: dict[Value, list[AxisStep]] = {}
@@ -104,7 +106,8 @@ class _Steps:
         return is_sinusoid(table.reshape(table.shape[0], -1))
 
     def ordinal(self, use: Value) -> int:
-        return self.ordinals.setdefault(self.leader.get(use, use), len(self.ordinals))
+        was = self.ancestry.identity(self.leader.get(use, use), self.stage.number)
+        return self.ordinals.setdefault(was, len(self.ordinals))
 
     def fill(
         self, use: Value, root: Var, state: IndexMap, request: Request, filler: Ints, weight: Floats

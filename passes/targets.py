@@ -6,7 +6,7 @@ Needs: the roles, the axis graph. Raises GrowError (G302, G306) for what the mod
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from growc import recipe as ast
@@ -63,6 +63,12 @@ def glob(pattern: str) -> str:
     pieces = re.split(r"(\*\*|\*|\?)", pattern)
     table = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
     return "".join(table.get(p, re.escape(p)) for p in pieces)
+
+
+def lies_under(pattern: str) -> Callable[[str], bool]:
+    """Whether the name of a node or parameter is one that a glob means, or lies below it."""
+    compiled = re.compile("/?" + glob(pattern) + "([./].*)?")
+    return lambda name: compiled.fullmatch(name) is not None
 
 
 def _no_parameter(axis: TensorAxis, axes: Axes) -> Diagnostic:

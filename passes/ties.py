@@ -140,15 +140,17 @@ class _Probes:
         return found
 
     def equal(self, weight: Weight) -> Iterable[tuple[Weight, bool]]:
-        """Weights of the same values: (weight, whether it is stored transposed)."""
+        """Weights of the same values, copies left out that layers were given: (weight, whether it is stored
+        transposed).
+        """
         if self.shapes[self.kind(weight)] == 1 or self.constant(weight):
             return
         dtype, shape, probe = weight.dtype, weight.shape, self.of(weight)
-        same = [w for w in self.alike[_key(dtype, shape, probe)] if w is not weight]
+        same = [w for w in self.alike[_key(dtype, shape, probe)] if w.root != weight.root]
         yield from ((w, False) for w in same if _blocks_equal(weight.read(), w.read()))
         if len(shape) == 2:
             turned = self.alike.get(_key(dtype, shape[::-1], probe.T), ())
-            others = [w for w in turned if w is not weight]
+            others = [w for w in turned if w.root != weight.root]
             yield from ((w, True) for w in others if _blocks_equal(weight.read(), w.read().T))
 
 

@@ -27,7 +27,7 @@ def plan_lines(plan: Plan, *, everything: bool = False) -> Iterator[str]:
     changed = [w for w in plan.weights if w.changed]
     if plan.summaries:
         yield from (f"  {line}" for line in table(statement_rows(plan.summaries, changed)))
-    if not changed:
+    if not changed and all(s.before == s.after for s in plan.summaries):
         yield from ["  The recipe changes nothing: the result is the model as it is."]
     shown = changed if everything else changed[:SHOWN]
     yield from [""] if shown else []
@@ -56,8 +56,8 @@ def statement_rows(summaries: Sequence[Summary], changed: Sequence[WeightPlan]) 
 
 def touched(summary: Summary, changed: Sequence[WeightPlan]) -> str:
     """How much a statement changes."""
-    if not summary.spaces:
-        return ""
+    if not summary.spaces or summary.axis == "layers":
+        return many(summary.spaces, "run") if summary.spaces > 1 else ""
     verbs = [[s.verb for s in w.steps if s.name == summary.axis] for w in changed]
     norms = sum("scales" in found for found in verbs)
     text = many(sum(bool(found) for found in verbs) - norms, "weight")
@@ -67,13 +67,15 @@ def touched(summary: Summary, changed: Sequence[WeightPlan]) -> str:
 
 def weight_row(weight: WeightPlan) -> tuple[str, str, str]:
     """`~ name`, `[768, 2304] -> [1024, 3072]`, `reads hidden, makes heads x 3`."""
-    sign = "~" if weight.name == weight.source else "+"
+    sign = "~" if weight.name == weight.source and not weight.copy_of else "+"
     if weight.literal is not None:
         what = "continued by its rule"
     else:
         times = [f"times {weight.scale:.6g}"] if weight.scale != 1.0 else []
-        what = ", ".join([*dict.fromkeys(map(step_text, weight.steps)), *times])
-    origin = "" if weight.name == weight.source else f" (from {weight.source})"
+        zero = ["zero"] if weight.zero else []
+        what = ", ".join([*zero, *dict.fromkeys(map(step_text, weight.steps)), *times])
+    source = weight.copy_of or weight.source
+    origin = "" if weight.name == source else f" (from {source})"
     return f"{sign} {weight.name}{origin}", f"{list(weight.before)} -> {list(weight.after)}", what
 
 
@@ -100,7 +102,7 @@ def certificate_lines(plan: Plan) -> Iterator[str]:
 def tally(plan: Plan) -> str:
     """The plan in one line."""
     changed = [w for w in plan.weights if w.changed]
-    new = sum(w.name != w.source for w in plan.weights)
+    new = len(plan.weights) - len({w.copy_of or w.source for w in plan.weights})
     before, after = plan.parameters
     parameters = f"{count(before)} -> {count(after)} parameters"
     return (

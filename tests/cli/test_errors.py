@@ -22,6 +22,30 @@ BUGS = {"G900"}
 """Its message names a file; test_exit_status.py has it."""
 
 FROZEN = STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = LpNormalization <axis = -1, p = 1> (s1)")
+TAPPED = """
+tapped (float[N, 8] x0) => (float[N, 8] y, float[N, 8] deep)
+<float[8] g0, float[8, 12] u0, float[12, 8] d0, float[8] g1, float[8, 12] u1, float[12, 8] d1,
+ float[8] g2, float[8, 12] u2, float[12, 8] d2, float[8, 8] head, float[12, 8] probe>
+{
+    n0 = LayerNormalization <axis = -1> (x0, g0)
+    a0 = MatMul(n0, u0)
+    r0 = Relu(a0)
+    b0 = MatMul(r0, d0)
+    x1 = Add(x0, b0)
+    n1 = LayerNormalization <axis = -1> (x1, g1)
+    a1 = MatMul(n1, u1)
+    r1 = Relu(a1)
+    b1 = MatMul(r1, d1)
+    x2 = Add(x1, b1)
+    n2 = LayerNormalization <axis = -1> (x2, g2)
+    a2 = MatMul(n2, u2)
+    r2 = Relu(a2)
+    b2 = MatMul(r2, d2)
+    x3 = Add(x2, b2)
+    y = MatMul(x3, head)
+    deep = MatMul(r1, probe)
+}
+"""
 WRONG = MLP.replace("float[8, 3] fc2_weight", "float[9, 3] fc2_weight")
 
 
@@ -58,6 +82,7 @@ CASES: dict[str, list[str]] = {
     "G311-invalid": ["inspect", "wrong.onnx"],
     "G312-not-whole": plan("widen hidden to 4 * hidden / 3 with average fill"),
     "G313-numbered": plan('subclone axis 0 of "table" to 8 by magnitude'),
+    "G314-needed": plan("drop layers 1", "tapped.onnx"),
     "G401-exact": [*plan("widen hidden to 12 with neighbor copy"), "-e", "expect exact"],
     "G401-sizes": [*plan("expect ffn == 13"), "-e", "expect parameters < 1K", "-e", "expect parameters > 1K"],
     "G401-preserved": [
@@ -105,6 +130,7 @@ PATCHES: dict[str, tuple[str, Callable[..., object]]] = {
 def test_an_error_is_explained_as_agreed(name, growc, golden, tmp_path, monkeypatch):
     save(tmp_path / "frozen.onnx", FROZEN)
     save(tmp_path / "wrong.onnx", WRONG)
+    save(tmp_path / "tapped.onnx", TAPPED)
     save(tmp_path / "translator.onnx", TRANSLATOR)
     save(tmp_path / "other.onnx", STREAM, norm1_bias=np.ones(8, np.float32))
     (tmp_path / "text.onnx").write_text("hello")

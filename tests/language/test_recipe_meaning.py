@@ -201,12 +201,12 @@ def test_importance_must_be_measured_first():
     assert codes("subclone layers to 2 by importance") == ["G214"]
 
 
-def test_a_scope_is_refused_once_and_a_statement_each_time():
+def test_what_is_not_done_yet_is_refused_each_time():
     matched = 'match "x.onnx" with tail copy'
     recipe = f"in layers 0 {{ untie head\n{matched}\n{matched} }}"
     with pytest.raises(GrowError) as caught:
         load([Source("a.grow", recipe)], {}, judge=unsupported)
-    assert [diagnostic.span.column for diagnostic in caught.value.diagnostics] == [4, 1, 1]
+    assert [diagnostic.span.column for diagnostic in caught.value.diagnostics] == [15, 1, 1]
     assert {diagnostic.code for diagnostic in caught.value.diagnostics} == {"G209"}
 
 

@@ -5,22 +5,14 @@ The whole of it, in every flavour and under every recipe, is `make coverage`.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-from importlib.metadata import version
-from pathlib import Path
-
-import numpy as np
 import pytest
 import zoo
 from coverage_measure import measure
 from coverage_recipes import RECIPES, lacking
-from export import arrays, export, insensitive
+from export import insensitive
 from feeds import BATCH
-from make_models import anonymise
 from registry import ZOO, build
 
-HERE = Path(__file__).parent
 SLICE = (
     "falcon",
     "qwen3",
@@ -55,28 +47,6 @@ TRAITS = {
     "cache",
 }
 """What must stand in the zoo at least once; files that onnxruntime optimised are a flavour."""
-
-
-@pytest.fixture(scope="session")
-def files(request):
-    """Where a model's traced file lies, with its inputs; kept until something that makes it changes."""
-    code = b"".join(path.read_bytes() for path in sorted(HERE.glob("*.py")) if path.name != "test_zoo.py")
-    versions = " ".join(version(name) for name in ("torch", "transformers", "onnx"))
-    digest = hashlib.sha256(code + versions.encode()).hexdigest()[:12]
-    folder = request.config.cache.mkdir(f"growc-zoo-{digest}")
-
-    def path_of(name: str) -> Path:
-        path = folder / f"{name}.torchscript.anon.onnx"
-        with (folder / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not path.exists():
-                named = folder / f"{name}.torchscript.onnx"
-                assert export(name, "torchscript", named)[0]
-                np.savez(folder / f"{name}.inputs.npz", **arrays(build(name)))
-                anonymise(named, path)
-        return path
-
-    return path_of
 
 
 @pytest.mark.parametrize("name", SLICE)

@@ -26,6 +26,9 @@ from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import FLOATING, Graph, Node, Value, Weight
 
+COPY_OF, ZERO = "growc.copy_of", "growc.zero"
+"""Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer."""
+
 COMMUTATIVE = frozenset(
     {"Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "Equal", "BitwiseAnd"}
 )
@@ -75,12 +78,18 @@ def _captured(step: Step) -> Iterator[ir.Value]:
 
 def _plain(value: ir.Value, tensor: Any) -> Weight:
     shape = tuple(int(d) for d in tensor.shape)
-    return Weight(value.name or "", shape, _dtype_name(tensor.dtype), partial(read_tensor, tensor), value)
+    read = partial(read_tensor, tensor)
+    return Weight(value.name or "", shape, _dtype_name(tensor.dtype), read, value, **_past(value))
 
 
 def _quantised(value: ir.Value, found: Stored) -> Weight:
-    name = getattr(found.node.inputs[0], "name", "")
-    return Weight(name, found.shape, found.dtype, found.read, value, found)
+    integers = found.node.inputs[0]
+    name, past = ("", {}) if integers is None else (integers.name or "", _past(integers))
+    return Weight(name, found.shape, found.dtype, found.read, value, found, **past)
+
+
+def _past(value: ir.Value) -> dict[str, Any]:
+    return {"copy_of": value.meta.get(COPY_OF, ""), "zero": value.meta.get(ZERO, False)}
 
 
 Key = tuple[int, bytes, bytes]

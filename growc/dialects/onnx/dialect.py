@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from growc.dialects.onnx.mend import Mended, mend
 from growc.dialects.onnx.operand import REAL
 from growc.dialects.onnx.samples import settle
 from growc.dialects.onnx.simulate import Contradiction, Simulator
-from growc.dialects.onnx.spread import spread
+from growc.dialects.onnx.spread import counting, spread
+from growc.dialects.onnx.surgery import Rearranged, rearrange
 from growc.dialects.onnx.table import OPERATORS
 from growc.graph import Graph, Size, Value
+from growc.layers import Instance, Layers
 from growc.passes.spaces import Axes
 from growc.passes.unseen import Unseen
 
@@ -60,6 +62,15 @@ class OnnxModel:
         """Let the graph count the heads that a broadcast shares; it is to be captured once more."""
         self.spreading += spread(unseen)
         self.simulator = Simulator(self.source)
+
+    def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
+        """Give the model other layers, in place; it is to be captured again."""
+        made = rearrange(graph, layers, orders)
+        placed = [p.values for run in made.runs.values() for p in run]
+        self.fused = [copy for one in self.fused for copy in one.copies(placed, made.gone)]
+        self.spreading = counting(self.source)
+        self.simulator = Simulator(self.source)
+        return made
 
     def simulate(self, graph: Graph) -> dict[Value, tuple[Size, ...] | None]:
         """Fill in sizes and known values; returns the sizes of the inputs. Raises GrowError (G311)."""

@@ -11,7 +11,7 @@ What it reads then stands where its operands were.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,41 @@ class Fused:
             if name not in self.node.attributes or self.node.attributes[name].value != value:
                 self.node.attributes[name] = ir.convenience.convert_attribute(name, value)
         self._insert()
+
+    def copies(self, placed: Sequence[Mapping[ir.Value, ir.Value]], gone: Collection[ir.Node]) -> list[Fused]:
+        """This node as it stands after the layers moved: itself, or a copy in each layer that has all of it.
+
+        `placed` maps the values of the layers that are gone to those of each new one. A node that reaches
+        over the edge of a layer stays in pieces.
+        """
+        if not any(part in gone for part in self.lowering.made):
+            return [self]
+        ends = [part.outputs[0] for part in self.lowering.made]
+        return [self._copy(values) for values in placed if all(v in values for v in ends)]
+
+    def _copy(self, values: Mapping[ir.Value, ir.Value]) -> Fused:
+        parts = {part: values[part.outputs[0]].producer() for part in self.lowering.made}
+        made = [part for part in parts.values() if part is not None]
+        name = min((part.name or "" for part in made), key=len)
+        carried = {own: (parts[node], its) for own, (node, its) in self.lowering.carried.items()}
+        lowering = Lowering(self.lowering.inputs, self.lowering.attributes, name, made, carried)  # type: ignore[arg-type]
+        node = ir.Node(
+            self.node.domain,
+            self.node.op_type,
+            [None] * len(self.node.inputs),
+            list(self.node.attributes.values()),
+            num_outputs=len(self.node.outputs),
+            name=name,
+            version=self.node.version,
+        )
+        pairs = []
+        for old, part in self.outputs:
+            new = node.outputs[old.index() or 0]
+            new.name = values[part].name
+            pairs.append((new, values[part]))
+        for new, old in zip(node.outputs, self.node.outputs, strict=True):
+            new.name = new.name or ("" if old.name == "" else f"{name}.{old.name}")
+        return Fused(node, self.rule, lowering, pairs, dict(self.before))
 
     @property
     def node_inputs(self) -> Sequence[ir.Value | None]:

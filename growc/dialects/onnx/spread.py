@@ -36,6 +36,11 @@ def spread(unseen: Unseen) -> list[ir.Node]:
     return made
 
 
+def counting(model: ir.Model) -> list[ir.Node]:
+    """The operators that were put into a model, in order."""
+    return [node for node in model.graph.all_nodes() if op_name(node) in (UNFOLD, REPEAT)]
+
+
 def _neutral(op: str, value: ir.Value, attributes: dict[str, int]) -> ir.Node:
     producer = value.producer()
     assert producer is not None

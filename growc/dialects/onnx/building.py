@@ -1,0 +1,293 @@
+"""One new layer: a copy of the nodes of a source's layer on another stream.
+
+Needs: `Layered`, the layers built so far. Gives: `Placed`. The first copy of a layer keeps its weights, later
+ones get tensors of their own; what layers share they go on to share. What an expression of sizes asks of a
+layer's tensor it asks of the same tensor of the new layer, or of one of the same size that stands before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.capture import COPY_OF, ZERO
+from growc.dialects.onnx.layered import Layered, origin_of
+from growc.dialects.onnx.owners import Place
+from growc.graph import Value
+from growc.layers import Instance, Layer
+
+Named = ir.Value | ir.Node
+
+
+@dataclass(eq=False)
+class Placed:
+    """One layer of the result. `source`: the layer that it is a copy of; start, end: the stream."""
+
+    source: int
+    start: ir.Value
+    end: ir.Value
+    values: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    """What stands for each value of the source's layer."""
+    nodes: list[ir.Node] = field(default_factory=list)
+    numbered: list[tuple[Named, str, bool]] = field(default_factory=list)
+    """What is named by the layer's number: (it, its name in the source, whether it is the source's own)."""
+
+    @staticmethod
+    def unmoved(number: int, layer: Layer) -> Placed:
+        """A layer of a run that stays as it is."""
+        nodes = list(dict.fromkeys(map(origin_of, layer.nodes)))
+        return Placed(number, layer.start.origin, layer.end.origin, {}, nodes)
+
+
+class Building:
+    """The new layers of all runs."""
+
+    def __init__(self, source: Layered) -> None:
+        self.source = source
+        self.runs: dict[int, list[Placed]] = {}
+        self.expressions: dict[tuple[object, ...], ir.Node] = {}
+
+    def rebuild(self, number: int, order: Sequence[Instance]) -> None:
+        """Build a run anew. Raises GrowError (G314) where a layer that is gone is needed."""
+        run = self.source.layers.runs[number]
+        placed = self.runs[number] = []
+        stream: ir.Value = run.layers[0].start.origin
+        for instance in order:
+            layer = run.layers[instance.source]
+            made = Placed(instance.source, stream, stream, {layer.start.origin: stream})
+            first = all(p.source != instance.source for p in placed)
+            _Copying(self, (number, instance.source), made, first, zero_sites(instance.zeroed)).run()
+            placed.append(made)
+            stream = made.end = made.values[layer.end.origin]
+
+    def first(self, number: int, value: ir.Value) -> ir.Value | None:
+        """What stands for a value in the first layer that has it; None where no layer does."""
+        return next((p.values[value] for p in self.runs[number] if value in p.values), None)
+
+    def elsewhere(self, value: ir.Value, reader: ir.Node) -> ir.Value:
+        """A value from outside of a layer, as the layer's copy reads it."""
+        place = self.source.place(value)
+        if place is None or place[0] not in self.runs:
+            return value
+        found = self.first(place[0], value)
+        if found is None:
+            raise needed(place, reader)
+        return found
+
+    def twin(self, value: ir.Value, before: Sequence[Placed], run: int, reader: ir.Node) -> ir.Value:
+        """A tensor of the same size as one of the source's, of a layer built so far; the latest one."""
+        place = self.source.place(value)
+        if place is None or place[0] not in self.runs:
+            return value
+        candidates = before if place[0] == run else self.runs[place[0]]
+        for made in reversed(candidates):
+            if value in made.values:
+                return made.values[value]
+        alike = self.source.alike(value, place)
+        for made in reversed(candidates):
+            found = alike.get(made.source)
+            if found is not None and found in made.values:
+                return made.values[found]
+        raise needed(place, reader)
+
+
+class _Copying:
+    """One layer while it is copied. `zeros`: (node, operand) -> stored tensors behind it that are zero."""
+
+    def __init__(
+        self,
+        building: Building,
+        place: Place,
+        made: Placed,
+        first: bool,
+        zeros: Mapping[tuple[ir.Node, int], set[ir.Value]],
+    ) -> None:
+        self.building, self.source, self.graph = building, building.source, building.source.graph
+        self.place, self.made, self.first, self.zeros = place, made, first, zeros
+        self.constants: dict[tuple[ir.Value, bool], ir.Value] = {}
+        self.expressions: dict[ir.Value, ir.Value] = {}
+
+    def run(self) -> None:
+        for node in self.source.own[self.place]:
+            inputs = [self.operand(node, i, v) for i, v in enumerate(node.inputs)]
+            copy = copied(node, inputs, lambda v, reader=node: self.operand(reader, -1, v))  # type: ignore[misc]
+            self.graph.append(copy)
+            self.made.nodes.append(copy)
+            self.made.values.update(zip(node.outputs, copy.outputs, strict=True))
+            self.number(copy, node, own=self.first)
+
+    def number(self, copy: ir.Node, node: ir.Node, *, own: bool) -> None:
+        self.name(copy, node.name, own=own)
+        for new, old in zip(copy.outputs, node.outputs, strict=True):
+            self.name(new, old.name, own=own)
+
+    def name(self, thing: Named, name: str | None, *, own: bool) -> None:
+        if name:
+            self.made.numbered.append((thing, name, own))
+
+    def operand(self, node: ir.Node, i: int, value: ir.Value | None) -> ir.Value | None:
+        if value is None or value in self.made.values:
+            return None if value is None else self.made.values[value]
+        if self.source.owners.is_static(value):
+            return self.constant(value, self.zeros.get((node, i), set()))
+        if value in self.source.private and self.source.owners.of(value) == self.place:
+            return self.input(value)
+        if value in self.source.data or value.is_graph_input():
+            return self.building.elsewhere(value, node)
+        return self.expression(value, node)
+
+    def input(self, value: ir.Value) -> ir.Value:
+        new = value if self.first else ir.Value(name=value.name, shape=value.shape, type=value.type)
+        self.made.values[value] = new
+        self.name(new, value.name, own=self.first)
+        return new
+
+    # ---- stored tensors
+
+    def constant(self, value: ir.Value, zeros: set[ir.Value]) -> ir.Value:
+        """A stored tensor, or what is made of it: the layer's own are copied, shared ones are not."""
+        zero = _reaches(value, zeros)
+        if not zero and self.source.owners.of(value) != self.place:
+            return value
+        key = (value, zero)
+        if key not in self.constants:
+            self.constants[key] = self.fresh(value, zeros)
+        return self.constants[key]
+
+    def fresh(self, value: ir.Value, zeros: set[ir.Value]) -> ir.Value:
+        node = value.producer()
+        if value in zeros:
+            return self.initializer(value, _zeros(value), zero=True)
+        if node is None and self.first:
+            self.name(value, value.name, own=True)
+            return value
+        if node is None:
+            return self.initializer(value, value.const_value)
+        inputs = [None if v is None else self.constant(v, zeros) for v in node.inputs]
+        if self.first and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+            return value
+        copy = copied(node, inputs, lambda v: v)
+        self.graph.append(copy)
+        self.number(copy, node, own=False)
+        for new, old in zip(copy.outputs, node.outputs, strict=True):
+            new.meta[COPY_OF] = old.name
+        return copy.outputs[value.index() or 0]
+
+    def initializer(self, value: ir.Value, tensor: Any, *, zero: bool = False) -> ir.Value:
+        name = f"growc.fresh.{self.place}.{len(self.building.runs[self.place[0]])}.{len(self.made.numbered)}"
+        new = ir.Value(name=name, shape=value.shape, type=value.type, const_value=tensor)
+        new.meta[COPY_OF], new.meta[ZERO] = value.name, zero
+        self.graph.register_initializer(new)
+        self.name(new, value.name, own=False)
+        return new
+
+    # ---- sizes
+
+    def expression(self, value: ir.Value, reader: ir.Node) -> ir.Value:
+        """An expression of sizes, asked of the new layers' tensors."""
+        if value not in self.expressions:
+            self.expressions[value] = self.asked(value, reader)
+        return self.expressions[value]
+
+    def asked(self, value: ir.Value, reader: ir.Node) -> ir.Value:
+        node = value.producer()
+        if value in self.source.data or value.is_graph_input():
+            before = [*self.building.runs[self.place[0]], self.made]
+            return self.building.twin(value, before, self.place[0], reader)
+        if node is None or self.source.owners.is_static(value):
+            return value
+        inputs = [None if v is None else self.expression(v, reader) for v in node.inputs]
+        if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+            return value
+        key = (node, *(id(v) for v in inputs))
+        if key not in self.building.expressions:
+            copy = self.building.expressions[key] = copied(node, inputs, lambda v: v)
+            self.graph.append(copy)
+            self.number(copy, node, own=False)
+        return self.building.expressions[key].outputs[value.index() or 0]
+
+
+# --------------------------------------------------------------------------------------------- pieces
+
+
+def zero_sites(zeroed: Sequence[Value]) -> dict[tuple[ir.Node, int], set[ir.Value]]:
+    """(node, operand) -> the stored tensors on the way there that become zero."""
+    sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
+    for use in zeroed:
+        node, operand = use.users[0]
+        while node.chain:
+            node, operand = node.outputs[0].users[0]
+        sites.setdefault((origin_of(node), operand), set()).add(use.origin)
+    return sites
+
+
+def _reaches(value: ir.Value, zeros: set[ir.Value]) -> bool:
+    """Whether a constant is made of one of these."""
+    node = value.producer()
+    inputs = () if node is None else node.inputs
+    return bool(zeros) and (value in zeros or any(v is not None and _reaches(v, zeros) for v in inputs))
+
+
+def _zeros(value: ir.Value) -> ir.LazyTensor:
+    assert value.shape is not None
+    assert value.dtype is not None
+    shape, dtype = value.shape.numpy(), value.dtype
+    return ir.LazyTensor(
+        lambda: ir.tensor(np.zeros(shape, dtype=dtype.numpy()), dtype=dtype),
+        dtype=dtype,
+        shape=ir.Shape(shape),
+        name=value.name,
+    )
+
+
+def copied(
+    node: ir.Node, inputs: Sequence[ir.Value | None], outer: Callable[[ir.Value], ir.Value | None]
+) -> ir.Node:
+    """A copy of a node that reads other operands; its bodies read `outer` of what they take from around."""
+    attributes = []
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            body = attribute.as_graph().clone(allow_outer_scope_values=True)
+            _redirect(body, outer)
+            attribute = ir.AttrGraph(attribute.name, body)
+        attributes.append(attribute)
+    copy = ir.Node(
+        node.domain,
+        node.op_type,
+        inputs,
+        attributes,
+        overload=node.overload,
+        num_outputs=len(node.outputs),
+        version=node.version,
+        name=node.name,
+        doc_string=node.doc_string,
+        metadata_props=dict(node.metadata_props),
+    )
+    copy.meta.update(node.meta)
+    for new, old in zip(copy.outputs, node.outputs, strict=True):
+        new.name, new.type = old.name, old.type
+        new.shape = None if old.shape is None else old.shape.copy()
+    return copy
+
+
+def _redirect(body: ir.Graph, outer: Callable[[ir.Value], ir.Value | None]) -> None:
+    inside = {v for n in body.all_nodes() for v in n.outputs} | {*body.inputs, *body.initializers.values()}
+    for node in body.all_nodes():
+        for i, value in enumerate(node.inputs):
+            if value is not None and value not in inside:
+                node.replace_input_with(i, outer(value))
+    for k, value in enumerate(body.outputs):
+        if value not in inside:
+            body.outputs[k] = outer(value) or value
+
+
+def needed(place: Place, reader: ir.Node | ir.Value) -> GrowError:
+    """A node, or an output of the model, reads a layer that is gone."""
+    name = reader.name or getattr(reader, "op_type", "")
+    who = f"`{name}` reads it" if isinstance(reader, ir.Node) else f"the model's output `{name}` is of it"
+    return GrowError(Diagnostic("G314", f"layer {place[1]} cannot go: {who}"))

@@ -1,0 +1,93 @@
+"""A model's layers as nodes of its file: whose each value is, and which values of two layers are alike.
+
+Needs: the captured graph, its layers. Gives: `Layered`, which nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.flatten import Step
+from growc.dialects.onnx.owners import Owners, Place
+from growc.graph import Graph, Node, Size
+from growc.layers import Layer, Layers, Run
+
+
+class Layered:
+    """`own`: the nodes of each layer; `home`: the layer of each node; `data`: what depends on what is fed."""
+
+    def __init__(self, graph: Graph, layers: Layers) -> None:
+        self.graph: ir.Graph = graph.source.graph
+        self.layers = layers
+        places = [(r, i) for r, run in enumerate(layers.runs) for i in range(len(run.layers))]
+        outer = Owners(self.graph, {}).outer
+        self.own = {(r, i): _top_nodes(layers.runs[r].layers[i], outer) for r, i in places}
+        self.home = {n: place for place, nodes in self.own.items() for n in nodes}
+        self.owners = Owners(self.graph, self.home)
+        self.data = {v.origin for v in layers.data}
+        self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {v.origin: v.sizes for v in layers.data}
+        self.outputs = set(self.graph.outputs)
+        self.states = {v.origin for pair in graph.states for v in pair}
+        self.private = {v for r, run in enumerate(layers.runs) for v in self._inputs(r, run)}
+
+    def _inputs(self, number: int, run: Run) -> list[ir.Value]:
+        """The model's inputs that are one layer's own, where every layer has as many."""
+        found = [v for v in self.graph.inputs if not v.is_initializer()]
+        places = {v: place for v in found if (place := self.owners.of(v)) is not None and place[0] == number}
+        count = Counter(layer for _, layer in places.values())
+        even = len(set(count.values())) == 1 and len(count) == len(run.layers)
+        return [v for v in places if even and (len(run.layers) > 1 or v in self.states)]
+
+    def place(self, value: ir.Value) -> Place | None:
+        """The layer whose node makes a value, or whose own input it is."""
+        node = value.producer()
+        if node is not None:
+            return self.home.get(node)
+        return self.owners.of(value) if value in self.private else None
+
+    def is_port(self, value: ir.Value, place: Place) -> bool:
+        """Whether an input or output is one of which every layer of the run has its own."""
+        if value in self.private:
+            return True
+        count = len(self.layers.runs[place[0]].layers)
+        alike = [self._same_place(value, place, i) for i in range(count)]
+        return all(v in self.outputs for v in alike) and (count > 1 or value in self.states)
+
+    def alike(self, value: ir.Value, place: Place) -> dict[int, ir.Value]:
+        """For each layer of the run a value that has the size of this one of another layer."""
+        found = {}
+        for i, layer in enumerate(self.layers.runs[place[0]].layers):
+            candidates = (self._same_place(value, place, i), layer.start.origin, layer.end.origin)
+            same = next((v for v in candidates if v is not None and self._same_size(v, value)), None)
+            if same is not None:
+                found[i] = same
+        return found
+
+    def _same_size(self, a: ir.Value, b: ir.Value) -> bool:
+        size = self.sizes.get(a)
+        return size is not None and size == self.sizes.get(b)
+
+    def _same_place(self, value: ir.Value, place: Place, layer: int) -> ir.Value | None:
+        """The value at the same place among the nodes of another layer."""
+        node, own = value.producer(), self.own[place]
+        if node is None or node not in own:
+            return None
+        index, nodes = own.index(node), self.own[place[0], layer]
+        outputs: Sequence[ir.Value] = nodes[index].outputs if index < len(nodes) else ()
+        number = value.index() or 0
+        return outputs[number] if number < len(outputs) else None
+
+
+def origin_of(node: Node) -> ir.Node:
+    """The node of the file that a node of the graph is, or is a part of."""
+    made: ir.Node = node.origin.node if isinstance(node.origin, Step) else node.origin
+    return made
+
+
+def _top_nodes(layer: Layer, outer: Mapping[ir.Node, ir.Node]) -> list[ir.Node]:
+    """The nodes of the outermost graph that a layer's nodes are, or lie in."""
+    found = dict.fromkeys(origin_of(n) for n in layer.nodes)
+    return list(dict.fromkeys(outer.get(n, n) for n in found))

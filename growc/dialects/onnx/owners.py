@@ -1,0 +1,70 @@
+"""Whose a node or constant is: one layer's, or nobody's in particular.
+
+Needs: a model, the nodes of each layer. Gives: `Owners`. What several layers use, and what anything outside
+of the layers uses, has no owner: copies of a layer share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.tensors import constant_of
+
+Place = tuple[int, int]
+"""(run, layer)"""
+
+SIZES = frozenset({"Shape", "Size"})
+
+
+class Owners:
+    """`home`: the layer of each of the layers' own nodes."""
+
+    def __init__(self, graph: ir.Graph, home: Mapping[ir.Node, Place]) -> None:
+        self.home = home
+        self.outer = {inner: node for node in graph for inner in around(node)}
+        self.static: set[ir.Node] = set()
+        for node in graph:
+            if node not in home and all(v is None or self.is_static(v) for v in node.inputs):
+                self.static.add(node)
+        self.found: dict[ir.Value, Place | None] = {}
+
+    def is_static(self, value: ir.Value) -> bool:
+        """Whether a value is made of stored tensors alone."""
+        return constant_of(value) is not None or value.producer() in self.static
+
+    def of(self, value: ir.Value) -> Place | None:
+        """The one layer that a constant, or an input of the model, belongs to. Who asks for its size does
+        not count.
+        """
+        if value not in self.found:
+            users = {self.user(use.node) for use in value.uses()} - {"size"}
+            alone = users.pop() if len(users) == 1 and not value.is_graph_output() else None
+            self.found[value] = alone if isinstance(alone, tuple) else None
+        return self.found[value]
+
+    def user(self, node: ir.Node) -> Place | str | None:
+        """The layer that a node works for; "size" where it asks for nothing else."""
+        node = self.outer.get(node, node)
+        if node in self.home:
+            return self.home[node]
+        if node in self.static and node.outputs:
+            owners = {self.of(v) for v in node.outputs}
+            return owners.pop() if len(owners) == 1 else None
+        return "size" if node.op_type in SIZES else None
+
+
+def around(node: ir.Node) -> Iterator[ir.Node]:
+    """The nodes in the bodies of a node."""
+    for body in bodies(node):
+        yield from body.all_nodes()
+
+
+def bodies(node: ir.Node) -> Iterator[ir.Graph]:
+    """The bodies of a node."""
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield attribute.as_graph()
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            yield from attribute.as_graphs()

@@ -1,0 +1,195 @@
+"""Layers of a model taken out, repeated and put in another order.
+
+Needs: the captured graph, its layers, the layers to build. Gives: the same model, in place, with each of the
+runs rebuilt (growc.dialects.onnx.building), and what stood around the old layers on the new ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from growc.depth import Depth
+from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.building import Building, Named, Placed, needed
+from growc.dialects.onnx.capture import COPY_OF
+from growc.dialects.onnx.layered import Layered, origin_of
+from growc.dialects.onnx.numbering import Numbering
+from growc.dialects.onnx.owners import Place
+from growc.graph import Graph, Node
+from growc.layers import Instance, Layer, Layers
+
+
+@dataclass(frozen=True, eq=False)
+class Rearranged:
+    """`runs`: the layers of each run that was rebuilt; `renamed`: inputs and outputs that have another name
+    now, or none; `gone`: the nodes of the source's layers, which copies stand for.
+    """
+
+    runs: Mapping[int, Sequence[Placed]]
+    renamed: Mapping[str, str | None]
+    gone: frozenset[ir.Node]
+
+    def layers(self, graph: Graph, before: Layers, depth: Depth) -> Layers:
+        """The layers of the result, on its graph as it was captured."""
+        values = {v.origin: v for v in graph.values() if v.weight is None}
+        nodes: dict[ir.Node, list[Node]] = {}
+        for node in graph.nodes:
+            if not node.chain:
+                nodes.setdefault(origin_of(node), []).append(node)
+        runs = []
+        for number, (run, past) in enumerate(zip(before.runs, depth.runs, strict=True)):
+            placed = self.runs.get(number) or [Placed.unmoved(i, one) for i, one in enumerate(run.layers)]
+            made = []
+            for one in placed:
+                mine = tuple(n for node in one.nodes for n in nodes.get(node, ()))
+                made.append(Layer(values[one.start], values[one.end], mine))
+            kinds = tuple(run.kinds[one.source] for one in placed)
+            runs.append(replace(run, layers=tuple(made), kinds=kinds, past=past))
+        return Layers(tuple(runs))
+
+
+def rearrange(graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
+    """Rebuild the runs of these numbers in the graph's onnx-ir model, in place.
+
+    Raises GrowError (G314) where a layer that goes is needed.
+    """
+    surgery = _Surgery(Layered(graph, layers), orders)
+    surgery.build()
+    RemoveUnusedNodesPass()(graph.source)
+    return surgery.finish()
+
+
+class _Surgery:
+    def __init__(self, source: Layered, orders: Mapping[int, Sequence[Instance]]) -> None:
+        self.source, self.graph, self.orders = source, source.graph, orders
+        self.building = Building(source)
+        self.gone = frozenset(n for n, place in source.home.items() if place[0] in orders)
+        self.ports = [*self.graph.inputs, *self.graph.outputs]
+        self.names = [v.name or "" for v in self.ports]
+        self.became: dict[ir.Value, ir.Value | None] = {}
+        self.numberings = {number: self.numbering(number) for number in orders}
+
+    def build(self) -> None:
+        """Build the new layers, and let nothing read the old ones."""
+        for number, order in self.orders.items():
+            self.building.rebuild(number, order)
+        for number in self.orders:
+            self.rewire(number)
+        self.renew(self.graph.inputs)
+        self.renew(self.graph.outputs)
+
+    def finish(self) -> Rearranged:
+        """Order and names, once the old layers are gone. Raises GrowError (G314) where they are not."""
+        left = next((n for n in self.graph if n in self.gone), None)
+        if left is not None:
+            raise needed(self.source.home[left], left)
+        try:
+            self.graph.sort()
+        except ValueError as cycle:
+            message = "the layers cannot stand in this order: one needs what a later one computes"
+            raise GrowError(Diagnostic("G314", message)) from cycle
+        self.assign([named for number in self.orders for named in self.numbered(number)])
+        renamed: dict[str, str | None] = {}
+        for value, name in zip(self.ports, self.names, strict=True):
+            now = self.became.get(value, value)
+            if now is None or now.name != name:
+                renamed[name] = None if now is None else now.name
+        return Rearranged(self.building.runs, renamed, self.gone)
+
+    # ---- what stands around the layers
+
+    def rewire(self, number: int) -> None:
+        """Let what reads the run's old layers read the new ones."""
+        old = [v for n in self.gone if self.source.home[n][0] == number for v in n.outputs]
+        for value in old:
+            for use in tuple(value.uses()):
+                reader = self.source.owners.outer.get(use.node, use.node)
+                if self.source.home.get(reader, (-1, 0))[0] != number:
+                    use.node.replace_input_with(use.idx, self.tapped(number, value, reader))
+
+    def tapped(self, number: int, value: ir.Value, reader: ir.Node | ir.Value) -> ir.Value:
+        """What stands for a value of a layer, for someone who reads it outside of the layers."""
+        placed = self.building.runs[number]
+        if value is self.source.layers.runs[number].layers[-1].end.origin:
+            return placed[-1].end
+        found = self.building.first(number, value)
+        if found is not None:
+            return found
+        if isinstance(reader, ir.Node) and not any(out in self.source.data for out in reader.outputs):
+            return self.building.twin(value, placed, number, reader)
+        place = self.source.place(value)
+        assert place is not None
+        raise needed(place, reader)
+
+    def renew(self, side: MutableSequence[ir.Value]) -> None:
+        """Give the model the inputs, or the outputs, of its new layers."""
+        listed = list(side)
+        for number, placed in self.building.runs.items():
+            places = {v: p for v in listed if (p := self.source.place(v)) is not None and p[0] == number}
+            ports = {v: p for v, p in places.items() if self.source.is_port(v, p)}
+            exits = {v: self.tapped(number, v, v) for v in places if v not in ports}
+            self.became |= exits
+            self.became |= {v: self.building.first(number, v) for v in ports}
+            at = min((listed.index(v) for v in ports), default=0)
+            listed = [exits.get(v, v) for v in listed if v not in ports]
+            listed[at:at] = _ordered(ports, placed)
+        if listed != list(side):
+            side[:] = listed
+
+    # ---- names
+
+    def numbered(self, number: int) -> Iterator[tuple[Named, str]]:
+        """Everything in the new layers, with the name that goes with its layer's number."""
+        rename = self.numberings[number].rename
+        for i, made in enumerate(self.building.runs[number]):
+            for thing, old, own in made.numbered:
+                yield thing, rename(old, i) or (old if own else f"{old}.{i}")
+
+    def numbering(self, number: int) -> Numbering:
+        count = len(self.source.layers.runs[number].layers)
+        return Numbering([frozenset(self.known(number, i)) for i in range(count)])
+
+    def known(self, number: int, layer: int) -> Iterator[str]:
+        for node in self.source.own[number, layer]:
+            yield from (name for name in (node.name, *(v.name for v in node.outputs)) if name)
+            for value in node.inputs:
+                if value is not None and self.source.owners.of(value) == (number, layer) and value.name:
+                    yield value.name
+
+    def assign(self, wanted: Sequence[tuple[Named, str]]) -> None:
+        mine = {thing for thing, _ in wanted}
+        taken = {v.name for v in [*self.graph.inputs, *self.graph.initializers.values()] if v not in mine}
+        for node in (n for n in self.graph.all_nodes() if n not in self.gone):
+            things: list[Named] = [node, *node.outputs]
+            taken |= {thing.name for thing in things if thing not in mine}
+        before = [thing.name for thing, _ in wanted]
+        for k, (thing, _) in enumerate(wanted):
+            thing.name = f"growc.moved.{k}"
+        for (thing, name), old in zip(wanted, before, strict=True):
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            if isinstance(thing, ir.Value) and thing.is_initializer() and name != old:
+                thing.meta.setdefault(COPY_OF, old)
+            thing.name = name
+
+
+def _ordered(ports: Mapping[ir.Value, Place], placed: Sequence[Placed]) -> list[ir.Value]:
+    """The ports of the new layers, in the order of the old ones: by layer, or by kind and then by layer."""
+    ranks: Counter[int] = Counter()
+    rank: dict[ir.Value, int] = {}
+    for value, (_, layer) in ports.items():
+        rank[value] = ranks[layer]
+        ranks[layer] += 1
+    layers = [layer for _, layer in ports.values()]
+    made = []
+    for position, one in enumerate(placed):
+        for value in (v for v in ports if v in one.values):
+            by_layer, by_kind = (position, rank[value]), (rank[value], position)
+            made.append((by_layer if layers == sorted(layers) else by_kind, one.values[value]))
+    return [value for _, value in sorted(made, key=lambda pair: pair[0])]

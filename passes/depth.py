@@ -1,0 +1,129 @@
+"""From statements on layers to the list of layers that the result has.
+
+Needs: the resolved statements, the model's layers. Gives: `Depth`. Raises GrowError with every statement that
+the model cannot follow.
+
+The result is the source where its layers stand once and in order, and every other layer adds nothing to the
+stream (Gesmundo and Maile's zero-initialised layers, LLaMA-Pro's identity blocks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from growc import recipe as ast
+from growc.depth import Depth, Move, Past
+from growc.diagnostic import Diagnostic, GrowError
+from growc.expression import evaluate
+from growc.grammar import depth_text
+from growc.graph import Value
+from growc.layers import Instance, Layer, Layers, Obstacle, Run
+from growc.orders import Depth as DepthStatement
+from growc.orders import arrangement, new_layers
+from growc.passes.branches import Branches
+from growc.passes.counts import runs_in
+from growc.plans import Gap, Summary
+from growc.resolve import Bound
+from growc.source import Span
+
+SizeOf = Callable[[str, Span, int], int]
+"""The size of an axis before the statement of a number."""
+
+
+def arrange_layers(statements: Sequence[Bound], layers: Layers, branches: Branches, size_of: SizeOf) -> Depth:
+    """The layers of every run after all statements."""
+    depths = [Past.of(len(run.layers)) for run in layers.runs]
+    errors: list[Diagnostic] = []
+    summaries: list[tuple[int, Summary]] = []
+    for bound in statements:
+        if not isinstance(bound.statement, DepthStatement):
+            continue
+        try:
+            chosen = [layers.runs.index(r) for r in runs_in(layers, bound.scopes, bound.statement.span)]
+            before = tuple(depths[k].count_before(None) for k in chosen)
+            for k in chosen:
+                depths[k] = _after(bound, depths[k], size_of)
+        except GrowError as error:
+            errors += error.diagnostics
+            continue
+        after = tuple(depths[k].count_before(None) for k in chosen)
+        summaries.append(
+            (bound.number, Summary("layers", before, after, depth_text(bound.statement), len(chosen)))
+        )
+    if errors:
+        raise GrowError(*errors)
+    gaps = [
+        gap for run, depth in zip(layers.runs, depths, strict=True) for gap in gaps_of(run, depth, branches)
+    ]
+    return Depth(tuple(depths), tuple(gaps), tuple(summaries))
+
+
+def _after(bound: Bound, depth: Past, size_of: SizeOf) -> Past:
+    count, statement = depth.count_before(None), bound.statement
+    assert isinstance(statement, DepthStatement)
+
+    def now(name: str, span: Span) -> int:
+        return count if name == "layers" else size_of(name, span, bound.number)
+
+    def earlier(moment: int, name: str, span: Span) -> int:
+        return depth.count_before(moment) if name == "layers" else size_of(name, span, moment)
+
+    order = arrangement(statement, count, lambda expr: evaluate(expr, now, earlier))
+    zero = isinstance(statement, ast.Stack | ast.Arrange) and statement.zero_outputs
+    zeroed = tuple(depth.zeroed[k] or (zero and new) for k, new in zip(order, new_layers(order), strict=True))
+    return depth.after(Move(bound.number, tuple(order)), zeroed)
+
+
+def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
+    """Where the layers' new list computes something else than the source."""
+    if not depth.moved:
+        return
+    order = depth.order
+    full = [source for source, zero in zip(order, depth.zeroed, strict=True) if not zero]
+    for layer in sorted(set(range(depth.count)) - set(full)):
+        yield _gap(run, layer, f"layer {layer} is left out")
+    seen: set[int] = set()
+    for place, (source, zero) in enumerate(zip(order, depth.zeroed, strict=True)):
+        if zero:
+            yield from _lasting(branches, run, place, source)
+        elif source in seen:
+            cause = f"layer {place} is layer {source} once more, and adds to the stream"
+            yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
+        seen.add(source)
+    once = list(dict.fromkeys(full))
+    if once != sorted(once):
+        yield _gap(run, once[0], "the layers stand in another order")
+
+
+def _lasting(branches: Branches, run: Run, place: int, source: int) -> Iterator[Gap]:
+    """A layer whose outputs are zero passes the stream on, unless something else lies on it."""
+    found = branches.of(run.layers[source])
+    if isinstance(found, Obstacle):
+        cause = f"layer {place} cannot pass the stream on as it is: `{found.node.name}` {found.cause}"
+        yield Gap(found.node.name, found.node.kind, cause)
+
+
+def _gap(run: Run, layer: int, cause: str, remedy: str = "") -> Gap:
+    node = run.layers[layer].nodes[0]
+    return Gap(node.name, node.kind, cause, remedy)
+
+
+def instances(layers: Layers, depth: Depth, branches: Branches) -> dict[int, list[Instance]]:
+    """The layers to build of every run that changes."""
+    made: dict[int, list[Instance]] = {}
+    for number, (run, past) in enumerate(zip(layers.runs, depth.runs, strict=True)):
+        if past.moved:
+            writers = [
+                _writers(branches, run.layers[k]) if k in past.sources_zeroed else ()
+                for k in range(past.count)
+            ]
+            pairs = zip(past.order, past.zeroed, strict=True)
+            made[number] = [Instance(source, writers[source] if zero else ()) for source, zero in pairs]
+    return made
+
+
+def _writers(branches: Branches, layer: Layer) -> tuple[Value, ...]:
+    """What must be zero for a layer to add nothing."""
+    found = branches.of(layer)
+    terms = found.branches if isinstance(found, Obstacle) else found
+    return tuple(use for branch in terms for use in branch.writer)
