@@ -11,7 +11,9 @@ from growc.recipe import (
     Drop,
     Expect,
     FromNextLayer,
+    Match,
     Reorder,
+    RoleScope,
     Stack,
     Statement,
     Subclone,
@@ -33,6 +35,7 @@ STATEMENTS: tuple[type[Statement], ...] = (
     SubcloneLayers,
     Arrange,
     Drop,
+    Match,
     Untie,
     Expect,
 )
@@ -46,6 +49,8 @@ def unsupported(bound: Bound) -> Iterator[Diagnostic]:
         yield _not_yet(f"`{_verb(statement)}`", statement.span)
     elif isinstance(statement, Untie) and bound.scopes:
         yield _not_yet("`untie head` in a scope", statement.span)
+    elif isinstance(statement, Match) and not all(isinstance(s, RoleScope) for s in bound.scopes):
+        yield _not_yet("`match` in `in layers` or in a glob", statement.span)
     elif isinstance(statement, Widen) and (later := option(statement.options, FromNextLayer)):
         yield _not_yet("`from next layer`", later.span)
 

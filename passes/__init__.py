@@ -12,9 +12,11 @@ from dataclasses import replace
 
 from growc import recipe as ast
 from growc.compilation import Compilation
+from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Node, Value
 from growc.indexmap import IndexMap
+from growc.matching import Known
 from growc.passes.ancestry import Ancestry
 from growc.passes.assemble import assemble_weights, count_parameters
 from growc.passes.branches import Branches
@@ -24,6 +26,7 @@ from growc.passes.groups import regroup
 from growc.passes.layers import find_layers
 from growc.passes.links import build_links, carriers_of
 from growc.passes.lower import lower
+from growc.passes.match import expand_matches, known_sizes
 from growc.passes.norms import find_norms
 from growc.passes.reduction import Rescaling, dropped
 from growc.passes.roles import find_roles
@@ -36,6 +39,7 @@ from growc.passes.ties import cut_by_untie, find_ties
 from growc.passes.units import count_units
 from growc.passes.unseen import unseen_units
 from growc.plans import AxisStep, Gap
+from growc.resolve import Bound
 from growc.source import Span
 from growc.stage import Sizes
 
@@ -85,10 +89,28 @@ def layers_pass(c: Compilation) -> Compilation:
     return replace(c, layers=find_layers(c.axes, c.roles.scopes.of_sum))
 
 
+def match_pass(c: Compilation) -> Compilation:
+    """Plain statements in the place of `match`, by the sizes that the ones before it leave."""
+
+    def today(done: Sequence[Bound]) -> Known:
+        sizes = lower(done, c.roles, c.axes, c.ties, c.layers).sizes
+        depth = depth_of(replace(c, statements=done), Branches(c.axes, c.layers.data))
+        return known_sizes(c.roles, sizes, c.layers, [run.count_before(None) for run in depth.runs])
+
+    if not any(isinstance(b.statement, ast.Match) for b in c.statements):
+        return c
+    return replace(c, statements=expand_matches(c.statements, today))
+
+
+def depth_of(c: Compilation, branches: Branches) -> Depth:
+    """What the statements make of the layers."""
+    return arrange_layers(c.statements, c.layers, branches, lambda *asked: size_before(c, *asked))
+
+
 def depth_pass(c: Compilation) -> Compilation:
     """The model with the layers that the recipe gives it, analysed again."""
     branches = Branches(c.axes, c.layers.data)
-    depth = arrange_layers(c.statements, c.layers, branches, lambda *asked: size_before(c, *asked))
+    depth = depth_of(c, branches)
     if not depth.changed:
         return replace(c, depth=depth)
     placed = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
@@ -193,6 +215,7 @@ ANALYSIS: tuple[Pass, ...] = (
 
 PIPELINE: tuple[Pass, ...] = (
     *ANALYSIS,
+    match_pass,
     depth_pass,
     lower_pass,
     solve_pass,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from growc import recipe as ast
 from growc.axes import leaves
@@ -18,6 +19,7 @@ from growc.expression import Expr, evaluate
 from growc.grammar import manner_text
 from growc.indexmap import Ints
 from growc.layers import Layers
+from growc.orders import Depth as DepthStatement
 from growc.passes.ancestry import Ancestry
 from growc.passes.counts import number_of_layers
 from growc.passes.magnitude import Magnitudes
@@ -79,10 +81,12 @@ class _Lowering:
         self.pairs = Pairs(self.requests, pairs_of(roles))
 
     def run(self, statements: Sequence[Bound], depth: Depth) -> Lowered:
+        lines = iter(depth.summaries)
         for bound in statements:
             self.done.sizes.moment = bound.number
             self.done.history.append((bound.number, self.done.sizes.copy()))
-            self.done.summaries += [line for number, line in depth.summaries if number == bound.number]
+            if isinstance(bound.statement, DepthStatement):
+                self.done.summaries += [line for _, line in islice(lines, 1)]
             if isinstance(bound.statement, Resizing):
                 try:
                     self.resize(bound, bound.statement)

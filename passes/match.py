@@ -1,0 +1,88 @@
+"""Sizes of models, and plain statements in the place of `match`.
+
+Needs: the resolved statements, what was found in the model. Gives: the statements without `match`. Raises
+GrowError (G310) for a file that gives no sizes, and what growc.matching raises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from growc import recipe as ast
+from growc.checks import check
+from growc.config_sizes import sizes_of_config
+from growc.diagnostic import Diagnostic, GrowError
+from growc.layers import Layers
+from growc.matching import Known, matched
+from growc.passes.roles import Roles
+from growc.resolve import Bound
+from growc.source import Span
+from growc.stage import Sizes
+from growc.support import unsupported
+
+PARTS = ("encoder", "decoder")
+
+
+def expand_matches(statements: Sequence[Bound], today: Callable[[Sequence[Bound]], Known]) -> list[Bound]:
+    """The statements with plain ones in the place of every `match`; `today`: the sizes after some of them."""
+    done: list[Bound] = []
+    for bound in statements:
+        if not isinstance(bound.statement, ast.Match):
+            done.append(bound)
+            continue
+        file = bound.statement.file
+        expanded = matched(bound, today(done), sizes_in(file.span.source.folder / file.value, file.span))
+        problems = [d for b in expanded for d in (*check(b.statement, b.scopes), *unsupported(b))]
+        if problems:
+            raise GrowError(*dict.fromkeys(problems))
+        done += expanded
+    return done
+
+
+def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int]) -> Known:
+    """The sizes of a model's axes, and `counts` of the layers of its runs, in all of it and in each part."""
+    grouped = roles.axes.get("kv_heads") != roles.axes.get("heads")
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for part in ("", *(p for p in PARTS if p in roles.scopes.names)):
+        of: dict[str, tuple[int, ...]] = {}
+        for role, axes in roles.axes.items():
+            inside = [a for a in axes if not part or roles.scopes.of_axis(a) == {part}]
+            if inside:
+                of[role] = tuple(dict.fromkeys(sizes.product(a.spaces) for a in inside))
+        runs = zip(layers.runs, counts, strict=True)
+        numbers = tuple(dict.fromkeys(n for run, n in runs if part in ("", run.scope)))
+        found[part] = of | ({"layers": numbers} if numbers else {})
+    return Known(found, grouped)
+
+
+def sizes_in(path: Path, span: Span) -> Known:
+    """The sizes that a model, or a config.json, has."""
+    config = path / "config.json" if path.is_dir() else path
+    if config.suffix == ".json":
+        return _sizes_in_config(config, span)
+    from growc.api import inspect
+
+    try:
+        other = inspect(path)
+    except GrowError as error:
+        raise GrowError(*(replace(d, span=span) for d in error.diagnostics)) from error
+    counts = [len(run.layers) for run in other.layers.runs]
+    return known_sizes(other.roles, Sizes(), other.layers, counts)
+
+
+def _sizes_in_config(path: Path, span: Span) -> Known:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+        raise GrowError(Diagnostic("G310", f"`{path}` cannot be read: {problem}", span)) from error
+    except ValueError as error:
+        raise GrowError(Diagnostic("G310", f"`{path}` is not valid JSON", span)) from error
+    known = sizes_of_config(config) if isinstance(config, dict) else Known({})
+    if not known.of.get(""):
+        message = f"`{path}` says nothing of sizes"
+        raise GrowError(Diagnostic("G310", message, span, help="a config.json has `hidden_size` or the like"))
+    return known
