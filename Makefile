@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check zoo coverage cov soak models fmt clean
+.PHONY: demo examples plans test check zoo coverage cov soak models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -22,6 +22,16 @@ demo: .venv/run.stamp
 	@echo "      why these weights change together"
 	@echo "  $(BIN)/growc plan -e 'widen hidden to 128 with neighbor copy' $(MODEL)"
 	@echo "      a change that is not exact, where, and what would be"
+
+examples: .venv/run.stamp
+	@mkdir -p build/examples
+	@sed -n 's/^#   growc apply //p' examples/[0-9]*/recipe.grow | while read -r recipe model; do \
+	  echo "== $$recipe"; \
+	  $(BIN)/growc apply $$recipe $$model --force -o build/examples/$$(basename $$(dirname $$recipe)).onnx || exit 1; \
+	done
+
+plans: .venv/dev.stamp
+	$(BIN)/python -m pytest -q tests/examples/test_examples.py --update-golden
 
 test: check
 	$(BIN)/python -m pytest -q -n 2 -m "not soak"

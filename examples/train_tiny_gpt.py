@@ -1,6 +1,6 @@
 """Train examples/models/tiny-gpt.onnx: a byte-level GPT on the source of Python's standard library.
 
-    python examples/train_tiny_gpt.py [--steps N] [--out DIR]
+    python examples/train_tiny_gpt.py [--steps N] [--width W] [--name NAME] [--out DIR]
 
 Every tenth file (by a hash of its name) is held out. The script writes tiny-gpt.onnx, one file with a dynamic
 batch and sequence, and tiny-gpt.json: its validation loss in nats per byte beside that of a bigram model
@@ -67,7 +67,7 @@ def bigram_loss(train: np.ndarray) -> float:
     return float(np.mean([-log_p[x[:, :-1], x[:, 1:]].mean() for x in validation_windows()]))
 
 
-def build():
+def build(width: int = WIDTH):
     """GPT-2's architecture at toy size; its forward takes bytes and returns logits."""
     import transformers
 
@@ -78,8 +78,8 @@ def build():
             return super().forward(input_ids=input_ids, use_cache=False).logits
 
     config = transformers.GPT2Config(
-        vocab_size=256, n_positions=CONTEXT, n_embd=WIDTH, n_head=HEADS, n_layer=LAYERS, bos_token_id=0,
-        eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,
+        vocab_size=256, n_positions=CONTEXT, n_embd=width, n_head=HEADS * width // WIDTH, n_layer=LAYERS,
+        bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,
     )  # fmt: skip
     return ByteGPT(config)
 
@@ -169,12 +169,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--width", type=int, default=WIDTH)
+    parser.add_argument("--name", default="tiny-gpt")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "models")
     args = parser.parse_args()
     torch.manual_seed(SEED)
-    model, data, start = build(), corpus(validation=False), time.perf_counter()
+    model, data, start = build(args.width), corpus(validation=False), time.perf_counter()
     train(model, data, args.steps, args.batch, args.rate)
     seconds = time.perf_counter() - start
     model.eval()
@@ -182,7 +184,7 @@ def main() -> None:
     record = {
         "validation nats per byte": round(validation_loss(model), 4),
         "bigram nats per byte": round(bigram_loss(data), 4),
-        "onnxruntime against torch": export(model, args.out / "tiny-gpt.onnx"),
+        "onnxruntime against torch": export(model, args.out / f"{args.name}.onnx"),
         "parameters": sum(p.numel() for p in model.parameters()),
         "training bytes": len(data),
         "validation bytes": len(corpus(validation=True)),
@@ -196,7 +198,7 @@ def main() -> None:
         "transformers": transformers.__version__,
         "onnx": onnx.__version__,
     }
-    (args.out / "tiny-gpt.json").write_text(json.dumps(record, indent=2) + "\n")
+    (args.out / f"{args.name}.json").write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(record, indent=2))
 
 

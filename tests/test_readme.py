@@ -14,7 +14,7 @@ from growc.cli import main
 from growc.render.terminal import plan_lines
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")])
 
 
 def test_the_commands_of_the_readme_work(tmp_path, monkeypatch, capsys):
@@ -44,7 +44,7 @@ def test_the_four_lines_of_the_readme_are_an_exact_recipe():
     assert api.plan(recipe, TINY).certificate.exact
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_and_paths_of_a_page_exist(page):
     text = page.read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):
