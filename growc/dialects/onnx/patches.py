@@ -6,15 +6,18 @@ was whole in the source and is so no longer, it says nothing: the part is taken 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from growc.axes import Space
+from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.simulate import Simulation
 from growc.graph import Array, Node, Size, Value
+from growc.passes.spaces import Axes
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,32 @@ def _element(entry: int | Part | None, value: Value | None, k: int, sim: Simulat
     if entry is None:
         return tuple(numbers)
     return tuple(n * entry.factor.numerator // entry.factor.denominator for n in numbers)
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What the spaces demand of the result; `resize` gives the new size of one, `opsets` the versions."""
+
+    axes: Axes
+    resize: Callable[[Space], Size]
+    opsets: Mapping[str, int]
+
+    def demand(self, value: Value) -> tuple[Size, ...] | None:
+        """The sizes that the spaces demand of a value."""
+        return None if value.sizes is None else tuple(self.resize(s) for s in self.axes.of(value))
+
+
+def refusal(node: Node, message: str) -> GrowError:
+    """What to raise at a node that cannot be accounted for."""
+    label = node.name or node.kind
+    return GrowError(
+        Diagnostic(
+            "G308",
+            f"the size of `{label}` ({node.kind}) cannot be accounted for after the change",
+            notes=(message,),
+            help="this is a limit of growc, not of the model: please report the graph around this node",
+        )
+    )
 
 
 def part_of(value: Value | None, k: int, wanted: Size, sim: Simulation) -> Part | None:
