@@ -50,7 +50,8 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """All runs in topological order. data: what is computed from the values of inputs, and is used."""
+    """All runs in topological order. data: what is computed from the values of
+    inputs, or of what is learned in place of one, and is used."""
 
     runs: tuple[Run, ...] = ()
     data: frozenset[Value] = frozenset()

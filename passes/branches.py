@@ -61,7 +61,7 @@ class Branches:
 
     def __init__(self, axes: Axes, data: frozenset[Value]) -> None:
         self.data = data
-        self.static = static_values(axes.graph)
+        self.static = static_values(axes.graph) - data
         self.treatment = {i.node: i.line.treatment for i in axes.instances}
 
     def of(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:

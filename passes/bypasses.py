@@ -63,7 +63,7 @@ class Streams:
 
     def __init__(self, axes: Axes, data: frozenset[Value], tree: PostDominators) -> None:
         self.data, self.tree = data, tree
-        self.static = static_values(axes.graph)
+        self.static = static_values(axes.graph) - data
         self.axes = axes
         self.instances = {i.node: i for i in axes.instances}
         self.treatment = {i.node: i.line.treatment for i in axes.instances}
@@ -107,7 +107,7 @@ class Streams:
         starts, sums = {b.start: b for b in bypasses}, {b.sum: b for b in bypasses}
         inner: set[Bypass] = set()
         for bypass in reversed(bypasses):
-            for vertex in (bypass.end, *self.tree.way(bypass.end)):
+            for vertex in self.tree.way(bypass.end):
                 after = starts.get(vertex) if isinstance(vertex, Value) else None
                 outer = sums.get(vertex) if isinstance(vertex, Node) else None
                 if after in inner or (outer is not None and self.comes_from(bypass.start, outer.start)):
@@ -210,7 +210,7 @@ class Streams:
     def chain(self) -> list[Bypass]:
         """For a model without bypasses: the products with a matrix (no convolution) that all data passes."""
         inputs = [v for v in self.axes.graph.inputs if v in self.tree.parent]
-        ways = [[v, *self.tree.way(v)] for v in inputs]
+        ways = [list(self.tree.way(v)) for v in inputs]
         longest = max(ways, key=len, default=[])
         found = []
         for before, node in pairwise(longest):
@@ -247,7 +247,7 @@ class Streams:
 
     def following(self, bypass: Bypass, by_start: Mapping[Value, Bypass]) -> Bypass | None:
         """The bypass that starts next on the same stream."""
-        for vertex in (bypass.end, *self.tree.way(bypass.end)):
+        for vertex in self.tree.way(bypass.end):
             if isinstance(vertex, Value) and vertex in by_start:
                 same = elements(vertex) == elements(bypass.start)
                 return by_start[vertex] if same and not self.worked_on(bypass.end, vertex) else None

@@ -2,12 +2,14 @@
 
 Static: no input of the model reaches it (weights, and what is made of them). Shape: inputs reach it only
 through their shapes (position numbers, causal masks, rotary tables, targets of Reshape). Data: the rest,
-where its values, not only its shape, reach an output.
+where its values, not only its shape, reach an output; and what a model learns in place of an input.
 
 Needs: a simulated graph. Gives: the data values.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from growc.graph import Graph, Node, Value
 
@@ -15,9 +17,9 @@ SHAPE_ONLY = frozenset({"Shape", "Size"})
 """Operators that look at the shape of what they read."""
 
 
-def data_values(graph: Graph) -> frozenset[Value]:
-    """The data values of a graph."""
-    reached = set(graph.inputs)
+def data_values(graph: Graph, learned: Iterable[Value] = ()) -> frozenset[Value]:
+    """The data values of a graph; `learned`: those that a model has learned in place of inputs."""
+    reached = {*graph.inputs, *learned}
     for node in graph.nodes:
         if node.op not in SHAPE_ONLY and any(v in reached for v in node.operands):
             reached.update(v for v in node.outputs if v.known is None)
@@ -30,8 +32,9 @@ def data_values(graph: Graph) -> frozenset[Value]:
 
 def depths(graph: Graph, data: frozenset[Value]) -> dict[Value, int]:
     """The length of the longest way of data to each value."""
-    found = dict.fromkeys((v for v in graph.inputs if v in data), 0)
+    found: dict[Value, int] = {}
     for node in graph.nodes:
+        found.update((v, 0) for v in node.operands if v in data and v not in found)
         depth = max((found[v] for v in node.operands if v in found), default=-1) + 1
         found.update((v, depth) for v in node.outputs if v in data)
     return found

@@ -38,8 +38,9 @@ class PostDominators:
                 self._place(value)
             if self._hang(node, [v for v in node.outputs if v in self.parent]):
                 found.append(node)
-        for value in graph.inputs:
-            self._place(value)
+        for value in graph.values():
+            if value not in self.parent:
+                self._place(value)
         return found[::-1]
 
     def _place(self, value: Value) -> None:
@@ -74,7 +75,8 @@ class PostDominators:
         return a
 
     def way(self, vertex: Vertex) -> Iterator[Vertex]:
-        """What everything made from a vertex passes, in order, up to the root."""
+        """A vertex, and what everything made from it passes, in order, up to the root."""
+        yield vertex
         while vertex is not self.root:
             vertex = self.parent[vertex]
             yield vertex

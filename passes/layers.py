@@ -20,6 +20,7 @@ from growc.passes.dataflow import data_values, depths, users
 from growc.passes.dominators import PostDominators
 from growc.passes.flow import THROUGH
 from growc.passes.kinds import kinds_of
+from growc.passes.learned import learned_activations
 from growc.passes.periods import Repetition, repetitions
 from growc.passes.spaces import Axes
 
@@ -39,7 +40,7 @@ class Series:
 
 def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     """Find all runs of layers. `scope_of`: the scope that a residual sum lies in."""
-    data = data_values(axes.graph)
+    data = data_values(axes.graph, learned_activations(axes))
     below = [Streams(axes, data, tree) for tree in trees(axes, data)]
     series: list[Series] = []
     for streams in below:
@@ -54,7 +55,7 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     order = {v: k for k, n in enumerate(axes.graph.nodes) for v in n.outputs}
     kept.sort(key=lambda i: order.get(series[i].places[0], -1))
     layers = nodes_of([series[i].places for i in kept], axes.graph, data)
-    static = static_values(axes.graph)
+    static = static_values(axes.graph) - data
     runs = [run_of(found, scopes[i], residual, static) for i, found in zip(kept, layers, strict=True)]
     return Layers(tuple(runs), data)
 
@@ -192,7 +193,7 @@ def closing(last: Value, start: Value, tree: PostDominators) -> list[str]:
 def operators(value: Value, place: Value, tree: PostDominators) -> list[str]:
     """The operators that everything passes from a value to a place."""
     found = []
-    for vertex in (value, *tree.way(value)):
+    for vertex in tree.way(value):
         if vertex is place:
             break
         if isinstance(vertex, Node):
@@ -211,8 +212,6 @@ def along(value: Value, way: Sequence[str], tree: PostDominators) -> Value | Non
             if vertex.op != steps.pop(0):
                 return None
             here = vertex.outputs[0]
-        elif not steps:
-            here = vertex
     return None if steps else here
 
 

@@ -38,7 +38,13 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
     found: dict[Node, Residual] = {}
     for instance in flow.axes.instances:
         a, b = (instance.node.input(i) for i in (0, 1))
-        if instance.node.op != "Add" or a is None or b is None or a in flow.static or b in flow.static:
+        if (
+            instance.node.op != "Add"
+            or a is None
+            or b is None
+            or a in flow.parameters
+            or b in flow.parameters
+        ):
             continue
         roots = [find(s) for s in flow.axes.of(instance.node.outputs[0])]
         own = tuple(s for s in roots if id(s) in produced and id(s) in contracted)
