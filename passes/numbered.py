@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator
 import numpy as np
 
 from growc.axes import Space, find, leaves
-from growc.graph import Node, Value
+from growc.graph import Value
 from growc.operators import labels, names_of
 from growc.passes.flow import Flow
 from growc.passes.spaces import Instance
@@ -36,10 +36,9 @@ RANKING = frozenset({"TopK", "ArgMax"})
 def vocabularies(flow: Flow) -> list[Space]:
     """What the numbers of model inputs mean."""
     tables: dict[tuple[int, ...], list[Space]] = defaultdict(list)
-    for node, table in _lookups(flow):
-        index = node.inputs[1]
-        if index is not None and _given(index):
-            axis, spaces = _axis(node, table), flow.axes.of(table)
+    for index, table, axis in _lookups(flow):
+        if _given(index):
+            spaces = flow.axes.of(table)
             beside = (id(find(s)) for k, s in enumerate(spaces) if k != axis)
             tables[tuple(beside)].append(find(spaces[axis]))
     found = [s for same in tables.values() for s in same if s.size == max(s.size for s in same)]
@@ -53,11 +52,11 @@ def positions(flow: Flow, taken: Collection[int]) -> list[Space]:
     """The places that a model has learned, or baked, units for. `taken`: ids of atoms with another name."""
     read = {id(s) for m in flow.maps for s in flow.read(m) if not any(id(x) in taken for x in leaves(s))}
     found: list[Space] = []
-    for node, table in _lookups(flow):
-        spaces, index = flow.axes.of(table), node.inputs[1]
-        computed = index is not None and not _given(index) and not (index.known and _all_equal(index))
+    for index, table, axis in _lookups(flow):
+        spaces = flow.axes.of(table)
+        computed = not _given(index) and not (index.known and _all_equal(index))
         if computed and any(id(find(s)) in read for s in spaces):
-            found.append(find(spaces[_axis(node, table)]))
+            found.append(find(spaces[axis]))
     for instance in flow.axes.instances:
         value = instance.node.input(0)
         if instance.node.op == "Slice" and value is not None and value in flow.static:
@@ -148,15 +147,17 @@ def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
         pending += fresh
 
 
-def _lookups(flow: Flow) -> Iterator[tuple[Node, Value]]:
+def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
+    """(index, table, the axis of the table that is numbered) of every look-up along one axis."""
     for instance in flow.axes.instances:
-        table = instance.node.input(0)
-        if instance.node.op == "Gather" and table is not None and table in flow.static and table.floating:
-            yield instance.node, table
-
-
-def _axis(node: Node, table: Value) -> int:
-    return int(node.attributes.get("axis", 0)) % max(table.rank, 1)
+        node, terms = instance.node, list(instance.line.inputs[0] or ()) if instance.line.inputs else []
+        table, index = node.input(0), node.input(1)
+        if table is None or index is None or table not in flow.static or not table.floating:
+            continue
+        if node.op == "Gather":
+            yield index, table, int(node.attributes.get("axis", 0)) % max(table.rank, 1)
+        elif node.op == "GatherND" and terms.count("#") == 1:
+            yield index, table, terms.index("#")
 
 
 def _all_equal(value: Value) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from graphs import save
 from judging import judge
@@ -115,3 +116,32 @@ inverted (float[N, 3, 6, 6] x) => (float[N, 5] y)
 def test_what_convolutions_mix_over_places_is_channels_and_no_ffn(tmp_path):
     model = save(tmp_path / "inverted.onnx", INVERTED)
     assert found(model) == {"hidden": 4, "channels": [4, 8]}
+
+
+PLACED = """
+placed (int64[N, S] tokens) => (float[N, S, 9] logits)
+<float[9, 8] table, float[12, 8] places, float[8, 12] up, float[12, 8] down, float[8, 9] head, int64[1] last,
+ int64 start, int64 step>
+{
+    t = Gather(table, tokens)
+    shape = Shape(tokens)
+    length = Gather(shape, step)
+    r = Range(start, length, step)
+    i = Unsqueeze(r, last)
+    p = GatherND(places, i)
+    x0 = Add(t, p)
+    u = MatMul(x0, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    x1 = Add(x0, d)
+    logits = MatMul(x1, head)
+}
+"""
+
+
+def test_places_that_are_gathered_by_computed_numbers_are_positions(tmp_path):
+    numbers = {"last": [1], "start": 0, "step": 1}
+    arrays = {name: np.array(value, dtype=np.int64) for name, value in numbers.items()}
+    model = save(tmp_path / "placed.onnx", PLACED, **arrays)
+    assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9, "positions": 12}
+    judge("widen positions to 20 with tail copy", model, tmp_path / "grown.onnx").assert_exact()
