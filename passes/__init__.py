@@ -30,6 +30,7 @@ from growc.passes.match import expand_matches, known_sizes
 from growc.passes.norms import find_norms
 from growc.passes.reduction import Rescaling, dropped
 from growc.passes.roles import find_roles
+from growc.passes.single_heads import count_heads
 from growc.passes.solve import solve
 from growc.passes.spaces import infer_spaces
 from growc.passes.steps import weight_steps
@@ -70,6 +71,7 @@ def spaces_pass(c: Compilation) -> Compilation:
         c = norms_pass(simulate_pass(capture_pass(c)))
         axes = infer_spaces(c.graph)
     count_units(axes)
+    count_heads(axes)
     return replace(c, axes=axes)
 
 

@@ -7,7 +7,7 @@ whether a value is made from another one through a weight.
 from __future__ import annotations
 
 from growc.axes import Space, find, leaves
-from growc.graph import Value, static_values
+from growc.graph import Node, Value, static_values
 from growc.operators import Axes as Terms
 from growc.operators import labels, names_of
 from growc.passes.spaces import Axes, Instance
@@ -89,6 +89,23 @@ class Flow:
     def atoms(self, value: Value) -> set[int]:
         """Ids of the atoms of all axes of a value."""
         return {id(x) for s in self.axes.of(value) for x in leaves(s)}
+
+    def product_above(self, softmax: Node) -> Instance | None:
+        """The product of two activations that a softmax normalises, through elementwise operators."""
+        pending, seen = [softmax.inputs[0]], set()
+        while pending:
+            value = pending.pop(0)
+            node = None if value is None else value.producer
+            if node is None or node in seen or node not in self.by_node:
+                continue
+            seen.add(node)
+            instance = self.by_node[node]
+            if instance.line.treatment == "contract":
+                if self.weight_of(instance) is None:
+                    return instance
+                continue
+            pending.extend(v for v in node.inputs if v is not None and v not in self.static)
+        return None
 
     def made_from(self, branch: Value, base: Value) -> bool:
         """Whether `branch` is computed from `base` through at least one weight."""

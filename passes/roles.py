@@ -148,23 +148,6 @@ class _Finder(Flow):
             yield tuple(heads), (depth,)
             yield tuple(heads), (find(instance.spaces["e"]),)
 
-    def product_above(self, softmax: Node) -> Instance | None:
-        """The product of two activations that a softmax normalises, through elementwise operators."""
-        pending, seen = [softmax.inputs[0]], set()
-        while pending:
-            value = pending.pop(0)
-            node = None if value is None else value.producer
-            if node is None or node in seen or node not in self.by_node:
-                continue
-            seen.add(node)
-            instance = self.by_node[node]
-            if instance.line.treatment == "contract":
-                if self.weight_of(instance) is None:
-                    return instance
-                continue
-            pending.extend(v for v in node.inputs if v is not None and v not in self.static)
-        return None
-
     def expanded(self) -> set[int]:
         """Atoms that a broadcast makes and no weight but a query's bears: the groups of grouped attention."""
         found: set[int] = set()

@@ -102,7 +102,11 @@ def _expose(axes: Axes, by_node: dict[Node, Instance], places: Sequence[Stretche
     group = find(places[0].group)
     inner = Space(group.size)
     structure(group, product([unit, inner]))
-    changed = way.found | {place.alone: inner for place in places if place.alone is not None}
+    replace_spaces(axes, way.found | {place.alone: inner for place in places if place.alone is not None})
+
+
+def replace_spaces(axes: Axes, changed: Mapping[Place, Space]) -> None:
+    """Give axes new spaces, and take the operators on them once more."""
     for (value, axis), space in changed.items():
         spaces = list(axes.spaces[value])
         spaces[axis] = space
@@ -188,24 +192,26 @@ class Way:
         return held
 
     def reshaped(self, instance: Instance, terms: Sequence[Term], axis: int, space: Space) -> bool:
-        """Through a reshape: the same one of those in front of the same factor, or the first of its units."""
+        """Through a reshape: the same one of those in front of the same factor, or in front of its units."""
         source, value = instance.line.inputs[0] or (), instance.node.inputs[0]
         after = next((t for t in terms[axis:] if t != "1"), None)
         if value is None or after is None or not labels(after):
             return False
         name = labels(after)[0]
         for at, term in enumerate(source):
-            if labels(term)[:1] != [name]:
+            if name not in labels(term) or (isinstance(term, tuple) and term[0] != "*"):
                 continue
-            ones, ours = _ones(source, at), _ones(terms, list(terms).index(after))
-            if not ones:
-                return axis == ours[0] and self.back(value, at, product([space, self.axes.of(value)[at]]))
+            ones, ours = ones_before(source, at), ones_before(terms, list(terms).index(after))
+            if not ones or labels(term)[0] != name:
+                cut = labels(term).index(name)
+                parts = [instance.spaces[n] for n in labels(term)]
+                return axis == ours[0] and self.back(value, at, product([*parts[:cut], space, *parts[cut:]]))
             order = ours.index(axis)
             return order < len(ones) and self.back(value, ones[order], space)
         return False
 
 
-def _ones(terms: Sequence[Term], before: int) -> list[int]:
+def ones_before(terms: Sequence[Term], before: int) -> list[int]:
     """The axes of one element that stand directly in front of an axis."""
     start = before
     while start > 0 and terms[start - 1] == "1":

@@ -5,8 +5,12 @@ from __future__ import annotations
 import onnx
 import pytest
 from caches.decoders import KINDS
+from graphs import save
 
 from growc.api import apply, inspect
+from growc.diagnostic import GrowError
+from growc.dialects.onnx import samples
+from growc.dialects.onnx.simulate import simulate
 from growc.feeds import draw_cases
 
 
@@ -46,3 +50,21 @@ def test_a_cache_is_drawn_with_something_in_it_and_empty(decoder, kind):
     ]
     assert lengths[0] > 0
     assert lengths[1] == 0
+
+
+def test_what_nothing_settles_is_given_up_soon(tmp_path, monkeypatch):
+    """Sizes of images are not tried where lengths of text meet."""
+    text = """
+    g (float[N, S, 8] x, float[N, P, 8] past) => (float[N, S, 8] y)
+    {
+        k = Concat <axis = 1> (past, x)
+        t = Transpose <perm = [0, 2, 1]> (k)
+        s = MatMul(x, t)
+        y = MatMul(s, x)
+    }
+    """
+    tried = []
+    monkeypatch.setattr(samples, "simulate", lambda *a, **k: tried.append(a) or simulate(*a, **k))
+    with pytest.raises(GrowError, match="contradict each other"):
+        inspect(save(tmp_path / "model.onnx", text))
+    assert len(tried) < 500

@@ -31,6 +31,9 @@ and doubled again comes back to its size where that is a multiple of the strides
 NEAR = 0.25
 """How far the size of an image may be from what its number of pixels tells."""
 
+CLOSEST = 40
+"""How many sizes of an image are tried for one number of pixels."""
+
 Assignment = dict[str, Size | str | tuple[str, str]]
 """What is assumed of symbols: a fixed size, the size of another one, or the sum of two others."""
 
@@ -208,17 +211,19 @@ def _squares(
     what is read tells about how large the image is, and strides and borders why it is not quite that.
     """
     now = input_sizes(dims, samples, assigned)
+    lengths = {s for v, row in dims.items() for d, s in zip(row or (), now[v] or (), strict=True)}
+    sums = {tuple(map(sum, zip(a, b, strict=True))) for a, b in combinations(lengths, 2)}
     fixed = {s[0] for s in at.sizes if len(set(s)) == 1 and s[0] > 1}
-    moving = {s[0] for s in at.sizes if len(set(s)) > 1}
+    pixels = {s[0] for s in set(at.sizes) - lengths - sums if len(set(s)) > 1}
     for value, row in dims.items():
         first = {d: s[0] for d, s in zip(row or (), now[value] or (), strict=True)}
-        free = [d for d in first if isinstance(d, str) and d not in assigned]
+        free = [d for d in first if isinstance(d, str) and d not in assigned] if value.floating else []
         for group in (*list(combinations(free, 2))[::-1], *((d,) for d in free[::-1])):
             measure = math.prod(first[d] for d in group)
-            for wanted, found in product(sorted(fixed), sorted(moving)):
+            for wanted, found in product(sorted(fixed), sorted(pixels)):
                 about = (wanted * measure / found) ** (1 / len(group))
                 near = range(max(1, int(about * (1 - NEAR)) - 1), int(about * (1 + NEAR)) + 2)
-                for size in sorted(near, key=lambda k: abs(k - about)):
+                for size in sorted(near, key=lambda k: abs(k - about))[:CLOSEST]:
                     yield {**assigned, **dict.fromkeys(group, (size,) * len(samples[0]))}
 
 
