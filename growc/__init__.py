@@ -15,18 +15,20 @@ if TYPE_CHECKING:
     from growc.api import Applied as Applied
     from growc.api import apply as apply
     from growc.api import inspect as inspect
+    from growc.api import measure as measure
     from growc.api import plan as plan
     from growc.diagnostic import GrowError as GrowError
     from growc.verification import verify as verify
 
 __version__ = "0.1.0"
-__all__ = ["Applied", "GrowError", "__version__", "apply", "inspect", "plan", "verify"]
+__all__ = ["Applied", "GrowError", "__version__", "apply", "inspect", "measure", "plan", "verify"]
 
 _HOMES = {
     "Applied": "growc.api",
     "GrowError": "growc.diagnostic",
     "apply": "growc.api",
     "inspect": "growc.api",
+    "measure": "growc.api",
     "plan": "growc.api",
     "verify": "growc.verification",
 }

@@ -1,4 +1,4 @@
-"""What a program calls: plan, apply, verify, inspect. The command line is a thin layer over this module."""
+"""What a program calls: plan, apply, verify, measure, inspect. The command line is a thin layer over it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.recipe import Expect, Preserved
@@ -67,9 +70,11 @@ def decoded(name: str, data: bytes) -> Source:
 
 
 def compile(  # noqa: A001 - growc.api.compile is what it is
-    resolved: Resolved, model: str | Path, *, analysis_only: bool = False
+    resolved: Resolved, model: str | Path, *, analysis_only: bool = False, progress: Progress = _quiet
 ) -> Compilation:
-    """Run the passes on an ONNX file. No weight is read but a few elements that recognise ties."""
+    """Run the passes on an ONNX file. No weight is read but a few elements that recognise ties, and for
+    rankings by them.
+    """
     from growc.compilation import Compilation
     from growc.dialects.onnx.dialect import OnnxModel
     from growc.passes import ANALYSIS, PIPELINE, run
@@ -79,7 +84,7 @@ def compile(  # noqa: A001 - growc.api.compile is what it is
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
     if path.is_dir() or path.suffix == ".pt2":
         raise GrowError(Diagnostic("G309", f"`{path}` is no ONNX file, and this version reads nothing else"))
-    start = Compilation(path, OnnxModel.open(path), resolved.statements)
+    start = Compilation(path, OnnxModel.open(path), resolved.statements, progress)
     return run(ANALYSIS if analysis_only else PIPELINE, start)
 
 
@@ -124,7 +129,7 @@ def apply(
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
     guard(target, source, beside, force)
-    compilation = compile(resolved, source)
+    compilation = compile(resolved, source, progress=progress)
     if planned is not None:
         planned(compilation.plan)
     judge_plan(resolved.statements, compilation)
@@ -169,6 +174,29 @@ def verify(
     progress("planning", 0, 0)
     made = planned_again(Path(source), Path(result))
     return _verify(made, Path(source), Path(result), inputs, progress)
+
+
+def measure(
+    model: str | Path,
+    inputs: str | Path,
+    out: str | Path | None = None,
+    samples: int | None = None,
+    *,
+    force: bool = False,
+    progress: Progress = _quiet,
+) -> dict[str, NDArray[np.float64]]:
+    """The importance of every unit of every named axis, by `axis.number`, kept in `out` or beside the model.
+
+    Raises GrowError: G501 where `out` has scores of another model or other inputs, and not `force`.
+    """
+    from growc import importance
+
+    compilation = inspect(model)
+    kept = None if out is None else Path(out)
+    if kept is not None and kept.exists() and not force:
+        importance.require(kept, Path(model), Path(inputs), samples)
+    scores = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress)
+    return dict(importance.named_scores(compilation, scores))
 
 
 def inspect(model: str | Path) -> Compilation:

@@ -57,6 +57,7 @@ class _Commands:
         self.plan()
         self.inspect()
         self.verify()
+        self.measure()
         self.explain()
         self.check()
         self.fmt()
@@ -105,6 +106,19 @@ class _Commands:
         made.add_argument(
             "--within", type=float, metavar="X", help="default: 20 times the source's own rounding"
         )
+        made.add_argument("--json", action="store_true", help=_JSON)
+
+    def measure(self) -> None:
+        made = self.add(
+            "measure", "MODEL --inputs FILE [OPTION…]", "Measure how much the units of each axis matter."
+        )
+        made.add_argument("model", type=Path, metavar="MODEL")
+        made.add_argument(
+            "--inputs", type=Path, metavar="FILE.npz", required=True, help="inputs to measure on"
+        )
+        made.add_argument("--samples", type=int, metavar="N", help="use the first N rows")
+        made.add_argument("-o", dest="out", type=Path, metavar="OUT", help="where the scores are kept")
+        made.add_argument("--force", action="store_true", help="replace scores of another measurement")
         made.add_argument("--json", action="store_true", help=_JSON)
 
     def explain(self) -> None:

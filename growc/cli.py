@@ -224,6 +224,29 @@ def _verify(options: Namespace) -> int:
     return 0
 
 
+def _measure(options: Namespace) -> int:
+    from growc.api import measure
+    from growc.render.progress import progress
+    from growc.render.scores import score_lines
+
+    if options.samples is not None and options.samples < 1:
+        raise wrong("`--samples` is at least 1")
+    with progress() as advance:
+        found = measure(
+            options.model,
+            options.inputs,
+            options.out,
+            options.samples,
+            force=options.force,
+            progress=advance,
+        )
+    if options.json:
+        _print_json({"scores": {name: scores.tolist() for name, scores in found.items()}})
+    else:
+        _print(score_lines(found))
+    return 0
+
+
 def _explain(options: Namespace) -> int:
     if len(options.what) == 1:
         _print([explain(options.what[0].upper())])
@@ -292,6 +315,7 @@ COMMANDS = {
     "plan": _plan,
     "inspect": _inspect,
     "verify": _verify,
+    "measure": _measure,
     "explain": _explain,
     "check": _check,
     "fmt": _fmt,

@@ -204,7 +204,7 @@ _code(
     The statement is a statement of the language, but this version of growc cannot do it yet. It is
     refused before a model is looked at. This version does `let`, `include`, `widen` with every fill and
     every option but `from next layer`, `subclone` and `reorder` on width and layers, `stack`, `arrange` and
-    `drop`, `match`, `untie head`, `expect`, and every scope.
+    `drop`, `match`, `measure importance`, `untie head`, `expect`, and every scope.
     """,
 )
 _code(
@@ -384,6 +384,17 @@ _code(
     """
     A layer cannot go, or cannot stand in another place, because something outside of the layers reads what
     it computes, or because another layer does and would stand before it. The message names the node.
+    """,
+)
+_code(
+    "G315",
+    "importance that is measured too late",
+    """
+    Importance is that of the source, for all rankings that follow: `measure importance` stands above every
+    statement that changes the model.
+
+        subclone ffn to ffn / 2 by first
+        measure importance on "calibration.npz"      # wrong: one line too late
     """,
 )
 _code(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compilation:
-    """`model` and `statements` are given; other fields are results of the passes that their comments name."""
+    """`model`, `statements` and `progress` are given; others are results of passes, as comments say."""
 
     path: Path
     model: Any
     statements: Sequence[Bound] = ()
+    progress: Callable[[str, int, int], None] = lambda phrase, done, total: None
     graph: Graph = None  # type: ignore[assignment]  # capture
     simulation: Any = None  # simulate
     layers: Layers = None  # type: ignore[assignment]  # layers; of the result, from depth on

@@ -204,14 +204,14 @@ def _shape_like(port: Input, ports: Sequence[Input], feeds: Feeds, sizes: Sizes)
 # Inputs from a file
 
 
-def read_inputs(path: Path, model: Path) -> list[Feeds]:
+def read_inputs(path: Path, model: Path, samples: int | None = None) -> list[Feeds]:
     """The cases in `path`, for the ONNX file `model`, by input name.
 
     1. `.npz` with an array for every input: its first axis are rows, run ROWS at a time (or as many as the
        model's own batch size). An input with another first axis, or one, is used whole for all rows.
     2. `.npz` with arrays named `in0.NAME`, `in1.NAME`, …: each number is one case, used whole.
     3. `.npy`, for a model with one input.
-    Arrays that the model has no input for are left alone.
+    Arrays that the model has no input for are left alone. Of rows and of cases, the first `samples` are used.
 
     Raises GrowError (G403) where the file cannot be read, lacks an input, or holds the wrong type or rank.
     """
@@ -220,8 +220,8 @@ def read_inputs(path: Path, model: Path) -> list[Feeds]:
     numbers = sorted({int(found[1]) for name in arrays if (found := re.match(r"in(\d+)\.", name))})
     if numbers and not any(port.name in arrays for port in inputs):
         prefixes = [f"in{number}." for number in numbers]
-        return [_fitted(inputs, arrays, prefix, Path(path)) for prefix in prefixes]
-    return _rows(inputs, _fitted(inputs, arrays, "", Path(path)), Path(path))
+        return [_fitted(inputs, arrays, prefix, Path(path)) for prefix in prefixes[:samples]]
+    return _rows(inputs, _fitted(inputs, arrays, "", Path(path)), Path(path), samples)
 
 
 def _unreadable(message: str, *notes: str) -> GrowError:
@@ -272,7 +272,7 @@ def _fitted(inputs: Sequence[Input], arrays: Feeds, prefix: str, path: Path) -> 
     return feeds
 
 
-def _rows(inputs: Sequence[Input], feeds: Feeds, path: Path) -> list[Feeds]:
+def _rows(inputs: Sequence[Input], feeds: Feeds, path: Path, samples: int | None) -> list[Feeds]:
     """One case for every ROWS rows of the first axis."""
     counts = [feeds[port.name].shape[0] for port in inputs if port.dims]
     count = max(counts, default=1)
@@ -281,12 +281,13 @@ def _rows(inputs: Sequence[Input], feeds: Feeds, path: Path) -> list[Feeds]:
     if any(other not in (1, count) for other in counts):
         return [feeds]  # its arrays do not share their first axis: one case, as it is
     step = fixed[0] if fixed else ROWS
+    used = count if samples is None else min(count, samples)
     if count == 0 or (fixed and count % step):
         raise _unreadable(f"`{path.name}` has {count} rows, no multiple of the model's batch size {step}")
     return [
         {
-            name: array[start : start + step] if array.ndim and array.shape[0] == count else array
+            name: array[start : min(start + step, used)] if array.ndim and array.shape[0] == count else array
             for name, array in feeds.items()
         }
-        for start in range(0, count, step)
+        for start in range(0, used, step)
     ]

@@ -24,18 +24,27 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
+_FOLDER = "session.model_external_initializers_file_folder_path"
+
+
 class Session:
     """A loaded model. Use it as a context manager: leaving it frees the weights.
 
     Raises GrowError (G403) where onnxruntime cannot load or run the model.
     """
 
-    def __init__(self, model: Path, *, optimised: bool = True, lean: bool = False) -> None:
-        """Load `model`; `optimised` allows graph optimisations, `lean` trades speed for memory."""
+    def __init__(
+        self, model: Path, *, optimised: bool = True, lean: bool = False, graph: bytes | None = None
+    ) -> None:
+        """Load `model`; `optimised` allows graph optimisations, `lean` trades speed for memory. `graph` is
+        loaded in the model's place, on its external weights.
+        """
         self._model = Path(model)
+        options = _options(optimised, lean)
+        options.add_session_config_entry(_FOLDER, str(self._model.parent) if graph is not None else "")
         try:
             self._session: Any = onnxruntime.InferenceSession(
-                str(model), _options(optimised, lean), providers=["CPUExecutionProvider"]
+                str(model) if graph is None else graph, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime's errors have no other common base
             raise unrunnable(self._model, "load", error) from error

@@ -47,6 +47,8 @@ class Request:
     new: Bools
     draws: Draws
     unit: int = 1
+    share: float | None = None
+    """Which part of the importance of the space is dropped, where it was measured."""
 
     @property
     def drops(self) -> bool:

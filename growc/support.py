@@ -12,6 +12,7 @@ from growc.recipe import (
     Expect,
     FromNextLayer,
     Match,
+    Measure,
     Reorder,
     RoleScope,
     Stack,
@@ -36,6 +37,7 @@ STATEMENTS: tuple[type[Statement], ...] = (
     Arrange,
     Drop,
     Match,
+    Measure,
     Untie,
     Expect,
 )

@@ -9,6 +9,7 @@ import gc
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from growc import recipe as ast
 from growc.compilation import Compilation
@@ -25,7 +26,7 @@ from growc.passes.depth import arrange_layers, instances
 from growc.passes.groups import regroup
 from growc.passes.layers import find_layers
 from growc.passes.links import build_links, carriers_of
-from growc.passes.lower import lower
+from growc.passes.lower import Lowered, lower
 from growc.passes.match import expand_matches, known_sizes
 from growc.passes.norms import find_norms
 from growc.passes.reduction import Rescaling, dropped
@@ -95,7 +96,7 @@ def match_pass(c: Compilation) -> Compilation:
     """Plain statements in the place of `match`, by the sizes that the ones before it leave."""
 
     def today(done: Sequence[Bound]) -> Known:
-        sizes = lower(done, c.roles, c.axes, c.ties, c.layers).sizes
+        sizes = lowered(c, done).sizes
         depth = depth_of(replace(c, statements=done), Branches(c.axes, c.layers.data))
         return known_sizes(c.roles, sizes, c.layers, [run.count_before(None) for run in depth.runs])
 
@@ -125,7 +126,7 @@ def depth_pass(c: Compilation) -> Compilation:
 def size_before(c: Compilation, name: str, span: Span, moment: int) -> int:
     """The size of an axis in the source before a statement, for expressions on numbers of layers."""
     statements = [b for b in c.statements if b.number < moment]
-    sizes = lower(statements, c.roles, c.axes, c.ties, c.layers).sizes
+    sizes = lowered(c, statements).sizes
     found = {sizes.product(a.spaces) for a in named(name, span, c.roles, c.axes)}
     if len(found) > 1:
         listed = ", ".join(map(str, sorted(found)))
@@ -135,7 +136,13 @@ def size_before(c: Compilation, name: str, span: Span, moment: int) -> int:
 
 def lower_pass(c: Compilation) -> Compilation:
     """Statements as maps on spaces."""
-    return replace(c, lowered=lower(c.statements, c.roles, c.axes, c.ties, c.layers, c.depth))
+    return replace(c, lowered=lowered(c, c.statements))
+
+
+def lowered(c: Compilation, statements: Sequence[Bound]) -> Lowered:
+    """What statements come to, on the layers that the compilation has by now."""
+    measuring = partial(c.model.measure, c)
+    return lower(statements, c.roles, c.axes, c.ties, c.layers, c.depth, measuring=measuring)
 
 
 def solve_pass(c: Compilation) -> Compilation:

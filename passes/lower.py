@@ -7,7 +7,7 @@ statement that the model cannot follow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -23,6 +23,7 @@ from growc.orders import Depth as DepthStatement
 from growc.passes.ancestry import Ancestry
 from growc.passes.counts import number_of_layers
 from growc.passes.magnitude import Magnitudes
+from growc.passes.measured import Measured
 from growc.passes.pairs import Pairs, pairs_of
 from growc.passes.rankings import Rankings
 from growc.passes.region import Region, region_of
@@ -56,6 +57,10 @@ class Lowered:
         return next((sizes for number, sizes in self.history if number >= moment), self.sizes)
 
 
+Measuring = Callable[[ast.Measure], Measured]
+"""Carries out a `measure importance`."""
+
+
 def lower(
     statements: Sequence[Bound],
     roles: Roles,
@@ -63,14 +68,18 @@ def lower(
     ties: Sequence[Tie],
     layers: Layers,
     depth: Depth | None = None,
+    *,
+    measuring: Measuring,
 ) -> Lowered:
     """Lower all that maps axes; layers and `untie` have been dealt with before, `expect` is judged later."""
-    return _Lowering(roles, axes, ties, layers).run(statements, depth or Depth())
+    return _Lowering(roles, axes, ties, layers, measuring).run(statements, depth or Depth())
 
 
 class _Lowering:
-    def __init__(self, roles: Roles, axes: Axes, ties: Sequence[Tie], layers: Layers) -> None:
-        self.roles, self.axes, self.layers = roles, axes, layers
+    def __init__(
+        self, roles: Roles, axes: Axes, ties: Sequence[Tie], layers: Layers, measuring: Measuring
+    ) -> None:
+        self.roles, self.axes, self.layers, self.measuring = roles, axes, layers, measuring
         self.done = Lowered()
         self.errors: list[Diagnostic] = []
         self.touched: dict[int, tuple[Span, str]] = {}
@@ -87,9 +96,12 @@ class _Lowering:
             self.done.history.append((bound.number, self.done.sizes.copy()))
             if isinstance(bound.statement, DepthStatement):
                 self.done.summaries += [line for _, line in islice(lines, 1)]
-            if isinstance(bound.statement, Resizing):
+            if isinstance(bound.statement, Resizing | ast.Measure):
                 try:
-                    self.resize(bound, bound.statement)
+                    if isinstance(bound.statement, ast.Measure):
+                        self.measure(bound.statement)
+                    else:
+                        self.resize(bound, bound.statement)
                 except GrowError as error:
                     self.errors += error.diagnostics
         self.done.sizes.moment = None
@@ -136,6 +148,14 @@ class _Lowering:
         self.done.sizes.apply(stage)
         self.touched.update((key, (statement.span, name)) for key in stage.requests)
         self.summarise(statement, changes, len(stage.requests) + put_off)
+
+    def measure(self, statement: ast.Measure) -> None:
+        """Importance is that of the source, so nothing may have changed before."""
+        if any(stage.requests for stage in self.done.stages) or self.pairs.asks:
+            message = "importance is measured on the source, and a statement above has changed it"
+            remedy = "write `measure importance` first"
+            raise GrowError(Diagnostic("G315", message, statement.span, help=remedy))
+        self.requests.rankings.measured = self.measuring(statement)
 
     def targets(self, bound: Bound, statement: Resizing) -> tuple[list[RoleAxis], Region]:
         """The axes that a statement names, and the part of the model that it sees."""

@@ -56,23 +56,9 @@ class Magnitudes:
         return scores
 
     def _placed(self, use: Value, atoms: Sequence[Space]) -> tuple[Floats, Ints] | None:
-        """Sums of squares of a weight, and the unit that each belongs to (-1: none), both flat."""
         spaces = self.axes.of(use)
         bearing = [k for k, s in enumerate(spaces) if any(x in atoms for x in leaves(s))]
-        if not all(any(x is a for k in bearing for x in leaves(spaces[k])) for a in atoms):
-            return None
-        squares = self._squares(use, tuple(bearing))
-        unit = np.zeros(squares.shape, dtype=np.int64)
-        present = np.ones(squares.shape, dtype=bool)
-        for atom in atoms:
-            at = np.full(squares.shape, -1)
-            for k, axis in enumerate(bearing):
-                own = coordinates(spaces[axis], atom)
-                own = own.reshape([-1 if i == k else 1 for i in range(len(bearing))])
-                at = np.where(own >= 0, own, at)
-            unit = unit * atom.size[0] + np.maximum(at, 0)
-            present &= at >= 0
-        return squares.reshape(-1), np.where(present, unit, -1).reshape(-1)
+        return placed([spaces[k] for k in bearing], self._squares(use, tuple(bearing)), atoms)
 
     def _squares(self, use: Value, kept: tuple[int, ...]) -> Floats:
         if (use, kept) not in self.sums:
@@ -84,6 +70,25 @@ class Magnitudes:
         """Means and variances that norms have seen."""
         found = [i.node.inputs[3:] for i in self.axes.instances if i.line.treatment == "per_channel"]
         return {value for values in found for value in values if value is not None}
+
+
+def placed(spaces: Sequence[Space], values: Floats, atoms: Sequence[Space]) -> tuple[Floats, Ints] | None:
+    """Numbers along some axes, and the unit of a product of atoms that each belongs to (-1: none), both flat.
+
+    None where the axes lack one of the atoms.
+    """
+    if not all(any(x is a for s in spaces for x in leaves(s)) for a in atoms):
+        return None
+    unit = np.zeros(values.shape, dtype=np.int64)
+    present = np.ones(values.shape, dtype=bool)
+    for atom in atoms:
+        at = np.full(values.shape, -1)
+        for k, space in enumerate(spaces):
+            own = coordinates(space, atom).reshape([-1 if i == k else 1 for i in range(len(spaces))])
+            at = np.where(own >= 0, own, at)
+        unit = unit * atom.size[0] + np.maximum(at, 0)
+        present &= at >= 0
+    return values.reshape(-1), np.where(present, unit, -1).reshape(-1)
 
 
 def squares(values: Array, kept: tuple[int, ...]) -> Floats:

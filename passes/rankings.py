@@ -18,6 +18,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
 from growc.indexmap import Floats, IndexMap, Ints
 from growc.passes.magnitude import Magnitudes
+from growc.passes.measured import Measured
 from growc.source import Span
 
 KEEPS_NUMBERS = frozenset({"first", "keep"})
@@ -30,6 +31,8 @@ class Rankings:
 
     magnitudes: Magnitudes
     made: dict[int, IndexMap] = field(default_factory=dict)
+    measured: Measured | None = None
+    """What `measure importance` found."""
 
     def selection(self, ranking: ast.Ranking, units: Sequence[Space], size: int, draws: Draws) -> Ints:
         """The units of a product that stay, in their old order."""
@@ -72,7 +75,24 @@ class Rankings:
         """One number for each unit of a product of atoms of the source."""
         if ranking.name == "random":
             return draws.at("rank").uniform(0, int(np.prod([u.size[0] for u in units], dtype=np.int64)))
-        return self.magnitudes.of(units)
+        if ranking.name == "magnitude":
+            return self.magnitudes.of(units)
+        found = self.importance(units)
+        if found is None:
+            message = "the importance of these units cannot be measured: nothing reads them"
+            raise GrowError(Diagnostic("G313", message, ranking.span))
+        return found
+
+    def importance(self, units: Sequence[Space]) -> Floats | None:
+        """What was measured of the units of a product of atoms of the source; None where nothing was."""
+        return None if self.measured is None else self.measured.importance(units)
+
+    def share(self, space: Space, step: IndexMap) -> float | None:
+        """Which part of the importance of a space a step drops; None where it was not measured."""
+        found = self.importance([space])
+        if found is None or id(find(space)) in self.made or not found.sum():
+            return None
+        return float(1 - found[np.unique(step.index)].sum() / found.sum())
 
     def count(self, units: Sequence[Space]) -> int:
         """How many units there are now."""

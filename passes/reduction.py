@@ -29,7 +29,10 @@ def dropped(stage: Stage) -> Iterator[Gap]:
         drops = [r for r in stage.requests.values() if r.drops]
         some = " or ".join(f"{gone} of {had}" for gone, had in sorted(counts))
         each = f" in each of {len(drops)} spaces" if len(drops) > 1 else ""
-        yield Gap("", "subclone", f"{some} units of {stage.axis} are dropped{each}")
+        shares = [r.share for r in drops if r.share is not None]
+        share = f", with {max(shares):.1%} of the importance" if shares else ""
+        share += " at most" if len(shares) > 1 else ""
+        yield Gap("", "subclone", f"{some} units of {stage.axis} are dropped{each}{share}")
 
 
 @dataclass

@@ -7,7 +7,7 @@ Raises GrowError (G301, G304, G305, G313) for what an axis cannot take.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -101,7 +101,8 @@ class Requests:
         else:
             self.rankings.allow(None, [place.space], ranking.span)
             index = self.rankings.order(ranking, [place.space], draws)
-        return chosen(ask, place.space, place.before, index)
+        made = chosen(ask, place.space, place.before, index)
+        return replace(made, share=self.rankings.share(place.space, made.map)) if made.drops else made
 
     def placing(self, ask: Ask) -> Placing:
         """Where maps of this axis go."""

@@ -6,13 +6,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+MANY = 100_000
+"""Fewer than so many are counted; more are bytes."""
+
 WIDTH = 36
 """Characters of what is being done that are shown; names of weights are cut at their start."""
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A function (phrase, done, total) that shows what is going on. Totals are bytes; 0 is unknown."""
+    """A function (phrase, done, total) that shows what is going on. A total: bytes, a few steps, or 0."""
     if not sys.stderr.isatty():
         yield lambda phrase, done, total: None
         return
@@ -27,6 +30,9 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
         def render(self, task: Task) -> Text:
             if not task.total:
                 return Text(f"{task.elapsed or 0:.0f} s")
+            if task.total < MANY:
+                left = f"  {task.time_remaining:.0f} s left" if task.time_remaining is not None else ""
+                return Text(f"{task.completed:.0f}/{task.total:.0f}{left}")
             amount = f"{task.completed / 1e6:.1f}/{task.total / 1e6:.1f} MB"
             rate = f"  {task.speed / 1e6:.0f} MB/s" if task.speed else ""
             left = f"  {task.time_remaining:.0f} s left" if task.time_remaining is not None else ""

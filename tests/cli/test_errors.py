@@ -83,6 +83,7 @@ CASES: dict[str, list[str]] = {
     "G312-not-whole": plan("widen hidden to 4 * hidden / 3 with average fill"),
     "G313-numbered": plan('subclone axis 0 of "table" to 8 by magnitude'),
     "G314-needed": plan("drop layers 1", "tapped.onnx"),
+    "G315-too-late": [*plan("subclone ffn to 6 by first"), "-e", 'measure importance on "inputs.npz"'],
     "G401-exact": [*plan("widen hidden to 12 with neighbor copy"), "-e", "expect exact"],
     "G401-sizes": [*plan("expect ffn == 13"), "-e", "expect parameters < 1K", "-e", "expect parameters > 1K"],
     "G401-preserved": [

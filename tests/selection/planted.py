@@ -15,7 +15,7 @@ def planted(model: Path, axis: str, size: str, out: Path) -> Path:
     return growc.apply(f"reorder {axis} by random seed 5\nexpect exact", wide, out).written
 
 
-def difference(recipe: str, model: Path, out: Path) -> float:
+def difference(recipe: str | Path, model: Path, out: Path) -> float:
     """What a recipe that drops units costs."""
     done = growc.apply(recipe, model, out)
     assert not done.plan.certificate.exact

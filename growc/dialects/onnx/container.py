@@ -46,6 +46,13 @@ def load(path: Path) -> ir.Model:
     return model
 
 
+def external_files(path: Path) -> list[Path]:
+    """The files beside a model that hold weights of it."""
+    proto = onnx.load(path, load_external_data=False)
+    entries = (e for t in proto.graph.initializer for e in t.external_data if e.key == "location")
+    return sorted({path.with_name(entry.value) for entry in entries})
+
+
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 

@@ -23,8 +23,10 @@ from growc.dialects.onnx.surgery import Rearranged, rearrange
 from growc.dialects.onnx.table import OPERATORS
 from growc.graph import Graph, Size, Value
 from growc.layers import Instance, Layers
+from growc.passes.measured import Measured
 from growc.passes.spaces import Axes
 from growc.passes.unseen import Unseen
+from growc.recipe import Measure
 
 
 @dataclass
@@ -84,6 +86,12 @@ class OnnxModel:
             value.sizes, value.known = done.sizes.get(value), done.known.get(value)
             value.floating = done.types.get(value, 1) in REAL
         return inputs
+
+    def measure(self, c: Any, statement: Measure) -> Measured:
+        """What `measure importance` finds. Raises GrowError (G309, G403)."""
+        from growc.importance import measured
+
+        return measured(c, statement)
 
     def mend(
         self, axes: Axes, inputs: dict[Value, tuple[Size, ...] | None], resize: Callable[[Space], Size]

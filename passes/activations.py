@@ -1,0 +1,119 @@
+"""What importance is measured on: the tensors of a model in which the units of a space can be seen.
+
+Needs: the axis graph. Gives: `Reading`s; docs/language.md, "Rankings on width" (weight subcloning, section
+4.1). For a residual stream: what the first branch reads, what every branch adds, and every sum. For any other
+space: what the weights that read it contract (for what only activations contract, these). Each tensor once,
+whatever casts stand around it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc.axes import Space, find, leaves
+from growc.graph import Node, Value
+from growc.indexmap import Floats
+from growc.operators import names_of
+from growc.passes.flow import Flow, through_casts
+from growc.passes.magnitude import placed
+from growc.passes.spaces import Axes
+from growc.passes.streams import Residual, residual_sums
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """One tensor, and those of its axes that have units."""
+
+    value: Value
+    kept: tuple[int, ...]
+
+
+@dataclass
+class Activations:
+    """The readings of a model, and of which of them each atom's importance is the sum."""
+
+    axes: Axes
+    readings: list[Reading] = field(default_factory=list)
+    of_atom: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        flow = Flow(self.axes)
+        on_stream: set[int] = set()
+        for value, streams in _of_streams(flow, residual_sums(flow)):
+            atoms = {id(x) for s in streams for x in leaves(s)}
+            on_stream |= atoms
+            self.add(value, atoms)
+        for value, spaces in _contracted(flow):
+            self.add(value, {id(x) for s in spaces for x in leaves(s)} - on_stream)
+
+    def add(self, value: Value, atoms: set[int]) -> None:
+        """A tensor that shows the units of some atoms."""
+        value = through_casts(value)
+        spaces = self.axes.of(value)
+        atoms = {id(x) for s in spaces for x in leaves(s) if x.static and id(x) in atoms}
+        if not atoms or value.weight is not None:
+            return
+        kept = tuple(k for k, s in enumerate(spaces) if find(s).static and any(True for _ in leaves(s)))
+        place = next((i for i, r in enumerate(self.readings) if r.value is value), len(self.readings))
+        if place == len(self.readings):
+            self.readings.append(Reading(value, kept))
+        for atom in atoms:
+            if place not in self.of_atom[atom]:
+                self.of_atom[atom].append(place)
+
+    def scores(self, means: Sequence[Floats], units: Sequence[Space]) -> Floats:
+        """The importance of each unit of a product of atoms, from the mean of every element."""
+        atoms = [find(s) for s in units]
+        total = np.zeros(int(np.prod([a.size[0] for a in atoms], dtype=np.int64)))
+        for place in self.of_atom.get(id(atoms[0]), ()):
+            spaces = [self.axes.of(self.readings[place].value)[k] for k in self.readings[place].kept]
+            found = placed(spaces, means[place], atoms)
+            if found is not None:
+                values, unit = found
+                inside = unit >= 0
+                sums = np.bincount(unit[inside], values[inside], len(total))
+                total += sums / np.maximum(np.bincount(unit[inside], minlength=len(total)), 1)
+        return total
+
+
+def _of_streams(flow: Flow, sums: dict[Node, Residual]) -> Iterator[tuple[Value, Sequence[Space]]]:
+    """What the first branch of each stream reads, what branches add, and the sums."""
+    behind: dict[Value, set[int]] = defaultdict(set)
+    for node in flow.axes.graph.nodes:
+        passed = set().union(*(behind[v] for v in node.operands if v in behind))
+        residual = sums.get(node)
+        if residual is not None:
+            own = {id(s) for s in residual.streams}
+            if not own & behind[residual.base]:
+                yield residual.base, residual.streams
+            yield next(v for v in node.operands if v is not residual.base), residual.streams
+            yield node.outputs[0], residual.streams
+            passed |= own
+        for out in node.outputs:
+            behind[out] |= passed
+
+
+def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:
+    """What weights read; after that, what activations contract with each other."""
+    weighed = set(flow.maps)
+    read: set[int] = set()
+    for instance in flow.maps:
+        value = instance.node.inputs[1 - (flow.weight_of(instance) or 0)]
+        if value is not None:
+            spaces = flow.read(instance)
+            read |= {id(x) for s in spaces for x in leaves(s)}
+            yield value, spaces
+    for instance in flow.axes.instances:
+        if instance.line.treatment != "contract" or instance in weighed:
+            continue
+        made = set(names_of(instance.line.outputs[0]))
+        both = zip(instance.node.inputs[:2], instance.line.inputs[:2], strict=False)
+        for value, terms in both:
+            gone = [find(instance.spaces[n]) for n in names_of(terms) if n not in made]
+            spaces = [s for s in gone if not any(id(x) in read for x in leaves(s))]
+            if value is not None and spaces:
+                yield value, spaces
