@@ -22,7 +22,7 @@ from growc.passes.ancestry import Ancestry
 from growc.passes.assemble import assemble_weights, count_parameters
 from growc.passes.branches import Branches
 from growc.passes.certify import certify
-from growc.passes.depth import arrange_layers, instances
+from growc.passes.depth import arrange_layers, instances, with_past
 from growc.passes.groups import regroup
 from growc.passes.layers import find_layers
 from growc.passes.links import build_links, carriers_of
@@ -115,7 +115,7 @@ def depth_pass(c: Compilation) -> Compilation:
     branches = Branches(c.axes, c.layers.data)
     depth = depth_of(c, branches)
     if not depth.changed:
-        return replace(c, depth=depth)
+        return replace(c, depth=depth, layers=with_past(c.layers, depth))
     placed = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
     again = run(ANALYSIS[:-1], c)
     layers = placed.layers(again.graph, c.layers, depth)

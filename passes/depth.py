@@ -10,6 +10,7 @@ stream (Gesmundo and Maile's zero-initialised layers, LLaMA-Pro's identity block
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from growc import recipe as ast
 from growc.depth import Depth, Move, Past
@@ -127,3 +128,9 @@ def _writers(branches: Branches, layer: Layer) -> tuple[Value, ...]:
     found = branches.of(layer)
     terms = found.branches if isinstance(found, Obstacle) else found
     return tuple(use for branch in terms for use in branch.writer)
+
+
+def with_past(layers: Layers, depth: Depth) -> Layers:
+    """The layers, each run with what became of it."""
+    runs = tuple(replace(run, past=past) for run, past in zip(layers.runs, depth.runs, strict=True))
+    return replace(layers, runs=runs)

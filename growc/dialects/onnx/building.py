@@ -79,7 +79,7 @@ class Building:
             raise needed(place, reader)
         return found
 
-    def twin(self, value: ir.Value, before: Sequence[Placed], run: int, reader: ir.Node) -> ir.Value:
+    def twin(self, value: ir.Value, before: Sequence[Placed], run: int) -> ir.Value | None:
         """A tensor of the same size as one of the source's, of a layer built so far; the latest one."""
         place = self.source.place(value)
         if place is None or place[0] not in self.runs:
@@ -93,7 +93,7 @@ class Building:
             found = alike.get(made.source)
             if found is not None and found in made.values:
                 return made.values[found]
-        raise needed(place, reader)
+        return None
 
 
 class _Copying:
@@ -113,6 +113,10 @@ class _Copying:
         self.expressions: dict[ir.Value, ir.Value] = {}
 
     def run(self) -> None:
+        for value in self.source.inputs.get(self.place, ()):
+            new = value if self.first else ir.Value(name=value.name, shape=value.shape, type=value.type)
+            self.made.values[value] = new
+            self.name(new, value.name, own=self.first)
         for node in self.source.own[self.place]:
             inputs = [self.operand(node, i, v) for i, v in enumerate(node.inputs)]
             copy = copied(node, inputs, lambda v, reader=node: self.operand(reader, -1, v))  # type: ignore[misc]
@@ -135,17 +139,9 @@ class _Copying:
             return None if value is None else self.made.values[value]
         if self.source.owners.is_static(value):
             return self.constant(value, self.zeros.get((node, i), set()))
-        if value in self.source.private and self.source.owners.of(value) == self.place:
-            return self.input(value)
         if value in self.source.data or value.is_graph_input():
             return self.building.elsewhere(value, node)
         return self.expression(value, node)
-
-    def input(self, value: ir.Value) -> ir.Value:
-        new = value if self.first else ir.Value(name=value.name, shape=value.shape, type=value.type)
-        self.made.values[value] = new
-        self.name(new, value.name, own=self.first)
-        return new
 
     # ---- stored tensors
 
@@ -198,7 +194,11 @@ class _Copying:
         node = value.producer()
         if value in self.source.data or value.is_graph_input():
             before = [*self.building.runs[self.place[0]], self.made]
-            return self.building.twin(value, before, self.place[0], reader)
+            found = self.building.twin(value, before, self.place[0])
+            place = self.source.place(value)
+            if found is None and place is not None:
+                raise needed(place, reader)
+            return found or value
         if node is None or self.source.owners.is_static(value):
             return value
         inputs = [None if v is None else self.expression(v, reader) for v in node.inputs]

@@ -5,7 +5,6 @@ Needs: the captured graph, its layers. Gives: `Layered`, which nothing changes.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
@@ -31,15 +30,19 @@ class Layered:
         self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {v.origin: v.sizes for v in layers.data}
         self.outputs = set(self.graph.outputs)
         self.states = {v.origin for pair in graph.states for v in pair}
-        self.private = {v for r, run in enumerate(layers.runs) for v in self._inputs(r, run)}
+        self.inputs: dict[Place, list[ir.Value]] = {}
+        for r, run in enumerate(layers.runs):
+            self.inputs |= self._inputs(r, run)
+        self.private = {v for own in self.inputs.values() for v in own}
 
-    def _inputs(self, number: int, run: Run) -> list[ir.Value]:
+    def _inputs(self, number: int, run: Run) -> dict[Place, list[ir.Value]]:
         """The model's inputs that are one layer's own, where every layer has as many."""
-        found = [v for v in self.graph.inputs if not v.is_initializer()]
-        places = {v: place for v in found if (place := self.owners.of(v)) is not None and place[0] == number}
-        count = Counter(layer for _, layer in places.values())
-        even = len(set(count.values())) == 1 and len(count) == len(run.layers)
-        return [v for v in places if even and (len(run.layers) > 1 or v in self.states)]
+        found: dict[Place, list[ir.Value]] = {(number, i): [] for i in range(len(run.layers))}
+        for value in self.graph.inputs:
+            place = None if value.is_initializer() else self.owners.of(value)
+            if place in found and (len(run.layers) > 1 or value in self.states):
+                found[place].append(value)
+        return found if len({len(own) for own in found.values()}) == 1 else {}
 
     def place(self, value: ir.Value) -> Place | None:
         """The layer whose node makes a value, or whose own input it is."""
@@ -72,6 +75,8 @@ class Layered:
 
     def _same_place(self, value: ir.Value, place: Place, layer: int) -> ir.Value | None:
         """The value at the same place among the nodes of another layer."""
+        if value in self.private:
+            return self.inputs[place[0], layer][self.inputs[place].index(value)]
         node, own = value.producer(), self.own[place]
         if node is None or node not in own:
             return None

@@ -121,7 +121,7 @@ class _Surgery:
         if found is not None:
             return found
         if isinstance(reader, ir.Node) and not any(out in self.source.data for out in reader.outputs):
-            return self.building.twin(value, placed, number, reader)
+            return self.building.twin(value, placed, number) or value  # nobody may need what it reads
         place = self.source.place(value)
         assert place is not None
         raise needed(place, reader)

@@ -1,0 +1,43 @@
+"""Caches go with their layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from decoders import KINDS, decode
+
+from growc import api
+
+SEPARATE = tuple(kind for kind in KINDS if kind != "cross")
+
+
+def ports(path):
+    graph = onnx.load(path, load_external_data=False).graph
+    return [i.name for i in graph.input], [o.name for o in graph.output]
+
+
+@pytest.mark.parametrize("kind", SEPARATE)
+def test_a_new_layer_has_a_cache_of_its_own_and_changes_nothing(decoder, tmp_path, kind):
+    source, out = decoder(kind), tmp_path / "deep.onnx"
+    done = api.apply("stack layers to layers + 1 by each with zero outputs", source, out)
+    assert done.plan.certificate.exact
+    assert done.verification.relative == 0
+    (inputs, outputs), (more_inputs, more_outputs) = ports(source), ports(out)
+    assert len(more_inputs) - len(inputs) == len(more_outputs) - len(outputs) > 0
+
+
+def test_decoding_step_by_step_goes_on_with_more_layers(decoder, tmp_path):
+    source, out = decoder("plain"), tmp_path / "deep.onnx"
+    api.apply("stack layers to 2 * layers by whole", source, out, check=False)
+    tokens = np.arange(12).reshape(2, 6) % 7
+    whole, _ = decode(out, tokens, [6])
+    steps, _ = decode(out, tokens, [2, 1, 3])
+    np.testing.assert_allclose(steps, whole, atol=1e-5 * np.abs(whole).max())
+
+
+def test_a_layer_that_goes_takes_its_cache_with_it(decoder, tmp_path):
+    source, out = decoder("plain"), tmp_path / "flat.onnx"
+    api.apply("drop layers 0", source, out, check=False)
+    (inputs, _), (fewer, _) = ports(source), ports(out)
+    assert len(inputs) - len(fewer) == 2

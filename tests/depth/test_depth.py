@@ -1,0 +1,105 @@
+"""Layers stacked, arranged and dropped: what is claimed, what things are called, what else happens to them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from graphs import TINY
+from judging import judge
+from onnx.numpy_helper import to_array
+
+from growc import api
+from growc.diagnostic import GrowError
+
+ZERO = "with zero outputs"
+
+
+def weights(path):
+    return {w.name: to_array(w) for w in onnx.load(path).graph.initializer}
+
+
+def grown(recipe, model, out):
+    api.apply(recipe, model, out, check=False, force=True)
+    return weights(out)
+
+
+@pytest.mark.parametrize("order", ["whole", "last", "each", "top 2", "middle"])
+def test_layers_with_zero_outputs_change_nothing(tmp_path, order):
+    judge(f"stack layers to 7 by {order} {ZERO}", TINY, tmp_path / "deep.onnx").assert_exact(0)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "cause"),
+    [
+        ("stack layers to 6 by last", "layer 4 is layer 3 once more"),
+        ("drop layers 1", "layer 1 is left out"),
+        ("arrange layers as 0, 2, 1, 3", "another order"),
+        ("subclone layers to 2 by even", "layer 2 is left out"),
+    ],
+)
+def test_what_other_layers_change_is_said(tmp_path, recipe, cause):
+    judge(recipe, TINY, tmp_path / "other.onnx").assert_gap(cause)
+
+
+def test_what_is_put_in_and_taken_out_again_leaves_the_source(tmp_path):
+    recipe = f"arrange layers as 0, 0..4, 2 {ZERO}\ndrop layers 1\ndrop layers -1\nexpect layers == 4"
+    made = grown(recipe, TINY, tmp_path / "same.onnx")
+    assert all(np.array_equal(value, made[name]) for name, value in weights(TINY).items())
+
+
+def test_layers_are_named_by_their_place(tmp_path):
+    made = grown("arrange layers as 1, 1, 3", TINY, tmp_path / "moved.onnx")
+    source, name = weights(TINY), "transformer.h.{}.attn.c_attn.weight"
+    assert not any(".h.3." in found for found in made)
+    for place, layer in enumerate((1, 1, 3)):
+        assert np.array_equal(made[name.format(place)], source[name.format(layer)])
+
+
+def test_a_recipe_is_its_statements_one_after_the_other(tmp_path):
+    wider, deeper = "widen ffn to 500 with random fill", "stack layers to 6 by each"
+    grown(wider, TINY, tmp_path / "wide.onnx")
+    apart = grown(deeper, tmp_path / "wide.onnx", tmp_path / "apart.onnx")
+    at_once = grown(f"{wider}\n{deeper}", TINY, tmp_path / "once.onnx")
+    assert apart.keys() == at_once.keys()
+    assert all(np.array_equal(value, at_once[name]) for name, value in apart.items())
+
+
+def test_copies_that_are_widened_as_layers_of_their_own_differ(tmp_path):
+    recipe = "stack layers to 5 by last\nwiden ffn to 500 with random fill"
+    made, name = grown(recipe, TINY, tmp_path / "deep.onnx"), "transformer.h.{}.mlp.c_fc.weight"
+    last, copy = (made[name.format(layer)] for layer in (3, 4))
+    assert np.array_equal(last[:, :384], copy[:, :384])
+    assert not np.array_equal(last[:, 384:], copy[:, 384:])
+
+
+def test_a_scope_means_layers_as_they_were_before_its_statement(tmp_path):
+    recipe = """
+        in layers 0 { widen ffn to 400 with tail copy }
+        stack layers to 8 by each
+        in layers 7 { widen ffn to 500 with tail copy }
+    """
+    made = grown(recipe, TINY, tmp_path / "deep.onnx")
+    sizes = [made[f"transformer.h.{layer}.mlp.c_fc.weight"].shape[1] for layer in range(8)]
+    assert sizes == [400, 400, 384, 384, 384, 384, 384, 500]
+
+
+def test_sizes_of_axes_and_numbers_of_layers_mean_the_model_before_a_statement(tmp_path):
+    recipe = "let n = layers\nstack layers to hidden / 16 by last\nstack layers to layers + n by last"
+    plan = api.plan(recipe, TINY)
+    assert plan.axes["layers"].after == (10,)
+    api.apply(f"{recipe}\nexpect layers == 10\nexpect ffn == 384", TINY, tmp_path / "x.onnx", check=False)
+
+
+def test_what_lies_in_all_layers_is_in_no_scope_of_some():
+    with pytest.raises(GrowError, match="reaches out"):
+        api.plan(
+            'in layers 0..2 { widen axis 0 of "transformer.h.0.ln_1.weight" to 128 with tail copy }', TINY
+        )
+
+
+def test_parameters_are_counted_before_and_after():
+    before, after = api.plan("stack layers to 8 by whole", TINY).parameters
+    [(layers, _)] = [api.plan("drop layers 0..3", TINY).parameters]
+    assert before == layers
+    assert after - before == 4 * (before - api.plan("drop layers 3", TINY).parameters[1])
