@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import torch
 from numpy.typing import NDArray
@@ -171,3 +172,15 @@ def decode(
         logits.append(found[0])
         held, at = found[1:], at + count
     return np.concatenate(logits, axis=1), held
+
+
+def pasts(path: Path) -> list[Array]:
+    """Empty pasts for a decoder (a static cache of zeros); keys and values of an encoder are random."""
+    found = []
+    for value in onnx.load(path).graph.input:
+        dims = [d.dim_value or d.dim_param for d in value.type.tensor_type.shape.dim]
+        if value.name.startswith("past"):
+            sizes = [{"batch": 2, "past": 0, "encoded": ENCODED}.get(d, d) for d in dims]
+            random = np.random.default_rng(len(found)).standard_normal(sizes)
+            found.append((random if "encoded" in dims else 0 * random).astype(np.float32))
+    return found

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from caches.decoders import DEPTH, ENCODED, HEADS, KINDS, VOCAB, decode, shapes
+from caches.decoders import DEPTH, HEADS, KINDS, VOCAB, decode, pasts, shapes
 
 from growc.api import apply, inspect, verify
 from growc.api import compile as compiled
@@ -25,18 +24,6 @@ RECIPES = {
     "hidden x2": "widen hidden to 2 * hidden with cyclic copy",
     "ffn x1.5": "widen ffn to 3 * ffn / 2 with uniform copy",
 }
-
-
-def pasts(path: Path) -> list[np.ndarray]:
-    """Empty pasts for a decoder (a static cache of zeros); keys and values of an encoder are random."""
-    found = []
-    for value in onnx.load(path).graph.input:
-        dims = [d.dim_value or d.dim_param for d in value.type.tensor_type.shape.dim]
-        if value.name.startswith("past"):
-            sizes = [{"batch": 2, "past": 0, "encoded": ENCODED}.get(d, d) for d in dims]
-            random = np.random.default_rng(len(found)).standard_normal(sizes)
-            found.append((random if "encoded" in dims else 0 * random).astype(np.float32))
-    return found
 
 
 def grown(past: np.ndarray, maps: Sequence[StateMap]) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from decoders import KINDS, decode
+from caches.decoders import KINDS, decode, pasts
 
 from growc import api
 
@@ -31,8 +31,9 @@ def test_decoding_step_by_step_goes_on_with_more_layers(decoder, tmp_path):
     source, out = decoder("plain"), tmp_path / "deep.onnx"
     api.apply("stack layers to 2 * layers by whole", source, out, check=False)
     tokens = np.arange(12).reshape(2, 6) % 7
-    whole, _ = decode(out, tokens, [6])
-    steps, _ = decode(out, tokens, [2, 1, 3])
+    start = pasts(out)
+    whole, _ = decode(out, tokens, [6], start)
+    steps, _ = decode(out, tokens, [2, 1, 3], start)
     np.testing.assert_allclose(steps, whole, atol=1e-5 * np.abs(whole).max())
 
 

@@ -1,4 +1,4 @@
-"""Layers stacked, arranged and dropped: what is claimed, what things are called, what else happens to them."""
+"""Layers stacked, arranged and dropped: what is claimed, what they are called, what else becomes of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ ZERO = "with zero outputs"
 
 
 def weights(path):
-    return {w.name: to_array(w) for w in onnx.load(path).graph.initializer}
+    found = {w.name: to_array(w) for w in onnx.load(path).graph.initializer}
+    return {name: value for name, value in found.items() if value.ndim and value.dtype == np.float32}
 
 
 def grown(recipe, model, out):
