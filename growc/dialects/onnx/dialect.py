@@ -70,7 +70,7 @@ class OnnxModel:
         made = rearrange(graph, layers, orders)
         placed = [p.values for run in made.runs.values() for p in run]
         self.fused = [copy for one in self.fused for copy in one.copies(placed, made.gone)]
-        self.spreading = counting(self.source)
+        self.folded, self.spreading = [], counting(self.source)
         self.simulator = Simulator(self.source)
         return made
 

@@ -60,6 +60,8 @@ def rearrange(graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instan
     """
     surgery = _Surgery(Layered(graph, layers), orders)
     surgery.build()
+    for folded in graph.dialect.folded:
+        folded.restore()
     RemoveUnusedNodesPass()(graph.source)
     return surgery.finish()
 
@@ -148,7 +150,7 @@ class _Surgery:
         rename = self.numberings[number].rename
         for i, made in enumerate(self.building.runs[number]):
             for thing, old, own in made.numbered:
-                yield thing, rename(old, i) or (old if own else f"{old}.{i}")
+                yield thing, rename(old, made.source, i) or (old if own else f"{old}.{i}")
 
     def numbering(self, number: int) -> Numbering:
         count = len(self.source.layers.runs[number].layers)
@@ -160,6 +162,7 @@ class _Surgery:
             for value in node.inputs:
                 if value is not None and self.source.owners.of(value) == (number, layer) and value.name:
                     yield value.name
+        yield from (value.name or "" for value in self.source.inputs.get((number, layer), ()))
 
     def assign(self, wanted: Sequence[tuple[Named, str]]) -> None:
         mine = {thing for thing, _ in wanted}
