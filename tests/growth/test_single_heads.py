@@ -178,6 +178,30 @@ def test_only_where_heads_part_from_channels_operators_come_in(tmp_path: Path) -
     assert sorted([*before, *["Transpose", "Reshape", "Transpose"] * 2]) == after
 
 
+@pytest.mark.parametrize(("kv_heads", "size"), [("heads", 4), ("2", 2)])
+def test_caches_of_one_head_grow_with_it(tmp_path: Path, kv_heads: str, size: int) -> None:
+    states = "float[B, 1, {0}, 4] {1}_k, float[B, 1, {0}, 4] {1}_v"
+    text = APART.replace("x) =>", f"x, {states.format('P', 'past')}) =>")
+    text = text.replace("12] y)", f"12] y, {states.format('T', 'all')})")
+    text += """
+    new_k = Unsqueeze(k0, first)
+    all_k = Concat <axis = 2> (past_k, new_k)
+    k = Transpose <perm = [0, 1, 3, 2]> (all_k)
+    new_v = Unsqueeze(v0, first)
+    all_v = Concat <axis = 2> (past_v, new_v)
+    v = Identity(all_v)
+"""
+    values = {k: np.array(v, dtype=np.int64) for k, v in NUMBERS.items() if f"int64[{len(v)}] {k}" in text}
+    path = save(tmp_path / "cached.onnx", text + PRODUCTS, **values)
+    recipe = f"widen kv_heads to {kv_heads} with neighbor copy\nexpect exact"
+    done = growc.apply(recipe, path, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    graph = onnx.load(done.written).graph
+    shapes = {v.name: v.type.tensor_type.shape.dim for v in [*graph.input, *graph.output]}
+    assert {shapes[n][1].dim_value for n in ("past_k", "past_v", "all_k", "all_v")} == {size}
+
+
 def test_a_head_that_is_merged_with_positions_is_not_counted(tmp_path: Path) -> None:
     """Queries of all heads one after the other: no axis is left in which keys could have heads."""
     text = APART.replace("    q = Transpose <perm = [0, 2, 1, 3]> (q1)\n", "    q = Reshape(q1, one)\n")
