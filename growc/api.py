@@ -251,7 +251,7 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
 def _verify(
     made: Compilation | None, source: Path, result: Path, inputs: str | Path | None, progress: Progress
 ) -> Verification:
-    from growc.ports import input_maps, narrower, output_maps
+    from growc.ports import input_maps, logits, narrower, output_maps
     from growc.verification import verify
 
     return verify(
@@ -260,6 +260,7 @@ def _verify(
         output_maps={} if made is None else output_maps(made),
         input_maps={} if made is None else input_maps(made),
         narrower=made is not None and narrower(made),
+        logits=() if made is None or made.plan.certificate.exact else logits(made),
         renamed={} if made is None else made.renamed,
         inputs=None if inputs is None else Path(inputs),
         progress=lambda phrase: progress(phrase, 0, 0),

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from growc.closeness import Closeness, together
+
 Array = NDArray[Any]
 
 HUGE = 1e30
@@ -34,6 +36,7 @@ class OutputReport:
         and integers or booleans that are not equal.
     compared: elements that went into `max_abs`.
     note: why the two cannot be compared at all, or empty.
+    closeness: how near both are as distributions, where that was asked for.
     """
 
     relative: float
@@ -42,6 +45,7 @@ class OutputReport:
     misplaced: int = 0
     compared: int = 0
     note: str = ""
+    closeness: Closeness | None = None
 
 
 def compare(a: Array, b: Array) -> OutputReport:
@@ -64,6 +68,7 @@ def worst(reports: Iterable[OutputReport]) -> OutputReport:
             joined.misplaced + report.misplaced,
             joined.compared + report.compared,
             joined.note or report.note,
+            together([c for c in (joined.closeness, report.closeness) if c]) if report.closeness else None,
         )
     return joined
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from growc.axes import find
+from growc.graph import Node, Value, static_values
 from growc.unitmaps import NumberMap, StateMap, UnitMap
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
     from growc.indexmap import IndexMap
+    from growc.passes.spaces import Instance
 
 
 def input_maps(c: Compilation) -> dict[str, list[StateMap | NumberMap]]:
@@ -44,6 +48,36 @@ def output_maps(c: Compilation) -> dict[str, list[UnitMap | StateMap]]:
             places = order[first]
             found.setdefault(name, []).append(UnitMap(axis, places, state.weight[places]))
     return found
+
+
+def logits(c: Compilation) -> set[str]:
+    """Outputs that look like scores of many units: a weight makes their last axis, which has no name but
+    `vocab`.
+    """
+    by_node = {i.node: i for i in c.axes.instances}
+    named = {
+        id(find(s)) for n, found in c.roles.axes.items() if n != "vocab" for a in found for s in a.spaces
+    }
+    static = static_values(c.graph)
+    return {
+        value.name
+        for value in c.graph.outputs
+        if value.floating and value.rank > 1 and value not in {s.present for s in c.axes.states}
+        if (last := find(c.axes.of(value)[-1])).static and last.size[0] > 1 and id(last) not in named
+        if _is_product(value, by_node, static)
+    }
+
+
+def _is_product(value: Value, by_node: Mapping[Node, Instance], static: Collection[Value]) -> bool:
+    """Whether a value is the product of something with a weight, but for biases, factors and caps."""
+    while (node := value.producer) is not None and (instance := by_node.get(node)) is not None:
+        if instance.line.treatment == "contract":
+            return any(v in static for v in node.inputs[:2])
+        data = [v for v in node.inputs if v is not None and v not in static and v.known is None]
+        if len(data) != 1 or instance.line.treatment in ("mean", "sum", "extreme", "opaque"):
+            return False
+        value = data[0]
+    return False
 
 
 def narrower(c: Compilation) -> bool:

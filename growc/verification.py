@@ -8,7 +8,7 @@ the user's inputs if there are any. Definitions of r and of a model's own roundi
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from growc.closeness import closeness
 from growc.diagnostic import Diagnostic, GrowError
 from growc.difference import OutputReport as OutputReport
 from growc.difference import compare as compare
@@ -85,6 +86,7 @@ def verify(
     renamed: Mapping[str, str | None] = MappingProxyType({}),
     inputs: Path | None = None,
     narrower: bool = False,
+    logits: Collection[str] = (),
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
@@ -93,7 +95,8 @@ def verify(
     The maps are keyed by the source's names; `renamed` gives the result's name for inputs and outputs that
     have another one there, and None for those that it is meant to lack. Cases come from the file `inputs`,
     else are drawn with `seed`: where the result is `narrower` (its tables have lost rows), such as it can run
-    too. One model is in memory at a time, but for that. `progress` is called with a phrase before
+    too. One model is in memory at a time, but for that. Outputs among `logits` are compared as distributions
+    as well. `progress` is called with a phrase before
     every step that takes long.
 
     Raises GrowError: G403 where onnxruntime cannot run one of them or `inputs` does not fit the source, G310
@@ -120,7 +123,8 @@ def verify(
                 for case, outputs in zip(cases, expected, strict=True):
                     feeds = _grown_feeds(case, grown_inputs, input_maps, renamed, seed)
                     grown = session.run(feeds)
-                    for name, report in _compare_outputs(outputs, grown, output_maps, renamed, notes):
+                    found = _compare_outputs(outputs, grown, output_maps, renamed, notes, logits)
+                    for name, report in found:
                         reports.setdefault(name, []).append(report)
             count += len(cases)
     joined = {name: worst(seen) for name, seen in reports.items()}
@@ -202,6 +206,7 @@ def _compare_outputs(
     maps: Mapping[str, Sequence[UnitMap | StateMap]],
     renamed: Mapping[str, str | None],
     notes: list[str],
+    logits: Collection[str],
 ) -> Iterator[tuple[str, OutputReport]]:
     """The report of every output of the source that the grown model is meant to have."""
     for name, output in expected.items():
@@ -209,7 +214,7 @@ def _compare_outputs(
         if grown_name is None:
             _note(notes, f"output `{name}` is not in the grown model")
             continue
-        report = _compare_output(output, grown.get(grown_name), maps.get(name, ()))
+        report = _compare_output(output, grown.get(grown_name), maps.get(name, ()), name in logits)
         if report.note:
             _note(notes, f"output `{name}`: {report.note}")
         elif output.size and not report.compared and not report.misplaced:
@@ -217,7 +222,9 @@ def _compare_outputs(
         yield name, report
 
 
-def _compare_output(output: Array, grown: Array | None, maps: Sequence[UnitMap | StateMap]) -> OutputReport:
+def _compare_output(
+    output: Array, grown: Array | None, maps: Sequence[UnitMap | StateMap], scores: bool
+) -> OutputReport:
     if grown is None:
         return incomparable("the grown model lacks it")
     try:
@@ -225,7 +232,8 @@ def _compare_output(output: Array, grown: Array | None, maps: Sequence[UnitMap |
             output, grown = axis_map.restrict(output, grown)
     except IndexError:
         return incomparable(f"the grown shape {list(grown.shape)} has no place for the source's units")
-    return compare(output, grown)
+    report = compare(output, grown)
+    return replace(report, closeness=closeness(output, grown)) if scores and not report.note else report
 
 
 def _verification(

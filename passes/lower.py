@@ -143,7 +143,7 @@ class _Lowering:
             ask = Ask(stage, bound, statement, target, place, after)
             if self.pairs.takes(ask):
                 put_off += 1
-            elif before != after or isinstance(statement, ast.Reorder):
+            elif before != after or (isinstance(statement, ast.Reorder) and before > 1):
                 self.requests.add(ask, target.spaces, before, after)
         self.done.sizes.apply(stage)
         self.touched.update((key, (statement.span, name)) for key in stage.requests)

@@ -140,7 +140,7 @@ class Pairs:
                     after = min(after, now)
                 if name == "heads" and isinstance(ask.statement, ast.Subclone | ast.Reorder):
                     order = self.ranked(pair, ask, order, now, after)
-                elif after != now or isinstance(ask.statement, ast.Reorder):
+                elif after != now or (isinstance(ask.statement, ast.Reorder) and now > 1):
                     self.requests.add(ask, [space], now, after)
                 sizes.apply(ask.stage)
         if (order != np.arange(group)).any():

@@ -14,6 +14,7 @@ from growc.weights import leaf_steps
 
 if TYPE_CHECKING:
     from growc.api import Applied
+    from growc.difference import OutputReport
     from growc.verification import Verification
 
 SHOWN = 6
@@ -131,6 +132,13 @@ def verification_lines(v: Verification) -> Iterator[str]:
         yield from ("  " + line for line in table((n, short(r.relative)) for n, r in worst[:SHOWN]))
         if len(worst) > SHOWN:
             yield f"  … {len(worst) - SHOWN} more outputs, no worse"
+    for name, report in v.outputs.items():
+        if report.closeness is not None:
+            near = report.closeness
+            yield (
+                f"As distributions: KL {short(near.kl)} nats, the same on top in {near.agreement:.1%} of "
+                f"{many(near.rows, 'place')} (`{name}`)."
+            )
     yield from (f"note: {note}" for note in v.notes)
 
 
@@ -146,6 +154,13 @@ def verification_data(v: Verification) -> dict[str, Any]:
         "relative": finite(v.relative),
         "rounding": finite(v.rounding),
         "cases": v.cases,
-        "outputs": {name: {"relative": finite(r.relative)} for name, r in v.outputs.items()},
+        "outputs": {name: _report_data(r) for name, r in v.outputs.items()},
         "notes": list(v.notes),
     }
+
+
+def _report_data(report: OutputReport) -> dict[str, Any]:
+    made: dict[str, Any] = {"relative": finite(report.relative)}
+    if (near := report.closeness) is not None:
+        made |= {"kl": near.kl, "top1": near.agreement, "places": near.rows}
+    return made

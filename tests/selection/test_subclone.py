@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graphs import MLP, STREAM, save
+from judging import run
 from models import stored
 from planted import difference, planted
 
 import growc
 from growc import api
+from growc.closeness import closeness
 from growc.diagnostic import GrowError
 
 RMS = STREAM.replace("LayerNormalization", "SimplifiedLayerNormalization")
@@ -229,3 +231,23 @@ def test_inputs_with_tokens_that_are_gone_are_refused(tmp_path: Path) -> None:
     recipe.write_text('subclone vocab to 2 by keep "keep.txt"\n')
     with pytest.raises(GrowError, match="no unit for"):
         growc.apply(recipe, model, tmp_path / "out.onnx", inputs=tmp_path / "in.npz")
+
+
+def test_outputs_that_look_like_logits_are_compared_as_distributions(stream: Path) -> None:
+    done = growc.apply("subclone ffn to 6 by magnitude", stream, stream.with_name("out.onnx"))
+    assert done.verification is not None
+    near = done.verification.outputs["logits"].closeness
+    assert near is not None
+    tokens = np.random.default_rng(7).integers(0, 16, 200)
+    before, after = (
+        run(path, {"tokens": tokens})["logits"].astype(np.float64) for path in (stream, done.written)
+    )
+    p, q = (np.exp(x) / np.exp(x).sum(1, keepdims=True) for x in (before, after))
+    known = closeness(before, after)
+    assert known.kl == pytest.approx(float((p * np.log(p / q)).sum(1).mean()))
+    assert known.agreement == pytest.approx(float((before.argmax(1) == after.argmax(1)).mean()))
+    assert near.rows > 0
+    assert near.kl > 0
+    exact = growc.apply("reorder ffn by first", stream, stream.with_name("same.onnx")).verification
+    assert exact is not None
+    assert exact.outputs["logits"].closeness is None
