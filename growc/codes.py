@@ -203,7 +203,7 @@ _code(
     """
     The statement is a statement of the language, but this version of growc cannot do it yet. It is
     refused before a model is looked at. This version does `let`, `include`, `widen` with every fill and
-    every option but `from next layer`, `subclone` and `reorder` on width and layers, `stack`, `arrange` and
+    option, `subclone` and `reorder` on width and layers, `stack`, `arrange` and
     `drop`, `match`, `measure importance`, `untie head`, `expect`, and every scope.
     """,
 )

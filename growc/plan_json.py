@@ -15,6 +15,7 @@ from growc.plans import (
     Gap,
     Layout,
     LeafStep,
+    NextLayer,
     Noise,
     Plan,
     Summary,
@@ -114,10 +115,7 @@ def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Any]:
         "dtype": weight.dtype,
         "before": list(weight.before),
         "after": list(weight.after),
-        "steps": [
-            {"axis": s.axis, "verb": s.verb, "name": s.name, "map": pool.place(s.layout)}
-            for s in weight.steps
-        ],
+        "steps": [_step(s, pool) for s in weight.steps],
     }
     if weight.scale != 1.0:
         made["scale"] = weight.scale
@@ -128,10 +126,23 @@ def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Any]:
     return made
 
 
+def _step(step: AxisStep, pool: _Pool) -> dict[str, Any]:
+    made = {"axis": step.axis, "verb": step.verb, "name": step.name, "map": pool.place(step.layout)}
+    if step.next is not None:
+        made["next"] = {"source": step.next.source, "steps": [_step(s, pool) for s in step.next.steps]}
+    return made
+
+
+def _read_step(data: dict[str, Any], maps: list[dict[str, Any]]) -> AxisStep:
+    above = None
+    if "next" in data:
+        steps = tuple(_read_step(s, maps) for s in data["next"]["steps"])
+        above = NextLayer(data["next"]["source"], steps)
+    return AxisStep(data["axis"], _read_layout(data["map"], maps), data["verb"], data["name"], above)
+
+
 def _read_weight(data: dict[str, Any], maps: list[dict[str, Any]]) -> WeightPlan:
-    steps = tuple(
-        AxisStep(s["axis"], _read_layout(s["map"], maps), s["verb"], s["name"]) for s in data["steps"]
-    )
+    steps = tuple(_read_step(s, maps) for s in data["steps"])
     literal = None if "literal" not in data else tuple(data["literal"])
     before, after = tuple(data["before"]), tuple(data["after"])
     scale = data.get("scale", 1.0)

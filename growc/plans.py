@@ -129,6 +129,19 @@ class Layout:
 
 
 @dataclass(frozen=True, eq=False)
+class NextLayer:
+    """The tensor that new units come from: its name, and what earlier statements did to it."""
+
+    source: str
+    steps: tuple[AxisStep, ...] = ()
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Equal for tensors that are the same."""
+        return (self.source, *(s.signature for s in self.steps))
+
+
+@dataclass(frozen=True, eq=False)
 class AxisStep:
     """One statement's effect on one axis of a weight."""
 
@@ -137,6 +150,13 @@ class AxisStep:
     verb: str  # makes, reads, scales
     name: str = ""
     """The axis as the statement names it."""
+    next: NextLayer | None = None
+    """Where second and later copies of a unit come from, if not from this weight."""
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Equal for steps that do the same."""
+        return (self.axis, self.layout.signature, None if self.next is None else self.next.signature)
 
 
 @dataclass(frozen=True, eq=False)

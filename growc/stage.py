@@ -33,6 +33,7 @@ class Options:
     plain: bool = False
     rescale: Literal["readers", "norms", "nowhere"] = "nowhere"
     """Where sqrt(d/d') goes when an axis shrinks."""
+    next_layer: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,6 @@ from growc.recipe import (
     Arrange,
     Drop,
     Expect,
-    FromNextLayer,
     Match,
     Measure,
     Reorder,
@@ -21,7 +20,6 @@ from growc.recipe import (
     SubcloneLayers,
     Untie,
     Widen,
-    option,
 )
 from growc.source import Span
 
@@ -53,8 +51,6 @@ def unsupported(bound: Bound) -> Iterator[Diagnostic]:
         yield _not_yet("`untie head` in a scope", statement.span)
     elif isinstance(statement, Match) and not all(isinstance(s, RoleScope) for s in bound.scopes):
         yield _not_yet("`match` in `in layers` or in a glob", statement.span)
-    elif isinstance(statement, Widen) and (later := option(statement.options, FromNextLayer)):
-        yield _not_yet("`from next layer`", later.span)
 
 
 def _verb(statement: Statement) -> str:

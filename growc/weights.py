@@ -5,11 +5,12 @@ Every formula of docs/language.md that says what an entry becomes is computed he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from growc.draws import Draws
+from growc.fills import new_units
 from growc.graph import Array
 from growc.indexmap import Floats, Ints
 from growc.plans import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, WeightPlan
@@ -22,31 +23,52 @@ Read = Callable[[str], Array]
 def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
     """The new values of a weight, in its own element type. `source` has shape `plan.before`.
 
-    16-bit numbers are computed in float32 and rounded once. `read` brings what `factors` names.
+    16-bit numbers are computed in float32 and rounded once. `read` brings what `read_beside` names.
     """
     if plan.literal is not None:
         return np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after)
     if not plan.changed:
         return source
-    std = float(np.std(source.astype(np.float64))) if _draws(plan) else 0.0
-    narrow = source.dtype.itemsize == 2 and source.dtype.kind not in "iu"
-    out = source.astype(np.float32) if narrow else source
-    factors = {} if read is None else {n: read(n).astype(np.float64).reshape(-1, 1) for n in factors_of(plan)}
-    for step in plan.steps:
-        out = _along(step, out, std, factors)
+    out = _stepped(plan.steps, source, read)
     if plan.scale != 1.0:
         out = (out.astype(np.float64) * plan.scale).astype(out.dtype)
     return np.ascontiguousarray(out).reshape(plan.after).astype(source.dtype, copy=False)
 
 
-def _draws(plan: WeightPlan) -> bool:
-    leaves = (leaf for step in plan.steps for leaf in leaf_steps(step.layout))
+def _stepped(steps: Sequence[AxisStep], source: Array, read: Read | None) -> Array:
+    """A tensor after some steps; 16-bit numbers as float32."""
+    std = float(np.std(source.astype(np.float64))) if _draws(steps) else 0.0
+    narrow = source.dtype.itemsize == 2 and source.dtype.kind not in "iu"
+    out = source.astype(np.float32) if narrow else source
+    for step in steps:
+        factors = {n: _read(read, n).astype(np.float64).reshape(-1, 1) for n in _factors(step)}
+        other = None if step.next is None else _stepped(step.next.steps, _read(read, step.next.source), read)
+        out = _along(step, out, other, std, factors)
+    return out
+
+
+def _read(read: Read | None, name: str) -> Array:
+    assert read is not None, f"nobody brings {name}"
+    return read(name)
+
+
+def _draws(steps: Sequence[AxisStep]) -> bool:
+    leaves = (leaf for step in steps for leaf in leaf_steps(step.layout))
     return any(leaf.noise is not None or bool((leaf.filler == DRAWN).any()) for leaf in leaves)
 
 
-def factors_of(plan: WeightPlan) -> set[str]:
-    """The other tensors that executing a plan reads."""
-    return {leaf.factors for step in plan.steps for leaf in leaf_steps(step.layout) if leaf.factors}
+def _factors(step: AxisStep) -> set[str]:
+    return {leaf.factors for leaf in leaf_steps(step.layout) if leaf.factors}
+
+
+def read_beside(steps: Sequence[AxisStep]) -> set[str]:
+    """The other tensors that executing steps reads."""
+    found: set[str] = set()
+    for step in steps:
+        found |= _factors(step)
+        if step.next is not None:
+            found |= {step.next.source} | read_beside(step.next.steps)
+    return found
 
 
 def leaf_steps(layout: Layout) -> list[LeafStep]:
@@ -56,12 +78,21 @@ def leaf_steps(layout: Layout) -> list[LeafStep]:
     return [s for p in layout.parts for s in leaf_steps(p)]
 
 
-def _along(step: AxisStep, array: Array, std: float, factors: Mapping[str, Array]) -> Array:
-    """Apply one axis step, on the array seen as (outer, axis, inner): leaves are factors of the middle."""
+def _along(
+    step: AxisStep, array: Array, other: Array | None, std: float, factors: Mapping[str, Array]
+) -> Array:
+    """Apply one axis step, on the array seen as (outer, axis, inner): leaves are factors of the middle.
+
+    New units come from `other`, if it is given: it takes the same step.
+    """
     front = np.moveaxis(array, step.axis, 0)
     rest = front.shape[1:]
-    done = _apply(step.layout, front.reshape(1, front.shape[0], -1), std, 0, factors)
-    return np.moveaxis(done.reshape(done.shape[1], *rest), 0, step.axis)
+    done = _apply(step.layout, front.reshape(1, front.shape[0], -1), std, 0, factors)[0]
+    if other is not None:
+        beside = np.moveaxis(other, step.axis, 0).reshape(1, front.shape[0], -1)
+        new = new_units(step.layout.as_map())
+        done = np.where(new[:, None], _apply(step.layout, beside, std, 0, factors)[0], done)
+    return np.moveaxis(done.reshape(-1, *rest), 0, step.axis)
 
 
 def _apply(layout: Layout, array: Array, std: float, part: int, factors: Mapping[str, Array]) -> Array:

@@ -28,6 +28,7 @@ from growc.passes.layers import find_layers
 from growc.passes.links import build_links, carriers_of
 from growc.passes.lower import Lowered, lower
 from growc.passes.match import expand_matches, known_sizes
+from growc.passes.next_layer import NextLayers, from_next_layer, gaps_of
 from growc.passes.norms import find_norms
 from growc.passes.reduction import Rescaling, dropped
 from growc.passes.roles import find_roles
@@ -165,7 +166,11 @@ def solve_pass(c: Compilation) -> Compilation:
             continue
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
         solution = solve(links, stage, sizes, carriers, steps.keys())
-        for use, found in weight_steps(solution, c.ties, ancestry).items():
+        made = weight_steps(solution, c.ties, ancestry)
+        if stage.options.next_layer:
+            made = from_next_layer(made, steps, stage, NextLayers(c.layers, ancestry, stage.number))
+            gaps += gaps_of(made, stage)
+        for use, found in made.items():
             steps[use] += found
         for use, factor in solution.eps.items():
             scales[use] *= factor

@@ -47,7 +47,7 @@ def assemble_weights(
     for weight, uses in by_weight.items():
         wanted: dict[object, list[Value]] = defaultdict(list)
         for use in uses:
-            own = tuple((s.axis, s.layout.signature) for s in steps.get(use, ()))
+            own = tuple(s.signature for s in steps.get(use, ()))
             wanted[(own, scales.get(use, 1.0), use in cut)].append(use)
         groups = [group for alike in wanted.values() for group in _by_chain(alike, patches)]
         for k, members in enumerate(groups):

@@ -179,6 +179,7 @@ def options_of(statement: Resizing) -> Options:
         None if noise is None or noise.scale == 0 else NoiseOption(noise.scale, kinds[noise.kind]),  # type: ignore[arg-type]
         ast.option(statement.options, ast.ZeroOutputs) is not None,
         ast.option(statement.options, ast.Plain) is not None,
+        next_layer=ast.option(statement.options, ast.FromNextLayer) is not None,
     )
 
 

@@ -27,7 +27,7 @@ from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import Array, Graph, Node, Size, Value, Weight
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
-from growc.weights import execute, factors_of
+from growc.weights import execute, read_beside
 
 EXTERNAL_ABOVE = 2_000_000_000
 """Bytes of weights above which external data is used, whatever the source did (a protobuf ends at 2 GiB)."""
@@ -305,7 +305,7 @@ def _tensors(plan: WeightPlan, source: Weight, origins: Mapping[str, Any]) -> li
     """The planned tensor; of a quantised weight its integers, scales and zero points."""
     if source.stored is not None:
         return list(source.stored.grown(plan))
-    return [_lazy(plan, source.origin, {n: constant_of(origins[n]) for n in factors_of(plan)})]
+    return [_lazy(plan, source.origin, {n: constant_of(origins[n]) for n in read_beside(plan.steps)})]
 
 
 def _lazy(plan: WeightPlan, origin: ir.Value, beside: Mapping[str, Any]) -> Any:

@@ -1,0 +1,104 @@
+"""`from next layer`: what makes new units comes from the layer above (bert2BERT, AKI, eq. 14–16).
+
+Needs: the steps of one statement, those of the statements before it, the layers. Gives: the steps, those that
+make units with the tensor of the next layer of the same kind, as the statements before left it. What reads
+the new units is the layer's own; the last layer of a kind takes itself, and so does what lies in no layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from growc.graph import Node, Value
+from growc.layers import Layer, Layers
+from growc.passes.ancestry import Ancestry, Place
+from growc.plans import AxisStep, Gap, NextLayer
+from growc.stage import Stage
+
+Steps = Mapping[Value, Sequence[AxisStep]]
+
+
+class NextLayers:
+    """The use of a weight that stands in the next layer where one stands in its own."""
+
+    def __init__(self, layers: Layers, ancestry: Ancestry, moment: int) -> None:
+        self.layers, self.ancestry, self.moment = layers, ancestry, moment
+        self.uses = {
+            (r, i): list(_uses(layer))
+            for r, run in enumerate(layers.runs)
+            for i, layer in enumerate(run.layers)
+        }
+        self.place = {use: place for place, uses in self.uses.items() for use in uses}
+
+    def of(self, use: Value) -> Value | None:
+        """None where there is no next layer, or where it has no such weight."""
+        place = self.place.get(use)
+        above = None if place is None else self.above(place)
+        if place is None or above is None:
+            return None
+        index = self.uses[place].index(use)
+        other = self.uses[above][index] if index < len(self.uses[above]) else None
+        return other if other is not None and _alike(use, other) else None
+
+    def above(self, place: Place) -> Place | None:
+        """The next layer of the same kind, as layers stood before the statement."""
+        run = self.layers.runs[place[0]]
+        before = [run.number_before(i, self.moment) for i in range(len(run.layers))]
+        later = [
+            i
+            for i, number in enumerate(before)
+            if number > before[place[1]] and run.kinds[i] == run.kinds[place[1]]
+        ]
+        return (place[0], min(later, key=lambda i: before[i])) if later else None
+
+
+def _uses(layer: Layer) -> Iterator[Value]:
+    """The uses of weights in a layer, in canonical order."""
+    for node in layer.nodes:
+        for value in node.operands:
+            use = value
+            while use.weight is None and use.producer is not None and use.producer.chain:
+                use = use.producer.inputs[0]  # type: ignore[assignment]
+            if use.weight is not None:
+                yield use
+
+
+def _alike(a: Value, b: Value) -> bool:
+    assert a.weight is not None
+    assert b.weight is not None
+    plain = a.weight.stored is None and b.weight.stored is None
+    return plain and a.weight.shape == b.weight.shape and _reader(a) == _reader(b)
+
+
+def _reader(use: Value) -> tuple[str, int]:
+    node, operand = use.users[0]
+    return node.op, operand
+
+
+def from_next_layer(
+    made: Steps, before: Steps, stage: Stage, following: NextLayers
+) -> dict[Value, list[AxisStep]]:
+    """The steps of a statement with `from next layer`."""
+    verbs = ("makes",) if stage.axis == "hidden" else ("makes", "scales")
+    found: dict[Value, list[AxisStep]] = {}
+    for use, steps in made.items():
+        other = following.of(use)
+        found[use] = list(steps)
+        if other is None or other is use:
+            continue
+        assert other.weight is not None
+        source = NextLayer(other.weight.name, tuple(before.get(other, ())))
+        found[use] = [replace(s, next=source) if s.verb in verbs else s for s in steps]
+    return found
+
+
+def gaps_of(steps: Steps, stage: Stage) -> Iterator[Gap]:
+    """New units of another layer compute something else, unless nobody reads them."""
+    if stage.options.zero_outputs:
+        return
+    for use, done in steps.items():
+        if any(s.next is not None for s in done):
+            node: Node = use.users[0][0]
+            yield Gap(node.name, node.kind, f"new units of {stage.axis} come from the next layer")
+            return

@@ -1,0 +1,64 @@
+"""`from next layer` is bert2BERT's advanced knowledge initialization: equations 14 to 16 on every weight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graphs import TINY
+from test_depth import grown, weights
+
+from growc import api
+
+BLOCK = "transformer.h.{}.{}"
+
+
+def test_new_units_of_ffn_come_from_the_next_layer(tmp_path):
+    recipe = "widen ffn to 500 with tail copy from next layer"
+    made, source = grown(recipe, TINY, tmp_path / "aki.onnx"), weights(TINY)
+    unit = np.r_[0:384, 384 - 116 : 384]
+    counts = np.bincount(unit, minlength=384)
+    for layer, above in ((0, 1), (1, 2), (2, 3), (3, 3)):
+        own, other = (source[BLOCK.format(n, "mlp.c_fc.weight")] for n in (layer, above))
+        wanted = np.concatenate([own, other[:, unit[384:]]], axis=1)  # eq. 16, columns are outputs
+        assert np.array_equal(made[BLOCK.format(layer, "mlp.c_fc.weight")], wanted)
+        own, other = (source[BLOCK.format(n, "mlp.c_fc.bias")] for n in (layer, above))
+        assert np.array_equal(made[BLOCK.format(layer, "mlp.c_fc.bias")], np.r_[own, other[unit[384:]]])
+        read = source[BLOCK.format(layer, "mlp.c_proj.weight")]
+        wanted = (read.astype(np.float64) / counts[:, None])[unit].astype(np.float32)  # eq. 15
+        np.testing.assert_allclose(made[BLOCK.format(layer, "mlp.c_proj.weight")], wanted, rtol=1e-6)
+
+
+def test_statements_compose_and_the_next_layer_s_weight_is_as_they_left_it(tmp_path):
+    hidden = "widen hidden to 192 with cyclic copy from next layer"
+    recipe = f"{hidden}\nwiden ffn to 500 with tail copy from next layer"
+    made, source = grown(recipe, TINY, tmp_path / "aki.onnx"), weights(TINY)
+    unit = np.r_[0:384, 384 - 116 : 384]
+    own, other = (np.tile(source[BLOCK.format(n, "mlp.c_fc.weight")] / 2, (2, 1)) for n in (1, 2))
+    wanted = np.concatenate([own, other[:, unit[384:]]], axis=1)
+    np.testing.assert_allclose(made[BLOCK.format(1, "mlp.c_fc.weight")], wanted, rtol=1e-6)
+    own, other = (source[BLOCK.format(n, "mlp.c_proj.weight")] for n in (1, 2))
+    wanted = np.concatenate([own, other], axis=1)[unit] / np.bincount(unit)[unit][:, None]
+    np.testing.assert_allclose(made[BLOCK.format(1, "mlp.c_proj.weight")], wanted, rtol=1e-6)
+    for name in ("transformer.wpe.weight", BLOCK.format(0, "ln_1.weight")):
+        assert np.array_equal(made[name], np.concatenate([source[name]] * 2, axis=-1))
+
+
+@pytest.mark.parametrize("axis", ["ffn to 500", "heads to 9", "hidden to 192"])
+def test_it_is_not_exact_and_says_so(axis):
+    certificate = api.plan(f"widen {axis} with uniform copy from next layer", TINY).certificate
+    assert "come from the next layer" in "".join(gap.cause for gap in certificate.gaps)
+
+
+def test_new_units_that_nobody_reads_may_come_from_anywhere(tmp_path):
+    recipe = "widen ffn to 500 with tail copy from next layer with zero outputs"
+    done = api.apply(recipe, TINY, tmp_path / "aki.onnx")
+    assert done.plan.certificate.exact
+
+
+def test_layers_are_next_to_each_other_as_before_the_statement(tmp_path):
+    recipe = "widen ffn to 500 with tail copy from next layer\nstack layers to 8 by each"
+    made = grown(recipe, TINY, tmp_path / "deep.onnx")
+    alone = grown("widen ffn to 500 with tail copy from next layer", TINY, tmp_path / "wide.onnx")
+    for layer in range(8):
+        name = "mlp.c_fc.weight"
+        assert np.array_equal(made[BLOCK.format(layer, name)], alone[BLOCK.format(layer // 2, name)])
