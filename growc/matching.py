@@ -107,6 +107,13 @@ class _Expansion:
         heads = self.wanted.sizes(self.scope, "heads") or self.wanted.sizes("", "heads")
         if not none or role in OUTSIDE or (role == "kv_heads" and want == heads):
             return none
+        whole = self.today.sizes("", role)
+        if whole == want:
+            return True
+        if whole and role != "kv_heads":
+            message = f"`{role}` is {whole[0]} here and {want[0]} in {self.file}"
+            self.report("G307", f"{message}, and does not lie in the {self.scope} alone", OUTSIDE_IT)
+            return True
         self.report("G302", f"{self.file} has {_amount(role, want[0])}, and the model has none", "")
         return True
 
@@ -188,6 +195,7 @@ def proportion(have: tuple[int, ...], want: tuple[int, ...]) -> Fraction | None:
     return ratios.pop() if len(ratios) == 1 else None
 
 
+OUTSIDE_IT = "write the `match` outside of the scope"
 PAIRING = 'statements on parts of the model (`in encoder`, `axis N of "GLOB"`) can give each its own size'
 
 

@@ -81,6 +81,18 @@ def test_parts_that_differ_are_matched_each_by_itself(tmp_path):
     assert [s.after for s in plan.summaries] == [(96,), (3,)]
 
 
+def test_a_part_alone_is_matched_inside_its_scope(tmp_path):
+    config = written(tmp_path, {"d_model": 32, "decoder_ffn_dim": 128, "encoder_ffn_dim": 64})
+    plan = api.plan(f'in decoder {{ match "{config}" with tail copy }}', T5)
+    assert sizes(plan)["ffn"] == (64, 128)
+
+
+def test_what_a_scope_holds_only_in_part_cannot_be_matched_in_it(tmp_path):
+    config = written(tmp_path, {"d_model": 64})
+    (diagnostic,) = refused(f'in decoder {{ match "{config}" with tail copy }}', T5)
+    assert diagnostic.code == "G307"
+
+
 def test_sizes_in_one_proportion_are_matched_together(tmp_path):
     wide = tmp_path / "wide.onnx"
     api.apply("widen channels to 3 * channels / 2 with tail copy", CONV, wide, check=False)
