@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graphs import STREAM, save
-from models import stored
+from models import Models, stored
 
 import growc
 
@@ -55,3 +55,13 @@ def sorted_units(values: np.ndarray, order: np.ndarray, size: int) -> np.ndarray
         if n == size:
             values = np.take(values, order, axis)
     return values
+
+
+@pytest.mark.parametrize("axis", ["hidden", "heads", "ffn"])
+@pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
+def test_reordering_whole_models_is_exact(models: Models, tmp_path: Path, name: str, axis: str) -> None:
+    model = models.path(name, "torchscript.anon")
+    done = growc.apply(f"reorder {axis} by magnitude\nexpect exact", model, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert not done.verification.refutes_exact()
+    assert [w.name for w in done.plan.weights if w.steps]

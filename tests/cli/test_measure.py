@@ -1,0 +1,40 @@
+"""`growc measure` at the command line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    np.savez(tmp_path / "data.npz", tokens=np.random.default_rng(0).integers(0, 16, 20))
+    return "data.npz"
+
+
+def test_scores_are_printed_and_kept(growc, inputs, tmp_path):
+    done = growc("measure", "stream.onnx", "--inputs", inputs, "-o", "scores.npz")
+    assert done.status == 0
+    assert "ffn.0" in done.out
+    assert "12 units" in done.out
+    assert (tmp_path / "scores.npz").exists()
+    assert not (tmp_path / "stream.importance.npz").exists()
+
+
+def test_scores_as_json_have_a_number_for_each_unit(growc, inputs):
+    found = growc("measure", "stream.onnx", "--inputs", inputs, "--samples", "5", "--json").json
+    assert len(found["scores"]["ffn.0"]) == 12
+    assert len(found["scores"]["hidden.0"]) == 8
+
+
+def test_scores_of_other_inputs_are_replaced_by_force_only(growc, inputs, tmp_path):
+    assert growc("measure", "stream.onnx", "--inputs", inputs, "-o", "scores.npz").status == 0
+    other = ("measure", "stream.onnx", "--inputs", inputs, "--samples", "3", "-o", "scores.npz")
+    refused = growc(*other)
+    assert refused.status == 4
+    assert "other inputs" in refused.err
+    assert growc(*other, "--force").status == 0
+
+
+def test_a_number_of_samples_is_at_least_one(growc, inputs):
+    assert growc("measure", "stream.onnx", "--inputs", inputs, "--samples", "0").status == 2
