@@ -70,6 +70,7 @@ class Depth:
     summaries: tuple[tuple[int, Summary], ...] = ()
     parameters: int = 0
     """How many parameters the source has, where layers moved."""
+    warnings: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:

@@ -36,7 +36,7 @@ def certify(c: Compilation) -> Plan:
         tuple(c.assembled.weights),
         (c.depth.parameters or count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
-        (*warnings_of(c.lowered.stages), *now_stored(c.assembled)),
+        (*c.depth.warnings, *warnings_of(c.lowered.stages), *now_stored(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
         tuple(c.notes),
     )

@@ -56,7 +56,8 @@ def arrange_layers(statements: Sequence[Bound], layers: Layers, branches: Branch
     gaps = [
         gap for run, depth in zip(layers.runs, depths, strict=True) for gap in gaps_of(run, depth, branches)
     ]
-    return Depth(tuple(depths), tuple(gaps), tuple(summaries))
+    warnings = [w for run, past in zip(layers.runs, depths, strict=True) for w in out_of_phase(run, past)]
+    return Depth(tuple(depths), tuple(gaps), tuple(summaries), warnings=tuple(warnings))
 
 
 def _after(bound: Bound, depth: Past, size_of: SizeOf) -> Past:
@@ -94,6 +95,14 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
     once = list(dict.fromkeys(full))
     if once != sorted(once):
         yield _gap(run, once[0], "the layers stand in another order")
+
+
+def out_of_phase(run: Run, past: Past) -> Iterator[str]:
+    """Layers of several kinds that come again in a period, and in the result do not."""
+    kinds = [run.kinds[source] for source in past.order]
+    if run.period > 1 and any(kind != run.kinds[k % run.period] for k, kind in enumerate(kinds)):
+        source, result = (" ".join(chr(ord("A") + kind) for kind in one) for one in (run.kinds, kinds))
+        yield f"layers of several kinds have another period: {result}, in the source {source}"
 
 
 def _lasting(branches: Branches, run: Run, place: int, source: int) -> Iterator[Gap]:

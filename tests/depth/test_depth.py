@@ -10,7 +10,10 @@ from judging import judge
 from onnx.numpy_helper import to_array
 
 from growc import api
+from growc.depth import Move, Past
 from growc.diagnostic import GrowError
+from growc.layers import Run
+from growc.passes.depth import out_of_phase
 
 ZERO = "with zero outputs"
 
@@ -104,3 +107,12 @@ def test_parameters_are_counted_before_and_after():
     [(layers, _)] = [api.plan("drop layers 0..3", TINY).parameters]
     assert before == layers
     assert after - before == 4 * (before - api.plan("drop layers 3", TINY).parameters[1])
+
+
+def test_layers_that_leave_their_period_are_warned_of():
+    run = Run((), kinds=(0, 1, 0, 1), period=2)
+    moved = [Past.of(4).after(Move(1, order), ()) for order in ((0, 1, 2, 3, 2, 3), (0, 1, 2, 3, 3))]
+    assert [list(out_of_phase(run, past)) for past in moved] == [
+        [],
+        ["layers of several kinds have another period: A B A B B, in the source A B A B"],
+    ]
