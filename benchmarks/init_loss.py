@@ -156,9 +156,9 @@ def rows_of(name: str, seeds: int, windows: int, folder: Path, said: Callable[[s
 
 
 def shown(losses: Sequence[float]) -> str:
-    """The loss, or its range over the seeds."""
-    low, high = min(losses), max(losses)
-    return f"{low:.4f}" if len(losses) == 1 else f"{low:.3f} to {high:.3f}"
+    """The loss, or its range over the seeds where that can be seen."""
+    low, high = f"{min(losses):.3f}", f"{max(losses):.3f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def page(rows: Sequence[Row]) -> str:

@@ -168,7 +168,8 @@ def solve_pass(c: Compilation) -> Compilation:
         solution = solve(links, stage, sizes, carriers, steps.keys())
         made = weight_steps(solution, c.ties, ancestry)
         if stage.options.next_layer:
-            made = from_next_layer(made, steps, stage, NextLayers(c.layers, ancestry, stage.number))
+            following = NextLayers(c.layers, c.axes, c.norms, ancestry, stage.number)
+            made = from_next_layer(made, steps, stage, following)
             gaps += gaps_of(made, stage)
         for use, found in made.items():
             steps[use] += found

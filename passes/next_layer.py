@@ -13,6 +13,9 @@ from dataclasses import replace
 from growc.graph import Node, Value
 from growc.layers import Layer, Layers
 from growc.passes.ancestry import Ancestry, Place
+from growc.passes.norm_links import OPERATORS
+from growc.passes.norms import Norm
+from growc.passes.spaces import Axes
 from growc.plans import AxisStep, Gap, NextLayer
 from growc.stage import Stage
 
@@ -22,8 +25,13 @@ Steps = Mapping[Value, Sequence[AxisStep]]
 class NextLayers:
     """The use of a weight that stands in the next layer where one stands in its own."""
 
-    def __init__(self, layers: Layers, ancestry: Ancestry, moment: int) -> None:
+    def __init__(
+        self, layers: Layers, axes: Axes, norms: Sequence[Norm], ancestry: Ancestry, moment: int
+    ) -> None:
         self.layers, self.ancestry, self.moment = layers, ancestry, moment
+        operators = [i.node for i in axes.instances if i.line.treatment in OPERATORS]
+        whole = {use for node in operators for use in _weights(node)}
+        self.of_norms = whole | {use for norm in norms for use in _behind(norm.result)}
         self.uses = {
             (r, i): list(_uses(layer))
             for r, run in enumerate(layers.runs)
@@ -56,12 +64,31 @@ class NextLayers:
 def _uses(layer: Layer) -> Iterator[Value]:
     """The uses of weights in a layer, in canonical order."""
     for node in layer.nodes:
-        for value in node.operands:
-            use = value
-            while use.weight is None and use.producer is not None and use.producer.chain:
-                use = use.producer.inputs[0]  # type: ignore[assignment]
-            if use.weight is not None:
-                yield use
+        yield from _weights(node)
+
+
+def _stored(value: Value) -> Value | None:
+    """The use of a weight that a value is, but for its layout."""
+    while value.weight is None and value.producer is not None and value.producer.chain:
+        value = value.producer.inputs[0]  # type: ignore[assignment]
+    return value if value.weight is not None else None
+
+
+def _weights(node: Node) -> Iterator[Value]:
+    """The uses of weights that a node reads."""
+    return filter(None, map(_stored, node.operands))
+
+
+def _behind(result: Value) -> Iterator[Value]:
+    """Gain and bias of a norm that stands in pieces: what meets its result before anything else does."""
+    pending = [result]
+    while pending:
+        value = pending.pop()
+        for node, operand in value.users:
+            others = [_stored(v) for i, v in enumerate(node.inputs) if i != operand and v is not None]
+            if len(others) == 1 and others[0] is not None and node.op in ("Mul", "Add"):
+                yield others[0]
+                pending += node.outputs
 
 
 def _alike(a: Value, b: Value) -> bool:
@@ -85,7 +112,7 @@ def from_next_layer(
     for use, steps in made.items():
         other = following.of(use)
         found[use] = list(steps)
-        if other is None or other is use:
+        if other is None or other is use or (stage.axis == "hidden" and use in following.of_norms):
             continue
         assert other.weight is not None
         source = NextLayer(other.weight.name, tuple(before.get(other, ())))

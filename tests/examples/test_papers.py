@@ -217,6 +217,41 @@ def test_layers_stand_as_the_paper_says_and_nothing_else_changes(grow, name, lay
         np.testing.assert_array_equal(new.value, old.value)
 
 
+# ----------------------------------------------------------------------------------------- AKI, algorithm 1
+
+
+def assert_advanced(before: list[Weight], after: list[Weight], last: int) -> None:
+    """Equations 14 to 16: columns of new units come from the next layer; the last layer takes its own."""
+    read = Read(before, after, 16)
+    sizes = {"h": 64, "a": 64, "f": 256}
+    for place, (old, new) in enumerate(zip(before, after, strict=True)):
+        expected = expanded(old, read)
+        made = next((i for i, axis in enumerate(old.axes) if axis[0] == "+"), None)
+        inside = old.layer is not None and old.name not in ("gain", "shift")
+        if inside and made is not None and old.layer != last:
+            assert old.layer is not None
+            ahead = next(i for i, w in enumerate(before) if w.layer == old.layer + 1) + place
+            ahead -= next(i for i, w in enumerate(before) if w.layer == old.layer)
+            # the maps are layer l's on both sides: the new head at a place is the next layer's head g(place)
+            above = before[ahead]
+            upper = expanded(Weight(above.name, old.layer, above.axes, above.value), read)
+            fresh = np.arange(expected.shape[made]) >= sizes[old.axes[made][-1]]
+            keep = [slice(None)] * expected.ndim
+            keep[made] = fresh  # type: ignore[call-overload]
+            expected[tuple(keep)] = upper[tuple(keep)]
+        assert_same(new.value, expected, old)
+
+
+def test_aki_is_equations_14_to_16(grow):
+    before, after = grow("bert2bert-aki")
+    assert_advanced(before, after, last=2)
+
+
+def test_algorithm_1_stacks_what_aki_made(grow):
+    before, after = grow("bert2bert", [0, 1, 2, 0, 1, 2])
+    assert_advanced(before, after, last=2)
+
+
 # ------------------------------------------------------------------------------------------------------ NAI
 
 
