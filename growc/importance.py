@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from growc.axes import Space, factors, find
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.onnx.probes import Mask, Probe, probed
+from growc.dialects.onnx.probes import Mask, Probe, counted, probed
 from growc.expression import evaluate
 from growc.feeds import read_inputs
 from growc.float_copies import runnable
@@ -83,7 +83,8 @@ def measure(
     if found is not None and found.fingerprint == scores.fingerprint:
         scores = found
     if scores.done < len(cases):
-        probes = [_probe(r, c.axes, masks_of(c)) for r in Activations(c.axes).readings]
+        masks = masks_of(c)
+        probes = [_probe(r, c.axes, masks) for r in Activations(c.axes).readings]
         _run(c.path, probes, cases, scores, path, progress)
     return scores
 
@@ -116,7 +117,7 @@ def _run(
         try:
             while scores.done < len(cases):
                 progress("measuring importance", scores.done, len(cases))
-                _add(scores, session.run(cases[scores.done]), len(probes))
+                _add(scores, session.run(cases[scores.done]), probes)
                 scores.done += 1
                 if time.monotonic() - last > SAVED_EVERY:
                     write_scores(path, scores)
@@ -125,11 +126,17 @@ def _run(
             write_scores(path, scores)
 
 
-def _add(scores: Scores, outputs: Feeds, probes: int) -> None:
+def _add(scores: Scores, outputs: Feeds, probes: Sequence[Probe]) -> None:
     """One batch more."""
-    for kind, totals in (("sum", scores.sums), ("count", scores.counts)):
-        found = [outputs[f"growc.probe.{k}.{kind}"].astype(np.float64) for k in range(probes)]
-        totals[:] = [a + b for a, b in zip(totals, found, strict=True)] if totals else found
+    sums: list[Floats] = []
+    counts: list[Floats] = []
+    for k, probe in enumerate(probes):
+        name = f"growc.probe.{k}"
+        weight = float(outputs[f"{name}.weight"]) if probe.masks else 1.0
+        sums.append(outputs[f"{name}.sum"].astype(np.float64))
+        counts.append(np.array(counted(probe, outputs[f"{name}.shape"].tolist(), weight)))
+    for totals, found in ((scores.sums, sums), (scores.counts, counts)):
+        totals[:] = [np.add(a, b) for a, b in zip(totals, found, strict=True)] if totals else found
 
 
 # Where activations are
@@ -174,10 +181,10 @@ def _same(a: Space, b: Space) -> bool:
 
 def fingerprint(model: Path, data: Path, samples: int | None) -> str:
     """Changes with the model, the inputs, and how many of them are used."""
-    from growc.dialects.onnx.container import external_files
+    from growc.dialects.onnx.container import files_of
 
     found = hashlib.blake2b(f"{FORMAT} {samples}".encode(), digest_size=20)
-    for path in (model, *external_files(model), data):
+    for path in (*files_of(model), data):
         with path.open("rb") as file:
             found.update(hashlib.file_digest(file, "blake2b").digest())
     return found.hexdigest()

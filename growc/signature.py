@@ -27,6 +27,7 @@ from onnx_ir.passes.common import InlinePass
 
 from growc.bodies import written_out
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.container import load
 from growc.dialects.onnx.states import GROWING, Carry, moving_values, state_pairs
 
 _VIEWS = {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}
@@ -115,13 +116,8 @@ def read_signature(model: Path) -> tuple[Input, ...]:
 
 def load_model(model: Path) -> ir.Model:
     """The ONNX file `model`, its functions inlined; weights stay in the file. Raises GrowError (G310)."""
-    try:
-        loaded = ir.load(model)
-        return InlinePass()(loaded).model if loaded.functions else loaded
-    except Exception as error:  # protobuf's and onnx_ir's errors have no other common base
-        lines = str(error).splitlines() or [type(error).__name__]
-        message = f"`{Path(model).name}` cannot be read as an ONNX model"
-        raise GrowError(Diagnostic("G310", message, notes=(lines[0],))) from error
+    loaded = load(Path(model))
+    return InlinePass()(loaded).model if loaded.functions else loaded
 
 
 def _unfeedable(name: str, reason: str) -> GrowError:

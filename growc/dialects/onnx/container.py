@@ -29,9 +29,7 @@ _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # field numbers in onnx.proto: ModelP
 def load(path: Path) -> ir.Model:
     """The model at `path`, its weights still on disk. Raises GrowError (G310) if it cannot be read."""
     try:
-        proto = onnx.ModelProto()
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            proto.ParseFromString(_without_weights(data, path.name))
+        proto = outline(path)
         if not proto.graph.node and not proto.graph.output:
             raise ValueError("the file holds no graph")
         model = ir.from_proto(proto)
@@ -46,11 +44,18 @@ def load(path: Path) -> ir.Model:
     return model
 
 
-def external_files(path: Path) -> list[Path]:
-    """The files beside a model that hold weights of it."""
-    proto = onnx.load(path, load_external_data=False)
-    entries = (e for t in proto.graph.initializer for e in t.external_data if e.key == "location")
-    return sorted({path.with_name(entry.value) for entry in entries})
+def outline(path: Path) -> onnx.ModelProto:
+    """The model at `path`; large weights in it are references to where they stand in the file itself."""
+    proto = onnx.ModelProto()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        proto.ParseFromString(_without_weights(data, path.name))
+    return proto
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a model is made of: its own, and those that hold weights of it."""
+    entries = (e for t in outline(path).graph.initializer for e in t.external_data if e.key == "location")
+    return sorted({path, *(path.with_name(entry.value) for entry in entries)})
 
 
 def _first_line(error: Exception) -> str:

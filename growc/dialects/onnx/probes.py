@@ -1,9 +1,9 @@
 """A model that gives out sums over its own activations, and nothing else.
 
 Needs: an ONNX file, and `Probe`s: which tensors, which of their axes are kept, which masks weigh the others.
-Gives: the bytes of a model with two outputs for each probe: the sum of |value| over all other axes, weighed
-by the masks, and how many numbers each of these sums adds up. Sums are taken inside the graph, so that no
-activation ever leaves it.
+Gives: the bytes of a model with a few small outputs for each probe: the sum of |value| over all other axes,
+weighed by the masks; and what tells how many numbers each sum adds up. Sums are taken inside the graph, so
+that no activation ever leaves it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import onnx.helper as oh
 import onnx.numpy_helper as nh
 from numpy.typing import NDArray
 from onnx import TensorProto
+
+from growc.dialects.onnx.container import outline
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,28 @@ class Probe:
 
 
 def probed(model: Path, probes: Sequence[Probe]) -> bytes:
-    """The model with the probes as its only outputs. Weights in external files stay there."""
-    proto = onnx.load(model, load_external_data=False)
+    """The model with the probes as its only outputs. Its weights stay where they are, on disk."""
+    proto = outline(model)
     del proto.graph.output[:]
     opset = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
+    nodes = list(proto.graph.node)
+    makers = {name: i for i, node in enumerate(nodes) for name in node.output}
+    behind: dict[int, list[onnx.NodeProto]] = {}
     for k, probe in enumerate(probes):
+        del proto.graph.node[:]
         _Writer(proto.graph, f"growc.probe.{k}", opset).add(probe)
+        behind.setdefault(makers.get(probe.name, -1), []).extend(proto.graph.node)
+    del proto.graph.node[:]
+    for i in range(-1, len(nodes)):  # at once behind what they sum up: nothing is kept until the end
+        proto.graph.node.extend([*nodes[max(i, 0) : i + 1], *behind.get(i, ())])
     return bytes(proto.SerializeToString())
+
+
+def counted(probe: Probe, shape: Sequence[int], weight: float) -> float:
+    """How many numbers each sum of a probe adds up; `weight`: the sum over its masks."""
+    covered = {place for mask in probe.masks for place in mask.places}
+    left = [n for a, n in enumerate(shape) if a not in probe.kept and a not in covered]
+    return weight * float(np.prod(left, dtype=np.float64))
 
 
 class _Writer:
@@ -57,13 +74,15 @@ class _Writer:
         self.graph, self.prefix, self.opset, self.count = graph, prefix, opset, 0
 
     def add(self, probe: Probe) -> None:
-        gone = [a for a in range(probe.rank) if a not in probe.kept]
-        size = self.node("Abs", self.single(probe.name))
-        weight = self.node("Add", self.node("Mul", size, self.number(0.0)), self.number(1.0))
-        for mask in probe.masks:
-            weight = self.node("Mul", weight, self.aligned(mask, probe.rank))
-        self.output("sum", self.reduced(self.node("Mul", size, weight), gone))
-        self.output("count", self.reduced(weight, gone))
+        value, gone = self.single(probe.name), [a for a in range(probe.rank) if a not in probe.kept]
+        self.output("shape", self.node("Shape", value), TensorProto.INT64)
+        if probe.masks:
+            weight = self.aligned(probe.masks[0], probe.rank)
+            for mask in probe.masks[1:]:
+                weight = self.node("Mul", weight, self.aligned(mask, probe.rank))
+            value = self.node("Mul", value, weight)
+            self.output("weight", self.node("ReduceSum", weight, keepdims=0))
+        self.output("sum", self.reduced(value, gone) if gone else self.node("Abs", value))
 
     def aligned(self, mask: Mask, rank: int) -> str:
         """A mask of ones and zeros that broadcasts against a tensor."""
@@ -81,20 +100,15 @@ class _Writer:
         return self.node("Unsqueeze", values, self.numbers(new))
 
     def reduced(self, value: str, gone: Sequence[int]) -> str:
-        if not gone:
-            return value
-        if self.opset < 13:
-            return self.node("ReduceSum", value, axes=list(gone), keepdims=0)
-        return self.node("ReduceSum", value, self.numbers(list(gone)), keepdims=0)
+        if self.opset < 18:
+            return self.node("ReduceL1", value, axes=list(gone), keepdims=0)
+        return self.node("ReduceL1", value, self.numbers(gone), keepdims=0)
 
     def single(self, value: str) -> str:
         return self.node("Cast", value, to=TensorProto.FLOAT)
 
-    def number(self, value: float) -> str:
-        return self.constant(np.array(value, dtype=np.float32))
-
     def numbers(self, values: Sequence[int]) -> str:
-        return self.constant(np.array(values, dtype=np.int64))
+        return self.constant(np.array(list(values), dtype=np.int64))
 
     def constant(self, values: NDArray[Any]) -> str:
         name = self.fresh()
@@ -106,10 +120,10 @@ class _Writer:
         self.graph.node.append(oh.make_node(op, inputs, [name], **attributes))
         return name
 
-    def output(self, kind: str, value: str) -> None:
+    def output(self, kind: str, value: str, dtype: int = TensorProto.FLOAT) -> None:
         name = f"{self.prefix}.{kind}"
         self.graph.node.append(oh.make_node("Identity", [value], [name]))
-        self.graph.output.append(oh.make_tensor_value_info(name, TensorProto.FLOAT, None))
+        self.graph.output.append(oh.make_tensor_value_info(name, dtype, None))
 
     def fresh(self) -> str:
         self.count += 1
