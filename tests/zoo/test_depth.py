@@ -28,7 +28,6 @@ MORE = (
     "t5",
     "bart",
     "vit",
-    "convnext",
 )
 ORDERS: dict[str, Callable[[int], list[int]]] = {
     "stack layers to 2 * layers by whole": lambda count: [*range(count)] * 2,
