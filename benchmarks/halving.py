@@ -4,7 +4,9 @@
 
 Every model file under every recipe, judged by onnxruntime on the inputs that lie beside it. `halved`: the
 result runs, its outputs are finite and of the source's shape, its axes have the sizes asked for. `sorted`:
-the same outputs. `dead`: dropping units that contribute nothing changes nothing. One line of JSON a file.
+the same outputs. `dead`: dropping units that contribute nothing changes nothing. Of `hidden` the planted
+units are zero, but what reads them is not: where there are few, magnitude may choose wrongly. One line of
+JSON a file.
 """
 
 from __future__ import annotations
