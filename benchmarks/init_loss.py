@@ -1,6 +1,6 @@
 """The loss right after surgery: every published recipe on trained tiny models, as bert2BERT's table 1 has it.
 
-    python benchmarks/init_loss.py [--seeds 3] [--windows 8] [--out docs]
+    python benchmarks/init_loss.py [--seeds 3] [--windows 4] [--out docs]
 
 For each trained model of examples/models, each recipe of examples that it can follow is applied (recipes with
 a `let width` to WIDTH; what is drawn at random, once for each seed), and the validation loss of the result is
@@ -179,7 +179,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--windows", type=int, default=8, help="batches of 32 windows")
+    parser.add_argument("--windows", type=int, default=4, help="batches of 32 windows")
     parser.add_argument("--out", type=Path, default=ROOT / "docs")
     parser.add_argument("--only", help="names of models, separated by commas")
     args = parser.parse_args()
