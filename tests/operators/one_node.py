@@ -23,7 +23,9 @@ from growc.dialects.onnx.dialect import OnnxModel
 from growc.dialects.onnx.emit import rewrite
 from growc.draws import Draws
 from growc.indexmap import IndexMap
+from growc.layers import Layers
 from growc.operators import Line, labels
+from growc.passes.ancestry import Ancestry
 from growc.passes.assemble import assemble_weights
 from growc.passes.certify import rounded
 from growc.passes.links import build_links, carriers_of
@@ -275,7 +277,7 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     gaps = tuple(g.cause for g in solution.gaps if g.op)
     if gaps:
         return Judgement(gaps)
-    steps = weight_steps(solution, [])
+    steps = weight_steps(solution, [], Ancestry(one.axes, Layers()))
     sizes.apply(stage)
     resized = {v: tuple(sizes.of(s) for s in one.axes.of(v)) for v in one.graph.inputs}
     try:
