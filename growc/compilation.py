@@ -38,6 +38,8 @@ class Compilation:
     norms: Sequence[Norm] = ()  # norms
     axes: Axes = None  # type: ignore[assignment]  # spaces
     ties: Sequence[Tie] = ()  # ties
+    parameters: int = 0  # untie, depth: those of the source, where the model was analysed again
+    untied: frozenset[int] = frozenset()  # untie: heads that are not tied any more
     roles: Roles = None  # type: ignore[assignment]  # roles
     lowered: Lowered = None  # type: ignore[assignment]  # lower
     steps: Mapping[Value, Sequence[AxisStep]] = field(default_factory=dict)  # solve

@@ -68,8 +68,6 @@ class Depth:
     runs: tuple[Past, ...] = ()
     gaps: tuple[Gap, ...] = ()
     summaries: tuple[tuple[int, Summary], ...] = ()
-    parameters: int = 0
-    """How many parameters the source has, where layers moved."""
     warnings: tuple[str, ...] = ()
 
     @property

@@ -47,8 +47,6 @@ def unsupported(bound: Bound) -> Iterator[Diagnostic]:
     statement = bound.statement
     if not isinstance(statement, STATEMENTS):
         yield _not_yet(f"`{_verb(statement)}`", statement.span)
-    elif isinstance(statement, Untie) and bound.scopes:
-        yield _not_yet("`untie head` in a scope", statement.span)
     elif isinstance(statement, Match) and not all(isinstance(s, RoleScope) for s in bound.scopes):
         yield _not_yet("`match` in `in layers` or in a glob", statement.span)
 

@@ -41,6 +41,7 @@ from growc.passes.targets import named
 from growc.passes.ties import cut_by_untie, find_ties
 from growc.passes.units import count_units
 from growc.passes.unseen import unseen_units
+from growc.passes.untie import heads_to_untie
 from growc.plans import AxisStep, Gap
 from growc.resolve import Bound
 from growc.source import Span
@@ -79,8 +80,7 @@ def spaces_pass(c: Compilation) -> Compilation:
 
 def ties_pass(c: Compilation) -> Compilation:
     """Weights that are one."""
-    untie = any(isinstance(b.statement, ast.Untie) for b in c.statements)
-    return replace(c, ties=find_ties(c.axes, untie_head=untie))
+    return replace(c, ties=find_ties(c.axes, c.untied))
 
 
 def roles_pass(c: Compilation) -> Compilation:
@@ -91,6 +91,18 @@ def roles_pass(c: Compilation) -> Compilation:
 def layers_pass(c: Compilation) -> Compilation:
     """Equal parts of streams, one behind the other."""
     return replace(c, layers=find_layers(c.axes, c.roles.scopes.of_sum))
+
+
+def untie_pass(c: Compilation) -> Compilation:
+    """The model analysed again, without the ties that the recipe cuts."""
+    asked = [b for b in c.statements if isinstance(b.statement, ast.Untie)]
+    untied = heads_to_untie(asked, c.axes, c.roles.scopes, c.layers) if asked else frozenset()
+    return run(ANALYSIS, replace(c, untied=untied, parameters=parameters_of(c))) if untied else c
+
+
+def parameters_of(c: Compilation) -> int:
+    """How many parameters the source has."""
+    return c.parameters or count_parameters(c.axes, c.ties)
 
 
 def match_pass(c: Compilation) -> Compilation:
@@ -120,8 +132,7 @@ def depth_pass(c: Compilation) -> Compilation:
     placed = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
     again = run(ANALYSIS[:-1], c)
     layers = placed.layers(again.graph, c.layers, depth)
-    depth = replace(depth, parameters=count_parameters(c.axes, c.ties))
-    return replace(again, depth=depth, renamed=placed.renamed, layers=layers)
+    return replace(again, depth=depth, renamed=placed.renamed, layers=layers, parameters=parameters_of(c))
 
 
 def size_before(c: Compilation, name: str, span: Span, moment: int) -> int:
@@ -207,8 +218,7 @@ def assemble_pass(c: Compilation) -> Compilation:
     sizes = c.lowered.sizes
     shapes = {u: tuple(sizes.of(s)[0] for s in c.axes.of(u)) for u in c.graph.uses()}
     tables = continue_tables(c.graph, c.roles, sizes)
-    untie = any(isinstance(b.statement, ast.Untie) for b in c.statements)
-    cut = cut_by_untie(c.axes) if untie else frozenset()
+    cut = cut_by_untie(c.axes, c.untied)
     made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.mended.patches, cut)
     return replace(c, assembled=made)
 
@@ -230,6 +240,7 @@ ANALYSIS: tuple[Pass, ...] = (
 
 PIPELINE: tuple[Pass, ...] = (
     *ANALYSIS,
+    untie_pass,
     match_pass,
     depth_pass,
     lower_pass,

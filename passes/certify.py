@@ -34,7 +34,7 @@ def certify(c: Compilation) -> Plan:
         c.lowered.axes | layer_counts(c.depth),
         tuple(c.lowered.summaries),
         tuple(c.assembled.weights),
-        (c.depth.parameters or count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
+        (c.parameters or count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
         (*c.depth.warnings, *warnings_of(c.lowered.stages), *now_stored(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),

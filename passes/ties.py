@@ -10,9 +10,10 @@ share is no tie: exporters merge equal ones.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 
@@ -37,12 +38,12 @@ class Tie:
         return len({looked_up(u) for u in self.uses}) == 2
 
 
-def find_ties(axes: Axes, *, untie_head: bool = False) -> list[Tie]:
-    """Join what is one weight. With `untie_head`, tables and the heads tied to them part."""
-    ties = []
+def find_ties(axes: Axes, untied: Collection[int] = ()) -> list[Tie]:
+    """Join what is one weight. Tables and the heads tied to them part where their number is in `untied`."""
+    ties, heads = [], count()
     for tie in _groups(axes.graph):
-        parts = _apart(tie) if untie_head and tie.is_head else [tie]
-        ties += [p for p in parts if len(p.uses) > 1]
+        apart = tie.is_head and next(heads) in untied
+        ties += [p for p in (_apart(tie) if apart else [tie]) if len(p.uses) > 1]
     for tie in ties:
         first = axes.of(tie.uses[0])
         for use, turned in zip(tie.uses[1:], tie.turned[1:], strict=True):
@@ -52,9 +53,15 @@ def find_ties(axes: Axes, *, untie_head: bool = False) -> list[Tie]:
     return ties
 
 
-def cut_by_untie(axes: Axes) -> frozenset[Value]:
+def tied_heads(axes: Axes) -> list[Tie]:
+    """Tables with the heads that are tied to them, before `untie head`, in order."""
+    return [tie for tie in _groups(axes.graph) if tie.is_head]
+
+
+def cut_by_untie(axes: Axes, untied: Collection[int]) -> frozenset[Value]:
     """The uses that `untie head` gives a weight of their own: those that multiply with a table."""
-    return frozenset(u for tie in _groups(axes.graph) if tie.is_head for u in tie.uses if not looked_up(u))
+    cut = [tie for k, tie in enumerate(tied_heads(axes)) if k in untied] if untied else []
+    return frozenset(u for tie in cut for u in tie.uses if not looked_up(u))
 
 
 def _apart(tie: Tie) -> list[Tie]:

@@ -34,3 +34,12 @@ def test_without_a_scope_a_statement_is_for_all_runs(tmp_path):
 def test_a_scope_that_the_model_lacks_is_named():
     with pytest.raises(GrowError, match="no `layers` lie in"):
         api.plan('in "vision*" { drop layers 0 }', T5)
+
+
+def test_a_head_is_untied_in_the_scope_that_it_lies_in(tmp_path):
+    done = api.apply("in decoder { untie head }", T5, tmp_path / "untied.onnx")
+    assert done.plan.certificate.exact
+    before, after = done.plan.parameters
+    assert after == before + weights(T5)["lm_head.weight"].size
+    with pytest.raises(GrowError, match="no head that is tied"):
+        api.plan('in "encoder.block*" { untie head }', T5)

@@ -1,0 +1,33 @@
+"""Which heads part from the tables that they are tied to.
+
+Needs: the statements `untie head`, the analysed model. Gives: the numbers of the ties to cut. Raises
+GrowError (G307) where a scope holds no tied head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from growc.axes import leaves
+from growc.diagnostic import Diagnostic, GrowError
+from growc.layers import Layers
+from growc.passes.region import region_of
+from growc.passes.scopes import Scopes
+from growc.passes.spaces import Axes
+from growc.passes.ties import tied_heads
+from growc.resolve import Bound
+
+
+def heads_to_untie(asked: Sequence[Bound], axes: Axes, scopes: Scopes, layers: Layers) -> frozenset[int]:
+    """The numbers of the tied heads that lie in the scopes of a statement."""
+    heads = [{id(x) for s in axes.of(tie.uses[0]) for x in leaves(s)} for tie in tied_heads(axes)]
+    untied: set[int] = set()
+    for bound in asked:
+        region = region_of(bound.scopes, scopes, axes, layers, bound.number)
+        inside = region.inside
+        found = {k for k, atoms in enumerate(heads) if inside is None or atoms <= inside}
+        if not found and inside is not None:
+            message = f"no head that is tied to a table lies in {region.text}"
+            raise GrowError(Diagnostic("G307", message, bound.statement.span))
+        untied |= found
+    return frozenset(untied)
