@@ -115,13 +115,16 @@ def replace_spaces(axes: Axes, changed: Mapping[Place, Space]) -> None:
 
 
 def _again(axes: Axes, instance: Instance, changed: Mapping[Place, Space]) -> Instance:
-    """A node's line with the new spaces: the same one, where it names all axes that have some."""
+    """A node's line with the new spaces: the same one, where it names all axes that have some, and none that
+    stays one element (of a rotary table that all layers share) and would be stretched now.
+    """
     node, line = instance.node, instance.line
     pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]
     terms = [t for v, own in pairs if v for k, t in enumerate(own or ()) if (v, k) in changed]
     if not terms and not any((v, k) in changed for v in node.captured for k in range(v.rank)):
         return instance
-    named = all(labels(t) for t in terms)
+    alike = all((v, k) in changed for v, own in pairs if v for k, t in enumerate(own or ()) if t in terms)
+    named = alike and all(labels(t) for t in terms)
     return instantiate(axes, node, line=line) if named else instantiate(axes, node, counted=True)
 
 
