@@ -15,6 +15,7 @@ from registry import ZOO, build
 
 SLICE = (
     "falcon",
+    "gemma",
     "qwen3",
     "mpt",
     "olmo2",
