@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import Step
-from growc.dialects.onnx.owners import Owners, Place
+from growc.dialects.onnx.owners import Owners, Place, enclosing
 from growc.graph import Graph, Node, Size
 from growc.layers import Layer, Layers, Run
 
@@ -22,7 +22,7 @@ class Layered:
         self.graph: ir.Graph = graph.source.graph
         self.layers = layers
         places = [(r, i) for r, run in enumerate(layers.runs) for i in range(len(run.layers))]
-        outer = Owners(self.graph, {}).outer
+        outer = enclosing(self.graph)
         self.own = {(r, i): _top_nodes(layers.runs[r].layers[i], outer) for r, i in places}
         self.home = {n: place for place, nodes in self.own.items() for n in nodes}
         self.owners = Owners(self.graph, self.home)

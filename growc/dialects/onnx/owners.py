@@ -23,7 +23,7 @@ class Owners:
 
     def __init__(self, graph: ir.Graph, home: Mapping[ir.Node, Place]) -> None:
         self.home = home
-        self.outer = {inner: node for node in graph for inner in around(node)}
+        self.outer = enclosing(graph)
         self.static: set[ir.Node] = set()
         for node in graph:
             if node not in home and all(v is None or self.is_static(v) for v in node.inputs):
@@ -53,6 +53,11 @@ class Owners:
             owners = {self.of(v) for v in node.outputs}
             return owners.pop() if len(owners) == 1 else None
         return "size" if node.op_type in SIZES else None
+
+
+def enclosing(graph: ir.Graph) -> dict[ir.Node, ir.Node]:
+    """For every node of a body the node of the outermost graph that it lies in."""
+    return {inner: node for node in graph for inner in around(node)}
 
 
 def around(node: ir.Node) -> Iterator[ir.Node]:
