@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from growc import recipe as ast
 from growc.axes import leaves
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
 from growc.graph import Node, Value, readers
-from growc.layers import Layers
+from growc.layers import Layers, Run
 from growc.orders import layers_of
 from growc.passes.counts import runs_in
 from growc.passes.roles import RoleAxis
@@ -100,7 +101,7 @@ def _in_layers(
     """Atoms of weights in layers that had these numbers before the statement `moment`."""
     nodes: set[Node] = set()
     for run in runs_in(layers, scopes, scope.span):
-        meant = layers_of(scope.layers, run.count_before(moment), literal)
+        meant = layers_of(scope.layers, run.count_before(moment), partial(_number, run, moment))
         nodes.update(
             n
             for i, layer in enumerate(run.layers)
@@ -118,6 +119,13 @@ def _among(axes: Axes, chosen: Callable[[Value], bool]) -> tuple[frozenset[int],
     return frozenset(sides[True]), frozenset(sides[True] & sides[False])
 
 
-def literal(expr: Expr) -> int:
-    """What an expression without names comes to."""
-    return evaluate(expr, lambda name, span: 0)
+def _number(run: Run, moment: int, expr: Expr) -> int:
+    """What an expression in a range of layers comes to. Raises GrowError (G209) for axes in it."""
+
+    def earlier(then: int, name: str, span: Span) -> int:
+        if name == "layers":
+            return run.count_before(then)
+        message = f"this version does not know `{name}` in a range of layers"
+        raise GrowError(Diagnostic("G209", message, span, help="write a number, or one in terms of `layers`"))
+
+    return evaluate(expr, partial(earlier, moment), earlier)

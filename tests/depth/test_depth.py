@@ -116,3 +116,16 @@ def test_layers_that_leave_their_period_are_warned_of():
         [],
         ["layers of several kinds have another period: A B A B B, in the source A B A B"],
     ]
+
+
+def test_a_range_of_layers_may_be_counted_in_layers(tmp_path):
+    recipe = """
+        let half = layers / 2
+        stack layers to 8 by each
+        in layers half..layers - 1 { widen ffn to 400 with tail copy }
+    """
+    made = grown(recipe, TINY, tmp_path / "deep.onnx")
+    sizes = [made[f"transformer.h.{layer}.mlp.c_fc.weight"].shape[1] for layer in range(8)]
+    assert sizes == [384, 384, 400, 400, 400, 400, 400, 384]
+    with pytest.raises(GrowError, match="does not know `hidden` in a range"):
+        api.plan("in layers hidden / 48.. { widen ffn to 400 with tail copy }", TINY)
