@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from growc.api import measure as measure
     from growc.api import plan as plan
     from growc.diagnostic import GrowError as GrowError
+    from growc.fluent import Recipe as Recipe
     from growc.verification import verify as verify
 
 __version__ = "0.1.0"
-__all__ = ["Applied", "GrowError", "__version__", "apply", "inspect", "measure", "plan", "verify"]
+__all__ = ["Applied", "GrowError", "Recipe", "__version__", "apply", "inspect", "measure", "plan", "verify"]
 
 _HOMES = {
     "Applied": "growc.api",
     "GrowError": "growc.diagnostic",
+    "Recipe": "growc.fluent",
     "apply": "growc.api",
     "inspect": "growc.api",
     "measure": "growc.api",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.fluent import Recipe
 from growc.recipe import Expect, Preserved
 from growc.resolve import Bound, Resolved, load
 from growc.source import Source
@@ -29,6 +30,10 @@ def _quiet(phrase: str, done: int, total: int) -> None:
     pass
 
 
+Recipes = str | Path | Recipe | Sequence[Source]
+"""A recipe: its text, a `.grow` file, one built in Python, or sources."""
+
+
 @dataclass(frozen=True)
 class Applied:
     """What `apply` did. Without verification there is a `reason`; `files` are all that were written."""
@@ -40,16 +45,16 @@ class Applied:
     files: tuple[Path, ...] = field(default=())
 
 
-def recipe(text: str | Path | Sequence[Source], params: Mapping[str, str] | None = None) -> Resolved:
-    """A resolved recipe: from text, a `.grow` file, or sources. Raises GrowError with every mistake in it."""
+def recipe(text: Recipes, params: Mapping[str, str] | None = None) -> Resolved:
+    """A resolved recipe. Raises GrowError with every mistake in it."""
     return load(sources_of(text), params or {})
 
 
-def sources_of(text: str | Path | Sequence[Source]) -> list[Source]:
+def sources_of(text: Recipes) -> list[Source]:
     """The sources that a recipe was given as."""
     if isinstance(text, Path):
         return [read_source(text)]
-    return [Source("<recipe>", text)] if isinstance(text, str) else list(text)
+    return [Source("<recipe>", str(text))] if isinstance(text, str | Recipe) else list(text)
 
 
 def read_source(path: Path) -> Source:
@@ -88,9 +93,7 @@ def compile(  # noqa: A001 - growc.api.compile is what it is
     return run(ANALYSIS if analysis_only else PIPELINE, start)
 
 
-def plan(
-    text: str | Path | Sequence[Source], model: str | Path, params: Mapping[str, str] | None = None
-) -> Plan:
+def plan(text: Recipes, model: str | Path, params: Mapping[str, str] | None = None) -> Plan:
     """What would become of a model. Writes nothing.
 
     >>> plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx").certificate.exact  # doctest: +SKIP
@@ -100,7 +103,7 @@ def plan(
 
 
 def apply(
-    text: str | Path | Sequence[Source],
+    text: Recipes,
     model: str | Path,
     out: str | Path | None = None,
     params: Mapping[str, str] | None = None,

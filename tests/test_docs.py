@@ -12,6 +12,7 @@ import pytest
 from graphs import ROOT, STREAM, save
 
 ARCHITECTURE, CONTRIBUTING, THEORY = "docs/architecture.md", "CONTRIBUTING.md", "docs/theory.md"
+LANGUAGE = "docs/language.md"
 FOLDERS = "growc|grammar|passes|tests|docs|examples|benchmarks"
 SUFFIXES = "py|lark|md|toml|txt|grow|onnx"
 
@@ -30,7 +31,7 @@ def created(page: str) -> set[str]:
     return {name for diff in blocks(page, "diff") for name in re.findall(heads, diff, re.M)}
 
 
-@pytest.mark.parametrize("page", [THEORY, ARCHITECTURE])
+@pytest.mark.parametrize("page", [THEORY, ARCHITECTURE, LANGUAGE])
 def test_the_examples_of_a_page_run(page, tmp_path):
     code = re.sub(r"^```\w*$", "", text_of(page), flags=re.M)
     found = doctest.DocTestParser().get_doctest(

@@ -1,0 +1,126 @@
+"""Recipes built in Python say what the same recipes say as text."""
+
+from __future__ import annotations
+
+import pytest
+from graphs import STREAM, save
+
+import growc
+from growc import api
+from growc.diagnostic import GrowError
+from growc.grammar import parse
+from growc.recipe import Statement
+from growc.source import Source
+
+R = growc.Recipe
+
+EVERY_STATEMENT = [
+    (R().let("width", "2 * hidden"), "let width = 2 * hidden"),
+    (R().widen("hidden", to=1024, fill="neighbor copy"), "widen hidden to 1024 with neighbor copy"),
+    (
+        R().widen("ffn", to="2*ffn", fill="tail copy", split="random", noise_balanced=0.02, seed=3),
+        "widen ffn to 2 * ffn with tail copy split random noise 0.02 balanced seed 3",
+    ),
+    (
+        R().widen("heads", to=8, fill="tail copy", noise=1e-5, from_next_layer=True, plain=True),
+        "widen heads to 8 with tail copy noise 1e-5 from next layer plain",
+    ),
+    (
+        R().widen("hidden", to=8, fill="zero fill", zero_outputs=True, in_blocks_of="head_dim"),
+        "widen hidden to 8 with zero fill with zero outputs in blocks of head_dim",
+    ),
+    (
+        R().widen("ffn", to=8, fill="tail copy", noise_on_copies=1, plain=False),
+        "widen ffn to 8 with tail copy noise 1 on copies",
+    ),
+    (
+        R().widen('axis 0 of "a  b.*"', to=4, fill="zero fill"),
+        'widen axis 0 of "a  b.*" to 4 with zero fill',
+    ),
+    (
+        R().subclone("hidden", to="hidden/2", by="importance", rescaling="rescaled in norms"),
+        "subclone hidden to hidden / 2 by importance rescaled in norms",
+    ),
+    (R().subclone("ffn", to=4, by="random", seed=7), "subclone ffn to 4 by random seed 7"),
+    (R().subclone("vocab", to=4, by="keep", file="t.txt"), 'subclone vocab to 4 by keep "t.txt"'),
+    (R().subclone("layers", to=6, by="middle"), "subclone layers to 6 by middle"),
+    (R().reorder("ffn", by="random", seed=2), "reorder ffn by random seed 2"),
+    (R().stack(to=24, by="top 3", zero_outputs=True), "stack layers to 24 by top 3 with zero outputs"),
+    (
+        R().arrange([range(8), "4..", -1], zero_outputs=True),
+        "arrange layers as 0..8, 4.., -1 with zero outputs",
+    ),
+    (R().arrange("0..8, 4..12"), "arrange layers as 0..8, 4..12"),
+    (R().drop(range(2, 4)), "drop layers 2..4"),
+    (R().measure_importance("data.npz", samples="1K"), 'measure importance on "data.npz" samples 1K'),
+    (
+        R().match(
+            "large.json",
+            fill="zero fill",
+            seed=3,
+            layers="top 3",
+            layers_zero_outputs=True,
+            smaller="magnitude",
+        ),
+        'match "large.json" with zero fill seed 3 layers by top 3 with zero outputs smaller by magnitude',
+    ),
+    (R().untie_head(), "untie head"),
+    (R().include("width.grow"), 'include "width.grow"'),
+    (R().expect("preserved within 1e-5"), "expect preserved within 1e-5"),
+    (R().within("encoder", R().untie_head()), "in encoder {\n    untie head\n}"),
+    (R().within('"a.*"', R().within("layers 2..", R())), 'in "a.*" {\n    in layers 2.. {\n    }\n}'),
+]
+
+
+@pytest.mark.parametrize(("built", "text"), EVERY_STATEMENT, ids=lambda part: None)
+def test_a_built_statement_has_the_text_that_it_stands_for(built, text):
+    assert str(built) == f"{text}\n"
+    assert built.body == parse(Source("-e", text)).body
+
+
+def test_every_statement_of_the_language_can_be_built():
+    kinds = {type(item) for built, _ in EVERY_STATEMENT for item in built.body}
+    assert set(Statement.__args__) <= kinds
+
+
+def test_recipes_are_values_and_can_be_put_together():
+    first, second = R().let("n", 8), R().widen("ffn", to="n", fill="zero fill")
+    whole = first + second
+    assert whole == R().let("n", 8).widen("ffn", to="n", fill="zero fill")
+    assert str(first) == "let n = 8\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "make"),
+    [
+        ("G103", lambda: R().widen("fnn", to=8, fill="zero fill")),
+        ("G103", lambda: R().widen("ffn", to=8, fill="zero fil")),
+        ("G106", lambda: R().widen("ffn", to="8x", fill="zero fill")),
+        ("G104", lambda: R().widen("ffn", to="8 with zero fill", fill="zero fill")),
+        ("G104", lambda: R().widen("ffn", to=8, fill="zero fill # done")),
+        ("G104", lambda: R().stack(to="8 by last\nuntie head", by="last")),
+        ("G105", lambda: R().within("encoder { untie head", R())),
+        ("G102", lambda: R().include('a"b')),
+    ],
+)
+def test_what_the_grammar_refuses_is_refused_at_once(code, make):
+    with pytest.raises(GrowError) as caught:
+        make()
+    assert caught.value.diagnostics[0].code == code
+
+
+def test_what_contradicts_itself_is_refused_with_the_line_as_it_was_built():
+    built = R().untie_head().widen("ffn", to=8, fill="zero fill", split="equal")
+    with pytest.raises(GrowError) as caught:
+        api.recipe(built)
+    [problem] = caught.value.diagnostics
+    assert problem.span.line == 2
+    assert problem.span.source.line(2) == "widen ffn to 8 with zero fill split equal"
+
+
+def test_a_built_recipe_is_taken_where_a_text_is(tmp_path):
+    model = save(tmp_path / "m.onnx", STREAM)
+    built = R().widen("ffn", to="2 * ffn", fill="cyclic copy").expect("exact")
+    assert growc.plan(built, model).axes == growc.plan(str(built), model).axes
+    made = growc.apply(built, model, tmp_path / "grown.onnx")
+    assert made.verification.relative < 1e-6
