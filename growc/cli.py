@@ -32,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _interruptible():
             options = read_arguments(given)
             status = COMMANDS[options.command](options)
-            sys.stdout.flush()
+            with _last_words():
+                sys.stdout.flush()
             return status
     except GrowError as error:
         return _report(error, given)
@@ -99,12 +100,20 @@ def _print(lines: Iterable[str]) -> None:
     from growc.render.text import colored
 
     ink = colored if _colors(sys.stdout) else str
-    try:
+    with contextlib.suppress(BrokenPipeError), _last_words():
         for line in lines:
             print(ink(line))
         sys.stdout.flush()
-    except BrokenPipeError:
+
+
+@contextlib.contextmanager
+def _last_words() -> Iterator[None]:
+    """What cannot be printed is given up: else the interpreter tries again when it ends, and fails."""
+    try:
+        yield
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def _read(name: str) -> Source:

@@ -85,12 +85,17 @@ def test_a_reader_that_goes_away_does_not_stop_the_work(tmp_path):
     assert (tmp_path / "stream.grown.onnx").exists()
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_an_output_that_is_full_is_exit_4(tmp_path):
+def test_an_output_that_is_full_is_exit_4(tmp_path, unbuffered):
     save(tmp_path / "mlp.onnx", MLP)
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
-            [*GROWC, "inspect", tmp_path / "mlp.onnx"], stdout=full, stderr=subprocess.PIPE, text=True
+            [*GROWC, "inspect", tmp_path / "mlp.onnx"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
         )
     assert done.returncode == 4
     assert "error[G502]" in done.stderr
