@@ -75,10 +75,15 @@ def decoded(name: str, data: bytes) -> Source:
 
 
 def compile(  # noqa: A001 - growc.api.compile is what it is
-    resolved: Resolved, model: str | Path, *, analysis_only: bool = False, progress: Progress = _quiet
+    resolved: Resolved,
+    model: str | Path,
+    *,
+    analysis_only: bool = False,
+    keeps: bool = False,
+    progress: Progress = _quiet,
 ) -> Compilation:
     """Run the passes on an ONNX file. No weight is read but a few elements that recognise ties, and for
-    rankings by them.
+    rankings by them. `keeps`: importance that is measured may be kept beside the model.
     """
     from growc.compilation import Compilation
     from growc.dialects.onnx.dialect import OnnxModel
@@ -89,7 +94,7 @@ def compile(  # noqa: A001 - growc.api.compile is what it is
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
     if path.is_dir() or path.suffix == ".pt2":
         raise GrowError(Diagnostic("G309", f"`{path}` is no ONNX file, and this version reads nothing else"))
-    start = Compilation(path, OnnxModel.open(path), resolved.statements, progress)
+    start = Compilation(path, OnnxModel.open(path), resolved.statements, progress, keeps)
     return run(ANALYSIS if analysis_only else PIPELINE, start)
 
 
@@ -132,7 +137,7 @@ def apply(
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
     guard(target, source, beside, force)
-    compilation = compile(resolved, source, progress=progress)
+    compilation = compile(resolved, source, keeps=True, progress=progress)
     if planned is not None:
         planned(compilation.plan)
     judge_plan(resolved.statements, compilation)

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compilation:
-    """`model`, `statements` and `progress` are given; others are results of passes, as comments say."""
+    """All down to `keeps` is given; the rest are results of passes, as comments say."""
 
     path: Path
     model: Any
     statements: Sequence[Bound] = ()
     progress: Callable[[str, int, int], None] = lambda phrase, done, total: None
+    keeps: bool = False  # whether what is measured may be kept beside the model
     graph: Graph = None  # type: ignore[assignment]  # capture
     simulation: Any = None  # simulate
     layers: Layers = None  # type: ignore[assignment]  # layers; of the result, from depth on

@@ -68,13 +68,14 @@ def measure(
     samples: int | None = None,
     *,
     kept: Path | None = None,
+    keeps: bool = True,
     progress: Progress = lambda phrase, done, total: None,
 ) -> Scores:
     """Measure all units of a model, or read what was measured before.
 
-    `kept` is where the scores are kept: `NAME.importance.npz` beside the model unless it says so. Raises
-    GrowError: G403 where the inputs do not fit or onnxruntime cannot run the model, G309 where what is to be
-    measured stands inside of an operator.
+    `kept` is where the scores are kept: `NAME.importance.npz` beside the model unless it says so. They are
+    read from there, and, if `keeps`, written there. Raises GrowError: G403 where the inputs do not fit or
+    onnxruntime cannot run the model, G309 where what is to be measured stands inside of an operator.
     """
     cases = read_inputs(data, c.path, samples)
     scores = Scores(fingerprint(c.path, data, samples), len(cases))
@@ -85,7 +86,7 @@ def measure(
     if scores.done < len(cases):
         masks = masks_of(c)
         probes = [_probe(r, c.axes, masks) for r in Activations(c.axes).readings]
-        _run(c.path, probes, cases, scores, path, progress)
+        _run(c.path, probes, cases, scores, path if keeps else None, progress)
     return scores
 
 
@@ -98,7 +99,7 @@ def measured(c: Compilation, statement: Measure) -> Measured:
         samples = evaluate(statement.samples, lambda name, span: 0, lambda moment, name, span: 0)
     moved = c.depth is not None and c.depth.changed
     source = inspect(c.path) if moved else c
-    scores = measure(source, data, samples, progress=c.progress)
+    scores = measure(source, data, samples, keeps=c.keeps, progress=c.progress)
     known = counterparts(c.axes, source.axes) if moved else None
     return Measured(Activations(source.axes), scores.means, known)
 
@@ -109,9 +110,14 @@ def cache_path(model: Path) -> Path:
 
 
 def _run(
-    model: Path, probes: Sequence[Probe], cases: list[Feeds], scores: Scores, path: Path, progress: Progress
+    model: Path,
+    probes: Sequence[Probe],
+    cases: list[Feeds],
+    scores: Scores,
+    path: Path | None,
+    progress: Progress,
 ) -> None:
-    """All batches that are not done yet."""
+    """All batches that are not done yet; what is measured is kept where `path` says."""
     last = time.monotonic()
     with runnable(model) as copy, Session(copy, graph=probed(copy, probes)) as session:
         try:
@@ -119,11 +125,12 @@ def _run(
                 progress("measuring importance", scores.done, len(cases))
                 _add(scores, session.run(cases[scores.done]), probes)
                 scores.done += 1
-                if time.monotonic() - last > SAVED_EVERY:
+                if path is not None and time.monotonic() - last > SAVED_EVERY:
                     write_scores(path, scores)
                     last = time.monotonic()
         finally:
-            write_scores(path, scores)
+            if path is not None:
+                write_scores(path, scores)
 
 
 def _add(scores: Scores, outputs: Feeds, probes: Sequence[Probe]) -> None:

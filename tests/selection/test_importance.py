@@ -118,6 +118,21 @@ def test_scores_beside_the_model_are_taken_again_for_the_same_inputs_only(
     assert (growc.measure(model, tokens(tmp_path, 31))["ffn.0"] != first["ffn.0"]).any()
 
 
+def test_a_plan_keeps_no_scores_and_takes_those_that_were_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, file = save(tmp_path / "m.onnx", STREAM), tokens(tmp_path)
+    recipe = tmp_path / "r.grow"
+    recipe.write_text(f'measure importance on "{file.name}"\nsubclone ffn to 3 by importance\n')
+    before = sorted(tmp_path.iterdir())
+    found = growc.plan(recipe, model)
+    assert sorted(tmp_path.iterdir()) == before
+    growc.apply(recipe, model, tmp_path / "out.onnx", check=False)
+    assert (tmp_path / "m.importance.npz").exists()
+    monkeypatch.setattr(importance, "_run", lambda *_: pytest.fail("measured again"))
+    assert growc.plan(recipe, model).certificate.gaps == found.certificate.gaps
+
+
 def test_scores_of_another_model_or_of_other_inputs_are_not_overwritten(tmp_path: Path) -> None:
     model, file = save(tmp_path / "m.onnx", STREAM), tokens(tmp_path)
     growc.measure(model, file, tmp_path / "scores.npz")

@@ -6,7 +6,8 @@ import pytest
 from published import ALL, example
 
 ELSEWHERE = {"net2net-conv", "hypercloning", "gesmundo-maile", "t5", "gqa-to-mha"}
-"""Recipes for channels, groups, or an encoder and a decoder."""
+ELSEWHERE |= {"subcloning", "subcloning-vit", "reorder"}
+"""Recipes for channels, groups, or an encoder and a decoder; those that measure on inputs of a tiny model."""
 
 RECIPES = [e.folder.name[3:] for e in ALL if e.folder.name[3:] not in ELSEWHERE]
 PRESERVING = {"net2net", "nai-exact", "lemon", "llama-pro", "staged-training", "vocabulary"}

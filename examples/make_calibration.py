@@ -1,0 +1,34 @@
+"""Make the inputs that the examples of subcloning measure importance on, from the models' training data.
+
+    python examples/make_calibration.py
+
+Writes 24-subcloning/calibration.npz (windows of bytes for tiny-gpt) and digits.npz beside the recipes for
+tiny-vit (images of digits). Both are evenly spread over the training data.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from train_tiny_gpt import CONTEXT, corpus
+from train_tiny_vit import digits
+
+EXAMPLES = Path(__file__).parent
+WINDOWS, IMAGES = 64, 128
+
+
+def main() -> None:
+    """Write all files."""
+    data = corpus(validation=False).astype(np.int64)
+    starts = np.linspace(0, len(data) - CONTEXT, WINDOWS).astype(np.int64)
+    windows = data[starts[:, None] + np.arange(CONTEXT)]
+    np.savez_compressed(EXAMPLES / "24-subcloning" / "calibration.npz", input_ids=windows)
+    images, _ = digits(validation=False)
+    chosen = images[np.linspace(0, len(images) - 1, IMAGES).astype(np.int64)]
+    for folder in ("25-subcloning-vit", "26-reorder"):
+        np.savez_compressed(EXAMPLES / folder / "digits.npz", pixel_values=chosen)
+
+
+if __name__ == "__main__":
+    main()
