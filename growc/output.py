@@ -17,12 +17,16 @@ import onnx
 import onnx_ir as ir
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.placing import on_disk, put
 
 METADATA = "growc"
 """The key of provenance in the metadata of a model."""
 
 OPENING = '{\n  "growc": '
 """How every text begins that growc writes beside a model."""
+
+RECORD = "growc.json"
+"""Where provenance stands inside a checkpoint directory."""
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
@@ -48,13 +52,16 @@ def _block(value: Any) -> str:
 
 
 def default_output(model: Path) -> Path:
-    """`NAME.grown` with the same ending, beside the model."""
-    return model.with_name(f"{model.stem}.grown{model.suffix}")
+    """`NAME.grown` with the same ending, beside the model. The names of folders have no endings."""
+    place = model.resolve() if model.is_dir() else model
+    stem, ending = (place.name, "") if place.is_dir() else (place.stem, place.suffix)
+    return place.with_name(f"{stem}.grown{ending}")
 
 
-def record_path(target: Path) -> Path:
+def record_path(target: Path, folder: bool = False) -> Path:
     """`NAME.grown.json`, where the provenance stands beside the model as well."""
-    return target.with_name(f"{target.stem.removesuffix('.grown')}.grown.json")
+    stem = target.name if folder else target.stem
+    return target.with_name(f"{stem.removesuffix('.grown')}.grown.json")
 
 
 def refused(place: Path, error: OSError) -> GrowError:
@@ -68,15 +75,13 @@ def refused(place: Path, error: OSError) -> GrowError:
 
 def guard(target: Path, model: Path, lineage: Path | None, force: bool) -> None:
     """Refuse what cannot be written, and what would replace a file that growc did not make."""
-    if target.suffix not in ("", model.suffix):
-        remedy = f"write `-o {target.with_suffix(model.suffix)}`"
-        message = f"`{target}` is no `{model.suffix}` file, and the model is one"
-        raise GrowError(Diagnostic("G200", message, help=remedy))
-    for path in filter(None, (target, record_path(target), lineage)):
+    folder = model.is_dir()
+    _guard_kind(target, model)
+    for path in filter(None, (target, record_path(target, folder), lineage)):
         if not path.parent.is_dir():
             raise GrowError(Diagnostic("G502", f"there is no folder `{path.parent}`"))
-        if path.is_dir():
-            raise GrowError(Diagnostic("G501", f"`{path}` is a folder"))
+        if path.exists() and path.is_dir() != (folder and path == target):
+            raise GrowError(Diagnostic("G501", f"`{path}` is a {'folder' if path.is_dir() else 'file'}"))
         if path.exists() and not force and not made_by_growc(path):
             own = model.exists() and path.samefile(model)
             what = "is the model itself" if own else "exists, and growc did not make it"
@@ -84,10 +89,24 @@ def guard(target: Path, model: Path, lineage: Path | None, force: bool) -> None:
             raise GrowError(Diagnostic("G501", f"`{path}` {what}", help=remedy))
 
 
+def _guard_kind(target: Path, model: Path) -> None:
+    """Refuse a target whose name says that it is of another kind than the model."""
+    endings = (".onnx", ".pt2")
+    if model.is_dir() and target.suffix in endings:
+        message = f"`{target}` is no folder, and the model is one"
+        raise GrowError(Diagnostic("G200", message, help=f"write `-o {target.with_suffix('')}`"))
+    if model.is_file() and target.suffix not in ("", model.suffix):
+        remedy = f"write `-o {target.with_suffix(model.suffix)}`"
+        message = f"`{target}` is no `{model.suffix}` file, and the model is one"
+        raise GrowError(Diagnostic("G200", message, help=remedy))
+
+
 def made_by_growc(path: Path) -> bool:
-    """Whether a file is a model or a record that growc wrote."""
+    """Whether a file is a model or a record that growc wrote, or a folder has such a record."""
     from growc.dialects.onnx.container import load
 
+    if path.is_dir():
+        return (path / RECORD).is_file() and made_by_growc(path / RECORD)
     with contextlib.suppress(OSError, GrowError):
         with path.open("rb") as file:
             if file.read(len(OPENING)) == OPENING.encode():
@@ -126,46 +145,26 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> Non
     before is there again. Data that only the replaced model used is removed. Nothing interrupts this.
     """
     for draft, _ in moves:
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
+        on_disk(draft)
     model, target = moves[-1]
     with _uninterrupted(), _alone(target.parent):
         check()
         stale = own_data(target) - {place for _, place in moves}
-        done: list[tuple[Path | None, Path]] = []
-        try:
+        with contextlib.ExitStack() as undoing:
             for number, (draft, place) in enumerate(moves):
-                before = _kept(place, model.parent / f"{number}.before")
-                draft.replace(place)
-                done.append((before, place))
-        except BaseException:
-            for before, place in reversed(done):
-                place.unlink()
-                if before is not None:
-                    shutil.move(before, place)
-            raise
+                undoing.callback(put(draft, place, model.parent / f"{number}.before"))
+            undoing.pop_all()
         for path in stale:
             path.unlink(missing_ok=True)
         while signal.sigtimedwait(INTERRUPTS, 0):
             pass  # what came while this went on came too late
 
 
-def _kept(place: Path, copy: Path) -> Path | None:
-    """What stands at a place, under another name."""
-    if not place.exists():
-        return None
-    try:
-        os.link(place, copy)
-    except OSError:
-        shutil.copy2(place, copy)
-    return copy
-
-
 def own_data(model: Path) -> set[Path]:
     """The `STEM-<12 hex>.data` files of a model that growc wrote: it made them for this model alone."""
     from growc.dialects.onnx.container import load
 
-    if not model.exists() or not made_by_growc(model):
+    if not model.is_file() or not made_by_growc(model):
         return set()
     tensors = (value.const_value for value in load(model).graph.initializers.values())
     names = {str(t.location) for t in tensors if isinstance(t, ir.ExternalTensor)}

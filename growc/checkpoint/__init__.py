@@ -1,0 +1,1 @@
+"""Checkpoint directories of Hugging Face: read by name, written tensor by tensor, put in place whole."""

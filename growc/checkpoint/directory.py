@@ -1,0 +1,132 @@
+"""A checkpoint directory, opened: its config, and every tensor by name, none of them read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from growc.checkpoint.pickled import Pickled, read_pickle
+from growc.checkpoint.tensorfile import Stored, read_header, unreadable
+from growc.diagnostic import Diagnostic, GrowError
+from growc.graph import Array
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+PICKLED = "pytorch_model.bin"
+INDEX = ".index.json"
+ADAPTER_CONFIG = "adapter_config.json"
+
+HOLDERS = frozenset(
+    (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".gguf", ".onnx")
+)
+"""Endings of files that hold weights, or the state of a training: of the source, and not of the result."""
+
+STATE = frozenset(("trainer_state.json",))
+"""Other files that belong to a training that has been."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A directory with `config.json` and weights.
+
+    tensors: in the order of the files, and in each as they lie there. metadata: of the first file.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    tensors: Mapping[str, Stored | Pickled]
+    metadata: Mapping[str, str]
+
+    @staticmethod
+    def open(path: Path) -> Checkpoint:
+        """Raises GrowError (G310) where it is no checkpoint, or where a part of it is missing or damaged."""
+        config = read_json(path / CONFIG)
+        files = weight_files(path)
+        tensors: dict[str, Stored | Pickled] = {}
+        metadata: dict[str, str] = {}
+        for file, promised in files.items():
+            found, said = _tensors(file)
+            metadata = metadata or said
+            absent = next((name for name in promised if name not in found), None)
+            if absent is not None:
+                raise unreadable(file, f"the index says that it holds `{absent}`")
+            tensors |= {name: found[name] for name in promised or found}
+        return Checkpoint(path, config, tensors, metadata or {"format": "pt"})
+
+    def read(self, name: str) -> Array:
+        """One tensor."""
+        return self.tensors[name].read()
+
+    def carried(self) -> Iterator[Path]:
+        """The other files and folders of the directory that the result takes over as they are."""
+        for place in sorted(self.path.iterdir()):
+            if not place.name.startswith(".") and not self.is_left(place):
+                yield place
+
+    def left(self) -> Iterator[Path]:
+        """The files that hold weights or states of the source in another form, which no longer hold true."""
+        own = {*weight_files(self.path), *_indices(self.path)}
+        yield from (p for p in sorted(self.path.iterdir()) if p not in own and self.is_left(p))
+
+    def is_left(self, place: Path) -> bool:
+        """Whether the result does not take a file or folder over."""
+        if place.is_dir():
+            return (place / CONFIG).is_file() and any(p.suffix in HOLDERS for p in place.iterdir())
+        own = place.name in (CONFIG, ADAPTER_CONFIG) or place.name in STATE
+        return own or place.suffix in HOLDERS or place.name.endswith(INDEX)
+
+
+def _tensors(file: Path) -> tuple[Mapping[str, Stored | Pickled], dict[str, str]]:
+    return read_header(file) if file.suffix == ".safetensors" else (read_pickle(file), {})
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """An object from a file. Raises GrowError (G310)."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        message = f"`{path.parent}` has no `{path.name}`"
+        raise GrowError(Diagnostic("G310", message)) from error
+    except ValueError as error:
+        raise unreadable(path, "it is not JSON") from error
+    if not isinstance(found, dict):
+        raise unreadable(path, "it is no JSON object")
+    return found
+
+
+def weight_files(path: Path) -> dict[Path, tuple[str, ...]]:
+    """The files of the weights, and what an index says is in each (nothing, where there is no index).
+
+    Weights as safetensors go before pickled ones, as they do where models are loaded.
+    """
+    for name in (WEIGHTS, PICKLED):
+        single, index = path / name, path / (name + INDEX)
+        if single.exists() and index.exists():
+            message = f"`{path}` has both `{single.name}` and `{index.name}`, and one of them is old"
+            raise GrowError(Diagnostic("G310", message, help="remove the one that is not the model"))
+        if single.exists():
+            return {single: ()}
+        if index.exists():
+            return _indexed(index)
+    message = f"`{path}` has no weights: neither `{WEIGHTS}` nor shards with an index"
+    raise GrowError(Diagnostic("G310", message))
+
+
+def _indices(path: Path) -> set[Path]:
+    return {path / (name + INDEX) for name in (WEIGHTS, PICKLED)}
+
+
+def _indexed(index: Path) -> dict[Path, tuple[str, ...]]:
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise unreadable(index, "it has no `weight_map`")
+    files: dict[Path, list[str]] = {}
+    for name, place in places.items():
+        file = index.parent / str(place)
+        if file.parent != index.parent:
+            raise unreadable(index, f"`{place}` is no file of this directory")
+        files.setdefault(file, []).append(name)
+    return {file: tuple(files[file]) for file in sorted(files)}

@@ -1,0 +1,80 @@
+"""Putting a file or a folder where another may stand, at one instant, and taking it back."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def on_disk(draft: Path) -> None:
+    """Wait until a file, or all that is in a folder, is on the disk."""
+    for path in (draft, *draft.rglob("*")) if draft.is_dir() else (draft,):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def put(draft: Path, place: Path, aside: Path) -> Callable[[], None]:
+    """Rename `draft` to `place`; what stood there is then at `aside`. Gives what takes it back."""
+    if draft.is_dir():
+        return _put_folder(draft, place, aside)
+    before = _kept(place, aside)
+    draft.replace(place)
+
+    def undo() -> None:
+        place.unlink()
+        if before is not None:
+            shutil.move(before, place)
+
+    return undo
+
+
+def _put_folder(draft: Path, place: Path, aside: Path) -> Callable[[], None]:
+    """Where the system can exchange two folders at once, no instant passes without one at `place`."""
+    if not place.exists():
+        draft.rename(place)
+        return lambda: shutil.rmtree(place)
+    if exchange(draft, place):
+        draft.rename(aside)
+    else:
+        place.rename(aside)
+        try:
+            draft.rename(place)
+        except OSError:
+            aside.rename(place)
+            raise
+
+    def undo() -> None:
+        shutil.rmtree(place)
+        aside.rename(place)
+
+    return undo
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Let two names change places (Linux's renameat2); whether the system could."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    return bool(call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
+
+
+def _kept(place: Path, copy: Path) -> Path | None:
+    """What stands at a place, under another name."""
+    if not place.exists():
+        return None
+    try:
+        os.link(place, copy)
+    except OSError:
+        shutil.copy2(place, copy)
+    return copy
