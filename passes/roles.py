@@ -169,7 +169,8 @@ class _Finder(Flow):
         """Atoms that weights make in both operands of a product: a part of a key may be broadcast too."""
         found: set[int] = set()
         for product in self.axes.instances:
-            if product.line.treatment == "contract" and self.weight_of(product) is None:
+            contracts = product.line.treatment == "contract" and self.weight_of(product) is None
+            if contracts or product.line.treatment == "attention":
                 a, b = (self.made_above(v) for v in product.node.inputs[:2] if v is not None)
                 found |= a & b
         return found

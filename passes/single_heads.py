@@ -17,7 +17,7 @@ from growc.graph import Value
 from growc.operators import Term, labels, names_of
 from growc.passes.flow import Flow
 from growc.passes.spaces import Axes, Instance
-from growc.passes.units import Place, Way, ones_before, replace_spaces
+from growc.passes.units import Place, Way, named_axes, ones_before, replace_spaces
 
 
 def count_heads(axes: Axes) -> None:
@@ -72,12 +72,7 @@ class _Around(Way):
         """As for any way; what is put end to end has the head from weights in all its parts."""
         if not super().named(instance, term, space):
             return False
-        parts = [
-            (value, axis)
-            for value, terms in zip(instance.node.inputs, instance.line.inputs, strict=False)
-            for axis, other in enumerate(terms or ())
-            if value is not None and other == term
-        ]
+        parts = [place for place, other in named_axes(instance, term) if other == term]
         return instance.line.treatment != "layout" or all(part in self.found for part in parts)
 
     def forward(self, value: Value, axis: int, space: Space) -> bool:

@@ -8,11 +8,13 @@ neither does a value of which only the shape is used.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from growc.axes import Reason, Space, address, find, freeze, leaves, product, sum_of, unify
-from growc.graph import Graph, Node, Value
+from growc.graph import Graph, Node, Value, Weight
 from growc.operators import Line, Operand, Row, Site, Term, labels, opaque
 
 
@@ -46,6 +48,12 @@ class Axes:
     def of(self, value: Value) -> tuple[Space, ...]:
         """The space of each axis of a value; empty where its rank is unknown."""
         return self.spaces.get(value, ())
+
+    @cached_property
+    def used_often(self) -> frozenset[Weight]:
+        """Stored tensors with several uses."""
+        counts = Counter(use.weight for use in self.graph.uses())
+        return frozenset(weight for weight, n in counts.items() if weight is not None and n > 1)
 
     def frozen(self) -> Iterator[tuple[Value, int, Reason]]:
         """Every frozen axis of a weight that is not a mere size, with its reason."""

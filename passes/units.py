@@ -89,6 +89,13 @@ def is_one(value: Value, axis: int) -> bool:
     return value.sizes is not None and set(value.sizes[axis]) == {1}
 
 
+def named_axes(instance: Instance, name: Term) -> Iterator[tuple[Place, Term]]:
+    """The axes of the operands in which a label stands, each with its term."""
+    for value, terms in zip(instance.node.inputs, instance.line.inputs, strict=False):
+        if value is not None:
+            yield from (((value, k), term) for k, term in enumerate(terms or ()) if name in labels(term))
+
+
 def is_group(space: Space) -> bool:
     """Whether a space can be made a product of a unit and what repeats it."""
     return space.kind == "atom" and space.static and space.frozen is None and not space.unit
@@ -158,20 +165,27 @@ class Way:
         return reached
 
     def named(self, instance: Instance, term: Term, space: Space) -> bool:
-        """Through an operator whose line names the axis: at least one operand must have it from weights."""
+        """Through an operator whose line names the axis: at least one operand must have it from weights.
+
+        Where another operand has the axis, one element of a tensor that others use too stays one and is
+        stretched: so does a rotary table.
+        """
         if not isinstance(term, str) or term in ("_", "#"):
             return False
         reached = False
-        for value, terms in zip(instance.node.inputs, instance.line.inputs, strict=False):
-            for axis, other in enumerate(terms or ()):
-                if value is None or term not in labels(other):
-                    continue
-                if other == term:
-                    reached |= self.back(value, axis, space)
-                else:
-                    whole = self.whole((value, axis), instance.spaces, other, term, space)
-                    reached |= self.back(value, axis, whole)
+        for (value, axis), other in sorted(named_axes(instance, term), key=lambda p: self.is_shared(*p[0])):
+            if reached and self.is_shared(value, axis):
+                continue
+            if other == term:
+                reached |= self.back(value, axis, space)
+            else:
+                whole = self.whole((value, axis), instance.spaces, other, term, space)
+                reached |= self.back(value, axis, whole)
         return reached
+
+    def is_shared(self, value: Value, axis: int) -> bool:
+        """Whether an axis is one element of a stored tensor that has several uses."""
+        return is_one(value, axis) and value.weight in self.axes.used_often
 
     def whole(self, place: Place, spaces: dict[str, Space], term: Term, name: str, space: Space) -> Space:
         """The space of an axis of which one factor or segment is new; those that are new already stay so."""

@@ -215,3 +215,47 @@ def test_a_head_that_is_merged_with_positions_is_not_counted(tmp_path: Path) -> 
     path = save(tmp_path / "one.onnx", text, **values)
     with pytest.raises(GrowError, match="it has no groups"):
         growc.plan("widen kv_heads to 2 with neighbor copy", path)
+
+
+TURNED = """
+    q{i}0 = MatMul(x{i}, q{i}_weight)
+    q{i}1 = Reshape(q{i}0, many)
+    q{i}2 = Transpose <perm = [0, 2, 1, 3]> (q{i}1)
+    q{i}3 = Mul(q{i}2, cosines)
+    k{i}0 = MatMul(x{i}, k{i}_weight)
+    k{i}1 = Reshape(k{i}0, one)
+    k{i}2 = Transpose <perm = [0, 2, 1, 3]> (k{i}1)
+    k{i}3 = Mul(k{i}2, cosines)
+    k{i}4 = Unsqueeze(k{i}3, two)
+    k{i}5 = Expand(k{i}4, group)
+    k{i}6 = Reshape(k{i}5, merged)
+    k{i} = Transpose <perm = [0, 1, 3, 2]> (k{i}6)
+    s{i} = MatMul(q{i}3, k{i})
+    p{i} = Softmax <axis = -1> (s{i})
+    c{i}0 = MatMul(p{i}, k{i}6)
+    c{i}1 = Transpose <perm = [0, 2, 1, 3]> (c{i}0)
+    c{i} = Reshape(c{i}1, back)
+    o{i} = MatMul(c{i}, o{i}_weight)
+    {sum} = Add(x{i}, o{i})
+"""
+
+
+def test_a_table_that_layers_share_ties_none_of_their_heads(tmp_path: Path) -> None:
+    """One element of a rotary table is stretched to the heads of every layer, queries and keys alike."""
+    sizes = [
+        f"float[12, 16] q{i}_weight, float[12, 4] k{i}_weight, float[16, 12] o{i}_weight" for i in (0, 1)
+    ]
+    integers = "int64[4] many, int64[4] one, int64[1] two, int64[5] group, int64[4] merged, int64[3] back"
+    text = (
+        "attention (float[B, 9, 12] x0) => (float[B, 9, 12] y)\n"
+        f"<float[1, 1, 9, 4] cosines, {', '.join(sizes)}, {integers}>\n{{"
+        f"{TURNED.format(i=0, sum='x1')}{TURNED.format(i=1, sum='y')}}}"
+    )
+    numbers = NUMBERS | {"group": [1, 1, 4, 1, 1], "merged": [0, 4, 9, 4]}
+    values = {k: np.array(v, dtype=np.int64) for k, v in numbers.items() if f"int64[{len(v)}] {k}" in text}
+    path = save(tmp_path / "one.onnx", text, **values)
+    assert len(growc.inspect(path).roles.axes["kv_heads"]) == 2
+    done = growc.apply(
+        "widen kv_heads to heads with neighbor copy\nexpect exact", path, tmp_path / "out.onnx"
+    )
+    assert growc.inspect(done.written).roles.sizes("kv_heads") == [4]

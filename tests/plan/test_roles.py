@@ -145,3 +145,42 @@ def test_places_that_are_gathered_by_computed_numbers_are_positions(tmp_path):
     model = save(tmp_path / "placed.onnx", PLACED, **arrays)
     assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9, "positions": 12}
     judge("widen positions to 20 with tail copy", model, tmp_path / "grown.onnx").assert_exact()
+
+
+SHARED_PART = """
+shared (int64[N, S] tokens) => (float[N, S, 9] logits)
+<float[9, 8] table, float[8, 24] q_weight, float[8, 16] k_weight, float[8, 2] part_weight,
+ float[8, 16] v_weight,
+ float[16, 8] o_weight, float[8, 9] head, int64[4] cut, int64[4] one, int64[4] many, int64[3] joined>
+{
+    x0 = Gather(table, tokens)
+    q0 = MatMul(x0, q_weight)
+    q1 = Reshape(q0, cut)
+    q = Transpose <perm = [0, 2, 1, 3]> (q1)
+    k0 = MatMul(x0, k_weight)
+    k1 = Reshape(k0, cut)
+    k2 = Transpose <perm = [0, 2, 1, 3]> (k1)
+    part0 = MatMul(x0, part_weight)
+    part1 = Reshape(part0, one)
+    part2 = Transpose <perm = [0, 2, 1, 3]> (part1)
+    part3 = Expand(part2, many)
+    k = Concat <axis = -1> (k2, part3)
+    v0 = MatMul(x0, v_weight)
+    v1 = Reshape(v0, cut)
+    v = Transpose <perm = [0, 2, 1, 3]> (v1)
+    c0 = Attention(q, k, v)
+    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
+    c = Reshape(c1, joined)
+    o = MatMul(c, o_weight)
+    x1 = Add(x0, o)
+    logits = MatMul(x1, head)
+}
+"""
+
+
+def test_keys_of_which_one_part_is_the_same_for_all_heads_have_no_groups(tmp_path):
+    numbers = {"cut": [0, 0, 4, -1], "one": [0, 0, 1, 2], "many": [1, 4, 1, 1], "joined": [0, 0, -1]}
+    arrays = {name: np.array(value, dtype=np.int64) for name, value in numbers.items()}
+    model = save(tmp_path / "shared.onnx", SHARED_PART, opset=23, **arrays)
+    assert (found(model)["heads"], found(model)["kv_heads"]) == (4, 4)
+    judge("widen heads to 8 with neighbor copy", model, tmp_path / "grown.onnx").assert_exact()
