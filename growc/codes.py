@@ -398,6 +398,15 @@ _code(
     """,
 )
 _code(
+    "G316",
+    "optimizer state that does not fit",
+    """
+    The optimizer's state is no state of Adam, AdamW or SGD, or its parameters are not those of the model.
+    It has no names: what it numbers are the parameters in the order of `named_parameters`, or those that
+    decay and then the rest, as a Trainer has them. Shapes must agree.
+    """,
+)
+_code(
     "G401",
     "expectation that failed",
     """

@@ -65,6 +65,11 @@ class LeafStep:
             and bool((self.weight == 1).all())
         )
 
+    def as_map(self) -> IndexMap:
+        """Its map; rows that are no copy are junk or zero."""
+        junk = (self.index < 0) & (self.filler != ZERO)
+        return IndexMap.of(self.before, self.index, self.weight, None, junk)
+
     @staticmethod
     def keep(size: int) -> LeafStep:
         """The step that changes nothing."""
@@ -115,10 +120,7 @@ class Layout:
     def as_map(self) -> IndexMap:
         """The whole axis's map; rows that are no copy are junk or zero."""
         if self.step is not None:
-            step = self.step
-            return IndexMap.of(
-                step.before, step.index, step.weight, None, (step.index < 0) & (step.filler != ZERO)
-            )
+            return self.step.as_map()
         maps = [p.as_map() for p in self.parts]
         if self.kind == "sum":
             return IndexMap.concat(maps)

@@ -21,6 +21,9 @@ ROOT = Path(__file__).parent.parent.parent
 BUGS = {"G900"}
 """Its message names a file; test_exit_status.py has it."""
 
+IN_PROGRAMS = {"G316"}
+"""What the command line does not come to: tests/torch has them."""
+
 FROZEN = STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = LpNormalization <axis = -1, p = 1> (s1)")
 TAPPED = """
 tapped (float[N, 8] x0) => (float[N, 8] y, float[N, 8] deep)
@@ -157,5 +160,9 @@ def test_every_code_that_is_raised_is_shown_somewhere():
     sources = [p for folder in ("growc", "grammar", "passes") for p in (ROOT / folder).rglob("*.py")]
     texts = [path.read_text() for path in sources if path.name != "codes.py"]
     raised = {code for text in texts for code in re.findall(r'"(G\d\d\d)"', text)}
-    assert raised - {name[:4] for name in CASES} - BUGS == {c for c in CODES if c < "G3"} - {"G200", "G213"}
+    shown = {name[:4] for name in CASES} | BUGS | IN_PROGRAMS
+    assert raised - shown == {c for c in CODES if c < "G3"} - {
+        "G200",
+        "G213",
+    }
     assert set(CODES) == raised
