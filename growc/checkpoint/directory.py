@@ -48,7 +48,7 @@ class Checkpoint:
         tensors: dict[str, Stored | Pickled] = {}
         metadata: dict[str, str] = {}
         for file, promised in files.items():
-            found, said = _tensors(file)
+            found, said = read_tensors(file)
             metadata = metadata or said
             absent = next((name for name in promised if name not in found), None)
             if absent is not None:
@@ -79,7 +79,8 @@ class Checkpoint:
         return own or place.suffix in HOLDERS or place.name.endswith(INDEX)
 
 
-def _tensors(file: Path) -> tuple[Mapping[str, Stored | Pickled], dict[str, str]]:
+def read_tensors(file: Path) -> tuple[Mapping[str, Stored | Pickled], dict[str, str]]:
+    """The tensors of a file by name, none of them read, and its metadata."""
     return read_header(file) if file.suffix == ".safetensors" else (read_pickle(file), {})
 
 

@@ -63,7 +63,8 @@ class Part:
 class ShardWriter:
     """The weight files of a folder, being written. As a context manager it closes them.
 
-    parameters: what the index says of them; by default every element of every tensor.
+    parameters: what the index says of them; by default every element of every tensor. name: of the file,
+    where there is only one.
     """
 
     folder: Path
@@ -71,15 +72,16 @@ class ShardWriter:
     metadata: Mapping[str, str]
     limit: int = SHARD_SIZE
     parameters: int | None = None
+    name: str = WEIGHTS
     _places: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
     _files: list[int] = field(default_factory=list, init=False)
     _missing: dict[str, Entry] = field(default_factory=dict, init=False)
 
     def __enter__(self) -> ShardWriter:
         shards = in_shards(self.entries, self.limit) or [[]]
-        names = [WEIGHTS]
+        names = [self.name]
         if len(shards) > 1:
-            stem, ending = WEIGHTS.rsplit(".", 1)
+            stem, ending = self.name.rsplit(".", 1)
             names = [f"{stem}-{k:05d}-of-{len(shards):05d}.{ending}" for k in range(1, len(shards) + 1)]
             self._write_index(dict(zip(names, shards, strict=True)))
         for name, shard in zip(names, shards, strict=True):
@@ -124,4 +126,4 @@ class ShardWriter:
             "weight_map": {e.name: name for name, shard in files.items() for e in shard},
         }
         text = json.dumps(index, indent=2, sort_keys=True) + "\n"
-        (self.folder / (WEIGHTS + INDEX)).write_text(text, encoding="utf-8")
+        (self.folder / (self.name + INDEX)).write_text(text, encoding="utf-8")
