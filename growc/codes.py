@@ -407,6 +407,15 @@ _code(
     """,
 )
 _code(
+    "G317",
+    "module that cannot be traced",
+    """
+    What a module computes is found by torch.export, which runs its forward without values. A forward whose
+    course depends on values, or that runs on none of the inputs that growc makes, cannot be captured. The
+    notes give torch's reason; `example_inputs` gives inputs where growc finds none.
+    """,
+)
+_code(
     "G401",
     "expectation that failed",
     """

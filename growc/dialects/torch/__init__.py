@@ -1,0 +1,1 @@
+"""torch: modules, checkpoints and programs, captured by torch.export."""

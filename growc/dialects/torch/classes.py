@@ -1,0 +1,116 @@
+"""Modules from the config.json of a checkpoint: of the class that it names in transformers.
+
+Code that lies beside a checkpoint is never run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import transformers
+from torch import nn
+
+from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.torch.inputs import example_inputs, real_inputs
+
+__all__ = ["build", "class_of", "config_of", "example_inputs", "real_inputs"]
+
+EXPERTS = "batched_mm"
+"""Experts' weights are gathered for every token: the one way of transformers without a loop over the data."""
+ATTENTIONS = (None, "eager")
+"""transformers' own choice, which is one operator where a class can, and written out."""
+
+
+def config_of(directory: Path) -> dict[str, Any]:
+    """The config.json of a checkpoint. Raises GrowError (G310) where there is no such JSON."""
+    path = directory / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _unreadable(f"there is no config.json in `{directory}`") from error
+    except ValueError as error:
+        raise _unreadable(f"`{path}` is no JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise _unreadable(f"`{path}` holds no JSON object")
+    return config
+
+
+def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
+    """The class that a configuration names, or the one without a head of its model type.
+
+    Raises GrowError (G310) where transformers has no such class; code beside a checkpoint is never run.
+    """
+    names = [*(config.get("architectures") or ())][:1]
+    found = getattr(transformers, names[0], None) if names else _of_type(config)
+    if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+        return found
+    kind = names[0] if names else config.get("model_type")
+    remote = config.get("auto_map")
+    notes = ("its own code (`auto_map`) is never run",) if remote else ()
+    raise _unreadable(f"transformers {transformers.__version__} has no class for `{kind}`", *notes)
+
+
+def _of_type(config: Mapping[str, Any]) -> Any:
+    kind = config.get("model_type", "")
+    if kind not in transformers.CONFIG_MAPPING:
+        return None
+    return transformers.MODEL_MAPPING.get(transformers.CONFIG_MAPPING[kind], None)
+
+
+def build(config: Mapping[str, Any], *, constants: bool = False) -> nn.Module:
+    """The module of a config.json on the meta device, in evaluation mode.
+
+    constants: buffers that no state dict holds get the values that the class computes for them; without it
+    they are on meta as well, which is faster.
+
+    Raises GrowError (G310) for a class that is not transformers' own, or does not take these values.
+    """
+    chosen = class_of(config)
+    reason: Exception | None = None
+    for attention in ATTENTIONS:
+        try:
+            return _build(chosen, config, attention, constants)
+        except Exception as error:  # noqa: BLE001 - constructors raise whatever their values lead to
+            reason = reason or error
+    lines = str(reason).splitlines() or [type(reason).__name__]
+    raise _unreadable(f"`{chosen.__name__}` does not take this config.json", lines[0]) from reason
+
+
+def _build(
+    chosen: type[transformers.PreTrainedModel],
+    config: Mapping[str, Any],
+    attention: str | None,
+    constants: bool,
+) -> nn.Module:
+    values = deepcopy(dict(config))
+    kind: Any = chosen.config_class
+    configuration = kind.from_dict(values)
+    if attention is not None:
+        configuration._attn_implementation = attention
+    configuration._experts_implementation = EXPERTS
+    with torch.device("meta"):
+        module: Any = chosen(configuration)
+    if constants:
+        _compute_constants(module)
+    module.eval()
+    return cast(nn.Module, module)
+
+
+def _compute_constants(module: Any) -> None:
+    """Have the class initialise what is not stored, as it does after loading a checkpoint."""
+    stored = module.state_dict(keep_vars=True)
+    for path, part in module.named_modules():
+        for name, buffer in part._buffers.items():
+            if buffer is not None and f"{path}.{name}".lstrip(".") not in stored:
+                part._buffers[name] = torch.empty_like(buffer, device="cpu")
+        part.__dict__.pop("_is_hf_initialized", None)
+    module.initialize_weights()
+
+
+def _unreadable(message: str, *notes: str) -> GrowError:
+    return GrowError(Diagnostic("G310", message, notes=notes))

@@ -1,0 +1,111 @@
+"""Modules are captured whole, and left alone; what is captured computes what the module does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten
+
+from growc.diagnostic import GrowError
+from growc.dialects.torch.classes import build, config_of, example_inputs, real_inputs
+from growc.dialects.torch.export import export, run
+
+SIZES = {
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 1,
+    "intermediate_size": 24,
+    "vocab_size": 40,
+    "max_position_embeddings": 32,
+}
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "num_key_value_heads": 1,
+    "tie_word_embeddings": True,
+    **SIZES,
+}
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.up = nn.Embedding(9, 4), nn.Linear(4, 4)
+        self.head = nn.Linear(4, 9, bias=False)
+        self.head.weight = self.table.weight
+        self.register_buffer("scale", torch.tensor(3.0), persistent=False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.up(self.table(ids)) * self.scale + torch.tensor([1.0, 2.0, 3.0, 4.0]))
+
+
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+def answers(made) -> list[torch.Tensor]:
+    return [value for value in tree_flatten(made)[0] if isinstance(value, torch.Tensor)]
+
+
+def agree(module: nn.Module, captured, inputs) -> None:
+    with torch.no_grad():
+        wanted = answers(module(**inputs))
+        made = answers(run(captured, module.state_dict().__getitem__, (), inputs))
+    for a, b in zip(wanted, made, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_module_is_left_exactly_as_it_was():
+    module = Tied()
+    before = {name: id(tensor) for name, tensor in module.state_dict(keep_vars=True).items()}
+    export(module, (torch.zeros(2, 5, dtype=torch.long),))
+    assert before == {name: id(tensor) for name, tensor in module.state_dict(keep_vars=True).items()}
+    assert all(part.training for part in module.modules())
+
+
+def test_what_is_captured_of_other_sizes_is_what_the_module_computes():
+    module = Tied().eval()
+    captured = export(module, (), {"ids": torch.zeros(2, 5, dtype=torch.long)})
+    agree(module, captured, {"ids": torch.randint(0, 9, (3, 7))})
+
+
+def test_tied_tensors_have_one_name():
+    captured = export(Tied(), (torch.zeros(2, 5, dtype=torch.long),))
+    assert captured.names["head.weight"] == captured.names["table.weight"]
+    assert captured.names["up.weight"] == "up.weight"
+
+
+def test_constants_are_what_no_state_dict_holds():
+    captured = export(Tied(), (torch.zeros(2, 5, dtype=torch.long),))
+    assert sorted(value.tolist() for value in captured.constants.values() if value.ndim) == [
+        [1.0, 2.0, 3.0, 4.0]
+    ]
+    assert captured.constants["scale"] == 3
+
+
+def test_a_forward_that_asks_for_values_is_refused_with_the_reason():
+    with pytest.raises(GrowError) as caught:
+        export(Branching(), (torch.zeros(2),))
+    [diagnostic] = caught.value.diagnostics
+    assert diagnostic.code == "G317"
+    assert "data-dependent" in diagnostic.notes[0]
+
+
+def test_a_class_is_built_on_meta_and_captured_as_it_is_with_values():
+    module = build(LLAMA, constants=True)
+    captured = export(module, (), example_inputs(module))
+    assert {parameter.device.type for parameter in module.parameters()} == {"meta"}
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    real = LlamaForCausalLM(LlamaConfig.from_dict(LLAMA)).eval()
+    agree(real, captured, real_inputs(real))
+
+
+def test_code_beside_a_checkpoint_is_not_run(tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": ["Own"], "auto_map": {"AutoModel": "own.Own"}}')
+    with pytest.raises(GrowError) as caught:
+        build(config_of(tmp_path))
+    [diagnostic] = caught.value.diagnostics
+    assert diagnostic.code == "G310"
+    assert diagnostic.notes == ("its own code (`auto_map`) is never run",)
