@@ -1,6 +1,7 @@
 """Train examples/models/tiny-gpt.onnx: a byte-level GPT on the source of Python's standard library.
 
-    python examples/train_tiny_gpt.py [--steps N] [--width W] [--name NAME] [--out DIR]
+    python examples/train_tiny_gpt.py [--steps N] [--width W] [--layers L] [--seed S] [--name NAME]
+        [--out DIR]
 
 Every tenth file (by a hash of its name) is held out. The script writes tiny-gpt.onnx, one file with a dynamic
 batch and sequence, and tiny-gpt.json: its validation loss in nats per byte beside that of a bigram model
@@ -67,7 +68,7 @@ def bigram_loss(train: np.ndarray) -> float:
     return float(np.mean([-log_p[x[:, :-1], x[:, 1:]].mean() for x in validation_windows()]))
 
 
-def build(width: int = WIDTH):
+def build(width: int = WIDTH, layers: int = LAYERS):
     """GPT-2's architecture at toy size; its forward takes bytes and returns logits."""
     import transformers
 
@@ -78,7 +79,7 @@ def build(width: int = WIDTH):
             return super().forward(input_ids=input_ids, use_cache=False).logits
 
     config = transformers.GPT2Config(
-        vocab_size=256, n_positions=CONTEXT, n_embd=width, n_head=HEADS * width // WIDTH, n_layer=LAYERS,
+        vocab_size=256, n_positions=CONTEXT, n_embd=width, n_head=HEADS * width // WIDTH, n_layer=layers,
         bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,
     )  # fmt: skip
     return ByteGPT(config)
@@ -107,8 +108,8 @@ def schedule(step: int, steps: int, warmup: int = 100) -> float:
     return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
 
 
-def train(model, data: np.ndarray, steps: int, batch: int, rate: float) -> None:
-    """AdamW on random windows, all drawn from SEED."""
+def train(model, data: np.ndarray, steps: int, batch: int, rate: float, seed: int = SEED) -> None:
+    """AdamW on random windows, all drawn from `seed`."""
     import torch
 
     matrices = [p for p in model.parameters() if p.ndim > 1]
@@ -116,7 +117,7 @@ def train(model, data: np.ndarray, steps: int, batch: int, rate: float) -> None:
     groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95))
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: schedule(step, steps))
-    rng, start = np.random.default_rng(SEED), time.perf_counter()
+    rng, start = np.random.default_rng(seed), time.perf_counter()
     for step in range(steps):
         rows = rng.integers(0, len(data) - CONTEXT - 1, batch)
         window = torch.from_numpy(data[rows[:, None] + np.arange(CONTEXT + 1)].astype(np.int64))
@@ -170,14 +171,16 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--width", type=int, default=WIDTH)
+    parser.add_argument("--layers", type=int, default=LAYERS)
+    parser.add_argument("--seed", type=int, default=SEED, help="of the weights and of what is read")
     parser.add_argument("--name", default="tiny-gpt")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "models")
     args = parser.parse_args()
-    torch.manual_seed(SEED)
-    model, data, start = build(args.width), corpus(validation=False), time.perf_counter()
-    train(model, data, args.steps, args.batch, args.rate)
+    torch.manual_seed(args.seed)
+    model, data, start = build(args.width, args.layers), corpus(validation=False), time.perf_counter()
+    train(model, data, args.steps, args.batch, args.rate, args.seed)
     seconds = time.perf_counter() - start
     model.eval()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -191,7 +194,7 @@ def main() -> None:
         "steps": args.steps,
         "bytes per step": args.batch * CONTEXT,
         "rate": args.rate,
-        "seed": SEED,
+        "seed": args.seed,
         "seconds": round(seconds),
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -19,6 +19,7 @@ from growc.source import Source
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
+    from growc.importance import LayerScore
     from growc.plans import Plan
     from growc.verification import Verification
 
@@ -43,6 +44,19 @@ class Applied:
     verification: Verification | None
     reason: str = ""
     files: tuple[Path, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of a model: `scores` of units by `axis.number`, `layers` one by one.
+
+    samples, seconds: what was run just now, and not kept from an earlier measurement.
+    """
+
+    scores: dict[str, NDArray[np.float64]]
+    layers: tuple[LayerScore, ...]
+    samples: int
+    seconds: float
 
 
 def recipe(text: Recipes, params: Mapping[str, str] | None = None) -> Resolved:
@@ -193,18 +207,35 @@ def measure(
     force: bool = False,
     progress: Progress = _quiet,
 ) -> dict[str, NDArray[np.float64]]:
-    """The importance of every unit of every named axis, by `axis.number`, kept in `out` or beside the model.
+    """The importance of every unit of every named axis, by `axis.number`, and of every layer, by
+    `layers.number`; kept in `out` or beside the model.
 
     Raises GrowError: G501 where `out` has scores of another model or other inputs, and not `force`.
     """
+    return measurement(model, inputs, out, samples, force=force, progress=progress).scores
+
+
+def measurement(
+    model: str | Path,
+    inputs: str | Path,
+    out: str | Path | None = None,
+    samples: int | None = None,
+    *,
+    force: bool = False,
+    progress: Progress = _quiet,
+) -> Measurement:
+    """As `measure`, with the layers' branches, and how fast it went."""
     from growc import importance
+    from growc.scores import require
 
     compilation = inspect(model)
     kept = None if out is None else Path(out)
     if kept is not None and kept.exists() and not force:
-        importance.require(kept, Path(model), Path(inputs), samples)
-    scores = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress)
-    return dict(importance.named_scores(compilation, scores))
+        require(kept, Path(model), Path(inputs), samples)
+    found = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress)
+    scores = dict(importance.named_scores(compilation, found))
+    layers = importance.layer_scores(compilation, found)
+    return Measurement(scores, tuple(layers), found.samples, found.seconds)
 
 
 def inspect(model: str | Path) -> Compilation:

@@ -234,14 +234,14 @@ def _verify(options: Namespace) -> int:
 
 
 def _measure(options: Namespace) -> int:
-    from growc.api import measure
+    from growc.api import measurement
     from growc.render.progress import progress
-    from growc.render.scores import score_lines
+    from growc.render.scores import rate_line, score_lines
 
     if options.samples is not None and options.samples < 1:
         raise wrong("`--samples` is at least 1")
     with progress() as advance:
-        found = measure(
+        found = measurement(
             options.model,
             options.inputs,
             options.out,
@@ -250,9 +250,9 @@ def _measure(options: Namespace) -> int:
             progress=advance,
         )
     if options.json:
-        _print_json({"scores": {name: scores.tolist() for name, scores in found.items()}})
+        _print_json({"scores": {name: scores.tolist() for name, scores in found.scores.items()}})
     else:
-        _print(score_lines(found))
+        _print([*score_lines(found.scores), rate_line(found.samples, found.seconds)])
     return 0
 
 

@@ -224,6 +224,11 @@ def read_inputs(path: Path, model: Path, samples: int | None = None) -> list[Fee
     return _rows(inputs, _fitted(inputs, arrays, "", Path(path)), Path(path), samples)
 
 
+def rows_of(case: Feeds) -> int:
+    """How many samples a case holds."""
+    return max((array.shape[0] for array in case.values() if array.ndim), default=1)
+
+
 def _unreadable(message: str, *notes: str) -> GrowError:
     return GrowError(Diagnostic("G403", message, notes=notes))
 

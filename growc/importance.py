@@ -1,4 +1,5 @@
-"""Measuring importance: the mean of |activation| of every unit, over calibration inputs (weight subcloning).
+"""Measuring importance: the mean of |activation| of every unit, and of ‖f(x)‖/‖x + f(x)‖ of every layer, over
+calibration inputs (weight subcloning).
 
 Needs: the analysis of a model, and a file of inputs. Gives: `Scores`. onnxruntime runs the model in batches,
 and sums are taken inside the graph, so that memory does not grow with the number of samples. What has been
@@ -8,28 +9,25 @@ was interrupted goes on where it stopped, and comes to the same numbers.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import time
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from growc.axes import Space, factors, find
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.onnx.probes import Mask, Probe, counted, probed
+from growc.dialects.onnx.probes import Mask, Probe, counted, probed, shown
 from growc.expression import evaluate
-from growc.feeds import read_inputs
+from growc.feeds import read_inputs, rows_of
 from growc.float_copies import runnable
 from growc.passes.activations import Activations, Reading
 from growc.passes.measured import Measured, counterparts
+from growc.passes.ratios import Ratio, find_blocks
 from growc.recipe import Measure
+from growc.scores import Floats, Scores, cache_path, fingerprint, read_scores, write_scores
 from growc.session import Feeds, Session
 from growc.signature import Role, read_signature
 
@@ -38,28 +36,10 @@ if TYPE_CHECKING:
     from growc.graph import Value
     from growc.passes.spaces import Axes
 
-FORMAT = 1
 SAVED_EVERY = 10.0
 """Seconds between two states that a measurement can go on from."""
 
-Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass
-class Scores:
-    """Sums over activations, and how many numbers each adds up; `done` of `cases` batches."""
-
-    fingerprint: str
-    cases: int
-    done: int = 0
-    sums: list[Floats] = field(default_factory=list)
-    counts: list[Floats] = field(default_factory=list)
-
-    @property
-    def means(self) -> list[Floats]:
-        """The mean of every element."""
-        return [s / np.maximum(n, 1.0) for s, n in zip(self.sums, self.counts, strict=True)]
 
 
 def measure(
@@ -71,7 +51,7 @@ def measure(
     keeps: bool = True,
     progress: Progress = lambda phrase, done, total: None,
 ) -> Scores:
-    """Measure all units of a model, or read what was measured before.
+    """Measure all units and layers of a model, or read what was measured before.
 
     `kept` is where the scores are kept: `NAME.importance.npz` beside the model unless it says so. They are
     read from there, and, if `keeps`, written there. Raises GrowError: G403 where the inputs do not fit or
@@ -84,29 +64,65 @@ def measure(
     if found is not None and found.fingerprint == scores.fingerprint:
         scores = found
     if scores.done < len(cases):
-        masks = masks_of(c)
-        probes = [_probe(r, c.axes, masks) for r in Activations(c.axes).readings]
-        _run(c.path, probes, cases, scores, path if keeps else None, progress)
+        _run(c.path, _probes(c), cases, scores, path if keeps else None, progress)
     return scores
+
+
+@dataclass(frozen=True)
+class LayerScore:
+    """‖f(x)‖/‖x + f(x)‖ of a layer, and of its branches, each with its kind; None where nothing shows it."""
+
+    run: int
+    layer: int
+    ratio: float | None
+    branches: tuple[tuple[str, float | None], ...]
+
+
+def layer_scores(c: Compilation, scores: Scores) -> list[LayerScore]:
+    """What was measured of the layers of the source, run by run."""
+    blocks = find_blocks(c.axes, c.layers, c.roles)
+    first, visible = len(Activations(c.axes).readings), shown(c.path)
+    means = iter(scores.means[first:])
+
+    def of(ratio: Ratio | None) -> float | None:
+        return None if ratio is None or not _is_shown(ratio, visible) else float(next(means))
+
+    return [LayerScore(b.run, b.layer, of(b.ratio), tuple((k, of(r)) for k, r in b.branches)) for b in blocks]
 
 
 def measured(c: Compilation, statement: Measure) -> Measured:
     """What a `measure importance` finds, for a compilation whose layers may have moved."""
     from growc.api import inspect
 
-    data, samples = statement.file.span.source.folder / statement.file.value, None
-    if statement.samples is not None:
-        samples = evaluate(statement.samples, lambda name, span: 0, lambda moment, name, span: 0)
     moved = c.depth is not None and c.depth.changed
     source = inspect(c.path) if moved else c
-    scores = measure(source, data, samples, keeps=c.keeps, progress=c.progress)
     known = counterparts(c.axes, source.axes) if moved else None
-    return Measured(Activations(source.axes), scores.means, known)
+    return Measured(Activations(source.axes), _scores(source, c, statement).means, known)
 
 
-def cache_path(model: Path) -> Path:
-    """Where the scores of a model are kept."""
-    return model.with_name(f"{model.stem}.importance.npz")
+def measured_layers(c: Compilation, statement: Measure) -> list[list[float | None]]:
+    """What a `measure importance` finds of the layers of each run of the source, which `c` is."""
+    found: list[list[float | None]] = [[] for _ in c.layers.runs]
+    for score in layer_scores(c, _scores(c, c, statement)):
+        found[score.run].append(score.ratio)
+    return found
+
+
+def _scores(source: Compilation, c: Compilation, statement: Measure) -> Scores:
+    """What a statement measures of the source: once in a compilation, whatever can be kept."""
+    key = calibration(statement)
+    if key not in c.model.scores:
+        c.model.scores[key] = measure(source, *key, keeps=c.keeps, progress=c.progress)
+    found: Scores = c.model.scores[key]
+    return found
+
+
+def calibration(statement: Measure) -> tuple[Path, int | None]:
+    """The file of a `measure importance`, and how many of its samples it takes."""
+    samples = None
+    if statement.samples is not None:
+        samples = evaluate(statement.samples, lambda name, span: 0, lambda moment, name, span: 0)
+    return statement.file.span.source.folder / statement.file.value, samples
 
 
 def _run(
@@ -118,17 +134,20 @@ def _run(
     progress: Progress,
 ) -> None:
     """All batches that are not done yet; what is measured is kept where `path` says."""
-    last = time.monotonic()
+    rows = [rows_of(case) for case in cases]
     with runnable(model) as copy, Session(copy, graph=probed(copy, probes)) as session:
+        start = last = time.monotonic()
         try:
             while scores.done < len(cases):
-                progress("measuring importance", scores.done, len(cases))
+                progress("measuring samples", sum(rows[: scores.done]), sum(rows))
                 _add(scores, session.run(cases[scores.done]), probes)
+                scores.samples += rows[scores.done]
                 scores.done += 1
                 if path is not None and time.monotonic() - last > SAVED_EVERY:
                     write_scores(path, scores)
                     last = time.monotonic()
         finally:
+            scores.seconds = time.monotonic() - start
             if path is not None:
                 write_scores(path, scores)
 
@@ -146,6 +165,22 @@ def _add(scores: Scores, outputs: Feeds, probes: Sequence[Probe]) -> None:
         totals[:] = [np.add(a, b) for a, b in zip(totals, found, strict=True)] if totals else found
 
 
+def named_scores(c: Compilation, scores: Scores) -> Iterator[tuple[str, Floats]]:
+    """(`ffn.0`, one number for each unit) of every axis that has a name and is measured, and for `layers` one
+    for each layer.
+    """
+    activations, means = Activations(c.axes), scores.means
+    for name, found in c.roles.axes.items():
+        for k, axis in enumerate(found):
+            if all(find(s).kind == "atom" and id(find(s)) in activations.of_atom for s in axis.spaces):
+                yield f"{name}.{k}", activations.scores(means, axis.spaces)
+    layers = layer_scores(c, scores)
+    for k in range(len(c.layers.runs)):
+        ratios = [score.ratio for score in layers if score.run == k]
+        if None not in ratios:
+            yield f"layers.{k}", np.array(ratios, dtype=np.float64)
+
+
 # Where activations are
 
 
@@ -155,13 +190,37 @@ def masks_of(c: Compilation) -> list[Value]:
     return [value for value in c.graph.inputs if value.name in names]
 
 
+def _probes(c: Compilation) -> list[Probe]:
+    """For every reading and then for every ratio that the file shows."""
+    masks, visible = masks_of(c), shown(c.path)
+    blocks = find_blocks(c.axes, c.layers, c.roles)
+    ratios = [r for b in blocks for r in b.ratios if _is_shown(r, visible)]
+    readings = Activations(c.axes).readings
+    return [*(_probe(r, c.axes, masks) for r in readings), *(_quotient(r, c.axes, masks) for r in ratios)]
+
+
+def _is_shown(ratio: Ratio, visible: Collection[str]) -> bool:
+    return {ratio.whole.name, ratio.part.name} <= set(visible)
+
+
+def _quotient(ratio: Ratio, axes: Axes, masks: Sequence[Value]) -> Probe:
+    value = ratio.whole
+    found = _weights(value, axes, masks)
+    return Probe(value.name, value.rank, ratio.units, found, ratio.part.name, ratio.taken)
+
+
 def _probe(reading: Reading, axes: Axes, masks: Sequence[Value]) -> Probe:
     value = reading.value
     if value.producer is not None and value.producer.part_of:
         message = f"an activation inside of `{value.producer.name or value.producer.kind}` cannot be measured"
         raise GrowError(Diagnostic("G309", message, help="measure a model without fused operators"))
+    return Probe(value.name, value.rank, reading.kept, _weights(value, axes, masks))
+
+
+def _weights(value: Value, axes: Axes, masks: Sequence[Value]) -> tuple[Mask, ...]:
+    """The masks that say which places of a tensor count."""
     found = (_aligned(mask, value, axes) for mask in masks)
-    return Probe(value.name, value.rank, reading.kept, tuple(m for m in found if m is not None))
+    return tuple(m for m in found if m is not None)
 
 
 def _aligned(mask: Value, value: Value, axes: Axes) -> Mask | None:
@@ -181,62 +240,3 @@ def _aligned(mask: Value, value: Value, axes: Axes) -> Mask | None:
 def _same(a: Space, b: Space) -> bool:
     """Whether two axes go over the same: one space, or the same symbol (equal sizes at all sample points)."""
     return a is b or (not a.static and a.size == b.size)
-
-
-# What is kept
-
-
-def fingerprint(model: Path, data: Path, samples: int | None) -> str:
-    """Changes with the model, the inputs, and how many of them are used."""
-    from growc.dialects.onnx.container import files_of
-
-    found = hashlib.blake2b(f"{FORMAT} {samples}".encode(), digest_size=20)
-    for path in (*files_of(model), data):
-        with path.open("rb") as file:
-            found.update(hashlib.file_digest(file, "blake2b").digest())
-    return found.hexdigest()
-
-
-def write_scores(path: Path, scores: Scores) -> None:
-    """Keep scores; a folder that cannot be written to keeps none."""
-    head = json.dumps({"fingerprint": scores.fingerprint, "cases": scores.cases, "done": scores.done})
-    arrays: dict[str, Any] = {"growc": np.array(head)}
-    for k, (total, count) in enumerate(zip(scores.sums, scores.counts, strict=True)):
-        arrays |= {f"sum.{k}": total, f"count.{k}": count}
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    draft = path.with_name(f"{path.name}.part")
-    try:
-        draft.write_bytes(buffer.getvalue())
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-
-
-def read_scores(path: Path) -> Scores | None:
-    """What was kept; None where nothing is, or nothing that can be read."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            head = json.loads(str(file["growc"]))
-            count = sum(name.startswith("sum.") for name in file.files)
-            sums, counts = ([file[f"{kind}.{k}"] for k in range(count)] for kind in ("sum", "count"))
-            return Scores(head["fingerprint"], head["cases"], head["done"], sums, counts)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None
-
-
-def require(path: Path, model: Path, data: Path, samples: int | None) -> None:
-    """Raise GrowError (G501) where a file is there that has no scores of this measurement."""
-    found = read_scores(path)
-    if found is None or found.fingerprint != fingerprint(model, data, samples):
-        what = "is no file of scores" if found is None else "has scores of another model, or of other inputs"
-        raise GrowError(Diagnostic("G501", f"`{path}` exists, and {what}", help="`--force` replaces it"))
-
-
-def named_scores(c: Compilation, scores: Scores) -> Iterator[tuple[str, Floats]]:
-    """(`ffn.0`, one number for each unit) of every axis that has a name and is measured."""
-    activations, means = Activations(c.axes), scores.means
-    for name, found in c.roles.axes.items():
-        for k, axis in enumerate(found):
-            if all(find(s).kind == "atom" and id(find(s)) in activations.of_atom for s in axis.spaces):
-                yield f"{name}.{k}", activations.scores(means, axis.spaces)

@@ -65,8 +65,10 @@ def from_json(data: dict[str, Any]) -> Plan:
     )
 
 
-def _summary(before: Sequence[int], after: Sequence[int], **others: Any) -> Summary:
-    return Summary(before=tuple(before), after=tuple(after), **others)
+def _summary(
+    before: Sequence[int], after: Sequence[int], removed: Sequence[Sequence[int]], **others: Any
+) -> Summary:
+    return Summary(before=tuple(before), after=tuple(after), removed=tuple(map(tuple, removed)), **others)
 
 
 def _many(sizes: int | list[int]) -> tuple[int, ...]:

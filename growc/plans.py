@@ -224,13 +224,17 @@ class AxisChange:
 
 @dataclass(frozen=True)
 class Summary:
-    """A line of the plan's head: what a statement does to an axis, in how many index spaces."""
+    """A line of the plan's head: what a statement does to an axis, in how many index spaces.
+
+    removed: for each run the layers that go, as they were numbered before the statement.
+    """
 
     axis: str
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     note: str = ""
     spaces: int = 0
+    removed: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass

@@ -120,7 +120,8 @@ def match_pass(c: Compilation) -> Compilation:
 
 def depth_of(c: Compilation, branches: Branches) -> Depth:
     """What the statements make of the layers."""
-    return arrange_layers(c.statements, c.layers, branches, lambda *asked: size_before(c, *asked))
+    measuring = partial(c.model.measure_layers, c)
+    return arrange_layers(c.statements, c.layers, branches, lambda *asked: size_before(c, *asked), measuring)
 
 
 def depth_pass(c: Compilation) -> Compilation:

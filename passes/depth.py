@@ -27,30 +27,45 @@ from growc.plans import Gap, Summary
 from growc.resolve import Bound
 from growc.source import Span
 
+LayerScores = Callable[[ast.Measure], Sequence[Sequence[float | None]]]
+"""What a `measure importance` finds of the source's layers, run by run."""
+
 SizeOf = Callable[[str, Span, int], int]
 """The size of an axis before the statement of a number."""
 
 
-def arrange_layers(statements: Sequence[Bound], layers: Layers, branches: Branches, size_of: SizeOf) -> Depth:
+def arrange_layers(
+    statements: Sequence[Bound],
+    layers: Layers,
+    branches: Branches,
+    size_of: SizeOf,
+    scores: LayerScores,
+) -> Depth:
     """The layers of every run after all statements."""
     depths = [Past.of(len(run.layers)) for run in layers.runs]
     errors: list[Diagnostic] = []
     summaries: list[tuple[int, Summary]] = []
+    measure: ast.Measure | None = None
     for bound in statements:
+        if isinstance(bound.statement, ast.Measure):
+            measure = bound.statement
         if not isinstance(bound.statement, DepthStatement):
             continue
         try:
             chosen = [layers.runs.index(r) for r in runs_in(layers, bound.scopes, bound.statement.span)]
             before = tuple(depths[k].count_before(None) for k in chosen)
+            ranks = by_importance(bound.statement)
+            found = scores(measure) if measure is not None and ranks is not None else ()
             for k in chosen:
-                depths[k] = _after(bound, depths[k], size_of)
+                known = of_places(depths[k], found[k], ranks.span) if ranks is not None and found else None
+                depths[k] = _after(bound, depths[k], size_of, known)
         except GrowError as error:
             errors += error.diagnostics
             continue
         after = tuple(depths[k].count_before(None) for k in chosen)
-        summaries.append(
-            (bound.number, Summary("layers", before, after, depth_text(bound.statement), len(chosen)))
-        )
+        gone = tuple(removed(depths[k].moves[-1], count) for k, count in zip(chosen, before, strict=True))
+        note = depth_text(bound.statement)
+        summaries.append((bound.number, Summary("layers", before, after, note, len(chosen), gone)))
     if errors:
         raise GrowError(*errors)
     gaps = [
@@ -60,7 +75,27 @@ def arrange_layers(statements: Sequence[Bound], layers: Layers, branches: Branch
     return Depth(tuple(depths), tuple(gaps), tuple(summaries), warnings=tuple(warnings))
 
 
-def _after(bound: Bound, depth: Past, size_of: SizeOf) -> Past:
+def by_importance(statement: DepthStatement) -> ast.Order | None:
+    """The order of a statement that ranks layers by importance."""
+    order = statement.order if isinstance(statement, ast.SubcloneLayers) else None
+    return order if order is not None and order.name == "importance" else None
+
+
+def of_places(depth: Past, scores: Sequence[float | None], span: Span) -> list[float]:
+    """The importance of the layers as they stand: that of the source's, and none of what adds nothing."""
+    unknown = next((k for k in depth.order if scores[k] is None), None)
+    if unknown is not None:
+        message = f"the importance of layer {unknown} cannot be measured: no tensor shows what it adds"
+        raise GrowError(Diagnostic("G313", message, span, help="write another order, `by middle` or `even`"))
+    return [0.0 if zero else scores[k] or 0.0 for k, zero in zip(depth.order, depth.zeroed, strict=True)]
+
+
+def removed(move: Move, count: int) -> tuple[int, ...]:
+    """The layers, of as many as there were, that a statement leaves out."""
+    return tuple(sorted(set(range(count)) - set(move.order)))
+
+
+def _after(bound: Bound, depth: Past, size_of: SizeOf, scores: Sequence[float] | None) -> Past:
     count, statement = depth.count_before(None), bound.statement
     assert isinstance(statement, DepthStatement)
 
@@ -70,7 +105,7 @@ def _after(bound: Bound, depth: Past, size_of: SizeOf) -> Past:
     def earlier(moment: int, name: str, span: Span) -> int:
         return depth.count_before(moment) if name == "layers" else size_of(name, span, moment)
 
-    order = arrangement(statement, count, lambda expr: evaluate(expr, now, earlier))
+    order = arrangement(statement, count, lambda expr: evaluate(expr, now, earlier), scores)
     zero = isinstance(statement, ast.Stack | ast.Arrange) and statement.zero_outputs
     zeroed = tuple(depth.zeroed[k] or (zero and new) for k, new in zip(order, new_layers(order), strict=True))
     return depth.after(Move(bound.number, tuple(order)), zeroed)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-MANY = 100_000
-"""Fewer than so many are counted; more are bytes."""
+BYTES = "writing "
+"""Phrases that begin so count bytes; others count what they name."""
 
 WIDTH = 36
 """Characters of what is being done that are shown; names of weights are cut at their start."""
@@ -15,7 +15,7 @@ WIDTH = 36
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A function (phrase, done, total) that shows what is going on. A total: bytes, a few steps, or 0."""
+    """A function (phrase, done, total) that shows what is going on. A total of 0 is not known."""
     if not sys.stderr.isatty():
         yield lambda phrase, done, total: None
         return
@@ -25,16 +25,17 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
     from rich.text import Text
 
     class Amount(ProgressColumn):
-        """`54.6/663.6 MB  175 MB/s  4 s left`, or the seconds so far."""
+        """`54.6/663.6 MB  175 MB/s  4 s left`, `16/128  3.2/s  35 s left`, or the seconds so far."""
 
         def render(self, task: Task) -> Text:
             if not task.total:
                 return Text(f"{task.elapsed or 0:.0f} s")
-            if task.total < MANY:
-                left = f"  {task.time_remaining:.0f} s left" if task.time_remaining is not None else ""
-                return Text(f"{task.completed:.0f}/{task.total:.0f}{left}")
-            amount = f"{task.completed / 1e6:.1f}/{task.total / 1e6:.1f} MB"
-            rate = f"  {task.speed / 1e6:.0f} MB/s" if task.speed else ""
+            if task.description.startswith(BYTES):
+                amount = f"{task.completed / 1e6:.1f}/{task.total / 1e6:.1f} MB"
+                rate = f"  {task.speed / 1e6:.0f} MB/s" if task.speed else ""
+            else:
+                amount = f"{task.completed:.0f}/{task.total:.0f}"
+                rate = f"  {task.speed:.3g}/s" if task.speed else ""
             left = f"  {task.time_remaining:.0f} s left" if task.time_remaining is not None else ""
             return Text(amount + rate + left)
 

@@ -14,9 +14,14 @@ SHOWN = 24
 
 
 def score_lines(scores: Mapping[str, NDArray[np.float64]]) -> Iterator[str]:
-    """One line for each index space: its units, the least and the largest score, what the better half has."""
+    """One line for each index space: its units, the least and the largest score, what the better half has.
+    One for each run of layers: all of them, in order.
+    """
     rows = []
+    layers = {name: found for name, found in scores.items() if name.startswith("layers.")}
     for name, found in scores.items():
+        if name in layers:
+            continue
         best = np.sort(found)[::-1][: -(-len(found) // 2)].sum() / (found.sum() or 1.0)
         spread = f"{short(float(found.min()))} to {short(float(found.max()))}"
         rows.append((name, many(len(found), "unit"), spread, f"the better half has {best:.0%}"))
@@ -25,3 +30,12 @@ def score_lines(scores: Mapping[str, NDArray[np.float64]]) -> Iterator[str]:
         yield f"  … {len(rows) - SHOWN} more (--json)"
     if not rows:
         yield "No axis with a name is read by a weight."
+    yield from (f"  {name}   {' '.join(f'{x:.2f}' for x in found)}" for name, found in layers.items())
+
+
+def rate_line(samples: int, seconds: float) -> str:
+    """How fast it went, or that nothing had to be run."""
+    if not samples:
+        return "Nothing was run: these scores were kept from the same measurement."
+    rate = f", {samples / seconds:.3g} a second" if seconds else ""
+    return f"Measured: {many(samples, 'sample')} in {seconds:.1f} s{rate}."

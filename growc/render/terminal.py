@@ -58,12 +58,25 @@ def statement_rows(summaries: Sequence[Summary], changed: Sequence[WeightPlan]) 
 def touched(summary: Summary, changed: Sequence[WeightPlan]) -> str:
     """How much a statement changes."""
     if not summary.spaces or summary.axis == "layers":
-        return many(summary.spaces, "run") if summary.spaces > 1 else ""
+        runs = [many(summary.spaces, "run")] if summary.spaces > 1 else []
+        gone = list(dict.fromkeys(numbers_text(found) for found in summary.removed if found))
+        return ", ".join([*runs, *([f"without {' / '.join(gone)}"] if gone else [])])
     verbs = [[s.verb for s in w.steps if s.name == summary.axis] for w in changed]
     norms = sum("scales" in found for found in verbs)
     text = many(sum(bool(found) for found in verbs) - norms, "weight")
     text += f", {many(norms, 'norm')}" if norms else ""
     return text + (f" in {summary.spaces} spaces" if summary.spaces > 1 else "")
+
+
+def numbers_text(numbers: Sequence[int]) -> str:
+    """`2, 5`; three and more in a row as a recipe has them: `2..5`."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and runs[-1][-1] == n - 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    return ", ".join(f"{run[0]}..{run[-1] + 1}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
 def weight_row(weight: WeightPlan) -> tuple[str, str, str]:

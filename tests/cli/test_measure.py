@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import re
+import sys
+import time
+
 import numpy as np
 import pytest
+
+from growc.render.progress import progress
 
 
 @pytest.fixture
@@ -38,3 +45,26 @@ def test_scores_of_other_inputs_are_replaced_by_force_only(growc, inputs, tmp_pa
 
 def test_a_number_of_samples_is_at_least_one(growc, inputs):
     assert growc("measure", "stream.onnx", "--inputs", inputs, "--samples", "0").status == 2
+
+
+def test_how_fast_it_went_is_said_and_kept_scores_say_that_they_are(growc, inputs):
+    first, again = (growc("measure", "stream.onnx", "--inputs", inputs).out for _ in range(2))
+    assert re.search(r"Measured: 20 samples in [\d.]+ s, [\d.e+]+ a second\.", first)
+    assert "Nothing was run" in again
+
+
+class Screen(io.StringIO):
+    """A terminal, as far as a program asks."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_is_shown_samples_their_rate_and_the_time_left(monkeypatch):
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with progress() as show:
+        for done in (0, 32, 64):
+            show("measuring samples", done, 128)
+            time.sleep(0.25)
+    assert re.search(r"measuring samples .* 64/128  [\d.]+/s  \d+ s left", screen.getvalue())

@@ -11,7 +11,7 @@ from models import Models, stored
 from planted import difference, planted
 
 import growc
-from growc import importance
+from growc import importance, scores
 from growc.diagnostic import GrowError
 from growc.session import Session
 
@@ -81,8 +81,8 @@ def test_both_exporters_give_the_same_scores(models: Models, tmp_path: Path, nam
         found.append(growc.measure(path, own, tmp_path / f"{flavour}.scores.npz"))
     assert list(found[0]) == list(found[1])
     assert {"hidden.0", "ffn.0", "ffn.1", "heads.0", "heads.1"} <= set(found[0])
-    for axis, scores in found[0].items():
-        assert np.allclose(scores, found[1][axis], rtol=1e-4), axis
+    for axis, values in found[0].items():
+        assert np.allclose(values, found[1][axis], rtol=1e-4), axis
 
 
 def test_what_was_interrupted_goes_on_and_comes_to_the_same(
@@ -101,7 +101,7 @@ def test_what_was_interrupted_goes_on_and_comes_to_the_same(
     monkeypatch.setattr(Session, "run", fails)
     with pytest.raises(KeyboardInterrupt):
         growc.measure(model, file, tmp_path / "part.npz")
-    assert importance.read_scores(tmp_path / "part.npz").done == 2  # type: ignore[union-attr]
+    assert scores.read_scores(tmp_path / "part.npz").done == 2  # type: ignore[union-attr]
     after = growc.measure(model, file, tmp_path / "part.npz")
     assert calls[0] == 3 + 2
     assert all((after[axis] == whole[axis]).all() for axis in whole)
@@ -145,14 +145,14 @@ def test_scores_of_another_model_or_of_other_inputs_are_not_overwritten(tmp_path
 
 def test_the_most_important_units_stay_and_the_gap_tells_what_they_leave(tmp_path: Path) -> None:
     model, file = save(tmp_path / "m.onnx", STREAM), tokens(tmp_path)
-    scores = growc.measure(model, file)["ffn.0"]
+    found = growc.measure(model, file)["ffn.0"]
     recipe = tmp_path / "r.grow"
     recipe.write_text('measure importance on "data.npz"\nsubclone ffn to 3 by importance unscaled\n')
     done = growc.apply(recipe, model, tmp_path / "out.onnx")
-    best = np.sort(np.argsort(-scores, kind="stable")[:3])
+    best = np.sort(np.argsort(-found, kind="stable")[:3])
     assert (stored(done.written)["up_bias"] == stored(model)["up_bias"][best]).all()
     [gap] = done.plan.certificate.gaps
-    assert f"{1 - scores[best].sum() / scores.sum():.1%} of the importance" in gap.cause
+    assert f"{1 - found[best].sum() / found.sum():.1%} of the importance" in gap.cause
 
 
 @pytest.mark.parametrize(("axis", "size", "option"), [("ffn", 19, "unscaled"), ("hidden", 13, "")])

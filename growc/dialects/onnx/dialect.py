@@ -27,6 +27,7 @@ from growc.passes.measured import Measured
 from growc.passes.spaces import Axes
 from growc.passes.unseen import Unseen
 from growc.recipe import Measure
+from growc.scores import Scores
 
 
 @dataclass
@@ -42,6 +43,8 @@ class OnnxModel:
     """Computed weights for which initializers stand in `source`; emission keeps those that change."""
     spreading: list[Any] = field(default_factory=list)
     """Operators that count heads, put into `source`; emission writes plain ones in their place."""
+    scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict)
+    """What was measured of the file, by the inputs and the number of samples."""
     operators = OPERATORS | CONTROL
 
     def __post_init__(self) -> None:
@@ -92,6 +95,12 @@ class OnnxModel:
         from growc.importance import measured
 
         return measured(c, statement)
+
+    def measure_layers(self, c: Any, statement: Measure) -> list[list[float | None]]:
+        """What `measure importance` finds of the source's layers, run by run. Raises GrowError likewise."""
+        from growc.importance import measured_layers
+
+        return measured_layers(c, statement)
 
     def mend(
         self, axes: Axes, inputs: dict[Value, tuple[Size, ...] | None], resize: Callable[[Space], Size]

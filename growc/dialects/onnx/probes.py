@@ -2,8 +2,8 @@
 
 Needs: an ONNX file, and `Probe`s: which tensors, which of their axes are kept, which masks weigh the others.
 Gives: the bytes of a model with a few small outputs for each probe: the sum of |value| over all other axes,
-weighed by the masks; and what tells how many numbers each sum adds up. Sums are taken inside the graph, so
-that no activation ever leaves it.
+weighed by the masks, or of the quotient of two norms over the kept ones; and what tells how many numbers each
+sum adds up. Sums are taken inside the graph, so that no activation ever leaves it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,12 @@ from onnx import TensorProto
 from growc.dialects.onnx.container import outline
 
 
+def shown(model: Path) -> frozenset[str]:
+    """The names of the tensors of a file's own graph: those in bodies of other nodes cannot be probed."""
+    graph = outline(model).graph
+    return frozenset([*(v.name for v in graph.input), *(name for n in graph.node for name in n.output)])
+
+
 @dataclass(frozen=True)
 class Mask:
     """An input of ones and zeros: the places of its axes among those of a tensor, or one place for all."""
@@ -34,12 +40,18 @@ class Mask:
 
 @dataclass(frozen=True)
 class Probe:
-    """One tensor by its name in the file, its rank, the axes kept, and the masks that weigh the others."""
+    """One tensor by its name in the file, its rank, the axes kept, and the masks that weigh the others.
+
+    part: a tensor of the same shape whose norm over the kept axes is divided by that of this one; where it is
+    `taken`, the norm of what is left of this one without it.
+    """
 
     name: str
     rank: int
     kept: tuple[int, ...]
     masks: tuple[Mask, ...] = ()
+    part: str = ""
+    taken: bool = False
 
 
 def probed(model: Path, probes: Sequence[Probe]) -> bytes:
@@ -75,6 +87,8 @@ class _Writer:
 
     def add(self, probe: Probe) -> None:
         value, gone = self.single(probe.name), [a for a in range(probe.rank) if a not in probe.kept]
+        if probe.part:
+            value, gone = self.quotient(probe, value), list(range(probe.rank))
         self.output("shape", self.node("Shape", value), TensorProto.INT64)
         if probe.masks:
             weight = self.aligned(probe.masks[0], probe.rank)
@@ -83,6 +97,20 @@ class _Writer:
             value = self.node("Mul", value, weight)
             self.output("weight", self.node("ReduceSum", weight, keepdims=0))
         self.output("sum", self.reduced(value, gone) if gone else self.node("Abs", value))
+
+    def quotient(self, probe: Probe, whole: str) -> str:
+        """‖part‖/‖whole‖ over the kept axes, which become one; 0 where both are zero."""
+        part = self.single(probe.part)
+        if probe.taken:
+            part = self.node("Sub", whole, part)
+        least = self.constant(np.array(np.finfo(np.float32).tiny, dtype=np.float32))
+        below = self.node("Max", self.norm(whole, probe.kept), least)
+        return self.node("Div", self.norm(part, probe.kept), below)
+
+    def norm(self, value: str, axes: Sequence[int]) -> str:
+        if self.opset < 18:
+            return self.node("ReduceL2", value, axes=list(axes), keepdims=1)
+        return self.node("ReduceL2", value, self.numbers(axes), keepdims=1)
 
     def aligned(self, mask: Mask, rank: int) -> str:
         """A mask of ones and zeros that broadcasts against a tensor."""

@@ -1,0 +1,97 @@
+"""Scores of a measurement: sums over what a model computes, and how they are kept between two runs.
+
+A file of scores has a fingerprint of the model, the inputs and the number of samples; what was interrupted
+goes on from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from growc.diagnostic import Diagnostic, GrowError
+
+FORMAT = 2
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Scores:
+    """Sums over activations, and how many numbers each adds up; `done` of `cases` batches.
+
+    samples, seconds: what was run just now, and not read from where it was kept.
+    """
+
+    fingerprint: str
+    cases: int
+    done: int = 0
+    sums: list[Floats] = field(default_factory=list)
+    counts: list[Floats] = field(default_factory=list)
+    samples: int = 0
+    seconds: float = 0.0
+
+    @property
+    def means(self) -> list[Floats]:
+        """The mean of every element."""
+        return [s / np.maximum(n, 1.0) for s, n in zip(self.sums, self.counts, strict=True)]
+
+
+def cache_path(model: Path) -> Path:
+    """Where the scores of a model are kept."""
+    return model.with_name(f"{model.stem}.importance.npz")
+
+
+def fingerprint(model: Path, data: Path, samples: int | None) -> str:
+    """Changes with the model, the inputs, and how many of them are used."""
+    from growc.dialects.onnx.container import files_of
+
+    found = hashlib.blake2b(f"{FORMAT} {samples}".encode(), digest_size=20)
+    for path in (*files_of(model), data):
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "blake2b").digest())
+    return found.hexdigest()
+
+
+def write_scores(path: Path, scores: Scores) -> None:
+    """Keep scores; a folder that cannot be written to keeps none."""
+    head = json.dumps({"fingerprint": scores.fingerprint, "cases": scores.cases, "done": scores.done})
+    arrays: dict[str, Any] = {"growc": np.array(head)}
+    for k, (total, count) in enumerate(zip(scores.sums, scores.counts, strict=True)):
+        arrays |= {f"sum.{k}": total, f"count.{k}": count}
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    draft = path.with_name(f"{path.name}.part")
+    try:
+        draft.write_bytes(buffer.getvalue())
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+
+
+def read_scores(path: Path) -> Scores | None:
+    """What was kept; None where nothing is, or nothing that can be read."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            head = json.loads(str(file["growc"]))
+            count = sum(name.startswith("sum.") for name in file.files)
+            sums, counts = ([file[f"{kind}.{k}"] for k in range(count)] for kind in ("sum", "count"))
+            return Scores(head["fingerprint"], head["cases"], head["done"], sums, counts)
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def require(path: Path, model: Path, data: Path, samples: int | None) -> None:
+    """Raise GrowError (G501) where a file is there that has no scores of this measurement."""
+    found = read_scores(path)
+    if found is None or found.fingerprint != fingerprint(model, data, samples):
+        what = "is no file of scores" if found is None else "has scores of another model, or of other inputs"
+        raise GrowError(Diagnostic("G501", f"`{path}` exists, and {what}", help="`--force` replaces it"))

@@ -1,0 +1,143 @@
+"""How much layers and their branches change the stream: the tensors that tell ‖f(x)‖/‖x + f(x)‖.
+
+Needs: the axis graph, the layers, the roles. Gives: a `Block` for every layer of every run (weight
+subcloning, figure 2). Of a layer, f is what changes the stream from its start to its end, whatever stands
+there (the norm of a post-norm model); of a branch, the term of its sum. Norms run over units of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from growc.axes import find, leaves
+from growc.graph import Graph, Node, Value
+from growc.layers import Branch, Layer, Layers, Obstacle
+from growc.passes.branches import Branches
+from growc.passes.flow import Flow
+from growc.passes.roles import Roles
+from growc.passes.spaces import Axes, Instance
+from growc.passes.streams import residual_sums, streams
+
+
+@dataclass(frozen=True, eq=False)
+class Ratio:
+    """`whole`: x + f(x), and which of its axes hold units; `part`: f(x), or where `taken`, x itself."""
+
+    whole: Value
+    units: tuple[int, ...]
+    part: Value
+    taken: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A layer by its run and number: its ratio, and those of its branches, each with its kind.
+
+    A ratio is None where no tensor of the file shows it. Kinds: `attention`, `cross-attention`, `ffn`,
+    `attention + ffn` where both are one term, and `branch` for any other.
+    """
+
+    run: int
+    layer: int
+    ratio: Ratio | None
+    branches: tuple[tuple[str, Ratio | None], ...]
+
+    @property
+    def ratios(self) -> list[Ratio]:
+        """Those that there are: its own, then those of its branches."""
+        return [r for r in (self.ratio, *(r for _, r in self.branches)) if r is not None]
+
+
+def find_blocks(axes: Axes, layers: Layers, roles: Roles) -> list[Block]:
+    """All layers of a model, run by run."""
+    finder = _Finder(axes, layers, roles)
+    return [
+        finder.block(number, place, layer)
+        for number, run in enumerate(layers.runs)
+        for place, layer in enumerate(run.layers)
+    ]
+
+
+class _Finder:
+    def __init__(self, axes: Axes, layers: Layers, roles: Roles) -> None:
+        self.flow, self.fed = Flow(axes), fed_values(axes.graph, layers.data)
+        self.branches = Branches(axes, layers.data)
+        self.streams = {id(s) for s in streams(self.flow, residual_sums(self.flow))}
+        self.maps = {m.node: m for m in self.flow.maps}
+        self.names = {
+            id(x): name
+            for name in ("ffn", "head_dim", "kv_heads", "heads")
+            for axis in roles.axes.get(name, [])
+            for s in axis.spaces
+            for x in leaves(s)
+        }
+
+    def block(self, run: int, place: int, layer: Layer) -> Block:
+        """One layer."""
+        found = self.branches.of(layer)
+        terms = found.branches if isinstance(found, Obstacle) else found
+        parts = tuple(
+            (self.kind(branch, layer), self.ratio(branch.add.outputs[0], branch.value)) for branch in terms
+        )
+        return Block(run, place, self.ratio(layer.end, layer.start, taken=True), parts)
+
+    def ratio(self, whole: Value, part: Value, *, taken: bool = False) -> Ratio | None:
+        """What tells how large a part is; None where the file does not show it."""
+        inside = any(v.producer is not None and v.producer.part_of for v in (whole, part))
+        spaces = self.flow.axes.of(whole)
+        units = tuple(k for k, s in enumerate(spaces) if id(find(s)) in self.streams)
+        if inside or not units or whole.sizes != part.sizes:
+            return None
+        return Ratio(whole, units, part, taken)
+
+    def kind(self, branch: Branch, layer: Layer) -> str:
+        """What a branch is, by what the weights that write it read."""
+        atoms = {id(x) for m in self.writers(branch, layer) for s in self.flow.read(m) for x in leaves(s)}
+        names = {self.names[a] for a in atoms if a in self.names}
+        parts = ["ffn"] if "ffn" in names else []
+        if names - {"ffn"}:
+            parts.insert(0, "cross-attention" if self.crosses(branch.value, layer) else "attention")
+        return " + ".join(parts) or "branch"
+
+    def writers(self, branch: Branch, layer: Layer) -> Iterator[Instance]:
+        """The products with weights that a branch ends in."""
+        inside, seen = set(layer.nodes), set[Node]()
+        pending = [branch.value.producer]
+        while pending:
+            node = pending.pop()
+            if node is None or node in seen or node not in inside:
+                continue
+            seen.add(node)
+            if node in self.maps:
+                yield self.maps[node]
+            else:
+                pending += [v.producer for v in node.operands]
+
+    def crosses(self, value: Value, layer: Layer) -> bool:
+        """Whether weights on the way to a value read what is fed to the model and did not go through the
+        stream.
+        """
+        made, inside = {layer.start}, set(layer.nodes)
+        for node in layer.nodes:
+            if any(v in made for v in node.operands):
+                made.update(node.outputs)
+        pending, seen = [value.producer], set[Node]()
+        while pending:
+            above = pending.pop()
+            if above is None or above in seen or above not in inside:
+                continue
+            seen.add(above)
+            pending += [v.producer for v in above.operands]
+            if above in self.maps and any(v in self.fed and v not in made for v in above.operands):
+                return True
+        return False
+
+
+def fed_values(graph: Graph, data: Collection[Value]) -> set[Value]:
+    """What is computed from the values of inputs: what is learned in place of one is not."""
+    found = {v for v in graph.inputs if v in data}
+    for node in graph.nodes:
+        if any(v in found for v in node.operands):
+            found.update(v for v in node.outputs if v in data)
+    return found
