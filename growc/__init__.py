@@ -19,10 +19,22 @@ if TYPE_CHECKING:
     from growc.api import plan as plan
     from growc.diagnostic import GrowError as GrowError
     from growc.fluent import Recipe as Recipe
+    from growc.training import param_groups as param_groups
     from growc.verification import verify as verify
 
 __version__ = "0.1.0"
-__all__ = ["Applied", "GrowError", "Recipe", "__version__", "apply", "inspect", "measure", "plan", "verify"]
+__all__ = [
+    "Applied",
+    "GrowError",
+    "Recipe",
+    "__version__",
+    "apply",
+    "inspect",
+    "measure",
+    "param_groups",
+    "plan",
+    "verify",
+]
 
 _HOMES = {
     "Applied": "growc.api",
@@ -31,6 +43,7 @@ _HOMES = {
     "apply": "growc.api",
     "inspect": "growc.api",
     "measure": "growc.api",
+    "param_groups": "growc.training",
     "plan": "growc.api",
     "verify": "growc.verification",
 }

@@ -2,7 +2,8 @@
 
 For freezing, learning rates of their own, and optimizer state. An axis that changed has a number of `maps`,
 where `from` has the source unit of each unit (-1: none), `factor` what that is multiplied by, and `new` the
-units that are no original.
+units that are no original. A weight that is a `copy` as a whole is that of a new layer, or of a head that
+parted from its table.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ def lineage_of(plan: Plan) -> dict[str, Any]:
     """The lineage of every weight of a plan, as plain data. Weights that share a map share its number."""
     maps: dict[bytes, int] = {}
     listed: list[dict[str, Any]] = []
+    copies = plan.later_copies
 
     def number(made: IndexMap) -> int:
         key = made.index.tobytes() + made.weight.tobytes()
@@ -32,6 +34,7 @@ def lineage_of(plan: Plan) -> dict[str, Any]:
         axes = {str(k): {"verb": verbs[k], "map": number(made)} for k, made in axis_maps(weight).items()}
         source = weight.copy_of or weight.source
         data = {"source": source, "shape": list(weight.after), "factor": weight.scale, "axes": axes}
+        data |= {"copy": True} if weight.name in copies else {}
         return data | ({"zero": True} if weight.zero else {})
 
     weights = {w.name: weight_data(w) for w in plan.weights if w.changed or w.dtype in FLOATING}

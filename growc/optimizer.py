@@ -98,7 +98,7 @@ class _Carrier:
         _check_sizes(state, before)
         self.state, self.plan, self.new, self.aliases = state, plan, new, aliases
         self.weights = {w.name: w for w in plan.weights}
-        self.copies = _later_copies(plan)
+        self.copies = plan.later_copies
         self.uneven = uneven_axes(plan)
         self.entries: dict[str, Mapping[str, Any]] = {}
         self.groups: dict[str, int] = {}
@@ -286,18 +286,6 @@ def _is_even(leaf: LeafStep) -> bool:
     first = np.zeros(leaf.before)
     first[index] = leaf.weight
     return bool(np.allclose(first[index], leaf.weight, rtol=1e-9, atol=0))
-
-
-def _later_copies(plan: Plan) -> set[str]:
-    """Weights of new layers: what they come from stands in the result before."""
-    seen: set[str] = set()
-    found: set[str] = set()
-    for weight in plan.weights:
-        source = weight.copy_of or weight.source
-        if source in seen:
-            found.add(weight.name)
-        seen.add(source)
-    return found
 
 
 def _mapped(plan: WeightPlan, tensor: Any) -> Any:

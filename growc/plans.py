@@ -251,3 +251,15 @@ class Plan:
     warnings: tuple[str, ...] = ()
     attributes: tuple[tuple[str, str, float], ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def later_copies(self) -> frozenset[str]:
+        """Weights of new layers, and of heads that parted: what they come from stands there before."""
+        seen: set[str] = set()
+        found: set[str] = set()
+        for weight in self.weights:
+            origin = weight.copy_of or weight.source
+            if origin in seen:
+                found.add(weight.name)
+            seen.add(origin)
+        return frozenset(found)
