@@ -21,11 +21,13 @@ import onnx.numpy_helper
 from coverage_recipes import RECIPES, Recipe
 from numpy.typing import NDArray
 
-from growc import api, ports
+from growc import api
+from growc.compilation import Compilation
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite, save
 from growc.passes.counts import numbers
 from growc.plans import WeightPlan
+from growc.ports import ports_of
 from growc.rounding import own_rounding
 from growc.session import Session
 
@@ -75,6 +77,12 @@ class Maps:
 
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, c: Compilation) -> Maps:
+        """Those of a compilation."""
+        ports = ports_of(c)
+        return cls(ports.input_maps(), ports.output_maps())
 
 
 def measure(path: Path, recipes: Sequence[Recipe]) -> dict[str, Any]:
@@ -130,7 +138,7 @@ def opened(path: Path) -> Source:
 def tried(source: Source, recipe: Recipe) -> Case:
     """Compile, write, run, and spoil. Raises GrowError where the recipe is refused."""
     c = api.compile(RESOLVED[recipe.name], source.path)
-    maps, certificate = Maps(ports.input_maps(c), ports.output_maps(c)), c.plan.certificate
+    maps, certificate = Maps.of(c), c.plan.certificate
     weights = c.plan.weights
     with tempfile.TemporaryDirectory(prefix="coverage-") as folder, _no_diagnostics():
         rewrite(c.graph, c.assembled, c.mended, c.attributes)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from coverage_measure import Maps, Source, difference, opened
 
-from growc import api, ports
+from growc import api
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite, save
 from growc.session import Session
@@ -76,7 +76,7 @@ def tried(source: Source, trial: Trial, folder: Path) -> tuple[str, str]:
             return "not planted", c.plan.certificate.gaps[0].cause
         path = written(c, folder / f"planted{k}.onnx")
     c = api.compile(api.recipe(trial.text), path)
-    maps, exact = Maps(ports.input_maps(c), ports.output_maps(c)), c.plan.certificate.exact
+    maps, exact = Maps.of(c), c.plan.certificate.exact
     if trial.planting:  # its units stand where the source's did, but for their order
         maps = Maps({}, {})
     wanted = {role: sorted(set(change.after)) for role, change in c.plan.axes.items() if role in trial.roles}

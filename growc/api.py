@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from growc.compilation import Compilation
     from growc.importance import LayerScore
     from growc.plans import Plan
+    from growc.ports import Ports
     from growc.verification import Verification
 
 Progress = Callable[[str, int, int], None]
@@ -143,7 +144,8 @@ def apply(
     from growc.expectations import judge_measured, judge_plan
     from growc.lineage import lineage_of
     from growc.output import canonical, commit, default_output, guard, record_path, stamp, workshop
-    from growc.provenance import provenance
+    from growc.ports import ports_of
+    from growc.provenance import history, provenance
 
     sources = sources_of(text)
     resolved = load(sources, params or {})
@@ -155,16 +157,17 @@ def apply(
     if planned is not None:
         planned(compilation.plan)
     judge_plan(resolved.statements, compilation)
+    earlier = history(compilation.model.source)
     measured, reason = None, "" if check else "switched off by --no-verify"
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(workshop(target))
-        files = _write(compilation, folder, target, progress)
+        files = write(compilation, folder, target, progress)
         if check or any(_is_preserved(b) for b in resolved.statements):
-            measured = _verify(compilation, source, files[-1], inputs, progress)
+            measured = _verify(ports_of(compilation), source, files[-1], inputs, progress)
             judge_measured(resolved.statements, compilation.plan, measured, refute=check)
             if check and compilation.plan.certificate.exact:
                 _refute_in_single(compilation, folder, inputs, progress)
-        record = canonical(provenance(sources, resolved, compilation, measured))
+        record = canonical(provenance(sources, resolved, compilation, measured, earlier))
         stamp(files[-1], record)
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
         moves.append((_draft(folder, "record", record), record_path(target)))
@@ -189,13 +192,13 @@ def verify(
 ) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 
-    Where `result` has grown caches or outputs, what they are to hold follows from the recipe in its metadata.
+    What its grown caches and outputs are to hold follows from the recipes in the metadata of `result`.
     """
-    from growc.provenance import planned_again
+    from growc.provenance import retraced
 
     progress("planning", 0, 0)
-    made = planned_again(Path(source), Path(result))
-    return _verify(made, Path(source), Path(result), inputs, progress)
+    ports = retraced(Path(source), Path(result), progress)
+    return _verify(ports, Path(source), Path(result), inputs, progress)
 
 
 def measure(
@@ -256,7 +259,8 @@ def _draft(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
+def write(c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
+    """Write the result of a compilation into a folder, for `target`; the model is the last of its files."""
     from onnx.checker import ValidationError
 
     from growc.dialects.onnx.container import EXTERNAL
@@ -288,19 +292,18 @@ def _write(c: Compilation, folder: Path, target: Path, progress: Progress) -> li
 
 
 def _verify(
-    made: Compilation | None, source: Path, result: Path, inputs: str | Path | None, progress: Progress
+    ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
 ) -> Verification:
-    from growc.ports import input_maps, logits, narrower, output_maps
     from growc.verification import verify
 
     return verify(
         source,
         result,
-        output_maps={} if made is None else output_maps(made),
-        input_maps={} if made is None else input_maps(made),
-        narrower=made is not None and narrower(made),
-        logits=() if made is None or made.plan.certificate.exact else logits(made),
-        renamed={} if made is None else made.renamed,
+        output_maps=ports.output_maps(),
+        input_maps=ports.input_maps(),
+        narrower=ports.narrower,
+        logits=ports.logits,
+        renamed=ports.renamed,
         inputs=None if inputs is None else Path(inputs),
         progress=lambda phrase: progress(phrase, 0, 0),
     )
@@ -313,6 +316,7 @@ def _refute_in_single(c: Compilation, folder: Path, inputs: str | Path | None, p
     """
     from growc.expectations import judge_measured
     from growc.float_copies import SINGLE, copy_bytes, float_types, write_copy
+    from growc.ports import ports_of
     from growc.rounding import COPY_BYTES
 
     if not float_types(c.path) & SINGLE.keys() or copy_bytes(c.path, SINGLE) > COPY_BYTES:
@@ -321,5 +325,5 @@ def _refute_in_single(c: Compilation, folder: Path, inputs: str | Path | None, p
     (copies / "grown").mkdir(parents=True)
     source = write_copy(c.path, copies / c.path.name, SINGLE)
     twin = compile(Resolved(tuple(c.statements)), source)
-    grown = _write(twin, copies / "grown", source, lambda *_: None)
-    judge_measured((), twin.plan, _verify(twin, source, grown[-1], inputs, progress), refute=True)
+    grown = write(twin, copies / "grown", source, lambda *_: None)
+    judge_measured((), twin.plan, _verify(ports_of(twin), source, grown[-1], inputs, progress), refute=True)

@@ -1,8 +1,9 @@
-"""What a compilation says of the model's inputs and outputs: how resized ones follow from the source's."""
+"""Inputs and outputs of a result: how they follow from the source's, over several growths too."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,44 +14,102 @@ from growc.unitmaps import NumberMap, StateMap, UnitMap
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
-    from growc.indexmap import IndexMap
+    from growc.indexmap import IndexMap, Ints
     from growc.passes.spaces import Instance
 
 
-def input_maps(c: Compilation) -> dict[str, list[StateMap | NumberMap]]:
-    """For every resized axis of a state (a cache), how the input is filled from the source's; and for numbers
-    of units that have other numbers now, which.
+@dataclass(frozen=True)
+class Ports:
+    """How inputs and outputs of a result follow from the source's, by the source's names.
+
+    outputs: what became of an axis of an output, where it changed.
+    states: outputs that are the next step's inputs (caches): that input, and the axes that change together.
+    numbers: inputs that number units of which some are gone: the old number of every new one.
+    renamed: inputs and outputs that have another name in the result, or None for no place there.
+    narrower: whether units are gone that inputs number, or count by their lengths.
+    logits: outputs that look like scores, of a result that is not exact.
     """
-    states = {s.present.name: s.past.name for s in c.axes.states}
-    found: dict[str, list[StateMap | NumberMap]] = {}
-    for (name, axis), state in c.outputs.items():
-        if _is_state(c, name, axis) and not state.is_identity:
-            found.setdefault(states[name], []).append(_state_map(axis, state))
-    for name, kept in c.lowered.numbers.items():
-        found.setdefault(name, []).append(NumberMap(kept))
-    return found
+
+    outputs: Mapping[tuple[str, int], IndexMap] = field(default_factory=dict)
+    states: Mapping[str, tuple[str, Collection[int]]] = field(default_factory=dict)
+    numbers: Mapping[str, Ints] = field(default_factory=dict)
+    renamed: Mapping[str, str | None] = field(default_factory=dict)
+    narrower: bool = False
+    logits: frozenset[str] = frozenset()
+
+    def input_maps(self) -> dict[str, list[StateMap | NumberMap]]:
+        """For every resized axis of a state, how the input is filled from the source's; and for numbers of
+        units that have other numbers now, which.
+        """
+        found: dict[str, list[StateMap | NumberMap]] = {}
+        for (name, axis), state in self.outputs.items():
+            if self._is_state(name, axis) and not state.is_identity:
+                found.setdefault(self.states[name][0], []).append(_state_map(axis, state))
+        for name, kept in self.numbers.items():
+            found.setdefault(name, []).append(NumberMap(kept))
+        return found
+
+    def output_maps(self) -> dict[str, list[UnitMap | StateMap]]:
+        """For every resized axis of an output, where the source's units stand; all of it, where it is of a
+        state, or has lost units.
+        """
+        found: dict[str, list[UnitMap | StateMap]] = {}
+        for (name, axis), state in self.outputs.items():
+            if self._is_state(name, axis) or (state.counts == 0).any():
+                if not state.is_identity:
+                    found.setdefault(name, []).append(_state_map(axis, state))
+                continue
+            rows = np.flatnonzero(state.copies)
+            order = rows[np.argsort(~np.isclose(state.weight[rows], 1.0), kind="stable")]
+            units, first = np.unique(state.index[order], return_index=True)
+            if len(units) == state.source and not state.is_identity:
+                places = order[first]
+                found.setdefault(name, []).append(UnitMap(axis, places, state.weight[places]))
+        return found
+
+    def then(self, later: Ports) -> Ports:
+        """Of the source and the result of another growth, whose source is this result."""
+        outputs = dict(self.outputs)
+        for (name, axis), state in later.outputs.items():
+            if own := self._origin(name):
+                first = outputs.get((own, axis))
+                outputs[own, axis] = state if first is None else state.after(first)
+        states = dict(self.states)
+        for name, (past, axes) in later.states.items():
+            if (own := self._origin(name)) and (fed := self._origin(past)):
+                states.setdefault(own, (fed, axes))
+        numbers = dict(self.numbers)
+        for name, kept in later.numbers.items():
+            if own := self._origin(name):
+                numbers[own] = numbers[own][kept] if own in numbers else kept
+        renamed = {name: now and later.renamed.get(now, now) for name, now in self.renamed.items()}
+        renamed |= {own: now for name, now in later.renamed.items() if (own := self._origin(name))}
+        logits = {own for name in later.logits if (own := self._origin(name))}
+        narrower = self.narrower or later.narrower
+        return Ports(outputs, states, numbers, renamed, narrower, self.logits | logits)
+
+    def _origin(self, name: str) -> str | None:
+        """The source's name for an input or output of the result; None where that is new."""
+        before = next((old for old, now in self.renamed.items() if now == name), name)
+        return None if before == name and name in self.renamed else before
+
+    def _is_state(self, output: str, axis: int) -> bool:
+        return output in self.states and axis in self.states[output][1]
 
 
-def output_maps(c: Compilation) -> dict[str, list[UnitMap | StateMap]]:
-    """For every resized axis of an output, where the source's units stand; all of it, where it is of a state,
-    or has lost units.
-    """
-    found: dict[str, list[UnitMap | StateMap]] = {}
-    for (name, axis), state in c.outputs.items():
-        if _is_state(c, name, axis) or (state.counts == 0).any():
-            if not state.is_identity:
-                found.setdefault(name, []).append(_state_map(axis, state))
-            continue
-        rows = np.flatnonzero(state.copies)
-        order = rows[np.argsort(~np.isclose(state.weight[rows], 1.0), kind="stable")]
-        units, first = np.unique(state.index[order], return_index=True)
-        if len(units) == state.source and not state.is_identity:
-            places = order[first]
-            found.setdefault(name, []).append(UnitMap(axis, places, state.weight[places]))
-    return found
+def ports_of(c: Compilation) -> Ports:
+    """What a compilation says of them."""
+    widths = Ports(
+        outputs=c.outputs,
+        states={s.present.name: (s.past.name, s.axes) for s in c.axes.states},
+        numbers=c.lowered.numbers,
+        narrower=_narrower(c),
+        logits=frozenset() if c.plan.certificate.exact else _logits(c),
+    )
+    return Ports(renamed=c.renamed).then(widths)  # the widths are those of the layers that it has now
 
 
-def logits(c: Compilation) -> set[str]:
+def _logits(c: Compilation) -> frozenset[str]:
     """Outputs that look like scores of many units: a weight makes their last axis, which has no name but
     `vocab`.
     """
@@ -59,13 +118,13 @@ def logits(c: Compilation) -> set[str]:
         id(find(s)) for n, found in c.roles.axes.items() if n != "vocab" for a in found for s in a.spaces
     }
     static = static_values(c.graph)
-    return {
+    return frozenset(
         value.name
         for value in c.graph.outputs
         if value.floating and value.rank > 1 and value not in {s.present for s in c.axes.states}
         if (last := find(c.axes.of(value)[-1])).static and last.size[0] > 1 and id(last) not in named
         if _is_product(value, by_node, static)
-    }
+    )
 
 
 def _is_product(value: Value, by_node: Mapping[Node, Instance], static: Collection[Value]) -> bool:
@@ -80,14 +139,9 @@ def _is_product(value: Value, by_node: Mapping[Node, Instance], static: Collecti
     return False
 
 
-def narrower(c: Compilation) -> bool:
-    """Whether units are gone that inputs number, or count by their lengths."""
+def _narrower(c: Compilation) -> bool:
     stages = c.lowered.stages
     return any(r.drops and r.space.addressed is not None for s in stages for r in s.requests.values())
-
-
-def _is_state(c: Compilation, output: str, axis: int) -> bool:
-    return any(s.present.name == output and axis in s.axes for s in c.axes.states)
 
 
 def _state_map(axis: int, state: IndexMap) -> StateMap:

@@ -1,9 +1,11 @@
-"""What a grown model says of how it came to be, and its plan made once more from that."""
+"""What a grown model says of how it came to be, and its plans made once more from that."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +14,11 @@ import onnx_ir as ir
 
 from growc import grammar
 from growc.diagnostic import GrowError
+from growc.dialects.onnx.container import load as load_model
 from growc.expression import spell
 from growc.output import METADATA
-from growc.recipe import Blank, Comment, Include, Item, Recipe, Scoped, Subclone
+from growc.ports import Ports, ports_of
+from growc.recipe import Arrange, Blank, Comment, Include, Item, Recipe, Reorder, Scoped, Subclone
 from growc.resolve import Resolved, load
 from growc.source import Source
 
@@ -22,14 +26,21 @@ if TYPE_CHECKING:
     from growc.compilation import Compilation
     from growc.verification import Verification
 
-Ports = dict[str, tuple[int | None, ...]]
+Progress = Callable[[str, int, int], None]
+Declared = dict[str, tuple[int | None, ...]]
 """The declared sizes of inputs and outputs, None where one is not fixed."""
 
 
 def provenance(
-    sources: Sequence[Source], resolved: Resolved, c: Compilation, verification: Verification | None
+    sources: Sequence[Source],
+    resolved: Resolved,
+    c: Compilation,
+    verification: Verification | None,
+    earlier: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """How the result came to be; nothing in it depends on time, place or machine."""
+    """How the result came to be; nothing in it depends on time, place or machine. `earlier`: the source's
+    history.
+    """
     certificate = c.plan.certificate
     return {
         "recipe": recipe_lines(sources, resolved),
@@ -39,6 +50,7 @@ def provenance(
             "gaps": [{"node": g.node, "cause": g.cause} for g in certificate.gaps],
         },
         "measured": None if verification is None else float(f"{verification.relative:.1e}"),
+        "earlier": list(earlier),
     }
 
 
@@ -58,48 +70,77 @@ def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:
     return grammar.format(Recipe(tuple(expanded(grammar.parse(*sources).body)))).splitlines()
 
 
-def planned_again(source: Path, result: Path) -> Compilation | None:
-    """The compilation that made `result` from `source`, by the recipe in its metadata.
+def retraced(source: Path, result: Path, progress: Progress) -> Ports:
+    """How the inputs and outputs of `result` follow from those of `source`, by the recipes in its metadata.
 
-    None where both have the same inputs and outputs, and nothing shrank, so that none is needed; where
-    `result` was not made by growc; and where its recipe does not make its inputs and outputs of this source.
+    A source that was grown itself must be a model on the way to the result; one without a record may be any
+    of them. Nothing follows where both have the same inputs and outputs, and no unit changed its place; nor
+    where the recipes do not lead from this source to this result.
     """
-    from growc import api
-    from growc.dialects.onnx.container import load as load_model
+    grown, start = load_model(result), load_model(source)
+    records, own = history(grown), history(start)
+    if records[: len(own)] != own:
+        return Ports()
+    for first in [len(own)] if own else range(len(records)):
+        with contextlib.suppress(GrowError):
+            recipes = [_recipe(record) for record in records[first:]]
+            if _declared(start) == _declared(grown) and not any(map(_moves_units, recipes)):
+                return Ports()
+            found = _replayed(source, recipes, progress)
+            if _leads_to(found, _declared(grown)):
+                return found
+    return Ports()
 
-    grown = load_model(result)
-    ports = _ports(grown)
-    record = _record(grown)
-    if record is None:
-        return None
+
+def history(model: ir.Model) -> list[dict[str, Any]]:
+    """The records of the growths that made a model, the first one first; none of them holds earlier ones."""
     try:
-        text = Source("the recipe in the model", "\n".join(record["recipe"]))
-        recipe = load([text], record["parameters"])
-        shrinks = any(isinstance(bound.statement, Subclone) for bound in recipe.statements)
-        if ports == _ports(load_model(source)) and not shrinks:
-            return None
-        found = api.compile(recipe, source)
-    except GrowError:
-        return None
-    states = {s.present.name: s.past.name for s in found.axes.states}
-    for (name, axis), state in found.outputs.items():
-        for port in filter(None, (name, states.get(name))):
-            sizes = ports.get(port, ())
-            if axis >= len(sizes) or sizes[axis] not in (None, state.size):
-                return None
+        last = json.loads(model.metadata_props.get(METADATA, ""))
+        records = [*last.pop("earlier", ()), last]
+        known = all(isinstance(r["recipe"], list) and isinstance(r["parameters"], dict) for r in records)
+        return records if known else []
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _recipe(record: Mapping[str, Any]) -> Resolved:
+    return load([Source("the recipe in the model", "\n".join(record["recipe"]))], record["parameters"])
+
+
+def _moves_units(recipe: Resolved) -> bool:
+    """Whether inputs or outputs of the same sizes may hold other units."""
+    return any(isinstance(bound.statement, Subclone | Reorder | Arrange) for bound in recipe.statements)
+
+
+def _replayed(source: Path, recipes: Sequence[Resolved], progress: Progress) -> Ports:
+    """The growths of these recipes, one after the other. Raises GrowError where one is refused."""
+    from growc import api
+
+    found = Ports()
+    with tempfile.TemporaryDirectory(prefix="growc-") as name:
+        for number, recipe in enumerate(recipes, 1):
+            compilation = api.compile(recipe, source, progress=progress)
+            found = found.then(ports_of(compilation))
+            if number < len(recipes):
+                folder = Path(name) / str(number)
+                folder.mkdir()
+                source = api.write(compilation, folder, folder / source.name, progress)[-1]
     return found
 
 
-def _record(model: ir.Model) -> dict[str, Any] | None:
-    try:
-        found = json.loads(model.metadata_props.get(METADATA, ""))
-        return found if found["recipe"] and isinstance(found["parameters"], dict) else None
-    except (ValueError, KeyError, TypeError):
-        return None
+def _leads_to(found: Ports, declared: Declared) -> bool:
+    """Whether every resized axis has the size that it is declared with."""
+    for (name, axis), state in found.outputs.items():
+        for port in filter(None, (name, found.states.get(name, ("",))[0])):
+            now = found.renamed.get(port, port)
+            sizes = () if now is None else declared.get(now, ())
+            if now is not None and (axis >= len(sizes) or sizes[axis] not in (None, state.size)):
+                return False
+    return True
 
 
-def _ports(model: ir.Model) -> Ports:
-    found: Ports = {}
+def _declared(model: ir.Model) -> Declared:
+    found: Declared = {}
     for value in (*model.graph.inputs, *model.graph.outputs):
         sizes = value.shape or ()
         found[value.name or ""] = tuple(d if isinstance(d, int) else None for d in sizes)

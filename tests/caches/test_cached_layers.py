@@ -42,3 +42,14 @@ def test_a_layer_that_goes_takes_its_cache_with_it(decoder, tmp_path):
     api.apply("drop layers 0", source, out, check=False)
     (inputs, _), (fewer, _) = ports(source), ports(out)
     assert len(inputs) - len(fewer) == 2
+
+
+def test_heads_of_caches_that_moved_are_drawn_for_each_layer(decoder, tmp_path):
+    recipe = (
+        "stack layers to 2 * layers by each with zero outputs\n"
+        "widen heads to 2 * heads with uniform copy split random"
+    )
+    done = api.apply(recipe, decoder("plain"), tmp_path / "deep.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification.relative < 1e-5
+    assert api.verify(decoder("plain"), done.written).relative < 1e-5

@@ -13,7 +13,7 @@ from growc.api import apply, inspect, verify
 from growc.api import compile as compiled
 from growc.api import recipe as parsed
 from growc.diagnostic import GrowError
-from growc.ports import input_maps
+from growc.ports import ports_of
 from growc.unitmaps import StateMap
 
 CHUNKS = (4, 1, 1, 2, 1)
@@ -38,7 +38,7 @@ def test_decoding_step_by_step_equals_the_full_pass_of_the_source(decoder, tmp_p
     source, ids = decoder(kind), np.random.default_rng(0).integers(0, VOCAB, (2, sum(CHUNKS)))
     done = apply(RECIPES[name], source, tmp_path / "grown.onnx", check=False)
     assert done.plan.certificate.exact
-    maps = input_maps(compiled(parsed(RECIPES[name]), source))
+    maps = ports_of(compiled(parsed(RECIPES[name]), source)).input_maps()
     start = pasts(source)
     mapped = [grown(past, maps.get(f"past{i}", ())) for i, past in enumerate(start)]
     at_once = CHUNKS if kind == "window" else (sum(CHUNKS),)  # a window forgets from step to step
@@ -67,12 +67,12 @@ def test_key_and_value_heads_become_as_many_as_query_heads(decoder, tmp_path):
 
 def test_query_heads_of_grouped_attention_leave_the_caches_alone(decoder):
     found = compiled(parsed("widen heads to 2 * heads with neighbor copy"), decoder("grouped"))
-    assert input_maps(found) == {}
+    assert ports_of(found).input_maps() == {}
 
 
 def test_heads_of_a_cache_stand_where_the_fill_has_them(decoder):
     found = compiled(parsed("widen heads to 2 * heads with neighbor copy"), decoder("plain"))
-    (one,) = input_maps(found)["past0"]
+    (one,) = ports_of(found).input_maps()["past0"]
     assert one.index.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 

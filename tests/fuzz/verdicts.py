@@ -19,7 +19,7 @@ from growc.compilation import Compilation
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite, save
 from growc.difference import compare
-from growc.ports import output_maps
+from growc.ports import ports_of
 from growc.rounding import Rounding, measure, ways
 from growc.session import Feeds, Session
 from growc.verification import FLOOR, SLACK
@@ -124,7 +124,7 @@ def written(c: Compilation, folder: Path) -> Path:
 
 
 def _difference(c: Compilation, expected: Sequence[Feeds], grown: Sequence[Feeds]) -> float:
-    maps = output_maps(c)
+    maps = ports_of(c).output_maps()
     largest = 0.0
     for before, after in zip(expected, grown, strict=True):
         for name, output in before.items():

@@ -69,7 +69,7 @@ def run(path: Path, text: str, folder: Path, mutant: faults.Mutant = faults.NONE
     kept = c.attributes if mutant.attributes is None else _same_nodes(c, mutant)
     rewrite(c.graph, replace(c.assembled, weights=weights), c.mended, kept)
     files = save(c.model.source, folder, "grown.onnx", False, lambda name, count: None)
-    return verify(path, files[-1], output_maps=ports.output_maps(c))
+    return verify(path, files[-1], output_maps=ports.ports_of(c).output_maps())
 
 
 def _same_nodes(c: Compilation, mutant: faults.Mutant) -> dict[object, object]:

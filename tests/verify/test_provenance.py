@@ -51,10 +51,39 @@ def test_a_spoilt_weight_is_seen_behind_a_grown_output(source, tmp_path, capsys)
     assert (status, relative > 1e-3) == (1, True)
 
 
-def test_a_recipe_that_does_not_make_these_outputs_of_this_source_explains_nothing(source, tmp_path, capsys):
+@pytest.fixture
+def twice(source: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """What the source became, and what that became: a vocabulary that grew, and one that shrank again."""
     half = api.apply(RECIPE, source, tmp_path / "half.onnx").written
+    return half, api.apply("subclone vocab to 18 by first", half, tmp_path / "grown.onnx").written
+
+
+def test_after_two_growths_the_source_and_the_model_between_are_compared(source, twice, capsys):
+    half, grown = twice
+    assert outcome(half, grown, capsys) == outcome(source, grown, capsys) == (0, 0.0)
+
+
+def test_a_model_between_that_lost_its_record_is_compared(twice, capsys):
+    half, grown = twice
+    proto = onnx.load(half)
+    del proto.metadata_props[:]
+    onnx.save(proto, half)
+    assert outcome(half, grown, capsys)[0] == 0
+
+
+def test_a_weight_that_was_spoilt_between_two_growths_is_seen(source, tmp_path, capsys):
+    half = api.apply(RECIPE, source, tmp_path / "half.onnx").written
+    spoil(half)
     grown = api.apply(RECIPE, half, tmp_path / "grown.onnx").written
-    status = main(["verify", str(source), str(grown)])
+    assert outcome(half, grown, capsys)[0] == 0
+    status, relative = outcome(source, grown, capsys)
+    assert (status, relative > 1e-3) == (1, True)
+
+
+def test_recipes_that_do_not_lead_from_this_source_explain_nothing(source, tmp_path, capsys):
+    grown = api.apply(RECIPE, source, tmp_path / "grown.onnx").written
+    other = api.apply("widen ffn to 2 * ffn with zero fill", source, tmp_path / "other.onnx").written
+    status = main(["verify", str(other), str(grown)])
     assert (status, "differ in kind" in capsys.readouterr().err) == (1, True)
 
 
