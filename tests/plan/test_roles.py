@@ -150,8 +150,8 @@ def test_places_that_are_gathered_by_computed_numbers_are_positions(tmp_path):
 SHARED_PART = """
 shared (int64[N, S] tokens) => (float[N, S, 9] logits)
 <float[9, 8] table, float[8, 24] q_weight, float[8, 16] k_weight, float[8, 2] part_weight,
- float[8, 16] v_weight,
- float[16, 8] o_weight, float[8, 9] head, int64[4] cut, int64[4] one, int64[4] many, int64[3] joined>
+ float[8, 16] v_weight, float[16, 8] o_weight, float[8, 9] head, int64[4] cut, int64[4] one, int64[4] many,
+ int64[3] joined>
 {
     x0 = Gather(table, tokens)
     q0 = MatMul(x0, q_weight)
@@ -184,3 +184,41 @@ def test_keys_of_which_one_part_is_the_same_for_all_heads_have_no_groups(tmp_pat
     model = save(tmp_path / "shared.onnx", SHARED_PART, opset=23, **arrays)
     assert (found(model)["heads"], found(model)["kv_heads"]) == (4, 4)
     judge("widen heads to 8 with neighbor copy", model, tmp_path / "grown.onnx").assert_exact()
+
+
+WEIGHED = """
+weighed (int64[N, S] tokens) => (float[N, S, 9] logits)
+<float[9, 8] table, float[8, 2] router, float[8, 12] up0, float[8, 12] up1, float[12, 8] down0,
+ float[12, 8] down1, float[8, 9] head>
+{{
+    x0 = Gather(table, tokens)
+    scores = MatMul(x0, router)
+    shares = Softmax <axis = -1> (scores)
+    one = Constant <value_ints = [1, 1]> ()
+    share0, share1 = Split <axis = -1> (shares, one)
+    u0 = MatMul(x0, up0)
+    a0 = Relu(u0)
+    d0 = MatMul(a0, down0)
+    u1 = MatMul(x0, up1)
+    a1 = Relu(u1)
+    d1 = MatMul(a1, down1)
+    w0 = Mul(share0, d0)
+    w1 = Mul({other}, share1)
+    y0 = Add(w0, w1)
+    y1 = Add(y0, d1)
+    x1 = Add(x0, y1)
+    logits = MatMul(x1, head)
+}}
+"""
+
+
+def test_networks_that_are_weighed_with_one_share_each_are_experts(tmp_path):
+    model = save(tmp_path / "weighed.onnx", WEIGHED.format(other="d1"))
+    assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9, "experts": 2}
+    with pytest.raises(GrowError, match="Softmax reads this axis as a whole"):
+        api.plan("widen experts to 4 with neighbor copy", model)
+
+
+def test_shares_of_one_network_are_no_experts(tmp_path):
+    model = save(tmp_path / "weighed.onnx", WEIGHED.format(other="d0"))
+    assert "experts" not in found(model)
