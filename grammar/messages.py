@@ -102,8 +102,8 @@ KINDS = (
     _kind("order", _DOWN, choices=_DOWN.lower().split()),
     _kind(
         "ranking",
-        "IMPORTANCE MAGNITUDE EVEN FIRST RANDOM KEEP",
-        choices=["importance", "magnitude", "even", "first", "random", 'keep "FILE"'],
+        "IMPORTANCE MAGNITUDE EVEN FIRST RANDOM KEEP MEAN",
+        choices=["importance", "magnitude", "even", "first", "random", 'keep "FILE"', "mean"],
     ),
     _kind("scope", "ENCODER DECODER LAYERS STRING", choices=["encoder", "decoder", "layers RANGE", '"GLOB"']),
     _kind("axis", _AXIS, choices=[*ROLES, 'axis NUMBER of "PARAMETER"']),

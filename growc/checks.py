@@ -57,6 +57,8 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
         case rc.Match():
             yield from _options(statement.options, statement.fill)
             yield from _order(statement.order)
+            if statement.smaller is not None and statement.smaller.name == "mean":
+                yield _only_pooled(statement.smaller, "axes that `match` makes smaller are ranked")
         case rc.Expect(rc.Preserved(within=within) as condition):
             if not 0 <= within < math.inf:
                 yield Diagnostic("G206", "a difference is at least 0", condition.span)
@@ -114,8 +116,15 @@ def _width(axis: rc.AxisRef, verb: str) -> Iterator[Diagnostic]:
         yield Diagnostic("G210", f"`layers` cannot be {verb}", axis.span, help=LAYERS_HELP)
 
 
+def _only_pooled(ranking: rc.Ranking, instead: str) -> Diagnostic:
+    remedy = "`subclone kv_heads to N by mean` averages key/value heads"
+    return Diagnostic("G210", f"`by mean` ranks no units, and {instead}", ranking.span, help=remedy)
+
+
 def _ranking(axis: rc.AxisRef, ranking: rc.Ranking, reorder: bool = False) -> Iterator[Diagnostic]:
-    if axis.name in NUMBERED and (reorder or ranking.name not in ("first", "keep")):
+    if ranking.name == "mean" and (reorder or axis.name != "kv_heads"):
+        yield _only_pooled(ranking, f"those of `{axis.name}` are")
+    elif axis.name in NUMBERED and (reorder or ranking.name not in ("first", "keep")):
         message = f"the outside knows the units of `{axis.name}` by their numbers, so they keep their order"
         remedy = "" if reorder else 'write `by first` or `by keep "FILE"`'
         yield Diagnostic("G210", message, axis.span if reorder else ranking.span, help=remedy)

@@ -30,7 +30,7 @@ COPIES = ("neighbor copy", "tail copy", "last copy", "uniform copy", "cyclic cop
 FILLS = (*COPIES, "average fill", "zero fill", "random fill")
 DEEPER = ("whole", "last", "each", "top", "middle")
 SHALLOWER = ("middle", "first", "last", "even", "importance")
-RANKINGS = ("importance", "magnitude", "even", "first", "random", "keep")
+RANKINGS = ("importance", "magnitude", "even", "first", "random", "keep", "mean")
 
 
 # Axes and scopes ------------------------------------------------------------------------------------------

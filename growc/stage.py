@@ -82,6 +82,16 @@ class Shuffle:
     span: Span | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Every `parts` key/value heads in a row become their mean, and their groups of query heads one group."""
+
+    keys: Space
+    group: Space
+    parts: int
+    span: Span | None = None
+
+
 Regroup = Split | Shuffle
 """What no map of either space says by itself: it takes both to know where a head comes from."""
 
@@ -97,6 +107,7 @@ class Stage:
     requests: dict[int, Request] = field(default_factory=dict)
     span: Span | None = None
     regroups: list[Regroup] = field(default_factory=list)
+    pools: list[Pool] = field(default_factory=list)
 
 
 @dataclass
@@ -145,3 +156,6 @@ class Sizes:
         for split in (r for r in stage.regroups if isinstance(r, Split)):
             keys, group = self.of(split.keys)[0], self.of(split.group)[0]
             self.current.update({id(split.keys): keys * split.parts, id(split.group): group // split.parts})
+        for pool in stage.pools:
+            keys, group = self.of(pool.keys)[0], self.of(pool.group)[0]
+            self.current.update({id(pool.keys): keys // pool.parts, id(pool.group): group * pool.parts})

@@ -30,6 +30,7 @@ from growc.passes.lower import Lowered, lower
 from growc.passes.match import expand_matches, known_sizes
 from growc.passes.next_layer import NextLayers, from_next_layer, gaps_of
 from growc.passes.norms import find_norms
+from growc.passes.pooling import averaged, pool
 from growc.passes.reduction import Rescaling, dropped
 from growc.passes.roles import find_roles
 from growc.passes.single_heads import count_heads
@@ -174,6 +175,14 @@ def solve_pass(c: Compilation) -> Compilation:
             for use, found in moved.items():
                 steps[use] += found
             outputs |= {at: s.after(outputs[at]) if at in outputs else s for at, s in kept.items()}
+            sizes.apply(stage)
+            continue
+        if stage.pools:
+            pooled, kept = pool(c.axes, stage, sizes)
+            for use, step in pooled.items():
+                steps[use] += step
+            outputs |= {at: s.after(outputs[at]) if at in outputs else s for at, s in kept.items()}
+            gaps += averaged(stage)
             sizes.apply(stage)
             continue
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))

@@ -113,7 +113,7 @@ class _Lowering:
         if front:
             at = self.done.stages.index(self.pairs.asks[0].stage)
             self.done.stages[at:at] = front
-        self.done.stages = [s for s in self.done.stages if s.requests or s.regroups]
+        self.done.stages = [s for s in self.done.stages if s.requests or s.regroups or s.pools]
         for name, found in self.roles.axes.items():
             before = tuple(dict.fromkeys(a.size for a in found))
             self.done.axes[name] = AxisChange(

@@ -4,6 +4,7 @@ K key/value heads serve G query heads each; K' and G' are the numbers after the 
 `kv_heads` grow and G' < G, every group first splits into G/G'. Then the maps of `kv_heads` act on groups,
 query heads travelling with them, and those of `heads` act inside groups (docs/language.md). A ranking of
 `heads` ranks each group by itself: a shuffle puts the heads that stay in front, and all groups drop the rest.
+`by mean` averages key/value heads (growc.passes.pooling), and leaves query heads as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from growc.passes.rankings import listed_units
 from growc.passes.requests import Ask, Requests, chosen, size_span
 from growc.passes.roles import RoleAxis, Roles
 from growc.source import Span
-from growc.stage import Options, Shuffle, Split, Stage
+from growc.stage import Options, Pool, Shuffle, Split, Stage
 
 AS_THEY_STAND = frozenset({"first", "even"})
 """Rankings that take the same heads of every group."""
@@ -50,6 +51,12 @@ def pairs_of(roles: Roles) -> list[Pair]:
         if len(keys) == len(group) == 1:
             found.append(Pair(heads, RoleAxis(tuple(keys)), keys[0], group[0]))
     return found
+
+
+def pools(ask: Ask) -> bool:
+    """Whether a statement averages units instead of choosing some."""
+    statement = ask.statement
+    return isinstance(statement, ast.Subclone) and statement.ranking.name == "mean"
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,7 @@ class Pairs:
         before, heads = sizes.product(ask.target.spaces), pair.heads.spaces
         if axis == "heads":
             self.given.add(id(pair))
-        elif isinstance(ask.statement, ast.Subclone) and id(pair) not in self.given:
+        elif isinstance(ask.statement, ast.Subclone) and id(pair) not in self.given and not pools(ask):
             sizes.ask(heads, sizes.product(heads) * ask.after // before)
         sizes.ask(ask.target.spaces, ask.after)
         self.asks.append(ask)
@@ -113,7 +120,9 @@ class Pairs:
         for pair in self.pairs:
             mine = [a for a in self.asks if a.target in (pair.heads, pair.kv_heads)]
             try:
-                if mine:
+                if any(map(pools, mine)):
+                    self.pool(pair, mine)
+                elif mine:
                     self.one(pair, mine)
             except GrowError as error:
                 errors += error.diagnostics
@@ -148,6 +157,29 @@ class Pairs:
         self.check(pair, goal, spans[-1])
         for bearer in (pair.heads, pair.kv_heads):
             sizes.asked.pop(tuple(id(s) for s in bearer.spaces), None)
+
+    def pool(self, pair: Pair, mine: Sequence[Ask]) -> None:
+        """Key/value heads become means of some; query heads stay as they are."""
+        ask = next(filter(pools, mine))
+        if len(mine) > 1:
+            other = next(a for a in mine if a is not ask)
+            message = "`by mean` and another statement on the same heads are not done together"
+            related = ((size_span(other.statement), "the other one"),)
+            remedy = "apply two recipes, one after the other"
+            raise GrowError(Diagnostic("G309", message, ask.statement.span, help=remedy, related=related))
+        sizes = self.requests.sizes
+        sizes.asked.pop(tuple(id(s) for s in pair.kv_heads.spaces), None)
+        keys = sizes.of(pair.keys)[0]
+        if keys % ask.after:
+            message = f"{keys} key/value heads cannot become the means of as many each: {ask.after} of them"
+            whole = ", ".join(str(d) for d in range(1, keys) if keys % d == 0)
+            remedy = f"they can become {whole}"
+            raise GrowError(Diagnostic("G301", message, size_span(ask.statement), help=remedy))
+        if keys > ask.after:
+            if frozen := [s for s in (pair.keys, pair.group) if s.frozen is not None]:
+                raise GrowError(self.requests.placing(ask).frozen(frozen[0]))
+            ask.stage.pools.append(Pool(pair.keys, pair.group, keys // ask.after, ask.statement.span))
+            sizes.apply(Stage(0, "", "", Options(), pools=ask.stage.pools[-1:]))
 
     def split(self, pair: Pair, parts: int, ask: Ask) -> None:
         """Every group becomes several."""

@@ -96,6 +96,9 @@ class Requests:
     def ranked(self, ask: Ask, statement: ast.Subclone | ast.Reorder, place: Place, ordinal: int) -> Request:
         """The units that rank highest, or all in their new order."""
         ranking, draws = statement.ranking, ask.draws.at(ordinal)
+        if ranking.name == "mean":
+            message = "these key/value heads are not a factor of the query heads, which `by mean` needs"
+            raise GrowError(Diagnostic("G309", message, ranking.span))
         if isinstance(statement, ast.Subclone):
             index = self.rankings.selection(ranking, [place.space], place.after, draws)
         else:
