@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from growc.compilation import Compilation
     from growc.importance import LayerScore
     from growc.plans import Plan
-    from growc.ports import Ports
     from growc.verification import Verification
 
 Progress = Callable[[str, int, int], None]
@@ -142,10 +141,11 @@ def apply(
     nothing has appeared at `out`.
     """
     from growc.expectations import judge_measured, judge_plan
+    from growc.forms import form_of
     from growc.lineage import lineage_of
-    from growc.output import canonical, commit, default_output, guard, record_path, stamp, workshop
+    from growc.output import canonical, commit, default_output, guard, record_path, workshop
     from growc.ports import ports_of
-    from growc.provenance import history, provenance
+    from growc.provenance import provenance
 
     sources = sources_of(text)
     resolved = load(sources, params or {})
@@ -153,24 +153,25 @@ def apply(
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
     guard(target, source, beside, force)
+    form = form_of(source)
     compilation = compile(resolved, source, keeps=True, progress=progress)
     if planned is not None:
         planned(compilation.plan)
     judge_plan(resolved.statements, compilation)
-    earlier = history(compilation.model.source)
+    earlier = form.history(source)
     measured, reason = None, "" if check else "switched off by --no-verify"
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(workshop(target))
-        files = write(compilation, folder, target, progress)
+        files = form.write(compilation, folder, target, progress)
         if check or any(_is_preserved(b) for b in resolved.statements):
-            measured = _verify(ports_of(compilation), source, files[-1], inputs, progress)
+            measured = form.verify(ports_of(compilation), source, files[-1], inputs, progress)
             judge_measured(resolved.statements, compilation.plan, measured, refute=check)
             if check and compilation.plan.certificate.exact:
-                _refute_in_single(compilation, folder, inputs, progress)
+                form.refute(compilation, folder, inputs, progress)
         record = canonical(provenance(sources, resolved, compilation, measured, earlier))
-        stamp(files[-1], record)
+        form.stamp(files[-1], record)
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
-        moves.append((_draft(folder, "record", record), record_path(target)))
+        moves.append((_draft(folder, "record", record), record_path(target, source.is_dir())))
         if beside is not None:
             elsewhere = stack.enter_context(workshop(beside))
             moves.append((_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), beside))
@@ -194,11 +195,12 @@ def verify(
 
     What its grown caches and outputs are to hold follows from the recipes in the metadata of `result`.
     """
-    from growc.provenance import retraced
+    from growc.forms import form_of
 
+    form = form_of(Path(source))
     progress("planning", 0, 0)
-    ports = retraced(Path(source), Path(result), progress)
-    return _verify(ports, Path(source), Path(result), inputs, progress)
+    ports = form.retraced(Path(source), Path(result), progress)
+    return form.verify(ports, Path(source), Path(result), inputs, progress)
 
 
 def measure(
@@ -257,73 +259,3 @@ def _draft(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def write(c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
-    """Write the result of a compilation into a folder, for `target`; the model is the last of its files."""
-    from onnx.checker import ValidationError
-
-    from growc.dialects.onnx.container import EXTERNAL
-    from growc.dialects.onnx.emit import EXTERNAL_ABOVE, rewrite, save
-    from growc.dialects.onnx.schemas import check_model
-    from growc.output import METADATA
-
-    model = c.model.source
-    external = bool(model.meta.get(EXTERNAL)) or c.plan.bytes_to_write > EXTERNAL_ABOVE
-    rewrite(c.graph, c.assembled, c.mended, c.attributes)
-    model.metadata_props.pop(METADATA, None)  # that of an earlier growth; a new one is appended
-    done = 0
-
-    def wrote(name: str, count: int) -> None:
-        nonlocal done
-        done += count
-        progress(f"writing {name}", done, c.plan.bytes_to_write)
-
-    try:
-        return save(model, folder, target.name, external, wrote)
-    except ValidationError as error:
-        try:
-            check_model(c.path)
-        except ValidationError as cause:
-            reason = str(cause).strip().splitlines()[0]
-            message = f"`{c.path}` is not valid, and what is made of it would not be either"
-            raise GrowError(Diagnostic("G311", message, notes=(reason,))) from error
-        raise
-
-
-def _verify(
-    ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
-) -> Verification:
-    from growc.verification import verify
-
-    return verify(
-        source,
-        result,
-        output_maps=ports.output_maps(),
-        input_maps=ports.input_maps(),
-        narrower=ports.narrower,
-        logits=ports.logits,
-        renamed=ports.renamed,
-        inputs=None if inputs is None else Path(inputs),
-        progress=lambda phrase: progress(phrase, 0, 0),
-    )
-
-
-def _refute_in_single(c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress) -> None:
-    """Judge a model with 16-bit floats once more as a float32 copy, grown by the same recipe.
-
-    What storing weights in 16 bits costs hides whatever is smaller; here nothing is rounded.
-    """
-    from growc.expectations import judge_measured
-    from growc.float_copies import SINGLE, copy_bytes, float_types, write_copy
-    from growc.ports import ports_of
-    from growc.rounding import COPY_BYTES
-
-    if not float_types(c.path) & SINGLE.keys() or copy_bytes(c.path, SINGLE) > COPY_BYTES:
-        return
-    copies = folder / "single"
-    (copies / "grown").mkdir(parents=True)
-    source = write_copy(c.path, copies / c.path.name, SINGLE)
-    twin = compile(Resolved(tuple(c.statements)), source)
-    grown = write(twin, copies / "grown", source, lambda *_: None)
-    judge_measured((), twin.plan, _verify(ports_of(twin), source, grown[-1], inputs, progress), refute=True)

@@ -115,6 +115,7 @@ def _moves_units(recipe: Resolved) -> bool:
 def _replayed(source: Path, recipes: Sequence[Resolved], progress: Progress) -> Ports:
     """The growths of these recipes, one after the other. Raises GrowError where one is refused."""
     from growc import api
+    from growc.forms import form_of
 
     found = Ports()
     with tempfile.TemporaryDirectory(prefix="growc-") as name:
@@ -124,7 +125,7 @@ def _replayed(source: Path, recipes: Sequence[Resolved], progress: Progress) -> 
             if number < len(recipes):
                 folder = Path(name) / str(number)
                 folder.mkdir()
-                source = api.write(compilation, folder, folder / source.name, progress)[-1]
+                source = form_of(source).write(compilation, folder, folder / source.name, progress)[-1]
     return found
 
 

@@ -18,6 +18,7 @@ WEIGHTS = "model.safetensors"
 PICKLED = "pytorch_model.bin"
 INDEX = ".index.json"
 ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 
 HOLDERS = frozenset(
     (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".gguf", ".onnx")

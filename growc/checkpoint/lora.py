@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from growc.checkpoint.directory import ADAPTER_CONFIG, Checkpoint, read_json, read_tensors
+from growc.checkpoint.directory import ADAPTER_CONFIG, ADAPTER_WEIGHTS, Checkpoint, read_json, read_tensors
 from growc.checkpoint.shards import ShardWriter
 from growc.checkpoint.tensorfile import WORDS, Entry, unreadable
 from growc.diagnostic import Diagnostic, GrowError
@@ -24,8 +24,7 @@ from growc.graph import Array
 from growc.plans import MEAN, ZERO, Layout, WeightPlan
 from growc.weights import Read, execute
 
-WEIGHTS = "adapter_model.safetensors"
-PICKLED = "adapter_model.bin"
+WEIGHTS, PICKLED = ADAPTER_WEIGHTS
 PREFIX = "base_model.model."
 
 INERT = (
@@ -56,8 +55,8 @@ FACTORS = (("lora_A.weight", "lora_B.weight"), ("lora_embedding_A", "lora_embedd
 class Growth:
     """What an adapter has to follow.
 
-    plans: by the names of the result's weights. named: the plan's name of a weight of the source, None where
-    the source has no such weight. read: the source's tensors, by the plan's names.
+    plans: by the names of the result's weights. named: of all names of a weight of the source the first, None
+    where the source has no such weight. read: the source's tensors, by the plan's names.
     """
 
     plans: Mapping[str, WeightPlan]
@@ -148,7 +147,7 @@ def _grown(
     if source is None:
         raise _not_plain(folder, f"the model has no weight `{module}.weight`")
     for name, plan in growth.plans.items():
-        if (plan.copy_of or plan.source) != source:
+        if growth.named(plan.copy_of or plan.source) != source:
             continue
         axes = _axes(folder, plan, a, b, across)
         if plan.literal is not None or any(step.next is not None for step in plan.steps):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from growc.checkpoint.directory import CONFIG, Checkpoint
+from growc.checkpoint.directory import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, Checkpoint
 from growc.checkpoint.shards import SHARD_SIZE, Part, ShardWriter
 from growc.checkpoint.tensorfile import Entry
 from growc.graph import Array
@@ -37,13 +37,20 @@ def write_checkpoint(
     else:
         (folder / CONFIG).write_text(config_text(config), encoding="utf-8")
     for place in source.carried():
-        copy = shutil.copytree if place.is_dir() else shutil.copy2
-        copy(place, folder / place.name)
+        if place.is_dir():
+            shutil.copytree(place, folder / place.name, ignore=_of_adapters)
+        else:
+            shutil.copy2(place, folder / place.name)
     made = list(parts)
     entries = [entry for part in made for entry in part.entries]
     with ShardWriter(folder, entries, source.metadata, shard_size, parameters) as writer:
         for part in made:
             _put(writer, part, wrote)
+
+
+def _of_adapters(folder: str, names: list[str]) -> set[str]:
+    """What is written anew of an adapter."""
+    return {ADAPTER_CONFIG, *ADAPTER_WEIGHTS} & set(names) if ADAPTER_CONFIG in names else set()
 
 
 def config_text(config: Mapping[str, Any]) -> str:

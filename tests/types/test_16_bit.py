@@ -14,6 +14,7 @@ from onnx import numpy_helper
 
 from growc import api
 from growc.diagnostic import GrowError
+from growc.dialects.onnx.form import OnnxFile
 from growc.float_copies import write_copy
 from growc.indexmap import IndexMap
 
@@ -76,7 +77,7 @@ def test_a_wrong_eps_that_16_bits_would_hide_refutes_the_certificate(
     monkeypatch.setattr(IndexMap, "layer_norm", wrong)
     model = stream(tmp_path, kind)
     with monkeypatch.context() as only:
-        only.setattr(api, "_refute_in_single", lambda *_: None)
+        only.setattr(OnnxFile, "refute", lambda *_: None)
         api.apply(AVERAGE, model, tmp_path / "accepted.onnx")
     with pytest.raises(GrowError) as refuted:
         api.apply(AVERAGE, model, tmp_path / "grown.onnx")

@@ -1,0 +1,43 @@
+"""The forms that models have on disk: what of `apply` and `verify` is done in a way of its own for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from growc.api import Progress
+    from growc.compilation import Compilation
+    from growc.ports import Ports
+    from growc.verification import Verification
+
+
+class Form(Protocol):
+    """One form of models."""
+
+    def write(self, c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
+        """Make the result in `folder`. Gives what is to be moved beside `target`; the model is the last."""
+
+    def stamp(self, result: Path, record: str) -> None:
+        """Write provenance into the result."""
+
+    def history(self, model: Path) -> list[dict[str, Any]]:
+        """The records of the growths that made a model, the first one first."""
+
+    def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
+        """How the inputs and outputs of `result` follow from those of `source`, by the records in it."""
+
+    def verify(
+        self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
+    ) -> Verification:
+        """Run both models on the same inputs."""
+
+    def refute(self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress) -> None:
+        """Judge an exact certificate again where rounding hid what is smaller. Raises GrowError (G402)."""
+
+
+def form_of(path: Path) -> Form:
+    """The form of a model."""
+    from growc.dialects.onnx.form import OnnxFile
+
+    return OnnxFile()
