@@ -1,0 +1,74 @@
+"""The leaves of a config: its numbers, wherever they stand, and what it is with other ones.
+
+Needs: a config as its file says it. Gives: the path to each leaf, changed copies, and values to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+Path = tuple[str | int, ...]
+"""Keys and places in lists, from the top."""
+Values = Mapping[Path, Any]
+"""New values of some leaves."""
+
+
+def leaves(config: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Numbers, truth values and None, with their paths; lists of numbers also as a whole."""
+    if isinstance(config, dict):
+        for key, value in config.items():
+            yield from leaves(value, (*path, key))
+    elif isinstance(config, list):
+        for place, value in enumerate(config):
+            yield from leaves(value, (*path, place))
+        if len(config) > 1 and all(_is_number(value) for value in config):
+            yield path, config
+    elif config is None or isinstance(config, (bool, int, float)):
+        yield path, config
+
+
+def value_at(config: Any, path: Path) -> Any:
+    """What stands at a path."""
+    for key in path:
+        config = config[key]
+    return config
+
+
+def changed(config: Mapping[str, Any], values: Values) -> dict[str, Any]:
+    """A copy with other leaves; a path that the config lacks is added."""
+    made = deepcopy(dict(config))
+    for path in sorted(values, key=len):
+        holder: Any = made
+        for key in path[:-1]:
+            holder = holder.setdefault(key, {}) if isinstance(holder, dict) else holder[key]
+        holder[path[-1]] = deepcopy(values[path])
+    return made
+
+
+def scaled(value: Any, ratio: float) -> Any:
+    """The value times a ratio, of the same kind; None where that is no value of its kind."""
+    if isinstance(value, list):
+        made = [scaled(element, ratio) for element in value]
+        return None if None in made else made
+    if not _is_number(value) or value == 0:
+        return None
+    if isinstance(value, float):
+        return value * ratio
+    product = round(value * ratio)
+    return product if product > 0 and abs(product - value * ratio) < 1e-9 else None
+
+
+def spelled(path: Path) -> str:
+    """A path as a person writes it.
+
+    >>> spelled(("text_config", "depths", 0))
+    'text_config.depths[0]'
+    """
+    parts = [f"[{key}]" if isinstance(key, int) else f".{key}" for key in path]
+    return "".join(parts).removeprefix(".")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,236 @@
+"""The operator log: what one forward of a module computes, without computing it.
+
+Needs: a module (parameters on meta, fake or real) and the inputs of a forward. Gives: `Log`, its operators in
+the order in which they run, each with the shapes that it makes and the literals that it is given, and the
+values of constants that the module makes for itself (buffers that no checkpoint holds).
+
+Two modules with equal shapes of parameters and equal logs compute the same function of parameters and inputs.
+Shapes alone do not tell: the number of heads shows in no parameter. What only copies data, and what reaches
+no output, is left out, and operators that work in place are written as the others, so that a captured program
+has the log of the class that it was captured from.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves
+
+from growc.dialects.torch.standins import standing_in
+
+DIGITS = 5
+"""Literals and constants are equal where so many digits are."""
+SAMPLES = 64
+"""Of a large constant, so many entries are compared."""
+LIFTED = ("lift_fresh", "lift_fresh_copy")
+"""What brings a number of the program in as a tensor."""
+PLAIN = frozenset({*LIFTED, "alias", "detach", "clone", "contiguous"})
+"""Operators that give what they are given."""
+VIEWS = frozenset({"view", "_unsafe_view", "reshape"})
+CONSTANT = "constant"
+END = 2**63 - 1
+"""How a slice says that it goes to the end."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One operator: its name, shapes and kinds of what it makes, whole and real literals in order."""
+
+    operator: str
+    shapes: tuple[tuple[int, ...], ...]
+    kinds: tuple[str, ...] = ()
+    whole: tuple[int, ...] = ()
+    real: tuple[float, ...] = ()
+
+    @property
+    def structure(self) -> Entry:
+        """The entry without its real literals."""
+        return Entry(self.operator, self.shapes, self.kinds, self.whole)
+
+
+@dataclass(frozen=True)
+class Log:
+    """The operators in order, the constants behind them."""
+
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def counts(self) -> Counter[Entry]:
+        """How often each entry stands in the log."""
+        return Counter(self.entries)
+
+    @cached_property
+    def structure(self) -> tuple[Entry, ...]:
+        """The log without real literals."""
+        return tuple(entry.structure for entry in self.entries)
+
+    @cached_property
+    def structures(self) -> Counter[Entry]:
+        """The same without real literals."""
+        return Counter(self.structure)
+
+    def overlap(self, other: Log) -> float:
+        """Which part of both logs is common to them: 1 where they are equal but for the order."""
+        common = (self.counts & other.counts).total() + (self.structures & other.structures).total()
+        return common / (len(self.entries) + len(other.entries)) if self.entries or other.entries else 1.0
+
+
+def operator_log(module: nn.Module, inputs: Mapping[str, Any]) -> Log:
+    """The log of one forward, with the inputs as keyword arguments. Raises whatever the forward raises."""
+    recorder = _Recorder()
+    own = computed(module)
+    with torch.no_grad(), standing_in(module) as fakes, _exporting():
+        recorder.know({name: (buffer, fakes.of(buffer)) for name, buffer in own.items()})
+        fed = fakes.within(dict(inputs))
+        with fakes.mode, recorder:
+            returned = module(**fed)
+    return recorder.log(tree_leaves(returned))
+
+
+def computed(module: nn.Module) -> dict[str, Tensor]:
+    """Buffers that no checkpoint holds: the module makes them."""
+    saved = module.state_dict(keep_vars=True).keys()
+    return {name: buffer for name, buffer in module.named_buffers() if name not in saved}
+
+
+def constant(tensor: Tensor) -> Entry:
+    """The values of what a module makes for itself; of one without values, its shape."""
+    shapes, kinds = (tuple(tensor.shape),), (_kind(tensor),)
+    known = tensor.constant if isinstance(tensor, FakeTensor) else tensor
+    if known is None or known.is_meta:
+        return Entry(CONSTANT, shapes, kinds)
+    with _disable_current_modes():
+        flat = known.detach().flatten()
+        chosen = flat[:: max(1, len(flat) // SAMPLES)].to(torch.float64).tolist()
+    return Entry(CONSTANT, shapes, kinds, (), tuple(map(rounded, chosen)))
+
+
+def rounded(value: float) -> float:
+    """The value as logs compare it."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _kind(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+@contextmanager
+def _exporting() -> Iterator[None]:
+    """Models that ask whether they are captured are told so: the log takes the paths that captures take.
+
+    torch's own log is silent: forwards that fail are no news here.
+    """
+    compiler, disabled = torch.compiler, logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    before = compiler._is_exporting_flag, compiler._is_compiling_flag
+    compiler._is_exporting_flag = compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        compiler._is_exporting_flag, compiler._is_compiling_flag = before
+        logging.disable(disabled)
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Keeps what runs, and who made what: what reaches no output is no part of the log."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.entries: list[Entry | None] = []
+        self.sources: list[list[int]] = []
+        self.maker: dict[int, int] = {}
+        self.mutating: list[int] = []
+        self.alive: list[Tensor] = []
+
+    def know(self, computed: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+        """Buffers that no checkpoint holds, each with its stand-in, as if operators made them."""
+        entries = [(constant(buffer), stand_in) for buffer, stand_in in computed.values()]
+        for entry, stand_in in sorted(entries, key=lambda pair: repr(pair[0])):
+            self.add(entry, [], [stand_in])
+
+    def add(self, entry: Entry | None, given: list[Tensor], made: list[Tensor]) -> None:
+        """One operator with its tensors; None: what it does is not told."""
+        self.sources.append([self.maker[id(t)] for t in given if id(t) in self.maker])
+        self.maker |= {id(tensor): len(self.entries) for tensor in made}
+        self.alive += made
+        self.entries.append(entry)
+
+    def log(self, returned: list[Any]) -> Log:
+        """What the returned tensors, and tensors that are written to, are made from."""
+        pending = [self.maker[id(leaf)] for leaf in returned if id(leaf) in self.maker] + self.mutating
+        kept: set[int] = set()
+        while pending:
+            number = pending.pop()
+            if number not in kept:
+                kept.add(number)
+                pending += self.sources[number]
+        return Log(tuple(e for i, e in enumerate(self.entries) if i in kept and e is not None))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        passed = kwargs or {}
+        made = func(*args, **passed)
+        tensors = [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]
+        if tensors:
+            name = func.overloadpacket.__name__
+            given = [leaf for leaf in tree_leaves((args, passed)) if isinstance(leaf, Tensor)]
+            if func._schema.is_mutable:
+                self.mutating.append(len(self.entries))
+            self.add(self.entry(func, name.removesuffix("_"), args, passed, tensors), given, tensors)
+        return made
+
+    def entry(self, func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor]) -> Entry | None:
+        """What is told of an operator."""
+        if name in LIFTED and id(args[0]) not in self.maker:
+            return constant(args[0])
+        return None if name in PLAIN or _same(name, args, made) else _entry(func, name, args, kwargs, made)
+
+
+def _same(name: str, args: Any, made: list[Tensor]) -> bool:
+    """Whether an operator that converts, views or expands gives what it is given."""
+    if name not in VIEWS and name not in ("_to_copy", "expand"):
+        return False
+    return isinstance(args[0], Tensor) and (args[0].shape, args[0].dtype) == (made[0].shape, made[0].dtype)
+
+
+def _entry(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor]) -> Entry:
+    shapes = tuple(tuple(int(n) for n in tensor.shape) for tensor in made)
+    kinds = tuple(map(_kind, made))
+    if name in VIEWS:
+        return Entry("view", shapes, kinds)
+    whole: list[int] = []
+    real: list[float] = []
+    for value in _literals(func, args, kwargs):
+        if isinstance(value, float):
+            real.append(rounded(value))
+        else:
+            whole.append(int(value))
+    if name == "slice" and isinstance(args[0], Tensor):
+        whole = [_within(args[0].shape, whole[0], n) if i in (1, 2) else n for i, n in enumerate(whole)]
+    return Entry(name, shapes, kinds, tuple(whole), tuple(real))
+
+
+def _literals(func: Any, args: Any, kwargs: Any) -> Iterator[bool | int | float]:
+    """Numbers that are given, defaults too; lists of sizes are left out: shapes tell them."""
+    for position, argument in enumerate(func._schema.arguments):
+        if str(argument.type) == "List[int]" and argument.name in ("size", "shape"):
+            continue
+        named = kwargs.get(argument.name, argument.default_value)
+        value = args[position] if position < len(args) else named
+        for leaf in tree_leaves(value):
+            if isinstance(leaf, (bool, int, float)):
+                yield leaf
+
+
+def _within(shape: Any, axis: int, bound: int) -> int:
+    size = int(shape[axis])
+    return min(bound if bound >= 0 else bound + size, size)

@@ -1,0 +1,90 @@
+"""The config of a plan is found from shapes and the operator log; the true one is hidden from the solver."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import tiny_configs
+from truths import target_of, true_config
+
+from growc.dialects.torch.classes import build, example_inputs
+from growc.dialects.torch.config import Solved, Target, Unsolved, solve
+from growc.dialects.torch.oplog import operator_log
+from growc.dialects.torch.shapes import shapes_of
+
+
+@cache
+def inputs_of(name: str) -> Any:
+    return example_inputs(build(getattr(tiny_configs, name)))
+
+
+def solved(name: str, request: str) -> tuple[Solved | Unsolved, Target]:
+    """What the solver makes of a request of which it sees the result's shapes and log alone."""
+    config = getattr(tiny_configs, name)
+    true = true_config(config, request)
+    assert true is not None
+    target = target_of(true, inputs_of(name))
+    return solve(config, target, build), target
+
+
+@pytest.mark.parametrize(
+    ("name", "request_name"),
+    [
+        ("GPT2", "ffn"),
+        ("GPT2", "half"),
+        ("LLAMA", "double"),
+        ("LLAMA", "kv_heads"),
+        ("PHI3", "double"),
+        ("GEMMA2", "layers"),
+        ("T5", "layers"),
+        ("VIT", "double"),
+        ("CLIP", "ffn"),
+    ],
+)
+def test_a_config_with_the_shapes_and_the_log_is_found(name, request_name):
+    found, target = solved(name, request_name)
+    assert isinstance(found, Solved), found
+    assert not found.literals
+    module = build(found.config, constants=True)
+    assert shapes_of(module) == target.shapes
+    assert operator_log(module, inputs_of(name)) == target.log
+
+
+def test_only_fields_that_bear_the_request_change():
+    found, _ = solved("LLAMA", "double")
+    assert isinstance(found, Solved)
+    assert found.fields == {
+        "hidden_size": (32, 64),
+        "intermediate_size": (48, 96),
+        "num_attention_heads": (4, 8),
+        "num_key_value_heads": (2, 4),
+    }
+    assert found.config == tiny_configs.LLAMA | {
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+    }
+
+
+def test_lists_with_an_entry_for_each_layer_follow_the_lineage():
+    config = tiny_configs.GEMMA2
+    true = config | {
+        "num_hidden_layers": 3,
+        "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+    }
+    target = target_of(true, inputs_of("GEMMA2"))
+    lineage = {"model.layers": (0, 1, 1)}
+    found = solve(config, Target(target.shapes, target.ties, target.log, target.inputs, lineage), build)
+    assert isinstance(found, Solved)
+    assert found.config["layer_types"] == true["layer_types"]
+
+
+def test_what_no_config_gives_is_said_with_the_sizes_that_stand_in_the_way():
+    target = target_of(tiny_configs.GPT2, inputs_of("GPT2"))
+    shapes = dict(target.shapes) | {"transformer.h.0.mlp.c_fc.weight": (32, 100)}
+    found = solve(tiny_configs.GPT2, Target(shapes, target.ties, target.log, target.inputs), build)
+    assert isinstance(found, Unsolved)
+    assert ("transformer.h.0.mlp.c_fc.weight", 1, 100, 128) in found.sizes
