@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,14 @@ from growc.resolve import Bound, Resolved, load
 from growc.source import Source
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from growc.compilation import Compilation
     from growc.importance import LayerScore
     from growc.plans import Plan
     from growc.verification import Verification
+
+    Model = str | Path | nn.Module
 
 Progress = Callable[[str, int, int], None]
 """(what is being done, done so far, of how much); a total of 0 means that it is not known."""
@@ -90,35 +94,51 @@ def decoded(name: str, data: bytes) -> Source:
 
 def compile(  # noqa: A001 - growc.api.compile is what it is
     resolved: Resolved,
-    model: str | Path,
+    model: Model,
     *,
     analysis_only: bool = False,
     keeps: bool = False,
+    example_inputs: Any = None,
     progress: Progress = _quiet,
 ) -> Compilation:
-    """Run the passes on an ONNX file. No weight is read but a few elements that recognise ties, and for
-    rankings by them. `keeps`: importance that is measured may be kept beside the model.
+    """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
+    and for rankings by them. `keeps`: importance that is measured may be kept beside the model.
     """
     from growc.compilation import Compilation
-    from growc.dialects.onnx.dialect import OnnxModel
     from growc.passes import ANALYSIS, PIPELINE, run
+
+    path, opened = _opened(model, example_inputs)
+    start = Compilation(path, opened, resolved.statements, progress, keeps)
+    return run(ANALYSIS if analysis_only else PIPELINE, start)
+
+
+def _opened(model: Model, example_inputs: Any) -> tuple[Path, Any]:
+    """A model with the path that it is called by. Raises GrowError: G309, G310, G317."""
+    if not isinstance(model, str | Path):
+        from growc.dialects.torch.dialect import TorchModel
+
+        return Path(type(model).__name__), TorchModel.of(model, example_inputs)
+    from growc.dialects.onnx.dialect import OnnxModel
 
     path = Path(model)
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
     if path.is_dir() or path.suffix == ".pt2":
         raise GrowError(Diagnostic("G309", f"`{path}` is no ONNX file, and this version reads nothing else"))
-    start = Compilation(path, OnnxModel.open(path), resolved.statements, progress, keeps)
-    return run(ANALYSIS if analysis_only else PIPELINE, start)
+    return path, OnnxModel.open(path)
 
 
-def plan(text: Recipes, model: str | Path, params: Mapping[str, str] | None = None) -> Plan:
+def plan(
+    text: Recipes, model: Model, params: Mapping[str, str] | None = None, *, example_inputs: Any = None
+) -> Plan:
     """What would become of a model. Writes nothing.
+
+    `example_inputs` are for the forward of a module, by name or in order; classes of transformers need none.
 
     >>> plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx").certificate.exact  # doctest: +SKIP
     True
     """
-    return compile(recipe(text, params), model).plan
+    return compile(recipe(text, params), model, example_inputs=example_inputs).plan
 
 
 def apply(
@@ -243,9 +263,9 @@ def measurement(
     return Measurement(scores, tuple(layers), found.samples, found.seconds)
 
 
-def inspect(model: str | Path) -> Compilation:
+def inspect(model: Model, *, example_inputs: Any = None) -> Compilation:
     """The analysis of a model: spaces, roles, what is frozen. See growc.render for how it is shown."""
-    return compile(Resolved(()), model, analysis_only=True)
+    return compile(Resolved(()), model, analysis_only=True, example_inputs=example_inputs)
 
 
 # ------------------------------------------------------------------------------------------ parts of apply

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def model(body: str, opset: int = 18) -> onnx.ModelProto:
 
 
 def norms(body: str, opset: int = 18) -> list[Norm]:
-    opened = OnnxModel(Path("norm.onnx"), ir.from_proto(model(body, opset)))
+    opened = OnnxModel(ir.from_proto(model(body, opset)))
     graph = opened.capture()
     opened.simulate(graph)
     return find_norms(graph)

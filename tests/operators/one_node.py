@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -148,7 +147,7 @@ class OneNode:
         self.random = np.random.default_rng(zlib.crc32(case.name.encode()))
         self.arrays: dict[str, NDArray[Any]] = {}
         self.proto = self._build(opset)
-        self.model = OnnxModel(Path("one-node.onnx"), ir.from_proto(self.proto))
+        self.model = OnnxModel(ir.from_proto(self.proto))
         self.graph = self.model.capture()
         self.sizes = self.model.simulate(self.graph)
         self.axes: Axes = infer_spaces(self.graph)

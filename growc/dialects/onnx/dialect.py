@@ -27,33 +27,24 @@ from growc.passes.measured import Measured
 from growc.passes.spaces import Axes
 from growc.passes.unseen import Unseen
 from growc.recipe import Measure
-from growc.scores import Scores
 
 
 @dataclass
-class OnnxModel:
-    """An ONNX file, opened: its graph, its operator table, its simulation."""
+class IrModel:
+    """A model in onnx-ir's form, opened: its graph, its operator table, its simulation."""
 
-    path: Path
     source: Any
     simulator: Simulator = field(init=False)
-    fused: list[Fused] = field(default_factory=list)
+    fused: list[Fused] = field(default_factory=list, kw_only=True)
     """Fused nodes for which plain ones stand in `source`; emission puts them back."""
-    folded: list[Folded] = field(default_factory=list)
+    folded: list[Folded] = field(default_factory=list, kw_only=True)
     """Computed weights for which initializers stand in `source`; emission keeps those that change."""
-    spreading: list[Any] = field(default_factory=list)
+    spreading: list[Any] = field(default_factory=list, kw_only=True)
     """Operators that count heads, put into `source`; emission writes plain ones in their place."""
-    scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict)
-    """What was measured of the file, by the inputs and the number of samples."""
     operators = OPERATORS | CONTROL
 
     def __post_init__(self) -> None:
         self.simulator = Simulator(self.source)
-
-    @staticmethod
-    def open(path: Path) -> OnnxModel:
-        """Raises GrowError (G310) where the file cannot be read."""
-        return OnnxModel(path, load(path))
 
     def opset(self, graph: Graph) -> int:
         """The version of the default operator set that the model declares."""
@@ -90,6 +81,22 @@ class OnnxModel:
             value.floating = done.types.get(value, 1) in REAL
         return inputs
 
+    def mend(
+        self, axes: Axes, inputs: dict[Value, tuple[Size, ...] | None], resize: Callable[[Space], Size]
+    ) -> Mended:
+        """Account for every size of the result."""
+        return mend(axes, self.simulator, inputs, resize)
+
+
+@dataclass
+class OnnxModel(IrModel):
+    """An ONNX file, opened."""
+
+    @staticmethod
+    def open(path: Path) -> OnnxModel:
+        """Raises GrowError (G310) where the file cannot be read."""
+        return OnnxModel(load(path))
+
     def measure(self, c: Any, statement: Measure) -> Measured:
         """What `measure importance` finds. Raises GrowError (G309, G403)."""
         from growc.importance import measured
@@ -101,9 +108,3 @@ class OnnxModel:
         from growc.importance import measured_layers
 
         return measured_layers(c, statement)
-
-    def mend(
-        self, axes: Axes, inputs: dict[Value, tuple[Size, ...] | None], resize: Callable[[Space], Size]
-    ) -> Mended:
-        """Account for every size of the result."""
-        return mend(axes, self.simulator, inputs, resize)

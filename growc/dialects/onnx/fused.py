@@ -130,6 +130,7 @@ class Fused:
             name=name,
             version=self.node.version,
         )
+        node.meta.update(self.node.meta)
         pairs = []
         for old, part in self.outputs:
             new = node.outputs[old.index() or 0]

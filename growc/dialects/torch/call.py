@@ -1,0 +1,240 @@
+"""One call of an FX graph while it is lowered: what it was given, and the nodes that stand for it.
+
+Rules (growc.dialects.torch.table) are written with it. A literal of the call that becomes an operand or an
+attribute stays traceable: the node that takes it remembers which argument it was (`Site.carried`), so that a
+change of the operand can be written back into the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from torch import fx
+
+from growc.dialects.onnx.fused import Lowering
+from growc.graph import Array
+
+SITE = "growc.fx"
+"""Key of a node's `meta`: its `Site`."""
+
+Path = tuple[int | str, ...]
+"""Where a literal stands among the arguments of a call: (1,), or ("dim",)."""
+
+
+class Place(NamedTuple):
+    """Where a literal went: an operand or attribute of a node, and its first element there."""
+
+    where: int | str
+    first: int = 0
+
+
+@dataclass(eq=False)
+class Site:
+    """The call that a node comes from, and the literals of the call that it took.
+
+    results: for outputs of the node, what they are in the FX graph: a call, or item `k` of it.
+    """
+
+    node: fx.Node
+    carried: dict[Path, Place] = field(default_factory=dict)
+    results: dict[int, list[tuple[fx.Node, int | None]]] = field(default_factory=dict)
+
+
+TYPES: Mapping[torch.dtype, ir.DataType] = {
+    torch.float32: ir.DataType.FLOAT,
+    torch.float64: ir.DataType.DOUBLE,
+    torch.float16: ir.DataType.FLOAT16,
+    torch.bfloat16: ir.DataType.BFLOAT16,
+    torch.int64: ir.DataType.INT64,
+    torch.int32: ir.DataType.INT32,
+    torch.int16: ir.DataType.INT16,
+    torch.int8: ir.DataType.INT8,
+    torch.uint8: ir.DataType.UINT8,
+    torch.bool: ir.DataType.BOOL,
+}
+
+LAST = (1 << 63) - 1
+"""Where a slice ends that takes everything."""
+
+
+class UnknownError(Exception):
+    """A call that the rule of its operator does not understand."""
+
+
+@dataclass
+class Call(Lowering):
+    """A call: `node`, and its arguments by the names of the operator's schema."""
+
+    node: fx.Node = None  # type: ignore[assignment]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    program: Any = None
+    tracked: dict[int, tuple[Path, int]] = field(default_factory=dict)
+    """Operands made of literals, by id: the argument, and the first element that is its."""
+
+    # ---------------------------------------------------------------- making nodes
+
+    def several(self, op: str, *inputs: ir.Value | None, outputs: int, **attributes: Any) -> list[ir.Value]:
+        """As in Lowering; the node remembers the call and the literals that are its operands."""
+        made = super().several(op, *inputs, outputs=outputs, **attributes)
+        site = Site(self.node)
+        for i, value in enumerate(inputs):
+            if value is not None and id(value) in self.tracked:
+                path, first = self.tracked[id(value)]
+                site.carried[path] = Place(i, first)
+        self.made[-1].meta[SITE] = site
+        if len(self.made) > 1:
+            self.made[-1].name = f"{self.name}.{len(self.made)}"
+        return made
+
+    def follows(self, value: ir.Value, **arguments: str) -> ir.Value:
+        """Arguments of the call (keys) follow attributes (by name) of the node that makes `value`."""
+        node = value.producer()
+        assert node is not None
+        for argument, attribute in arguments.items():
+            if argument in self.paths:
+                node.meta[SITE].carried[self.paths[argument]] = Place(attribute)
+        return value
+
+    # ---------------------------------------------------------------- what is given
+
+    @property
+    def result(self) -> Any:
+        """The fake value of the call."""
+        return self.node.meta["val"]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the result; of the first of several."""
+        value = self.result[0] if isinstance(self.result, (list, tuple)) else self.result
+        return dtype_of(value)
+
+    def sizes(self, argument: Any = None) -> list[Any]:
+        """The sizes of a tensor argument, or of the result: numbers and symbols."""
+        value = self.result if argument is None else argument.meta["val"]
+        return list(value.shape)
+
+    def rank(self, argument: Any = None) -> int:
+        """The number of axes of a tensor argument, or of the result."""
+        return len(self.sizes(argument))
+
+    def fixed(self, argument: Any, axis: int) -> int:
+        """A size that is a number. Raises UnknownError where it is a symbol."""
+        size = self.sizes(argument)[axis]
+        if not isinstance(size, int):
+            raise UnknownError
+        return size
+
+    def axis(self, dim: Any, argument: Any = None, extra: int = 0) -> int:
+        """A dim counted from the front."""
+        if not isinstance(dim, int):
+            raise UnknownError
+        rank = self.rank(argument) + extra
+        return dim % rank if rank else 0
+
+    def axes(self, dims: Any, argument: Any) -> list[int]:
+        """Dims counted from the front; all of them where none are given."""
+        rank = self.rank(argument)
+        if dims is None or dims == []:
+            return list(range(rank))
+        return [self.axis(d, argument) for d in ([dims] if isinstance(dims, int) else dims)]
+
+    # ---------------------------------------------------------------- operands
+
+    def tensor(self, argument: Any, dtype: torch.dtype | None = None, name: str = "") -> ir.Value:
+        """A tensor or number of the call as an operand, in a type where that is given.
+
+        `name`: of the argument, so that a number is traceable.
+        """
+        if isinstance(argument, fx.Node):
+            value, given = self.program.value(argument), argument.meta["val"]
+            if not isinstance(given, torch.Tensor):
+                value = self.add("Squeeze", value, self.constant([0]))
+            own = dtype_of(given)
+        else:
+            own = dtype or (torch.float32 if isinstance(argument, float) else torch.int64)
+            return self.took(self.constant(argument, own), name)
+        return value if dtype in (None, own) else self.cast(value, dtype)
+
+    def maybe(self, argument: Any, dtype: torch.dtype | None = None) -> ir.Value | None:
+        """As `tensor`; None stays."""
+        return None if argument is None else self.tensor(argument, dtype)
+
+    def cast(self, value: ir.Value, dtype: torch.dtype | None) -> ir.Value:
+        """A value in another type."""
+        return self.add("Cast", value, to=element(dtype))
+
+    def constant(self, numbers: Any, dtype: torch.dtype = torch.int64) -> ir.Value:
+        """A constant that is no literal of the call."""
+        made: ir.Value = self.program.constant(np.asarray(numbers), dtype)
+        return made
+
+    def ints(self, numbers: Sequence[Any] | Any, argument: str = "") -> ir.Value:
+        """Numbers, symbols and sizes as one operand with one axis; `argument`: the call's, where they are."""
+        items = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers]
+        parts: list[ir.Value] = []
+        run: list[int] = []
+        for item in [*items, None]:
+            if isinstance(item, int):
+                run.append(int(item))
+                continue
+            if run or (item is None and not parts):
+                parts.append(self.constant(np.asarray(run, dtype=np.int64)))
+                run = []
+            if item is not None:
+                parts.append(item if isinstance(item, ir.Value) else self.program.value(item))
+        made = parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=0)
+        return self.took(made, argument)
+
+    def took(self, value: ir.Value, argument: str, first: int = 0) -> ir.Value:
+        """An operand that has an argument of the call in it, from element `first` on."""
+        if argument in self.paths:
+            self.tracked[id(value)] = self.paths[argument], first
+        return value
+
+    def shape(self, value: ir.Value, start: int = 0, end: int | None = None) -> ir.Value:
+        """Sizes of a value at run time."""
+        return self.add("Shape", value, start=start, end=end)
+
+    def size(self, argument: Any, axis: int) -> Any:
+        """The size of one axis: its number, or what it is at run time."""
+        size = self.sizes(argument)[axis]
+        return size if isinstance(size, int) else self.shape(self.tensor(argument), axis, axis + 1)
+
+    def ones(
+        self, sizes: Sequence[Any], dtype: torch.dtype, argument: str = "", fill: float = 1.0
+    ) -> ir.Value:
+        """A constant parameter in the place of one that the call leaves out."""
+        if not all(isinstance(s, int) for s in sizes):
+            raise UnknownError
+        made: ir.Value = self.program.constant(np.full(tuple(sizes), fill), dtype)
+        return self.took(made, argument)
+
+
+def element(dtype: torch.dtype | None) -> int:
+    """onnx's number of a type. Raises UnknownError where it has none."""
+    if dtype is None or dtype not in TYPES:
+        raise UnknownError
+    return int(TYPES[dtype])
+
+
+def dtype_of(value: Any) -> torch.dtype:
+    """The type of a fake value; symbols are whole numbers, or float64."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype
+    if isinstance(value, (bool, torch.SymBool)):
+        return torch.bool
+    return torch.float64 if isinstance(value, (float, torch.SymFloat)) else torch.int64
+
+
+def array(tensor: torch.Tensor) -> Array:
+    """The elements of a tensor, without a copy where that is possible."""
+    plain = tensor.detach().cpu().contiguous()
+    if plain.dtype is torch.bfloat16:
+        return plain.view(torch.uint16).numpy().view(ir.DataType.BFLOAT16.numpy())
+    return np.asarray(plain.numpy())

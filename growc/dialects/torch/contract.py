@@ -1,0 +1,161 @@
+"""Rows that multiply and sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from growc.dialects.torch.call import Call, UnknownError
+
+
+def linear(at: Call, x: Any, weight: Any, bias: Any = None) -> ir.Value:
+    """A product with a matrix that is stored as (out, in), and a bias."""
+    turned = at.tensor(weight)
+    if at.rank(weight) == 2:
+        turned = at.add("Transpose", turned, perm=[1, 0])
+    made = at.add("MatMul", at.tensor(x), turned)
+    return made if bias is None else at.add("Add", made, at.tensor(bias))
+
+
+def addmm(
+    at: Call,
+    x: Any,
+    mat1: Any = None,
+    mat2: Any = None,
+    batch1: Any = None,
+    batch2: Any = None,
+    beta: Any = 1,
+    alpha: Any = 1,
+) -> ir.Value:
+    """beta · x + alpha · a·b."""
+    a, b = (mat1, mat2) if batch1 is None else (batch1, batch2)
+    made = at.add("MatMul", at.tensor(a), at.tensor(b))
+    if alpha != 1:
+        made = at.add("Mul", made, at.tensor(alpha, at.dtype, "alpha"))
+    if beta == 0:
+        return made
+    bias = at.tensor(x)
+    if beta != 1:
+        bias = at.add("Mul", bias, at.tensor(beta, at.dtype, "beta"))
+    return at.add("Add", made, bias)
+
+
+def bilinear(at: Call, input1: Any, input2: Any, weight: Any, bias: Any = None) -> ir.Value:
+    """A product of two vectors and a tensor."""
+    left = at.add("Einsum", at.tensor(input1), at.tensor(weight), equation="...i,oij->...oj")
+    made = at.add("Einsum", left, at.tensor(input2), equation="...oj,...j->...o")
+    return made if bias is None else at.add("Add", made, at.tensor(bias))
+
+
+def einsum(at: Call, equation: str, tensors: Sequence[Any]) -> ir.Value:
+    """Einsum."""
+    return at.add("Einsum", *map(at.tensor, tensors), equation=equation.replace(" ", ""))
+
+
+def conv(
+    at: Call,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> ir.Value:
+    """A convolution."""
+    space = at.rank(weight) - 2
+    kernel = [at.fixed(weight, k + 2) for k in range(space)]
+    strides, dilations = spread(stride, space), spread(dilation, space)
+    pads = _pads(padding, kernel, dilations)
+    value, flat = at.tensor(x), at.rank(x) == space + 1
+    if flat:
+        value = at.add("Unsqueeze", value, at.constant([0]))
+    inputs = (value, at.tensor(weight), at.maybe(bias))
+    made = at.add(
+        "Conv",
+        *inputs[: 2 if bias is None else 3],
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        group=groups,
+        kernel_shape=kernel,
+    )
+    at.follows(made, groups="group")
+    return at.add("Squeeze", made, at.constant([0])) if flat else made
+
+
+def _pads(padding: Any, kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    if padding == "same":
+        totals = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
+        return [t // 2 for t in totals] + [t - t // 2 for t in totals]
+    return [0] * 2 * len(kernel) if padding == "valid" else spread(padding, len(kernel)) * 2
+
+
+def spread(given: Any, count: int) -> list[int]:
+    """One number for all axes, or one for each."""
+    numbers = [given] if isinstance(given, int) else list(given)
+    if not all(isinstance(n, int) for n in numbers):
+        raise UnknownError
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def conv_transpose(
+    at: Call,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> ir.Value:
+    """A transposed convolution."""
+    space = at.rank(weight) - 2
+    if at.rank(x) != space + 2:
+        raise UnknownError
+    inputs = (at.tensor(x), at.tensor(weight), at.maybe(bias))
+    made = at.add(
+        "ConvTranspose",
+        *inputs[: 2 if bias is None else 3],
+        strides=spread(stride, space),
+        pads=spread(padding, space) * 2,
+        output_padding=spread(output_padding, space),
+        dilations=spread(dilation, space),
+        group=groups,
+        kernel_shape=[at.fixed(weight, k + 2) for k in range(space)],
+    )
+    return at.follows(made, groups="group")
+
+
+def attention(
+    at: Call,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Any = None,
+    enable_gqa: bool = False,
+) -> ir.Value:
+    """softmax(q·k·scale + mask)·v; grouped heads only where the call allows them."""
+    if dropout_p or not (scale is None or isinstance(scale, float)):
+        raise UnknownError
+    rank = at.rank(query)
+    if rank not in (3, 4) or any(at.rank(a) != rank for a in (key, value)):
+        raise UnknownError
+    if not enable_gqa and rank == 4 and len({str(at.sizes(a)[1]) for a in (query, key, value)}) > 1:
+        raise UnknownError  # heads that are broadcast
+    operands = [at.tensor(a) for a in (query, key, value)]
+    mask = at.maybe(attn_mask)
+    if rank == 3:
+        operands = [at.add("Unsqueeze", v, at.constant([1])) for v in operands]
+        if mask is not None and at.rank(attn_mask) == 3:
+            mask = at.add("Unsqueeze", mask, at.constant([1]))
+    inputs = [*operands, *([] if mask is None else [mask])]
+    made = at.add("Attention", *inputs, scale=scale, is_causal=int(is_causal))
+    at.follows(made, scale="scale")
+    return at.add("Squeeze", made, at.constant([1])) if rank == 3 else made

@@ -1,0 +1,66 @@
+"""The torch dialect: a module, captured and lowered, with all that the passes ask of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.dialect import IrModel
+from growc.dialects.torch.export import Captured, export
+from growc.dialects.torch.inputs import example_inputs as guessed
+from growc.dialects.torch.lowering import Read, lower
+from growc.passes.measured import Measured
+from growc.recipe import Measure
+
+
+@dataclass
+class TorchModel(IrModel):
+    """A module, captured by torch.export; `source` is its lowered program."""
+
+    captured: Captured = field(kw_only=True)
+
+    @staticmethod
+    def open(captured: Captured, read: Read) -> TorchModel:
+        """A captured program; `read` brings the tensors of its state dict by their first names."""
+        return TorchModel(lower(captured, read), captured=captured)
+
+    @staticmethod
+    def of(module: nn.Module, example_inputs: Any) -> TorchModel:
+        """A module with inputs for its forward: a mapping by name, a sequence, or one tensor.
+
+        Raises GrowError (G317) where it cannot be captured.
+        """
+        if example_inputs is None:
+            example_inputs = guessed(module)
+        args, kwargs = arguments(example_inputs)
+        return TorchModel.open(export(module, args, kwargs), reader(module))
+
+    def measure(self, c: Any, statement: Measure) -> Measured:
+        """Raises GrowError (G309): importance is measured in onnxruntime."""
+        raise _no_measure(statement)
+
+    def measure_layers(self, c: Any, statement: Measure) -> list[list[float | None]]:
+        """Raises GrowError (G309): importance is measured in onnxruntime."""
+        raise _no_measure(statement)
+
+
+def _no_measure(statement: Measure) -> GrowError:
+    message = "importance is measured on ONNX files, and this is a module"
+    return GrowError(Diagnostic("G309", message, statement.file.span, help="export the module to ONNX"))
+
+
+def arguments(example_inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Positional and named arguments of forward."""
+    if isinstance(example_inputs, Mapping):
+        return (), example_inputs
+    return ((example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)), {}
+
+
+def reader(module: nn.Module) -> Read:
+    """The module's own tensors by name."""
+    tensors: dict[str, Tensor] = dict(module.named_buffers(remove_duplicate=False))
+    return (tensors | dict(module.named_parameters(remove_duplicate=False))).__getitem__

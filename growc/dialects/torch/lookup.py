@@ -1,0 +1,174 @@
+"""Rows that choose elements by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from growc.dialects.torch.call import LAST, Call, UnknownError
+
+
+def embedding(at: Call, weight: Any, indices: Any, padding_idx: int = -1) -> ir.Value:
+    """Rows of a table; padding counts only in training."""
+    return at.add("Gather", at.tensor(weight), at.tensor(indices), axis=0)
+
+
+def select(at: Call, x: Any, dim: int, index: Any) -> ir.Value:
+    """One element of an axis."""
+    number = at.tensor(index, torch.int64, "index")
+    return at.add("Gather", at.tensor(x), number, axis=at.axis(dim, x))
+
+
+def slice_(at: Call, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> ir.Value:
+    """Elements from a start to an end."""
+    begin, stop = 0 if start is None else start, LAST if end is None else end
+    whole = isinstance(begin, int) and begin == 0 and isinstance(stop, int) and stop >= LAST - 1
+    if whole and step == 1:
+        return at.tensor(x)
+    bounds = [at.ints(begin, "start"), at.ints(stop, "end"), at.constant([at.axis(dim, x)])]
+    return at.add("Slice", at.tensor(x), *bounds, *([] if step == 1 else [at.ints(step)]))
+
+
+def narrow(at: Call, x: Any, dim: int, start: Any, length: Any) -> ir.Value:
+    """So many elements from a start."""
+    if not isinstance(start, int) or not isinstance(length, int) or start < 0:
+        raise UnknownError
+    bounds = [at.ints(start, "start"), at.ints(start + length), at.constant([at.axis(dim, x)])]
+    return at.add("Slice", at.tensor(x), *bounds)
+
+
+def index_select(at: Call, x: Any, dim: int, index: Any) -> ir.Value:
+    """Elements of an axis by a list of numbers."""
+    return at.add("Gather", at.tensor(x), at.tensor(index), axis=at.axis(dim, x))
+
+
+def gather(at: Call, x: Any, dim: int, index: Any) -> ir.Value:
+    """One element of an axis for each element of a tensor of numbers."""
+    if at.rank(x) == 0:
+        raise UnknownError
+    return at.add("GatherElements", at.tensor(x), at.tensor(index), axis=at.axis(dim, x))
+
+
+def take_along_dim(at: Call, x: Any, indices: Any, dim: Any) -> ir.Value:
+    """As gather, where sizes agree."""
+    axis = at.axis(dim, x)
+    pairs = enumerate(zip(at.sizes(x), at.sizes(indices), strict=True))
+    if any(str(a) != str(b) for k, (a, b) in pairs if k != axis):
+        raise UnknownError
+    return gather(at, x, dim, indices)
+
+
+def index(at: Call, x: Any, indices: Sequence[Any]) -> ir.Value:
+    """Elements by tensors of numbers for some axes."""
+    given = {k: i for k, i in enumerate(indices) if i is not None}
+    if any(i.meta["val"].dtype is torch.bool for i in given.values()):
+        raise UnknownError
+    if len(given) == 1:
+        [(axis, numbers)] = given.items()
+        return at.add("Gather", at.tensor(x), at.tensor(numbers, torch.int64), axis=axis)
+    axes = list(given)
+    rest = [k for k in range(at.rank(x)) if k not in given]
+    value = at.tensor(x)
+    if axes != list(range(len(axes))):
+        value = at.add("Transpose", value, perm=[*axes, *rest])
+    made = at.add("GatherND", value, numbered(at, list(given.values())))
+    together = axes == list(range(axes[0], axes[-1] + 1))
+    if not together or axes[0] == 0:
+        return made
+    wide = at.rank() - len(rest)  # torch puts the result where the indices stood, if side by side
+    order = [*range(wide, wide + axes[0]), *range(wide), *range(wide + axes[0], at.rank())]
+    return at.add("Transpose", made, perm=order)
+
+
+def numbered(at: Call, indices: Sequence[Any]) -> ir.Value:
+    """Tensors of numbers, broadcast to one another, side by side on a last axis."""
+    values = [at.tensor(i, torch.int64) for i in indices]
+    ranks = [at.rank(i) for i in indices]
+    if len({tuple(map(str, at.sizes(i))) for i in indices}) > 1:
+        total = values[0]
+        for value in values[1:]:
+            total = at.add("Add", total, value)
+        whole = at.shape(total)
+        values = [at.add("Expand", v, whole) for v in values]
+    last = at.constant([max(ranks)])
+    wide = [at.add("Unsqueeze", v, last) for v in values]
+    return wide[0] if len(wide) == 1 else at.add("Concat", *wide, axis=max(ranks))
+
+
+def index_put(at: Call, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> ir.Value:
+    """Elements by tensors of numbers for the first axes become others, or take them on."""
+    given = [i for i in indices if i is not None]
+    if any(i is None for i in indices[: len(given)]):
+        raise UnknownError
+    if len(given) == 1 and given[0].meta["val"].dtype is torch.bool:
+        if at.rank(values) or accumulate:
+            raise UnknownError
+        mask = at.tensor(given[0])
+        behind = list(range(at.rank(given[0]), at.rank(x)))
+        mask = at.add("Unsqueeze", mask, at.constant(behind)) if behind else mask
+        return at.add("Where", mask, at.tensor(values, at.dtype), at.tensor(x))
+    if any(i.meta["val"].dtype is torch.bool for i in given):
+        raise UnknownError
+    places = numbered(at, given)
+    data = at.tensor(x)
+    lead = at.shape(places, 0, -1)
+    behind_shape = at.shape(data, len(given)) if len(given) < at.rank(x) else None
+    whole = lead if behind_shape is None else at.add("Concat", lead, behind_shape, axis=0)
+    updates = at.add("Expand", at.tensor(values, at.dtype), whole)
+    return at.add("ScatterND", data, places, updates, reduction="add" if accumulate else "none")
+
+
+def scatter(at: Call, x: Any, dim: int, index: Any, src: Any = None, value: Any = None) -> ir.Value:
+    """One element of an axis for each element of a tensor of numbers becomes another."""
+    return _scattered(at, x, dim, index, value if src is None else src, "none")
+
+
+def scatter_add(at: Call, x: Any, dim: int, index: Any, src: Any) -> ir.Value:
+    """One element of an axis for each element of a tensor of numbers takes on another."""
+    return _scattered(at, x, dim, index, src, "add")
+
+
+def _scattered(at: Call, x: Any, dim: int, index: Any, source: Any, reduction: str) -> ir.Value:
+    numbers, updates = at.tensor(index), at.tensor(source, at.dtype)
+    if isinstance(source, torch.fx.Node):
+        if tuple(map(str, at.sizes(source))) != tuple(map(str, at.sizes(index))):
+            raise UnknownError
+    else:
+        updates = at.add("Expand", updates, at.shape(numbers))
+    return at.add(
+        "ScatterElements", at.tensor(x), numbers, updates, axis=at.axis(dim, x), reduction=reduction
+    )
+
+
+def index_add(at: Call, x: Any, dim: int, index: Any, source: Any) -> ir.Value:
+    """Elements of an axis take on others, by a list of numbers."""
+    return _along_first(at, x, dim, index, source, "add")
+
+
+def index_copy(at: Call, x: Any, dim: int, index: Any, source: Any) -> ir.Value:
+    """Elements of an axis become others, by a list of numbers."""
+    return _along_first(at, x, dim, index, source, "none")
+
+
+def _along_first(at: Call, x: Any, dim: int, index: Any, source: Any, reduction: str) -> ir.Value:
+    axis = at.axis(dim, x)
+    order = [axis, *(k for k in range(at.rank(x)) if k != axis)]
+    data, updates = at.tensor(x), at.tensor(source, at.dtype)
+    if axis:
+        data, updates = (at.add("Transpose", v, perm=order) for v in (data, updates))
+    places = at.add("Unsqueeze", at.tensor(index, torch.int64), at.constant([1]))
+    made = at.add("ScatterND", data, places, updates, reduction=reduction)
+    if not axis:
+        return made
+    return at.add("Transpose", made, perm=[order.index(k) for k in range(len(order))])
+
+
+def one_hot(at: Call, x: Any, num_classes: int) -> ir.Value:
+    """Ones where the number is."""
+    if num_classes < 0:
+        raise UnknownError
+    wide = at.add("Unsqueeze", at.tensor(x), at.constant([-1]))
+    return at.cast(at.add("Equal", wide, at.constant(list(range(num_classes)))), at.dtype)

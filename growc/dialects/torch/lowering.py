@@ -1,0 +1,281 @@
+"""From the program of a module to an onnx-ir model in the vocabulary of the passes.
+
+Needs: what torch.export captured. Gives: an `ir.Model`. Parameters and buffers are initializers by the names
+of the state dict and hold no data until they are read; every node remembers the call that it comes from
+(growc.dialects.torch.call). Calls that the table lacks become opaque nodes of the domain `aten`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from torch import fx
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
+
+from growc.dialects.torch.call import SITE, TYPES, Call, Site, UnknownError, array
+from growc.dialects.torch.export import Captured
+from growc.dialects.torch.inplace import Views, functional
+from growc.dialects.torch.table import TABLE, key_of
+from growc.graph import Array
+
+OPSET = 23
+"""The version of the standard operators: attention and norms are one operator each."""
+
+OPAQUE = "aten"
+"""The domain of calls that the table lacks."""
+
+OWNER = "growc.owner"
+"""Key of an initializer's `meta`: "state" for what the state dict holds, "class" for constants of the class
+or its forward, "call" for literals of calls and what stands for arguments that they leave out.
+"""
+
+Read = Callable[[str], torch.Tensor]
+"""The tensor of a parameter or buffer, by its first name."""
+
+
+def lower(captured: Captured, read: Read) -> ir.Model:
+    """The program as a model; `read` brings the tensors of the state dict when they are asked for."""
+    return _Lowering(captured, read).model()
+
+
+@dataclass
+class _Lowering:
+    captured: Captured
+    read: Read
+    values: dict[fx.Node, Any] = field(default_factory=dict)
+    nodes: list[ir.Node] = field(default_factory=list)
+    initializers: dict[str, ir.Value] = field(default_factory=dict)
+    inputs: list[ir.Value] = field(default_factory=list)
+    outputs: list[ir.Value] = field(default_factory=list)
+    current: str = ""
+
+    def model(self) -> ir.Model:
+        program = self.captured.program
+        self.views = Views(self.rewrite)
+        specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+        for node in program.graph.nodes:
+            self.current = node.name
+            if node.op == "placeholder":
+                self.place(node, specs[node.name])
+            elif node.op == "call_function":
+                self.call(node)
+            elif node.op == "output":
+                self.finish(node)
+        graph = ir.Graph(
+            self.inputs,
+            self.outputs,
+            nodes=self.nodes,
+            initializers=list(self.initializers.values()),
+            opset_imports={"": OPSET},
+            name="module",
+        )
+        domains = {n.domain for n in self.nodes} - {""}
+        graph.opset_imports.update(dict.fromkeys(sorted(domains), 1))
+        return ir.Model(graph, ir_version=10, producer_name="torch.export")
+
+    # ---------------------------------------------------------------- values
+
+    def value(self, node: fx.Node) -> ir.Value:
+        """What stands for the result of a node now. Raises UnknownError where there are several."""
+        self.views.refresh(node)
+        found = self.values.get(node)
+        if not isinstance(found, ir.Value):
+            raise UnknownError
+        return found
+
+    def constant(self, numbers: Array, dtype: torch.dtype) -> ir.Value:
+        """A constant of the call that is lowered."""
+        if dtype not in TYPES:
+            raise UnknownError
+        kind = TYPES[dtype]
+        tensor = ir.Tensor(np.asarray(numbers).astype(kind.numpy()), dtype=kind)
+        return self.initializer(f"{self.current}.{len(self.initializers)}", tensor, "call")
+
+    def initializer(self, name: str, tensor: ir.TensorProtocol, owner: str) -> ir.Value:
+        """A stored tensor."""
+        tensor.name = name
+        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)  # type: ignore[arg-type]
+        made.meta[OWNER] = owner
+        self.initializers[name] = made
+        return made
+
+    def place(self, node: fx.Node, spec: Any) -> None:
+        """A placeholder: an input, or a tensor of the module."""
+        if spec.kind is InputKind.USER_INPUT:
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                self.values[node] = self.declared(ir.Value(name=node.name), node.meta["val"])
+                self.inputs.append(self.values[node])
+            return
+        target = str(spec.target)
+        constants = self.captured.constants
+        name = target if target in constants else self.captured.names.get(target, target)
+        if name not in self.initializers and node.meta["val"].dtype in TYPES:
+            own = constants.get(target)
+            read = partial(self.read, name) if own is None else partial(_given, own)
+            tensor = _lazy(node.meta["val"], read)
+            self.initializer(name, tensor, "class" if target in constants else "state")
+        self.values[node] = self.initializers.get(name)
+
+    def declared(self, value: ir.Value, fake: Any) -> ir.Value:
+        """A value with the type and sizes that torch found; symbols have their names."""
+        if isinstance(fake, torch.Tensor) and fake.dtype in TYPES:
+            names = self.captured.symbols
+            value.type = ir.TensorType(TYPES[fake.dtype])
+            value.shape = ir.Shape(
+                [s if isinstance(s, int) else names.get(str(s), str(s)) for s in fake.shape]
+            )
+        return value
+
+    # ---------------------------------------------------------------- calls
+
+    def call(self, node: fx.Node) -> None:
+        """A call; item numbers choose among several results."""
+        if key_of(node.target) == "_operator.getitem":
+            whole, item = node.args
+            found = self.values.get(whole)  # type: ignore[arg-type]
+            self.values[node] = found[int(item)] if isinstance(found, list) else None  # type: ignore[arg-type]
+            self.remember(node)
+            return
+        self.values[node] = self.lowered(node)
+        self.remember(node)
+        self.views.ran(node)
+
+    def lowered(self, node: fx.Node) -> Any:
+        """What stands for the results of a call."""
+        row = TABLE.get(functional(key_of(node.target)))
+        if row is not None:
+            arguments, paths = _arguments(node)
+            made = Call([], {}, self.label(node), node=node, arguments=arguments, paths=paths, program=self)
+            try:
+                found = row(made)
+            except UnknownError:
+                pass
+            else:
+                self.nodes += made.made
+                return list(found) if isinstance(found, (list, tuple)) else found
+        return self.opaque(node, node.all_input_nodes)
+
+    def opaque(self, node: fx.Node, operands: Sequence[fx.Node]) -> Any:
+        """A node that freezes what it touches, in place of a call that is not understood."""
+        kinds = [self.values.get(n) for n in operands]
+        inputs = [v for k in kinds for v in (k if isinstance(k, list) else [k]) if isinstance(v, ir.Value)]
+        fakes = node.meta.get("val")
+        several = isinstance(fakes, (list, tuple))
+        results = list(fakes) if several else [fakes]  # type: ignore[arg-type]
+        name = key_of(node.target).removeprefix("aten.")
+        made = ir.Node(OPAQUE, name, inputs, num_outputs=len(results), name=self.label(node))
+        made.meta[SITE] = Site(node)
+        for k, (value, fake) in enumerate(zip(made.outputs, results, strict=True)):
+            value.name = f"{node.name}.{k}"
+            self.declared(value, fake)
+        self.nodes.append(made)
+        return list(made.outputs) if several else made.outputs[0]
+
+    def label(self, node: fx.Node) -> str:
+        """A name that says where in the module a call stands."""
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        place = stack[-1][0] if stack else ""
+        return f"{place}/{node.name}" if place else node.name
+
+    def remember(self, node: fx.Node) -> None:
+        """Declare results, and let their nodes know what they are in the program."""
+        found, fake = self.values[node], node.meta.get("val")
+        pairs: list[tuple[Any, int | None, Any]] = [(found, None, fake)]
+        if isinstance(found, list):
+            fakes = list(fake) if isinstance(fake, (list, tuple)) else [None] * len(found)
+            pairs = [(v, k, f) for k, (v, f) in enumerate(zip(found, fakes, strict=False))]
+        for value, item, one in pairs:
+            maker = value.producer() if isinstance(value, ir.Value) else None
+            if maker is None or SITE not in maker.meta:
+                continue
+            results = maker.meta[SITE].results.setdefault(value.index(), [])
+            if not results and isinstance(one, torch.Tensor):
+                self.declared(value, one)
+            results.append((node, item))
+
+    # ---------------------------------------------------------------- writes
+
+    def rewrite(self, node: fx.Node, rule: Any) -> None:
+        """Let a node's value be made anew: by its own row, or by a function of a call at its place."""
+        if rule is None:
+            self.values[node] = self.lowered(node)
+        else:
+            arguments, paths = _arguments(node)
+            name = f"{self.label(node)}.{self.current}"
+            made = Call([], {}, name, node=node, arguments=arguments, paths=paths, program=self)
+            found = rule(made)
+            self.nodes += made.made
+            self.values[node] = found
+
+    # ---------------------------------------------------------------- outputs
+
+    def finish(self, node: fx.Node) -> None:
+        """The results of the program, named as the module's own structure names them."""
+        signature = self.captured.program.graph_signature
+        names = self.names(sum(s.kind is OutputKind.USER_OUTPUT for s in signature.output_specs))
+        given = zip(node.args[0], signature.output_specs, strict=True)  # type: ignore[arg-type]
+        users = [argument for argument, spec in given if spec.kind is OutputKind.USER_OUTPUT]
+        for name, argument in zip(names, users, strict=True):
+            if not isinstance(argument, fx.Node) or not isinstance(argument.meta.get("val"), torch.Tensor):
+                continue
+            made = ir.Node("", "Identity", [self.value(argument)], num_outputs=1, name=f"output.{name}")
+            made.meta[SITE] = Site(argument)
+            self.nodes.append(made)
+            result = self.declared(made.outputs[0], argument.meta["val"])
+            result.name = name
+            self.outputs.append(result)
+
+    def names(self, count: int) -> list[str]:
+        """The names of the results, by where they stand in what forward returns."""
+        spec = self.captured.program.call_spec.out_spec
+        if spec is None:
+            return [f"output_{k}" for k in range(count)]
+        paths, _ = tree_flatten_with_path(tree_unflatten(list(range(count)), spec))
+        found: dict[int, str] = {k: _plain(keystr(path)) for path, k in paths}
+        taken = set(self.values_names())
+        return [
+            name if name not in taken else f"{name}_out"
+            for name in (found.get(k) or f"output_{k}" for k in range(count))
+        ]
+
+    def values_names(self) -> list[str]:
+        return [v.name or "" for v in self.inputs] + list(self.initializers)
+
+
+def _plain(path: str) -> str:
+    words = "".join(c if c.isalnum() else " " for c in path).split()
+    return "_".join(["output", *words] if not words or words[0].isdigit() else words)
+
+
+def _given(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _lazy(fake: torch.Tensor, read: Callable[[], torch.Tensor]) -> ir.LazyTensor:
+    dtype = TYPES[fake.dtype]
+    shape = ir.Shape([int(s) for s in fake.shape])
+    return ir.LazyTensor(lambda: ir.Tensor(array(read()), dtype=dtype), dtype=dtype, shape=shape)
+
+
+def _arguments(node: fx.Node) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of a call by name, defaults included, and where each stands in it."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        letters = "abcdefgh"
+        return dict(zip(letters, node.args, strict=False)), {
+            x: (i,) for i, x in enumerate(letters[: len(node.args)])
+        }
+    found: dict[str, Any] = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+    paths: dict[str, Any] = {}
+    for i, (argument, value) in enumerate(zip(schema.arguments, node.args, strict=False)):
+        found[argument.name], paths[argument.name] = value, (i,)
+    for name, value in node.kwargs.items():
+        found[name], paths[name] = value, (name,)
+    return found, paths

@@ -1,0 +1,67 @@
+"""Rows of norms. Where a call leaves gain or bias out, a constant of ones or zeros stands for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from growc.dialects.torch.call import Call, UnknownError
+
+
+def layer_norm(at: Call, x: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> ir.Value:
+    """LayerNormalization over the last axes."""
+    gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
+    inputs = [at.tensor(x), gain, *([] if bias is None else [at.tensor(bias)])]
+    made = at.add("LayerNormalization", *inputs, axis=-len(normalized_shape), epsilon=eps)
+    return at.follows(made, eps="epsilon")
+
+
+def rms_norm(at: Call, x: Any, normalized_shape: Any, weight: Any, eps: float | None) -> ir.Value:
+    """RMSNormalization over the last axes."""
+    gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
+    small = torch.finfo(at.dtype).eps if eps is None else eps
+    made = at.add("RMSNormalization", at.tensor(x), gain, axis=-len(normalized_shape), epsilon=small)
+    return at.follows(made, eps="epsilon")
+
+
+def _parameters(at: Call, x: Any, weight: Any, bias: Any) -> list[ir.Value]:
+    channels = [at.sizes(x)[1]]
+    gain = at.maybe(weight) or at.ones(channels, at.dtype, "weight")
+    return [gain, at.maybe(bias) or at.ones(channels, at.dtype, "bias", 0.0)]
+
+
+def group_norm(at: Call, x: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> ir.Value:
+    """Groups of channels, each by itself."""
+    inputs = [at.tensor(x), *_parameters(at, x, weight, bias)]
+    made = at.add("GroupNormalization", *inputs, num_groups=num_groups, epsilon=eps)
+    return at.follows(made, num_groups="num_groups", eps="epsilon")
+
+
+def batch_norm(
+    at: Call, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float
+) -> ir.Value:
+    """Channels by what was measured of them in training."""
+    if training or running_mean is None:
+        raise UnknownError
+    measured = [at.tensor(running_mean), at.tensor(running_var)]
+    inputs = [at.tensor(x), *_parameters(at, x, weight, bias), *measured]
+    return at.follows(at.add("BatchNormalization", *inputs, epsilon=eps), eps="epsilon")
+
+
+def instance_norm(
+    at: Call,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    use_input_stats: bool,
+    eps: float,
+) -> ir.Value:
+    """Channels of each sample, each by itself."""
+    if not use_input_stats:
+        return batch_norm(at, x, weight, bias, running_mean, running_var, False, eps)
+    inputs = [at.tensor(x), *_parameters(at, x, weight, bias)]
+    return at.follows(at.add("InstanceNormalization", *inputs, epsilon=eps), eps="epsilon")
