@@ -20,6 +20,7 @@ from growc.source import Source
 if TYPE_CHECKING:
     from torch import nn
 
+    from growc.calibration import Outcome
     from growc.compilation import Compilation
     from growc.importance import LayerScore
     from growc.plans import Plan
@@ -41,13 +42,19 @@ Recipes = str | Path | Recipe | Sequence[Source]
 
 @dataclass(frozen=True)
 class Applied:
-    """What `apply` did. Without verification there is a `reason`; `files` are all that were written."""
+    """What `apply` did. Without verification there is a `reason`; `files` are all that were written.
+
+    calibration: what a plan with gaps costs on the inputs of the recipe or the caller; `uncalibrated`: why
+    that was not measured.
+    """
 
     plan: Plan
     written: Path
     verification: Verification | None
     reason: str = ""
     files: tuple[Path, ...] = field(default=())
+    calibration: Outcome | None = None
+    uncalibrated: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,7 @@ def apply(
     `expect preserved`. `planned` is called with the plan before anything is written. Raises GrowError; then
     nothing has appeared at `out`.
     """
+    from growc.calibration import calibrated
     from growc.expectations import judge_measured, judge_plan
     from growc.forms import form_of
     from growc.lineage import lineage_of
@@ -180,6 +188,7 @@ def apply(
     judge_plan(resolved.statements, compilation)
     earlier = form.history(source)
     measured, reason = None, "" if check else "switched off by --no-verify"
+    calibration, uncalibrated = None, ""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(workshop(target))
         files = form.write(compilation, folder, target, progress)
@@ -188,6 +197,8 @@ def apply(
             judge_measured(resolved.statements, compilation.plan, measured, refute=check)
             if check and compilation.plan.certificate.exact:
                 form.refute(compilation, folder, inputs, progress)
+        if check and not compilation.plan.certificate.exact:
+            calibration, uncalibrated = calibrated(compilation, files[-1], inputs, progress)
         record = canonical(provenance(sources, resolved, compilation, measured, earlier))
         form.stamp(files[-1], record)
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
@@ -200,7 +211,13 @@ def apply(
     if measured is not None and not check:
         reason += f" (`expect preserved` was measured: {measured.relative:.1e})"
     return Applied(
-        compilation.plan, target, measured if check else None, reason, tuple(place for _, place in moves)
+        compilation.plan,
+        target,
+        measured if check else None,
+        reason,
+        tuple(place for _, place in moves),
+        calibration,
+        uncalibrated,
     )
 
 

@@ -149,7 +149,7 @@ def _apply(options: Namespace) -> int:
     from growc import api
     from growc.plan_json import to_json
     from growc.render.progress import progress
-    from growc.render.terminal import applied_lines, plan_lines, verification_data
+    from growc.render.terminal import applied_lines, outcome_data, plan_lines, verification_data
 
     sources, model = _sources(options)
     with progress() as advance:
@@ -168,6 +168,8 @@ def _apply(options: Namespace) -> int:
     if options.json:
         measured = None if done.verification is None else verification_data(done.verification)
         result = to_json(done.plan) | {"written": str(done.written), "verification": measured}
+        if done.calibration is not None:
+            result |= {"calibration": outcome_data(done.calibration)}
         _print_json(result | ({"reason": done.reason} if done.reason else {}))
     else:
         _print(applied_lines(done))

@@ -263,3 +263,8 @@ class Plan:
                 found.add(weight.name)
             seen.add(origin)
         return frozenset(found)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether a statement leaves less of something."""
+        return any(a > b for s in self.summaries for a, b in zip(s.before, s.after, strict=True))

@@ -104,12 +104,12 @@ def ports_of(c: Compilation) -> Ports:
         states={s.present.name: (s.past.name, s.axes) for s in c.axes.states},
         numbers=c.lowered.numbers,
         narrower=_narrower(c),
-        logits=frozenset() if c.plan.certificate.exact else _logits(c),
+        logits=frozenset() if c.plan.certificate.exact else logits(c),
     )
     return Ports(renamed=c.renamed).then(widths)  # the widths are those of the layers that it has now
 
 
-def _logits(c: Compilation) -> frozenset[str]:
+def logits(c: Compilation) -> frozenset[str]:
     """Outputs that look like scores of many units: a weight makes their last axis, which has no name but
     `vocab`.
     """

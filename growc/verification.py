@@ -121,7 +121,7 @@ def verify(
             tell("running the grown model")
             with Session(after) as session:
                 for case, outputs in zip(cases, expected, strict=True):
-                    feeds = _grown_feeds(case, grown_inputs, input_maps, renamed, seed)
+                    feeds = grown_feeds(case, grown_inputs, input_maps, renamed, seed)
                     grown = session.run(feeds)
                     found = _compare_outputs(outputs, grown, output_maps, renamed, notes, logits)
                     for name, report in found:
@@ -149,7 +149,7 @@ def _for_both(
 
         class Both:
             def run(self, feeds: Feeds) -> Feeds:
-                after.run(_grown_feeds(wide(feeds), ports, maps, {}, seed))
+                after.run(grown_feeds(wide(feeds), ports, maps, {}, seed))
                 return before.run(wide(feeds))
 
         return [wide(case) for case in draw(drawn, Both(), seed)]
@@ -176,7 +176,7 @@ def _groups(
         yield cases, expected
 
 
-def _grown_feeds(
+def grown_feeds(
     case: Feeds,
     ports: Sequence[Input],
     maps: InputMaps,
@@ -214,7 +214,7 @@ def _compare_outputs(
         if grown_name is None:
             _note(notes, f"output `{name}` is not in the grown model")
             continue
-        report = _compare_output(output, grown.get(grown_name), maps.get(name, ()), name in logits)
+        report = compare_output(output, grown.get(grown_name), maps.get(name, ()), name in logits)
         if report.note:
             _note(notes, f"output `{name}`: {report.note}")
         elif output.size and not report.compared and not report.misplaced:
@@ -222,9 +222,10 @@ def _compare_outputs(
         yield name, report
 
 
-def _compare_output(
+def compare_output(
     output: Array, grown: Array | None, maps: Sequence[UnitMap | StateMap], scores: bool
 ) -> OutputReport:
+    """How far an output moved, on the source's units; as distributions too where it holds `scores`."""
     if grown is None:
         return incomparable("the grown model lacks it")
     try:

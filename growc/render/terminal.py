@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from growc.expectations import by_cause
@@ -14,6 +14,8 @@ from growc.weights import leaf_steps
 
 if TYPE_CHECKING:
     from growc.api import Applied
+    from growc.calibration import Outcome
+    from growc.closeness import Closeness
     from growc.difference import OutputReport
     from growc.verification import Verification
 
@@ -128,13 +130,58 @@ def tally(plan: Plan) -> str:
 def applied_lines(applied: Applied) -> Iterator[str]:
     """What was measured, and where the result is."""
     if applied.verification is not None:
-        yield from verification_lines(applied.verification)
+        yield from verification_lines(applied.verification, distributions=applied.calibration is None)
+    if applied.calibration is not None:
+        yield from outcome_lines(applied.calibration)
+    elif applied.uncalibrated:
+        yield f"note: no loss before and after was measured: {applied.uncalibrated}"
     if applied.reason:
         yield f"Not verified: {applied.reason}."
     yield f"Written: {applied.written}"
 
 
-def verification_lines(v: Verification) -> Iterator[str]:
+def outcome_lines(outcome: Outcome) -> Iterator[str]:
+    """What surgery costs on calibration data."""
+    yield f"Calibration: on {many(outcome.samples, 'sample')},"
+    if not outcome.closeness:
+        yield f"  {short(outcome.relative)} relative,"
+    yield from (f"  {line}," for line in near_lines(outcome.closeness))
+    if outcome.before is not None and outcome.after is not None:
+        before, after = f"{outcome.before.mean:.4f}", f"{outcome.after.mean:.4f}"
+        yield f"  loss {before} -> {after} nats a token, on {many(outcome.after.tokens, 'token')}."
+    else:
+        yield f"  no loss: {outcome.reason}."
+
+
+def near_lines(found: Mapping[str, Closeness]) -> Iterator[str]:
+    """How near outputs are as distributions."""
+    for name, near in found.items():
+        yield (
+            f"KL {short(near.kl)} nats, the same on top in {near.agreement:.1%} of "
+            f"{many(near.rows, 'place')} (`{name}`)"
+        )
+
+
+def outcome_data(outcome: Outcome) -> dict[str, Any]:
+    """The same as `--json` shows it."""
+    loss = None
+    if outcome.before is not None and outcome.after is not None:
+        loss = {"before": outcome.before.mean, "after": outcome.after.mean, "tokens": outcome.after.tokens}
+    made: dict[str, Any] = {
+        "samples": outcome.samples,
+        "relative": finite(outcome.relative),
+        "outputs": {name: near_data(near) for name, near in outcome.closeness.items()},
+        "loss": loss,
+    }
+    return made | ({"reason": outcome.reason} if outcome.reason else {})
+
+
+def near_data(near: Closeness) -> dict[str, Any]:
+    """Closeness as `--json` shows it."""
+    return {"kl": near.kl, "top1": near.agreement, "places": near.rows}
+
+
+def verification_lines(v: Verification, *, distributions: bool = True) -> Iterator[str]:
     """The measured difference beside the model's own rounding."""
     yield (
         f"Measured: {short(v.relative)} relative, {short(v.max_abs)} absolute, on {many(v.cases, 'case')}; "
@@ -145,13 +192,8 @@ def verification_lines(v: Verification) -> Iterator[str]:
         yield from ("  " + line for line in table((n, short(r.relative)) for n, r in worst[:SHOWN]))
         if len(worst) > SHOWN:
             yield f"  … {len(worst) - SHOWN} more outputs, no worse"
-    for name, report in v.outputs.items():
-        if report.closeness is not None:
-            near = report.closeness
-            yield (
-                f"As distributions: KL {short(near.kl)} nats, the same on top in {near.agreement:.1%} of "
-                f"{many(near.rows, 'place')} (`{name}`)."
-            )
+    near = {name: r.closeness for name, r in v.outputs.items() if r.closeness is not None}
+    yield from (f"As distributions: {line}." for line in (near_lines(near) if distributions else ()))
     yield from (f"note: {note}" for note in v.notes)
 
 
@@ -174,6 +216,4 @@ def verification_data(v: Verification) -> dict[str, Any]:
 
 def _report_data(report: OutputReport) -> dict[str, Any]:
     made: dict[str, Any] = {"relative": finite(report.relative)}
-    if (near := report.closeness) is not None:
-        made |= {"kl": near.kl, "top1": near.agreement, "places": near.rows}
-    return made
+    return made if report.closeness is None else made | near_data(report.closeness)

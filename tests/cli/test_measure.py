@@ -68,3 +68,15 @@ def test_a_terminal_is_shown_samples_their_rate_and_the_time_left(monkeypatch):
             show("measuring samples", done, 128)
             time.sleep(0.25)
     assert re.search(r"measuring samples .* 64/128  [\d.]+/s  \d+ s left", screen.getvalue())
+
+
+def test_what_a_reduction_costs_on_given_inputs_is_shown_and_stands_in_the_json(growc, inputs):
+    smaller = ("apply", "-e", "subclone ffn to 6 by first", "stream.onnx", "--inputs", inputs, "--force")
+    shown = growc(*smaller).out
+    assert "Calibration: on 20 samples," in shown
+    assert "no loss: no output predicts the next token of an input." in shown
+    found = growc(*smaller, "--json").json["calibration"]
+    assert found["outputs"]["logits"]["places"] == found["samples"] == 20
+    assert found["loss"] is None
+    bare = growc("apply", "-e", "subclone ffn to 6 by first", "stream.onnx", "--force").out
+    assert "no loss before and after was measured: no inputs are given" in bare
