@@ -221,6 +221,7 @@ ALONG_AXES = [
     Case("ArgMin", (real(3, 4),)),
     Case("TopK", (real(3, 4), numbers(2)), outputs=2),
     Case("TopK", (real(5, 3), numbers(2)), {"axis": 0, "largest": 0}, outputs=2),
+    Case("LRN", (real("b", 5, 3, 3),), {"size": 3}),
     Case("LpNormalization", (real(3, 4),), {"axis": 1, "p": 2}),
     Case("LayerNormalization", (real(2, 3, 4), weight(4), weight(4)), since=17),
     Case("LayerNormalization", (real(2, 3, 4), weight(4)), {"axis": 2, "epsilon": 1e-2}, since=17),

@@ -146,3 +146,36 @@ def test_steps_that_a_last_bit_decides_count_as_own_rounding(tmp_path: Path) -> 
     plain = stored(tmp_path / "plain.onnx", PLAIN, None)
     with ways(plain, plain, Rounding()) as found:
         assert len(found) == 2
+
+
+TIED = """
+tied (int64[N] tokens) => (float[N, 16] logits)
+<float[8] norm, float[8, 12] up, float[12, 8] down, float[8] last_norm>
+{
+    table = DequantizeLinear <axis = 0> (rows, rows_scale, rows_zero)
+    x0 = Gather(table, tokens)
+    n = SimplifiedLayerNormalization <axis = -1> (x0, norm)
+    u = MatMul(n, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    x1 = Add(x0, d)
+    y = SimplifiedLayerNormalization <axis = -1> (x1, last_norm)
+    again = DequantizeLinear <axis = 0> (rows, rows_scale, rows_zero)
+    head = Transpose <perm = [1, 0]> (again)
+    logits = MatMul(y, head)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "recipe", ["widen hidden to 16 with cyclic copy", "widen vocab to 20 with tail copy"]
+)
+def test_integers_that_table_and_head_share_stay_one_tensor(tmp_path: Path, recipe: str) -> None:
+    stored = {"rows": integers(16, 8), "rows_scale": scales(16), "rows_zero": integers(16)}
+    source = save(tmp_path / "model.onnx", TIED, opset=21, **stored)
+    done = api.apply(f"{recipe}\nexpect exact", source, tmp_path / "grown.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    assert tensors(tmp_path / "grown.onnx").keys() == tensors(source).keys()
+    (head,) = [w for w in done.plan.weights if w.name == "rows"]
+    assert head.after == (20, 8) if "vocab" in recipe else (16, 16)

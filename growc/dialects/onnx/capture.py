@@ -108,6 +108,7 @@ class _Capture:
         self.makers = {id(v): step for step in self.steps for v in step.outputs}
         self.chains: set[Step] = set()
         self.stored: dict[int, Stored] = {}
+        self.made: dict[object, Stored] = {}
 
     def graph(self) -> Graph:
         source = self.model.graph
@@ -159,7 +160,14 @@ class _Capture:
         """The quantised weight that a node gives, if it does."""
         tensors = [None if v is None else constant_of(v) for v in step.inputs]
         missing = any(t is None and v is not None for t, v in zip(tensors, step.inputs, strict=True))
-        return None if missing else stored(step.op, step.node, tensors)
+        found = None if missing else stored(step.op, step.node, tensors)
+        if found is None or not step.op.endswith("DequantizeLinear"):
+            return found
+        attributes = sorted((name, repr(a.value)) for name, a in step.node.attributes.items())
+        first = self.made.setdefault((step.op, *map(id, step.inputs), *attributes), found)
+        if first is not found:  # one weight with several uses, as where they read one node
+            first.twins.append(step.node)
+        return first
 
     def is_static(self, value: ir.Value) -> bool:
         if id(value) in self.stored:
@@ -230,12 +238,13 @@ class _Capture:
         return self.value(value)
 
     def constant(self, value: ir.Value, tensor: Any) -> Value:
-        if id(value) not in self.weights:
-            found = self.stored.get(id(value))
+        found = self.stored.get(id(value))
+        key = id(value) if found is None else id(found)
+        if key not in self.weights:
             made = _plain(value, tensor) if found is None else _quantised(value, found)
             made.computed = any(value is f.stand_in for f in self.dialect.folded)
-            self.weights[id(value)] = made
-        weight = self.weights[id(value)]
+            self.weights[key] = made
+        weight = self.weights[key]
         return Value(weight.name, weight=weight, floating=weight.floating, origin=value)
 
     def add(self, step: Step) -> Node:

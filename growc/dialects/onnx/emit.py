@@ -80,6 +80,8 @@ class _Rewriter:
                 self.replace(source.origin, tensors[0])
             elif plan.changed:
                 self.requantise(source.stored.node, plan, source.stored, tensors)
+                for twin in source.stored.twins:
+                    self.liken(twin, source.stored.node)
             self.patch_chains(uses)
             return
         if source.stored is None:
@@ -98,7 +100,8 @@ class _Rewriter:
             old = node.inputs[i] if i < len(node.inputs) else None
             if old is None or tensor is None:
                 continue
-            if len(old.uses()) == 1 and old.producer() is None:
+            alone = {node, *stored.twins}.issuperset(use.node for use in old.uses())
+            if alone and old.producer() is None:
                 self.replace(old, tensor)
             else:
                 node.replace_input_with(
@@ -108,6 +111,14 @@ class _Rewriter:
             node.attributes[name] = ir.AttrInt64(name, number)
         node.outputs[0].shape = ir.Shape(plan.after)
         node.outputs[0].type = node.outputs[0].type or ir.TensorType(ir.DataType.FLOAT)
+
+    @staticmethod
+    def liken(twin: ir.Node, node: ir.Node) -> None:
+        """Let a node make of the same operands what `node` does."""
+        for i, operand in enumerate(node.inputs):
+            twin.replace_input_with(i, operand)
+        twin.attributes.update(node.attributes)
+        twin.outputs[0].shape, twin.outputs[0].type = node.outputs[0].shape, node.outputs[0].type
 
     def replace(self, origin: ir.Value, tensor: Any) -> None:
         node = origin.producer()

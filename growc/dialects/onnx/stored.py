@@ -8,7 +8,7 @@ numbers for the analysis, and the operands of the result for emission.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,10 @@ _INTEGERS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "INT
 
 @dataclass(eq=False)
 class Stored:
-    """One quantised weight. `integers`, `scales` and `zeros` are tensors as they stand in the file."""
+    """One quantised weight. `integers`, `scales` and `zeros` are tensors as they stand in the file.
+
+    `twins` are other nodes that make the same of them.
+    """
 
     node: ir.Node
     blocks: Blocks
@@ -39,6 +42,7 @@ class Stored:
     integers: Any
     scales: Any = None
     zeros: Any = None
+    twins: list[ir.Node] = field(default_factory=list)
 
     @property
     def dtype(self) -> str:

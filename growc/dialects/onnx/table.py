@@ -126,6 +126,7 @@ OPERATORS = table(
     InstanceNormalization    instance_norm()                       layer_norm
     GroupNormalization       group_norm()                          layer_norm
     BatchNormalization       b c ..., c, c, c, c -> b c ...        per_channel
+    LRN                      b _ ... -> b _ ...                    pointwise zero
     GlobalAveragePool        global_pool()                         mean
     GlobalMaxPool            global_pool()                         extreme
     AveragePool              pool()                                layout
