@@ -12,6 +12,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.dialect import IrModel
 from growc.dialects.torch.export import Captured, export
 from growc.dialects.torch.inputs import example_inputs as guessed
+from growc.dialects.torch.inputs import without_cache
 from growc.dialects.torch.lowering import Read, lower
 from growc.passes.measured import Measured
 from growc.recipe import Measure
@@ -37,7 +38,7 @@ class TorchModel(IrModel):
         if example_inputs is None:
             example_inputs = guessed(module)
         args, kwargs = arguments(example_inputs)
-        return TorchModel.open(export(module, args, kwargs), reader(module))
+        return TorchModel.open(export(module, args, without_cache(module) | dict(kwargs)), reader(module))
 
     def measure(self, c: Any, statement: Measure) -> Measured:
         """Raises GrowError (G309): importance is measured in onnxruntime."""

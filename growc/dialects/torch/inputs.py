@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.standins import standing_in
 
-__all__ = ["example_inputs", "real_inputs"]
+__all__ = ["example_inputs", "real_inputs", "without_cache"]
 
 ROWS, LENGTH, DECODED = 2, 12, 7
 """Rows, and positions of texts: an encoder's and a decoder's differ, so that they are told apart."""
@@ -54,18 +54,19 @@ def example_inputs(module: nn.Module) -> dict[str, Any]:
     The module may be on meta, and is left as it was. Raises GrowError (G317) where no inputs are found.
     """
     slots = _found(module)
-    return {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots} | _fixed(
-        module
-    )
+    return {
+        s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots
+    } | without_cache(module)
 
 
 def real_inputs(module: nn.Module, seed: int = 0) -> dict[str, Any]:
     """The same with values: token numbers, masks with some padding, and normal numbers, drawn by `seed`."""
     generator = torch.Generator().manual_seed(seed)
-    return {slot.name: _draw(slot, module, generator) for slot in _found(module)} | _fixed(module)
+    return {slot.name: _draw(slot, module, generator) for slot in _found(module)} | without_cache(module)
 
 
-def _fixed(module: nn.Module) -> dict[str, Any]:
+def without_cache(module: nn.Module) -> dict[str, Any]:
+    """The argument by which a forward gives tensors alone, and no cache object beside them."""
     return {"use_cache": False} if "use_cache" in inspect.signature(module.forward).parameters else {}
 
 
@@ -93,7 +94,7 @@ def _found(module: nn.Module) -> tuple[Slot, ...]:
             given = {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots}
             try:
                 with fakes.mode:
-                    module(**fakes.within(given), **_fixed(module))
+                    module(**fakes.within(given), **without_cache(module))
             except Exception as error:  # noqa: BLE001 - a forward raises whatever its inputs lead to
                 reason = reason or error
             else:
