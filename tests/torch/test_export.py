@@ -109,3 +109,56 @@ def test_code_beside_a_checkpoint_is_not_run(tmp_path):
     [diagnostic] = caught.value.diagnostics
     assert diagnostic.code == "G310"
     assert diagnostic.notes == ("its own code (`auto_map`) is never run",)
+
+
+class Writing(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 2
+        rest, turned = y[:, 1:], y.transpose(0, 1)
+        rest.add_(x[:, :1]).relu_()
+        y[0] = 3.0
+        turned.reshape(-1)[1:2].zero_()  # a copy: nothing else is written to
+        y.view(-1).mul_(0.5)
+        return y, turned, rest.sum(1)
+
+
+class Remembering(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = x.softmax(-1)
+        return self.last * 2
+
+
+class Stretching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.resize_(3)
+        return x + 1
+
+
+def test_writes_become_values():
+    module, x = Writing(), torch.randn(4, 6)
+    captured = export(module, (), {"x": x})
+    agree(module, captured, {"x": torch.randn(5, 6)})
+    operators = [node.target for node in captured.program.graph.nodes if node.op == "call_function"]
+    assert not any(getattr(target, "_schema", None) and target._schema.is_mutable for target in operators)
+
+
+def test_a_module_that_keeps_tensors_in_attributes_is_captured_and_keeps_none():
+    module = Remembering()
+    captured = export(module, (), {"x": torch.zeros(2, 3)})
+    assert "last" not in module.__dict__
+    agree(module, captured, {"x": torch.randn(4, 3)})
+
+
+def test_training_is_captured_as_training_with_its_writes_to_running_statistics():
+    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)).eval()
+    captured = export(module, (torch.zeros(2, 3),), train=True)
+    arguments = {str(n.target): n.args for n in captured.program.graph.nodes if n.op == "call_function"}
+    assert arguments["aten.dropout.default"][1:] == (0.5, True)
+    assert "aten.add_.Tensor" in arguments
+    assert not module.training
+
+
+def test_a_write_that_changes_a_size_is_refused():
+    with pytest.raises(GrowError) as caught:
+        export(Stretching(), (torch.zeros(2, 3),))
+    assert [diagnostic.code for diagnostic in caught.value.diagnostics] == ["G317"]

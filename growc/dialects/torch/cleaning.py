@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from growc.dialects.torch.functional import functionalise
 
 __all__ = ["clean"]
 
@@ -33,16 +37,22 @@ CONVERSIONS = frozenset(
 """What changes nothing where the result has the argument's type."""
 
 
-def clean(module: fx.GraphModule) -> None:
-    """Drop checks, conversions to the type that is there already, and what nobody uses."""
-    for node in list(module.graph.nodes):
+def clean(program: ExportedProgram) -> None:
+    """Drop writes, checks, conversions to the type that is there already, and what nobody uses.
+
+    What stands in the place of a write leaves the same value behind; writes to buffers stay. Raises
+    NotFunctionalError for a write that no other operators give.
+    """
+    graph, held = program.graph, (InputKind.PARAMETER, InputKind.BUFFER)
+    functionalise(graph, {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in held})
+    for node in list(graph.nodes):
         if node.target in CLAIMS:
-            module.graph.erase_node(node)
+            graph.erase_node(node)
         elif node.target in CONVERSIONS and _same(node):
             node.replace_all_uses_with(node.args[0])
-            module.graph.erase_node(node)
-    module.graph.eliminate_dead_code()
-    module.recompile()
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    program.graph_module.recompile()
 
 
 def _same(node: fx.Node) -> bool:

@@ -62,8 +62,7 @@ def export(
     named = _by_name(module, args, kwargs or {})
     free = free_axes(named) if axes is None else axes
     with standing_in(module, train) as fakes, torch.no_grad():
-        program = _freest(module, fakes.within(tuple(args)), fakes.within(dict(kwargs or {})), free)
-    clean(program.graph_module)
+        program = _program(module, fakes.within(tuple(args)), fakes.within(dict(kwargs or {})), free)
     return Captured(
         program, _names(module), _constants(module, program, fakes), _symbols(program, named, free)
     )
@@ -89,6 +88,20 @@ def free_axes(inputs: Mapping[str, Any]) -> Axes:
     return free
 
 
+def _program(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> ExportedProgram:
+    """By torch.export; or of what torch.fx traces, which sees tensors alone.
+
+    torch.export refuses a forward that keeps tensors in attributes; torch.fx leaves such things out.
+    """
+    try:
+        return _freest(module, args, kwargs, axes)
+    except Exception as refused:  # noqa: BLE001 - whatever the module's code raises while it is traced
+        try:
+            return _freest(fx.symbolic_trace(module), args, kwargs, axes)
+        except Exception:  # noqa: BLE001 - the first reason is the one that helps
+            raise GrowError(_untraceable(module, refused)) from refused
+
+
 def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> ExportedProgram:
     """The program with as many free axes as torch allows."""
     only_rows = {name: {0: free[0]} for name, free in axes.items() if 0 in free}
@@ -96,13 +109,17 @@ def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], ax
     for tried in (axes, only_rows, {}):
         try:
             shapes = _dynamic(module, args, kwargs, tried)
-            return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
-        except Exception as error:  # noqa: BLE001 - whatever the module's code raises while it is traced
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
+            clean(program)
+        except Exception as error:  # noqa: BLE001 - as above
             reason = reason or error
-    raise GrowError(not_traceable(module, reason)) from reason
+        else:
+            return program
+    assert reason is not None
+    raise reason
 
 
-def not_traceable(module: nn.Module, reason: Exception | None) -> Diagnostic:
+def _untraceable(module: nn.Module, reason: Exception) -> Diagnostic:
     """That a module cannot be traced, with the first line of torch's reason."""
     lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
     said = f"{type(reason).__name__}: {lines[0] if lines else 'no reason given'}"

@@ -1,13 +1,14 @@
 """A module with fake tensors in the place of its own, for a while.
 
 Fake tensors have a shape and no data, and say that they are on the CPU. A module on the meta device would
-lose the constants that its forward makes, and its constructor cannot always run among fake tensors: so it is
-built on meta or for real, and its tensors are exchanged afterwards. One memo makes what is tied stay tied.
+lose the constants that its forward makes, and its constructor cannot always run among fake tensors: so it
+is built on meta or for real, and its tensors are exchanged afterwards. One memo makes what is tied stay
+tied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +19,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_map_only
 
 __all__ = ["Fakes", "standing_in"]
+
+HELD = ("_parameters", "_buffers", "_modules")
+"""What a module keeps in dictionaries of its own."""
 
 
 class Fakes:
@@ -44,30 +48,31 @@ class Fakes:
 
 @contextmanager
 def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
-    """The module with fake tensors, in the mode that is asked for; left exactly as it was."""
-    fakes = Fakes()
-    modes = [(part, part.training) for part in module.modules()]
-    replaced: list[Callable[[], None]] = []
+    """The module with fake tensors, in the mode that is asked for.
+
+    It is left exactly as it was, with all that its forward may have kept in attributes.
+    """
+    parts, fakes = list(module.modules()), Fakes()
+    kept = [(part, dict(part.__dict__), [dict(part.__dict__[held]) for held in HELD]) for part in parts]
     try:
-        for part in module.modules():
-            replaced += [_exchange(place, name, fakes) for place, name in _places(part)]
+        for part in parts:
+            _exchange(part, fakes)
         module.train(train)
         yield fakes
     finally:
-        for restore in reversed(replaced):
-            restore()
-        for part, training in modes:
-            part.training = training
+        for part, attributes, contents in kept:
+            part.__dict__.clear()
+            part.__dict__.update(attributes)
+            for held, content in zip(HELD, contents, strict=True):
+                attributes[held].clear()
+                attributes[held].update(content)
 
 
-def _places(part: nn.Module) -> list[tuple[dict[str, Any], str]]:
-    """Where a module keeps tensors. Plain attributes with values stay: they are the program's constants."""
-    places = [(held, name) for held in (part._parameters, part._buffers) for name in held]
-    plain = [(part.__dict__, n) for n, v in part.__dict__.items() if isinstance(v, Tensor) and v.is_meta]
-    return [(held, name) for held, name in [*places, *plain] if held[name] is not None]
-
-
-def _exchange(held: dict[str, Any], name: str, fakes: Fakes) -> Callable[[], None]:
-    own = held[name]
-    held[name] = fakes.of(own)
-    return lambda: held.__setitem__(name, own)
+def _exchange(part: nn.Module, fakes: Fakes) -> None:
+    """Plain attributes with values stay: they are the program's constants."""
+    places: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)
+    for held in places:
+        for name, tensor in held.items():
+            held[name] = None if tensor is None else fakes.of(tensor)
+    plain = {name: value for name, value in part.__dict__.items() if isinstance(value, Tensor)}
+    part.__dict__.update({name: fakes.of(value) for name, value in plain.items() if value.is_meta})

@@ -1,0 +1,201 @@
+"""Graphs without writes: a value that is written to becomes another value.
+
+torch can do this too, but takes whole operators apart on the way. What a graph writes to buffers stays:
+these are running statistics and counters of training.
+
+A write to a view is a write to what it shows: the new value is put back from view to view, and all other
+views are taken again, as torch's own functionalisation does it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._ops import OpOverload
+
+__all__ = ["NotFunctionalError", "functionalise"]
+
+aten = torch.ops.aten
+
+Call = tuple[Any, tuple[Any, ...]]
+"""An operator and its arguments."""
+
+
+class NotFunctionalError(Exception):
+    """A write of a kind that is not known."""
+
+
+def functionalise(graph: fx.Graph, buffers: Collection[str]) -> None:
+    """Replace writes by new values; those to the placeholders named in `buffers` stay.
+
+    Raises NotFunctionalError for a write that no other operators give.
+    """
+    if any(_target(node) is not None for node in graph.nodes):
+        _Rewriting(graph, buffers).run()
+
+
+class _Rewriting:
+    """One pass over a graph, in order.
+
+    A tensor is the node that made it. shows: for a view, what it shows. same: for a node that gives a
+    tensor back, that tensor. now: the node that has a tensor's value by now, where it was written to.
+    """
+
+    def __init__(self, graph: fx.Graph, buffers: Collection[str]) -> None:
+        self.graph, self.buffers = graph, buffers
+        self.shows: dict[fx.Node, fx.Node] = {}
+        self.same: dict[fx.Node, fx.Node] = {}
+        self.now: dict[fx.Node, fx.Node] = {}
+
+    def run(self) -> None:
+        written = []
+        for node in list(self.graph.nodes):
+            target, shown = _target(node), _shown(node)
+            node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), self._by_now)
+            if target is not None:
+                tensor = self.same[node] = self._tensor(target)
+                if self._chain(tensor)[-1].name not in self.buffers:
+                    self._write(node, tensor)
+                    written.append(node)
+            elif shown is not None:
+                self.shows[node] = self._tensor(shown)
+        for node in reversed(written):
+            self.graph.erase_node(node)
+
+    def _tensor(self, node: fx.Node) -> fx.Node:
+        return self.same.get(node, node)
+
+    def _by_now(self, node: fx.Node) -> fx.Node:
+        return self.now.get(self._tensor(node), self._tensor(node))
+
+    def _chain(self, tensor: fx.Node) -> list[fx.Node]:
+        """A tensor, what it shows, what that shows, and so on."""
+        chain = [tensor]
+        while chain[-1] in self.shows:
+            chain.append(self.shows[chain[-1]])
+        return chain
+
+    def _write(self, node: fx.Node, tensor: fx.Node) -> None:
+        chain = self._chain(tensor)
+        with self.graph.inserting_before(node):
+            value = self.now[tensor] = self._as_written(node)
+            if aten.detach_.default is node.target:
+                return
+            for view, shown in pairwise(chain):
+                value = self.now[shown] = self._insert(*_put_back(view, self._by_now(shown), value))
+            for view in [v for v in self.shows if v not in chain and self._chain(v)[-1] is chain[-1]]:
+                self.now[view] = self._insert(
+                    view.target, (self._by_now(self.shows[view]), *view.args[1:]), view
+                )
+
+    def _as_written(self, node: fx.Node) -> fx.Node:
+        """The value that a write leaves behind, of the size and type that were there."""
+        before = _node(node.args[0])
+        if node.target is aten.copy_.default:
+            value = _node(node.args[1])
+            if value.meta["val"].shape != before.meta["val"].shape:
+                value = self._insert(aten.expand_as.default, (value, before))
+        else:
+            value = self._insert(_without_write(node), node.args, node)
+        if value.meta["val"].dtype != before.meta["val"].dtype:
+            value = self._insert(aten.to.dtype, (value, before.meta["val"].dtype))
+        return value
+
+    def _insert(self, target: Any, args: tuple[Any, ...], like: fx.Node | None = None) -> fx.Node:
+        made = self.graph.call_function(target, args, dict(like.kwargs) if like else {})
+        made.meta["val"] = _value(made)
+        return made
+
+
+def _target(node: fx.Node) -> fx.Node | None:
+    """What a node writes to."""
+    if not isinstance(node.target, OpOverload) or not node.target._schema.is_mutable:
+        return None
+    arguments = node.target._schema.arguments
+    given = {a.name: value for a, value in zip(arguments, node.args, strict=False)} | node.kwargs
+    found = [given[a.name] for a in arguments if a.alias_info and a.alias_info.is_write and a.name in given]
+    if len(found) != 1 or found[0] is not node.args[0]:
+        raise NotFunctionalError(f"`{node.target}` writes to more than its first argument")
+    return _node(found[0])
+
+
+def _shown(node: fx.Node) -> fx.Node | None:
+    """What a view shows. An operator that may give a view gives one where its memory is its argument's."""
+    if node.target is operator.getitem:
+        return _node(node.args[0])
+    if not isinstance(node.target, OpOverload) or node.target._schema.is_mutable:
+        return None
+    first = next(iter(node.target._schema.arguments), None)
+    if first is None or first.alias_info is None or not isinstance(node.args[0], fx.Node):
+        return None
+    made = _value(node)
+    made = made[0] if isinstance(made, (list, tuple)) else made
+    memory = node.args[0].meta["val"].untyped_storage()._cdata
+    return node.args[0] if made.untyped_storage()._cdata == memory else None
+
+
+def _node(value: Any) -> fx.Node:
+    if not isinstance(value, fx.Node):
+        raise NotFunctionalError(f"`{value}` is no tensor of the graph")
+    return value
+
+
+def _value(node: fx.Node) -> Any:
+    """What a node computes, without numbers."""
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
+    tensors = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta["val"], Tensor)]
+    with tensors[0].fake_mode:  # type: ignore[attr-defined]
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+def _without_write(node: fx.Node) -> Any:
+    """The operator that computes what a write would leave behind."""
+    target = node.target
+    assert isinstance(target, OpOverload)
+    name = target._schema.name.removeprefix("aten::")
+    plain = name.replace("__i", "__", 1) if name.startswith("__i") else name.removesuffix("_")
+    found = getattr(getattr(aten, plain, None), target._overloadname, None)
+    reshapes = torch.Tag.inplace_view in target.tags and target is not aten.detach_.default
+    if found is None or plain == name or reshapes:
+        raise NotFunctionalError(f"`{target}` has no operator without a write")
+    return found
+
+
+def _put_back(view: fx.Node, shown: fx.Node, value: fx.Node) -> Call:
+    """The operator that gives what is shown, with a view's new value in it."""
+    rest: tuple[Any, ...] = view.args[1:]
+    if view.target is aten.slice.Tensor:
+        return aten.slice_scatter.default, (shown, value, *rest)
+    if view.target is aten.select.int:
+        return aten.select_scatter.default, (shown, value, *rest)
+    if view.target is aten.transpose.int:
+        return aten.transpose.int, (value, *rest)
+    if view.target is aten.permute.default:
+        order = [axis % len(rest[0]) for axis in rest[0]]
+        return aten.permute.default, (value, [order.index(axis) for axis in range(len(order))])
+    if view.target in IN_ORDER:
+        return aten.reshape_as.default, (value, shown)
+    raise NotFunctionalError(f"a view by `{view.target}` is written to")
+
+
+IN_ORDER = frozenset(
+    {
+        aten.alias.default,
+        aten.contiguous.default,
+        aten.detach.default,
+        aten.flatten.using_ints,
+        aten.reshape.default,
+        aten.squeeze.dim,
+        aten.to.dtype,
+        aten.unflatten.int,
+        aten.unsqueeze.default,
+        aten.view.default,
+        aten.view_as.default,
+    }
+)
+"""Views that show all elements in the same order."""
