@@ -157,6 +157,8 @@ def _without_write(node: fx.Node) -> Any:
     """The operator that computes what a write would leave behind."""
     target = node.target
     assert isinstance(target, OpOverload)
+    if target is aten.zero_.default:
+        return aten.zeros_like.default
     name = target._schema.name.removeprefix("aten::")
     plain = name.replace("__i", "__", 1) if name.startswith("__i") else name.removesuffix("_")
     found = getattr(getattr(aten, plain, None), target._overloadname, None)

@@ -21,7 +21,6 @@ from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
 from growc.dialects.torch.call import SITE, TYPES, Call, Site, UnknownError, array
 from growc.dialects.torch.export import Captured
-from growc.dialects.torch.inplace import Views, functional
 from growc.dialects.torch.table import TABLE, key_of
 from growc.graph import Array
 
@@ -58,7 +57,6 @@ class _Lowering:
 
     def model(self) -> ir.Model:
         program = self.captured.program
-        self.views = Views(self.rewrite)
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         for node in program.graph.nodes:
             self.current = node.name
@@ -84,7 +82,6 @@ class _Lowering:
 
     def value(self, node: fx.Node) -> ir.Value:
         """What stands for the result of a node now. Raises UnknownError where there are several."""
-        self.views.refresh(node)
         found = self.values.get(node)
         if not isinstance(found, ir.Value):
             raise UnknownError
@@ -145,11 +142,10 @@ class _Lowering:
             return
         self.values[node] = self.lowered(node)
         self.remember(node)
-        self.views.ran(node)
 
     def lowered(self, node: fx.Node) -> Any:
         """What stands for the results of a call."""
-        row = TABLE.get(functional(key_of(node.target)))
+        row = TABLE.get(key_of(node.target))
         if row is not None:
             arguments, paths = _arguments(node)
             made = Call([], {}, self.label(node), node=node, arguments=arguments, paths=paths, program=self)
@@ -199,20 +195,6 @@ class _Lowering:
             if not results and isinstance(one, torch.Tensor):
                 self.declared(value, one)
             results.append((node, item))
-
-    # ---------------------------------------------------------------- writes
-
-    def rewrite(self, node: fx.Node, rule: Any) -> None:
-        """Let a node's value be made anew: by its own row, or by a function of a call at its place."""
-        if rule is None:
-            self.values[node] = self.lowered(node)
-        else:
-            arguments, paths = _arguments(node)
-            name = f"{self.label(node)}.{self.current}"
-            made = Call([], {}, name, node=node, arguments=arguments, paths=paths, program=self)
-            found = rule(made)
-            self.nodes += made.made
-            self.values[node] = found
 
     # ---------------------------------------------------------------- outputs
 
