@@ -4,7 +4,8 @@ Needs: the graph with sizes. Gives: a `Norm` for every place where v/root(statis
 chain of operators it is spelt with: v is x or x − mean(x), the statistic a mean or a sum over one or more
 axes, and eps is added to it, or bounds it, in front of the root or behind it.
 
-A single forward pass gives each value a tag: what it is of which x. Casts, Expand, dropped axes that come
+A single forward pass gives each value tags: what it is of which x (a mean over places may be normed itself,
+so it is an x as well). Casts, Expand, dropped axes that come
 back, and factors of the statistic are transparent. A gain and a bias behind a norm are no part of it: they
 are ordinary products and sums; a gain in front of the quotient is kept with it. What only looks like a norm
 (the variance without its mean, a mean over other axes, another x) gets no tag and is judged operator by
@@ -13,8 +14,9 @@ operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -108,25 +110,35 @@ REDUCED = SCALABLE | {"mean", "square_of_mean"}
 def find_norms(graph: Graph) -> list[Norm]:
     """Every norm in pieces, in canonical order."""
     static = static_values(graph)
-    tags: dict[Value, Tag] = {}
+    tags: dict[Value, list[Tag]] = {}
     weighed: dict[Value, Tag] = {}
     found: list[Norm] = []
     for node in graph.nodes:
         rule = _RULES.get(node.op)
         if rule is None:
             continue
-        operands = [(v, tags.get(v, Tag("self", v))) for v in node.inputs if v is not None]
-        made = rule(node, operands)
-        if made is None and any(v in weighed for v, _ in operands):
-            closed = rule(node, [(v, weighed.get(v, tag)) for v, tag in operands])
-            made = closed if isinstance(closed, Norm) else None
-        if isinstance(made, Norm):
-            found.append(made)
-        elif made is not None and _fits(made, node.outputs[0]):
-            tags[node.outputs[0]] = replace(made, nodes=made.nodes | {node})
-        elif node.op == "Mul" and (with_gain := _weighed(node, operands, static)) is not None:
+        values = [v for v in node.inputs if v is not None]
+        ways = [list(zip(values, way, strict=True)) for way in product(*(_tags_of(v, tags) for v in values))]
+        made = [rule(node, way) for way in ways]
+        if not any(made) and any(v in weighed for v in values):
+            closed = rule(node, [(v, weighed.get(v, tag)) for v, tag in ways[0]])
+            made = [closed] if isinstance(closed, Norm) else []
+        norms = [m for m in made if isinstance(m, Norm)]
+        forms = [m for m in made if isinstance(m, Tag) and _fits(m, node.outputs[0])]
+        if norms:
+            found.append(norms[0])
+        elif forms:
+            tags[node.outputs[0]] = [replace(m, nodes=m.nodes | {node}) for m in dict.fromkeys(forms)]
+        elif node.op == "Mul" and (with_gain := _weighed(node, ways[0], static)) is not None:
             weighed[node.outputs[0]] = replace(with_gain, nodes=with_gain.nodes | {node})
     return _with_interiors(found)
+
+
+def _tags_of(value: Value, tags: Mapping[Value, Sequence[Tag]]) -> list[Tag]:
+    """What a value is of others, and of itself."""
+    found = tags.get(value, ())
+    alone = [] if any(tag.form == "self" for tag in found) else [Tag("self", value)]
+    return [*found, *alone]
 
 
 def _fits(tag: Tag, value: Value) -> bool:

@@ -266,3 +266,20 @@ def test_what_is_no_layer_norm_may_be_the_rms_norm_of_a_difference(centring: str
 def test_what_only_looks_like_a_norm_is_not_taken_for_one(name: str) -> None:
     model(DECOYS[name])
     assert norms(DECOYS[name]) == []
+
+
+POOLED = "p = ReduceMean(x, middle)"
+FINISHED = "v = ReduceMean(q, last) a = Add(v, eps) w = Sqrt(a)"
+
+
+@pytest.mark.parametrize(
+    ("body", "centred"),
+    [
+        (f"{POOLED} mu = ReduceMean(p, last) c = Sub(p, mu) q = Pow(c, two) {FINISHED} k = Div(c, w)", True),
+        (f"{POOLED} q = Mul(p, p) {FINISHED} k = Div(p, w)", False),
+    ],
+    ids=["layer", "rms"],
+)
+def test_a_mean_over_places_is_normed_like_anything_else(body: str, centred: bool) -> None:
+    (norm,) = norms(f"{body} y = Add(x, k)")
+    assert (norm.formula, norm.source.name, norm.axes) == (Formula(centred), "p", (-1,))
