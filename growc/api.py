@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from growc.compilation import Compilation
     from growc.importance import LayerScore
     from growc.plans import Plan
+    from growc.profile import Profile
     from growc.verification import Verification
 
     Model = str | Path | nn.Module
@@ -278,6 +279,25 @@ def measurement(
     scores = dict(importance.named_scores(compilation, found))
     layers = importance.layer_scores(compilation, found)
     return Measurement(scores, tuple(layers), found.samples, found.seconds)
+
+
+def profile(
+    model: str | Path,
+    inputs: str | Path,
+    samples: int | None = None,
+    *,
+    layers: Sequence[LayerScore] | None = None,
+    progress: Progress = _quiet,
+) -> Profile:
+    """What each layer adds to its stream, and what it costs to remove or to double it. `layers`: their
+    scores, where they were measured before.
+    """
+    from growc.profile import profile
+
+    found = (
+        measurement(model, inputs, samples=samples, progress=progress).layers if layers is None else layers
+    )
+    return profile(inspect(model), Path(inputs), samples, found, progress)
 
 
 def inspect(model: Model, *, example_inputs: Any = None) -> Compilation:

@@ -110,13 +110,14 @@ class _Commands:
 
     def measure(self) -> None:
         made = self.add(
-            "measure", "MODEL --inputs FILE [OPTION…]", "Measure how much the units of each axis matter."
+            "measure", "MODEL --inputs FILE [OPTION…]", "Measure how much units and layers matter."
         )
         made.add_argument("model", type=Path, metavar="MODEL")
         made.add_argument(
             "--inputs", type=Path, metavar="FILE.npz", required=True, help="inputs to measure on"
         )
         made.add_argument("--samples", type=int, metavar="N", help="use the first N rows")
+        made.add_argument("--layers", action="store_true", help="remove and double each layer, too")
         made.add_argument("-o", dest="out", type=Path, metavar="OUT", help="where the scores are kept")
         made.add_argument("--force", action="store_true", help="replace scores of another measurement")
         made.add_argument("--json", action="store_true", help=_JSON)

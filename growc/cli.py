@@ -236,25 +236,26 @@ def _verify(options: Namespace) -> int:
 
 
 def _measure(options: Namespace) -> int:
-    from growc.api import measurement
+    from growc.api import measurement, profile
+    from growc.render.profile import layer_data, profile_data, profile_lines
     from growc.render.progress import progress
     from growc.render.scores import rate_line, score_lines
 
     if options.samples is not None and options.samples < 1:
         raise wrong("`--samples` is at least 1")
+    model, inputs, samples = options.model, options.inputs, options.samples
     with progress() as advance:
-        found = measurement(
-            options.model,
-            options.inputs,
-            options.out,
-            options.samples,
-            force=options.force,
-            progress=advance,
-        )
+        found = measurement(model, inputs, options.out, samples, force=options.force, progress=advance)
+        made = None
+        if options.layers:
+            made = profile(model, inputs, samples, layers=found.layers, progress=advance)
     if options.json:
-        _print_json({"scores": {name: scores.tolist() for name, scores in found.scores.items()}})
+        data = {"scores": {name: scores.tolist() for name, scores in found.scores.items()}}
+        layers = {"layers": [layer_data(score) for score in found.layers]}
+        _print_json(data | (layers if made is None else profile_data(made)))
     else:
-        _print([*score_lines(found.scores), rate_line(found.samples, found.seconds)])
+        lines = score_lines(found.scores) if made is None else profile_lines(made, model.name)
+        _print([*lines, rate_line(found.samples, found.seconds)])
     return 0
 
 

@@ -127,11 +127,15 @@ def depth_of(c: Compilation, branches: Branches) -> Depth:
 
 def depth_pass(c: Compilation) -> Compilation:
     """The model with the layers that the recipe gives it, analysed again."""
-    branches = Branches(c.axes, c.layers.data)
-    depth = depth_of(c, branches)
+    return rearranged(c, depth_of(c, Branches(c.axes, c.layers.data)))
+
+
+def rearranged(c: Compilation, depth: Depth) -> Compilation:
+    """The model with other layers, analysed again."""
     if not depth.changed:
         return replace(c, depth=depth, layers=with_past(c.layers, depth))
-    placed = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
+    made = instances(c.layers, depth, Branches(c.axes, c.layers.data))
+    placed = c.model.rearrange(c.graph, c.layers, made)
     again = run(ANALYSIS[:-1], c)
     layers = placed.layers(again.graph, c.layers, depth)
     return replace(again, depth=depth, renamed=placed.renamed, layers=layers, parameters=parameters_of(c))
@@ -248,16 +252,20 @@ ANALYSIS: tuple[Pass, ...] = (
     layers_pass,
 )
 
-PIPELINE: tuple[Pass, ...] = (
-    *ANALYSIS,
-    untie_pass,
-    match_pass,
-    depth_pass,
+AFTER_DEPTH: tuple[Pass, ...] = (
     lower_pass,
     solve_pass,
     mend_pass,
     assemble_pass,
     certify_pass,
+)
+
+PIPELINE: tuple[Pass, ...] = (
+    *ANALYSIS,
+    untie_pass,
+    match_pass,
+    depth_pass,
+    *AFTER_DEPTH,
 )
 
 

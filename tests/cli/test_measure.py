@@ -80,3 +80,16 @@ def test_what_a_reduction_costs_on_given_inputs_is_shown_and_stands_in_the_json(
     assert found["loss"] is None
     bare = growc("apply", "-e", "subclone ffn to 6 by first", "stream.onnx", "--force").out
     assert "no loss before and after was measured: no inputs are given" in bare
+
+
+def test_layers_are_shown_as_bars_and_stand_in_the_json(growc, inputs):
+    shown = growc("measure", "stream.onnx", "--inputs", inputs, "--layers").out
+    assert "‖f(x)‖/‖x + f(x)‖" in shown
+    assert re.search(r"^    ffn +[\d.]+ +█", shown, re.MULTILINE)
+    found = growc("measure", "stream.onnx", "--inputs", inputs, "--layers", "--json").json
+    [layer] = found["layers"]
+    assert [branch["kind"] for branch in layer["branches"]] == ["ffn"]
+    assert layer["doubled"]["outputs"]["logits"]["kl"] > 0
+    plain = growc("measure", "stream.onnx", "--inputs", inputs, "--json").json
+    assert plain["layers"][0]["ratio"] == layer["ratio"]
+    assert "removed" not in plain["layers"][0]

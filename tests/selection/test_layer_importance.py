@@ -27,14 +27,14 @@ BLOCK = """
 """
 
 
-def stack(path: Path, *scales: float) -> Path:
+def stack(path: Path, *scales: float, vocab: int = 6) -> Path:
     """A masked stream of feed-forward layers whose branches have these sizes."""
     count = len(scales)
     shapes = ", ".join(f"float[8, 12] up{n}, float[12, 8] down{n}" for n in range(count))
     layers = "".join(BLOCK.format(n=n, m=n + 1) for n in range(count))
     text = f"""
-    stack (int64[N, S] ids, int64[N, S] mask) => (float[N, S, 6] y)
-    <float[10, 8] table, int64[1] two, float[8, 6] head, {shapes}>
+    stack (int64[N, S] ids, int64[N, S] mask) => (float[N, S, {vocab}] y)
+    <float[10, 8] table, int64[1] two, float[8, {vocab}] head, {shapes}>
     {{
         g = Gather(table, ids)
         c = Cast <to = 1> (mask)

@@ -135,6 +135,8 @@ class _Surgery:
             places = {v: p for v in listed if (p := self.source.place(v)) is not None and p[0] == number}
             ports = {v: p for v, p in places.items() if self.source.is_port(v, p)}
             exits = {v: self.tapped(number, v, v) for v in places if v not in ports}
+            for old, new in exits.items():  # inner values need not say what they are; outputs must
+                new.type, new.shape = new.type or old.type, new.shape or old.shape
             self.became |= exits
             self.became |= {v: self.building.first(number, v) for v in ports}
             at = min((listed.index(v) for v in ports), default=0)

@@ -1,0 +1,119 @@
+"""The profile of layers as a bar chart, and as data."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.bar import Bar
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from growc.render.terminal import outcome_data
+from growc.render.text import many
+
+if TYPE_CHECKING:
+    from growc.importance import LayerScore
+    from growc.profile import Profile, Trial
+
+BAR = 16
+"""Characters of the longest bar."""
+
+MISSING = "–"
+
+
+def profile_lines(profile: Profile, model: str) -> Iterator[str]:
+    """A row for every layer and branch: what it adds, and what it costs to remove and to double the layer."""
+    loss = "" if profile.loss is None else f"; its loss is {profile.loss.mean:.4f} nats a token"
+    yield f"{model} on {many(profile.samples, 'sample')}{loss}"
+    yield ""
+    if not profile.layers:
+        yield "No layers were found in the model."
+        return
+    yield from (f"  {line}".rstrip() for line in _rendered(_chart(profile)))
+    yield ""
+    yield from dict.fromkeys(_reasons(profile))
+
+
+def profile_data(profile: Profile) -> dict[str, Any]:
+    """What `--json` shows of it."""
+    rows = [
+        layer_data(row.score)
+        | {"scope": row.scope, "removed": _trial_data(row.removed), "doubled": _trial_data(row.doubled)}
+        for row in profile.layers
+    ]
+    return {
+        "samples": profile.samples,
+        "loss": None if profile.loss is None else profile.loss.mean,
+        "layers": rows,
+    }
+
+
+def layer_data(score: LayerScore) -> dict[str, Any]:
+    """What `--json` shows of a layer that was measured only."""
+    branches = [{"kind": kind, "ratio": ratio} for kind, ratio in score.branches]
+    return {"run": score.run, "layer": score.layer, "ratio": score.ratio, "branches": branches}
+
+
+def _trial_data(trial: Trial) -> dict[str, Any]:
+    return {"reason": trial.reason} if trial.outcome is None else outcome_data(trial.outcome)
+
+
+def _reasons(profile: Profile) -> Iterator[str]:
+    for row in profile.layers:
+        for what, trial in (("removed", row.removed), ("doubled", row.doubled)):
+            if trial.outcome is None:
+                yield f"note: layer {row.score.layer} cannot be {what}: {trial.reason}"
+
+
+def cost_name(profile: Profile) -> str:
+    """What bars of cost show: the loss, else the KL, else the relative difference."""
+    outcomes = [t.outcome for row in profile.layers for t in (row.removed, row.doubled) if t.outcome]
+    if profile.loss is not None:
+        return "loss"
+    return "KL" if any(o.kl is not None for o in outcomes) else "difference"
+
+
+def cost_of(trial: Trial, name: str) -> float | None:
+    """What a trial costs, by that name."""
+    found = trial.outcome
+    if found is None:
+        return None
+    if name == "loss":
+        return None if found.after is None else found.after.mean
+    return found.kl if name == "KL" else found.relative
+
+
+def _chart(profile: Profile) -> Table:
+    name = cost_name(profile)
+    costs = [cost_of(t, name) for row in profile.layers for t in (row.removed, row.doubled)]
+    ratios = [r for row in profile.layers for r in (row.score.ratio, *(r for _, r in row.score.branches))]
+    widest = [max((x for x in found if x is not None), default=0.0) for found in (ratios, costs)]
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in ("layer", "", "‖f(x)‖/‖x + f(x)‖", "", f"{name} without it", "", f"{name} with it twice"):
+        table.add_column(title, no_wrap=True)
+    scopes = {row.scope for row in profile.layers} != {""}
+    for row in profile.layers:
+        place = f"{row.scope} {row.score.layer}" if scopes else str(row.score.layer)
+        cells = [*_cells(row.score.ratio, widest[0])]
+        for trial in (row.removed, row.doubled):
+            cells += _cells(cost_of(trial, name), widest[1])
+        table.add_row(place.strip(), *cells)
+        for kind, ratio in row.score.branches:
+            table.add_row(f"  {kind}", *_cells(ratio, widest[0]))
+    return table
+
+
+def _cells(value: float | None, widest: float) -> tuple[RenderableType, RenderableType]:
+    """A number and its bar."""
+    if value is None:
+        return MISSING, ""
+    return f"{value:.3g}", Bar(widest or 1.0, 0, value, width=BAR)
+
+
+def _rendered(table: Table) -> list[str]:
+    """What a terminal without colours shows, whatever its width."""
+    text = io.StringIO()
+    Console(file=text, width=140, color_system=None, legacy_windows=False).print(table)
+    return text.getvalue().splitlines()
