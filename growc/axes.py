@@ -36,6 +36,8 @@ class Space:
     parts: tuple[Space, ...] = ()
     frozen: Reason | None = None
     addressed: Reason | None = None
+    chosen: Reason | None = None
+    """What reads it as a whole, and follows any order and choice of its units, but no other map."""
     parent: Space | None = field(default=None, repr=False)
     counts: bool = False
     """Whether its one element counts: there could be more (growc.passes.units)."""
@@ -139,6 +141,15 @@ def freeze(space: Space, reason: Reason) -> None:
             freeze(part, reason)
 
 
+def choose(space: Space, reason: Reason) -> None:
+    """Only orders and choices of units may act on this space, and on anything inside it."""
+    space = find(space)
+    if space.chosen is None:
+        space.chosen = reason
+        for part in space.parts:
+            choose(part, reason)
+
+
 def address(space: Space, reason: Reason) -> None:
     """The outside numbers the units of this space: they keep their numbers, and only the end may grow.
 
@@ -170,12 +181,15 @@ def _pass_on(space: Space) -> None:
         freeze(space, space.frozen)
     if space.addressed is not None:
         address(space, space.addressed)
+    for part in space.parts if space.chosen is not None else ():
+        choose(part, space.chosen)  # type: ignore[arg-type]
 
 
 def _link(child: Space, root: Space) -> None:
     child.parent = root
     root.frozen = root.frozen or child.frozen
     root.addressed = root.addressed or child.addressed
+    root.chosen = root.chosen or child.chosen
     root.counts = root.counts or child.counts
     _pass_on(root)
 

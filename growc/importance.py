@@ -214,7 +214,9 @@ def _probe(reading: Reading, axes: Axes, masks: Sequence[Value]) -> Probe:
     if value.producer is not None and value.producer.part_of:
         message = f"an activation inside of `{value.producer.name or value.producer.kind}` cannot be measured"
         raise GrowError(Diagnostic("G309", message, help="measure a model without fused operators"))
-    return Probe(value.name, value.rank, reading.kept, _weights(value, axes, masks))
+    units = 0 if reading.numbered is None else reading.numbered.size[0]
+    rank = value.rank + (units > 0)
+    return Probe(value.name, rank, reading.kept, _weights(value, axes, masks), units=units)
 
 
 def _weights(value: Value, axes: Axes, masks: Sequence[Value]) -> tuple[Mask, ...]:

@@ -107,6 +107,11 @@ class IndexMap:
         )
 
     @cached_property
+    def is_order(self) -> bool:
+        """Whether every unit is there once, as it is."""
+        return self.size == self.source and bool((self.counts == 1).all()) and _close(self.weight, 1.0)
+
+    @cached_property
     def counts(self) -> Ints:
         """How often each source unit is copied, shape (d,)."""
         return np.bincount(self.index[self.copies], minlength=self.source).astype(np.int64)

@@ -27,6 +27,7 @@ class Link:
     make: targets have no state of their own yet. broadcast: all units of targets are alike. pointwise, shift,
     product, quotient: as the methods of IndexMap. pair: both sources are contracted with each other.
     statistic: sources (a whole axis) are reduced. norm: sources (a whole axis) are normalised into targets.
+    choice: what reads sources as a whole follows any order and choice of their units, one for all of them.
     output: sources leave the model. state: they do, and come back in at the next step as they are.
     `formula` is that of a norm, and `norm` where it stands if in pieces.
     """

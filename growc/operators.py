@@ -7,10 +7,11 @@ A row is a line of text:
 Same name: tied. Only on the left: contracted or reduced. `(g o)`: a row-major product. `(a + b)`: end to
 end. `...`: any number of axes, broadcast from the right. `_`: opaque, the axis is frozen. `#`: addressed by
 number, it may only be appended to. `1`: a single element that is stretched. `a!`: a label whose axis is
-frozen. `?` behind an operand: it may be absent. `|` separates variants; the first that fits the ranks is
-taken. The last column is the *treatment*: what the operator does to maps (growc.passes.treatments has one
-rule for each). What depends on values (Reshape, Slice, …) is a function that returns such a line, so that
-`growc explain` can always print one.
+frozen. `a~`: one whose axis is read as a whole, though any order and choice of its units may pass. `?` behind
+an operand: it may be absent. `|` separates variants; the first that fits the ranks is taken. The last column
+is the *treatment*: what the operator does to maps (growc.passes.treatments has one rule for each). What
+depends on values (Reshape, Slice, …) is a function that returns such a line, so that `growc explain` can
+always print one.
 """
 
 from __future__ import annotations
@@ -82,8 +83,14 @@ def spell(term: Term) -> str:
 def labels(term: Term) -> list[str]:
     """The labels in a term, left to right."""
     if isinstance(term, str):
-        return [] if term in ("_", "#", "1") else [term.rstrip("!")]
+        return [] if term in ("_", "#", "1") else [term.rstrip("!~")]
     return [name for part in term[1] for name in labels(part)]
+
+
+def choosing(line: Line) -> list[str]:
+    """The labels of axes that only orders and choices of units may act on."""
+    terms = [t for operand in (*line.inputs, *line.outputs) for t in operand or () if isinstance(t, str)]
+    return list(dict.fromkeys(t.rstrip("~") for t in terms if t.endswith("~")))
 
 
 def names_of(terms: Sequence[Term] | None) -> list[str]:

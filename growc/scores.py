@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
 
-FORMAT = 2
+FORMAT = 3
 
 Floats = NDArray[np.float64]
 

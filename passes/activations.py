@@ -3,7 +3,8 @@
 Needs: the axis graph. Gives: `Reading`s; docs/language.md, "Rankings on width" (weight subcloning, section
 4.1). For a residual stream: what the first branch reads, what every branch adds, and every sum. For any other
 space: what the weights that read it contract (for what only activations contract, these). Each tensor once,
-whatever casts stand around it.
+whatever casts stand around it. For what else a ranking chooses from: how often it does; for what else is
+added up, that; for what else a softmax shares out among, the shares.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import numpy as np
 from growc.axes import Space, find, leaves
 from growc.graph import Node, Value
 from growc.indexmap import Floats
-from growc.operators import names_of
+from growc.operators import choosing, names_of
 from growc.passes.flow import Flow, through_casts
 from growc.passes.magnitude import placed
+from growc.passes.routing import RANKED
 from growc.passes.spaces import Axes
 from growc.passes.streams import Residual, residual_sums
 
@@ -30,6 +32,12 @@ class Reading:
 
     value: Value
     kept: tuple[int, ...]
+    numbered: Space | None = None
+    """Where it holds numbers of units: of which; what is measured is how often each stands there."""
+
+    def spaces(self, axes: Axes) -> list[Space]:
+        """The spaces along which it is measured."""
+        return [self.numbered] if self.numbered is not None else [axes.of(self.value)[k] for k in self.kept]
 
 
 @dataclass
@@ -49,6 +57,21 @@ class Activations:
             self.add(value, atoms)
         for value, spaces in _contracted(flow):
             self.add(value, {id(x) for s in spaces for x in leaves(s)} - on_stream)
+        self.choices()
+
+    def choices(self) -> None:
+        """What chooses from units that no weight reads, and what shares out among them."""
+        known = set(self.of_atom)
+        for ranking, space in self.axes.ranked.items():
+            numbers = ranking.outputs[RANKED[ranking.op]]
+            atoms = {id(x) for x in leaves(space)} - known
+            if atoms and numbers.users:
+                self.readings.append(Reading(numbers, (numbers.rank,), find(space)))
+                for atom in atoms:
+                    self.of_atom[atom].append(len(self.readings) - 1)
+        known = set(self.of_atom)
+        for value, spaces in _summed(self.axes):
+            self.add(value, {id(x) for s in spaces for x in leaves(s)} - known)
 
     def add(self, value: Value, atoms: set[int]) -> None:
         """A tensor that shows the units of some atoms."""
@@ -70,8 +93,7 @@ class Activations:
         atoms = [find(s) for s in units]
         total = np.zeros(int(np.prod([a.size[0] for a in atoms], dtype=np.int64)))
         for place in self.of_atom.get(id(atoms[0]), ()):
-            spaces = [self.axes.of(self.readings[place].value)[k] for k in self.readings[place].kept]
-            found = placed(spaces, means[place], atoms)
+            found = placed(self.readings[place].spaces(self.axes), means[place], atoms)
             if found is not None:
                 values, unit = found
                 inside = unit >= 0
@@ -95,6 +117,18 @@ def _of_streams(flow: Flow, sums: dict[Node, Residual]) -> Iterator[tuple[Value,
             passed |= own
         for out in node.outputs:
             behind[out] |= passed
+
+
+def _summed(axes: Axes) -> Iterator[tuple[Value, list[Space]]]:
+    """What is added up over an axis, and the shares that a softmax makes."""
+    for instance in axes.instances:
+        value, made = instance.node.input(0), instance.line.outputs[0] or ()
+        if instance.line.treatment in ("mean", "sum") and value is not None:
+            gone = [n for n in names_of(instance.line.inputs[0]) if n not in names_of(made)]
+            yield value, [instance.spaces[n] for n in gone]
+        elif instance.node not in axes.routes:
+            shares = [n for n in choosing(instance.line) if f"{n}~" in made]
+            yield instance.node.outputs[0], [instance.spaces[n] for n in shares]
 
 
 def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:

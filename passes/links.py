@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from growc.axes import leaves
 from growc.graph import Value
 from growc.links import Link, Links, Occurrences, Var
-from growc.operators import Term, labels, names_of
+from growc.operators import Term, choosing, labels, names_of
 from growc.passes.norm_links import OPERATORS, norm_in_pieces, norm_operator
 from growc.passes.norms import Norm
 from growc.passes.recurrent_links import recurrent
@@ -149,6 +149,9 @@ def _add(links: Links, instance: Instance) -> None:
             continue
         for one, other in _aligned(links, sources, targets):
             TREATMENTS[treatment](links, instance, one, other)
+    for name in choosing(instance.line):
+        met = [v for side in (ins, outs) for found in side.get(name, {}).values() for v in found]
+        links.links += [Link("choice", node, tuple(met), detail=treatment)] if met else []
     if treatment in REDUCTIONS:
         value = node.inputs[0]
         assert value is not None

@@ -30,6 +30,7 @@ from growc.passes.region import Region, region_of
 from growc.passes.renumbering import renumbered
 from growc.passes.requests import Ask, Requests, Resizing, options_of
 from growc.passes.roles import RoleAxis, Roles
+from growc.passes.routing import fewest
 from growc.passes.spaces import Axes
 from growc.passes.targets import named, targets_of, why_same
 from growc.passes.ties import Tie
@@ -245,3 +246,16 @@ class _Lowering:
             raise GrowError(Diagnostic("G303", message, statement.size.span, label, (), remedy))
         if after < 1:
             raise GrowError(Diagnostic("G312", f"`{name}` cannot be {after}", statement.size.span))
+        if isinstance(statement, ast.Subclone):
+            self.suffices(statement, target, before, after)
+
+    def suffices(self, statement: ast.Subclone, target: RoleAxis, before: int, after: int) -> None:
+        """As many units are left as every ranking takes of them."""
+        atoms = {id(x) for s in target.spaces for x in leaves(s)}
+        for ranking, space in self.axes.ranked.items():
+            mine = any(id(x) in atoms for x in leaves(space))
+            left = self.done.sizes.of(space)[0] * after // before
+            if mine and left < fewest(ranking):
+                message = f"`{statement.axis.name}` cannot be {after}: {ranking.name or ranking.op} "
+                message += f"chooses {fewest(ranking)} of them"
+                raise GrowError(Diagnostic("G301", message, statement.size.span))

@@ -18,10 +18,11 @@ from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
-from growc.axes import Space, find, leaves
+from growc.axes import Space, find, leaves, segments
 from growc.graph import Value
-from growc.operators import labels, names_of
+from growc.operators import Term, labels, names_of
 from growc.passes.flow import Flow
+from growc.passes.routing import ROUTED
 from growc.passes.spaces import Instance
 
 COUNTING = frozenset({"CumSum", "Range", "Shape", "Size", "NonZero", "ArgMax", "ArgMin", "TopK", "OneHot"})
@@ -90,7 +91,7 @@ def experts(flow: Flow, taken: Collection[int]) -> list[Space]:
     for instance in flow.maps:
         found.update((id(s), s) for s in _stacked(flow, instance) if id(s) in routed)
     found.update((id(s), s) for s in _weighed(flow) if id(s) in routed)
-    return [s for s in found.values() if s.kind == "atom"]
+    return [s for s in found.values() if s.kind == "atom" or all(x.unit for x in segments(s))]
 
 
 def routers(flow: Flow, routed: Collection[int]) -> set[Value]:
@@ -114,7 +115,12 @@ def _addressed(flow: Flow, lookup: Instance) -> Iterator[Space]:
     """The axes of a table that a look-up numbers."""
     table, terms = lookup.node.inputs[0], lookup.line.inputs[0] or ()
     assert table is not None
-    yield from (find(s) for s, t in zip(flow.axes.of(table), terms, strict=True) if t == "#")
+    yield from (find(s) for s, t in zip(flow.axes.of(table), terms, strict=True) if t in ("#", ROUTED))
+
+
+def _whole(term: Term) -> bool:
+    """Whether an operator reads an axis as a whole."""
+    return term == "_" or (isinstance(term, str) and term.endswith("~"))
 
 
 def _stacked(flow: Flow, instance: Instance) -> Iterator[Space]:
@@ -206,7 +212,7 @@ def _ranked(flow: Flow, index: Value, operators: Collection[str] = RANKING) -> I
         if instance.node.op in operators:
             scores, terms = instance.node.inputs[0], instance.line.inputs[0] or ()
             assert scores is not None
-            yield from (find(s) for s, t in zip(flow.axes.of(scores), terms, strict=True) if t == "_")
+            yield from (find(s) for s, t in zip(flow.axes.of(scores), terms, strict=True) if _whole(t))
             continue
         fresh = [v for v in instance.node.operands if v not in seen]
         seen.update(fresh)

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from growc.axes import Space, find, leaves
+from growc.axes import Reason, Space, find, leaves
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Node
 from growc.passes.spaces import Axes
 from growc.source import Span
 from growc.stage import Sizes
+
+APART = "its units are cut apart, one by one, and each has what reads it"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,12 @@ class Placing:
     axis: Span
     size: Span
     front: bool = False
+    grows: bool = False
+    """Whether units are to be more, which what chooses from them does not follow."""
+
+    def fixed(self, space: Space) -> Reason | None:
+        """Why a space cannot take the map."""
+        return space.frozen or (space.chosen if self.grows else None)
 
     def resized(self, spaces: Sequence[Space], before: int, after: int, block: int = 1) -> list[Place]:
         """The atoms that take the map of a row-major product."""
@@ -50,12 +58,14 @@ class Placing:
         if len(spaces) > 1:
             return self._factor(spaces, before, after, block)
         space = find(spaces[0])
+        if self.fixed(space) is not None:
+            raise GrowError(self.frozen(space))
+        if space.kind == "sum" and not any(True for _ in leaves(space)):
+            raise GrowError(self.refused(APART))
         if space.kind == "sum":
             return self._segments(space, before, after, block)
         if space.kind == "product":
             return self.resized(list(space.parts), before, after, block)
-        if space.frozen is not None:
-            raise GrowError(self.frozen(space))
         if space.unit:
             raise GrowError(self.refused("a part of it is a single unit"))
         return [Place(space, before, after, block)]
@@ -63,10 +73,13 @@ class Placing:
     def all_of(self, spaces: Sequence[Space]) -> list[Place]:
         """Every atom of an axis that keeps its size."""
         atoms = {id(x): x for s in spaces for x in leaves(s)}
-        free = [x for x in atoms.values() if x.frozen is None]
+        free = [x for x in atoms.values() if self.fixed(x) is None]
         if not free:
+            apart = len(spaces) == 1 and find(spaces[0]).kind == "sum"
             raise GrowError(
-                self.frozen(find(spaces[0])) if atoms else self.refused("there is one, and nothing counts it")
+                self.frozen(find(spaces[0]))
+                if atoms
+                else self.refused(APART if apart else "there is one, and nothing counts it")
             )
         sizes = [self.sizes.of(x)[0] for x in free]
         return [Place(x, n, n, 1) for x, n in zip(free, sizes, strict=True)]
@@ -75,7 +88,7 @@ class Placing:
         order = list(spaces) if self.front else list(spaces)[::-1]
         for space in order:
             size = self.sizes.of(space)[0]
-            if all(x.frozen is not None for x in leaves(space)) or after * size % before:
+            if all(self.fixed(x) is not None for x in leaves(space)) or after * size % before:
                 continue
             inner = int(
                 np.prod([self.sizes.of(s)[0] for s in spaces[spaces.index(space) + 1 :]], dtype=np.int64)
@@ -85,7 +98,7 @@ class Placing:
                 return self.resized([space], size, after * size // before, max(unit, 1))
             except GrowError:
                 continue
-        free = [s for s in spaces if not all(x.frozen is not None for x in leaves(s))]
+        free = [s for s in spaces if not all(self.fixed(x) is not None for x in leaves(s))]
         if not free:
             raise GrowError(self.frozen(find(spaces[0])))
         parts = " x ".join(str(self.sizes.of(s)[0]) for s in spaces)
@@ -111,14 +124,14 @@ class Placing:
         """The axis cannot change, and where it was frozen."""
         from growc.axisgraph import way_to_reason
 
-        found = next((x for x in [space, *leaves(space)] if x.frozen is not None), None)
-        message = f"`{self.name}` cannot change its size"
-        if found is None or found.frozen is None:
+        found = next((x for x in [space, *leaves(space)] if self.fixed(x) is not None), space)
+        reason, message = self.fixed(found), f"`{self.name}` cannot change its size"
+        if reason is None:
             return Diagnostic("G304", message, self.axis)
-        node, cause, remedy = found.frozen.node, found.frozen.cause, found.frozen.remedy
+        node, cause, remedy = reason.node, reason.cause, reason.remedy
         if not isinstance(node, Node):
             return Diagnostic("G304", f"{message}: {cause}", self.axis, "frozen", (), remedy)
-        way = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, found, found.frozen)]
+        way = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, found, reason)]
         notes = (f"it comes there by {', '.join(way)}",) if way else ()
         at = f"{message}: {cause}, at `{node.name or node.kind}`"
         return Diagnostic("G304", at, self.axis, "frozen", notes)

@@ -7,19 +7,20 @@ Raises GrowError (G301, G304, G305, G313) for what an axis cannot take.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from growc import recipe as ast
-from growc.axes import Space, find, leaves
+from growc.axes import Reason, Space, find, leaves
 from growc.checks import RESCALED
 from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
 from growc.expression import Expr, evaluate
 from growc.fills import FILLS, appended, new_units
 from growc.indexmap import IndexMap, Ints
+from growc.passes.computed import computed_along
 from growc.passes.placing import Place, Placing
 from growc.passes.rankings import Rankings
 from growc.passes.roles import RoleAxis, Roles
@@ -63,6 +64,10 @@ class Requests:
     sizes: Sizes
     rankings: Rankings
     size_of: Callable[[Expr, Ask], int]
+    computed: dict[int, Reason] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.computed = computed_along(self.axes)
 
     def add(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> None:
         """Map a row-major product of spaces."""
@@ -80,8 +85,18 @@ class Requests:
 
     def put(self, ask: Ask, request: Request) -> None:
         """One atom takes a map."""
+        self.unmoved(ask, request)
         ask.stage.requests[id(request.space)] = request
         self.rankings.follow(request.space, request.map)
+
+    def unmoved(self, ask: Ask, request: Request) -> None:
+        """Units that computed numbers tell apart stay where they are."""
+        reason = self.computed.get(id(request.space))
+        left = min(request.map.source, request.map.size)
+        if reason is not None and (request.map.index[:left] != np.arange(left)).any():
+            node = reason.node.name or reason.node.op
+            message = f"units of `{ask.stage.axis}` cannot move: {reason.cause}, at `{node}`"
+            raise GrowError(Diagnostic("G304", message, ask.statement.axis.span))
 
     def filled(self, ask: Ask, statement: ast.Widen, place: Place) -> Request:
         """The map of a fill."""
@@ -112,7 +127,8 @@ class Requests:
         statement = ask.statement
         front = isinstance(statement, ast.Widen) and statement.fill.name in FROM_THE_FRONT
         name, span = statement.axis.name, statement.axis.span
-        return Placing(self.axes, self.sizes, name, span, size_span(statement), front)
+        grows = isinstance(statement, ast.Widen)
+        return Placing(self.axes, self.sizes, name, span, size_span(statement), front, grows)
 
     def places(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> list[Place]:
         """The atoms that the statement maps."""

@@ -431,6 +431,15 @@ class _Solver:
         assert not pending
         return made
 
+    def do_choice(self, link: Link) -> None:
+        assert link.node is not None
+        what = f"{link.node.op} over {self.stage.axis}"
+        states = [self.need(v) for v in link.sources]
+        if not all(state.is_order and state.same(states[0]) for state in states):
+            self.gap(link, f"{what} reads units that are not all there once")
+        elif link.detail == "pointwise" and any(r.drops for v in link.sources if (r := self.request(v))):
+            self.gap(link, f"{what} chooses from fewer, or shares out among fewer")
+
     def do_statistic(self, link: Link) -> None:
         state = self.assemble(link.sources, link.space, brief=True)
         kept: dict[str, Callable[[], bool]] = {

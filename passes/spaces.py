@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from growc.axes import Reason, Space, address, find, freeze, leaves, product, sum_of, unify
+from growc.axes import Reason, Space, address, choose, find, freeze, leaves, product, sum_of, unify
 from growc.graph import Graph, Node, Value, Weight
 from growc.operators import Line, Operand, Row, Site, Term, labels, opaque
+from growc.passes.routing import ROUTED, Routes, find_routes, routed
 
 
 @dataclass(eq=False)
@@ -44,6 +45,9 @@ class Axes:
     spaces: dict[Value, tuple[Space, ...]] = field(default_factory=dict)
     instances: list[Instance] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
+    routes: Routes = field(default_factory=dict)
+    ranked: dict[Node, Space] = field(default_factory=dict)
+    """What each ranking of scores chooses from."""
 
     def of(self, value: Value) -> tuple[Space, ...]:
         """The space of each axis of a value; empty where its rank is unknown."""
@@ -67,7 +71,7 @@ class Axes:
 
 def infer_spaces(graph: Graph) -> Axes:
     """Build the axis graph of a simulated graph."""
-    axes = Axes(graph)
+    axes = Axes(graph, routes=find_routes(graph))
     for value in graph.values():
         axes.spaces[value] = tuple(Space(s) for s in value.sizes or ())
     live = live_nodes(graph)
@@ -152,7 +156,7 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     row: Row | None = axes.graph.dialect.operators.get(node.op)
     site = site_of(node, axes.graph.dialect.opset(axes.graph), axes.of if counted else None)
     if line is None:
-        line = opaque(site) if row is None else row.line(site)
+        line = opaque(site) if row is None else routed(row.line(site), axes.routes.get(node, ()))
     made: dict[str, Space] = {}
     pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]
     places = [
@@ -177,6 +181,9 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
         cause = "the shapes here cannot be found: a node in front of it is not known"
     for space, term in places:
         _place(space, term, made, Reason(node, cause))
+    for stop in axes.routes.get(node, ()) if ROUTED.rstrip("~") in made else ():
+        units = made[ROUTED.rstrip("~")]
+        unify(axes.ranked.setdefault(stop.ranking, Space(units.size)), units, node)
     for value in node.captured:
         for space in axes.of(value):
             freeze(space, Reason(node, f"the body of {node.kind} reads it"))
@@ -191,6 +198,8 @@ def _place(space: Space, term: Term, made: dict[str, Space], opaque_here: Reason
         address(space, Reason(node, f"{node.kind} addresses it by number"))
     elif term != "1":
         unify(space, space_of(term, made), node)
+        if isinstance(term, str) and term.endswith("~"):
+            choose(space, opaque_here)
         for name in _frozen_labels(term):
             freeze(made[name], Reason(node, f"{node.kind} takes it with a stride"))
 
@@ -204,7 +213,7 @@ def _frozen_labels(term: Term) -> list[str]:
 def space_of(term: Term, made: dict[str, Space]) -> Space:
     """The space that a term describes."""
     if isinstance(term, str):
-        return find(made[term.rstrip("!")])
+        return find(made[term.rstrip("!~")])
     kind, parts = term
     inner = [space_of(p, made) for p in parts if p != "1"]
     return product(inner) if kind == "*" else sum_of(inner)

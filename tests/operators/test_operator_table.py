@@ -16,7 +16,7 @@ from one_node import Case, Feed, Judgement, OneNode, judge
 
 from growc.dialects.onnx.table import OPERATORS
 from growc.indexmap import IndexMap
-from growc.operators import labels
+from growc.operators import choosing, labels
 from growc.passes.units import REPEAT, UNFOLD
 
 SHAPE_ARITHMETIC = {"Shape", "Size"}
@@ -31,6 +31,7 @@ def kinds(d: int) -> dict[str, tuple[IndexMap, str]]:
     return {
         "copies": (unequal, "uniform copy"),
         "twice": (IndexMap.of(d, units * 2), "cyclic copy"),
+        "order": (IndexMap.of(d, units[::-1]), ""),
         "isometric": (unequal.isometric(), "uniform copy"),
         "shares": (unequal.scaled(1 / unequal.counts[unequal.index]), "uniform copy"),
         "scaled": (IndexMap.of(d, [*units, d - 1, 0], np.linspace(0.5, 2, d + 2)), "uniform copy"),
@@ -60,7 +61,8 @@ def tried(case: Case, one: OneNode, label: str) -> set[str]:
         isinstance(o := case.inputs[i], Feed) and o.kind in ("integer", "index", "boolean")
         for i in bearers(case, one, label)
     )
-    return WHOLE_NUMBERS if whole else LINEAR | {"junk"}
+    anew = {"order"} if label in choosing(one.line) else set()
+    return WHOLE_NUMBERS if whole else LINEAR | anew | {"junk"}
 
 
 def promised(case: Case, one: OneNode, label: str) -> set[str]:
@@ -73,6 +75,8 @@ def promised(case: Case, one: OneNode, label: str) -> set[str]:
     )
     if label.startswith("#"):
         return {"copies"}
+    if label in choosing(line):
+        return {"order"}
     if treatment in ("layer_norm", "rms_norm", "l2_norm"):
         if label in line.over:
             alone = (
@@ -156,7 +160,7 @@ LINES = [
     ("Reshape", "g0_0 g1_1 (g2_3 g2_2), _ -> g0_0 g1_1 g2_3 g2_2"),
     ("LayerNormalization", "a0 a1 c, c, c -> a0 a1 c"),
     ("Gather", "# a1, i0 i1 -> i0 i1 a1"),
-    ("Softmax", "a0 a1 _ -> a0 a1 _"),
+    ("Softmax", "a0 a1 u~ -> a0 a1 u~"),
     ("ReduceMean", "a0 a1 a2 -> a0 a1"),
 ]
 

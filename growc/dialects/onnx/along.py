@@ -10,6 +10,9 @@ from growc.dialects.onnx.operand import axes_of, axis_of, first, line, names, re
 from growc.graph import Size
 from growc.operators import Line, Operand, Site, Term, names_of, opaque
 
+SHARING = frozenset({"Softmax", "LogSoftmax"})
+"""What treats all units of the axis alike, and gives one number for each."""
+
 
 def along(site: Site) -> Line:
     """Softmax, CumSum, ArgMax, TopK, …: one axis is read as a whole."""
@@ -25,8 +28,15 @@ def along(site: Site) -> Line:
     else:
         opaque_axes = {axis_of(site, default)}
     terms: list[Term] = ["_" if i in opaque_axes else f"a{i}" for i in range(rank)]
+    if site.node.op in SHARING and len(opaque_axes) == 1 and _static(site, *opaque_axes):
+        terms[opaque_axes.pop()] = "u~"
     outputs = [terms if o.rank == rank else [t for t in terms if t != "_"] for o in site.outputs]
     return line([terms, *rest(site)], outputs)
+
+
+def _static(site: Site, axis: int) -> bool:
+    sizes = first(site).sizes
+    return sizes is not None and len(set(sizes[axis])) == 1
 
 
 def reduce(site: Site) -> Line:

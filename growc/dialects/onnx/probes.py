@@ -42,6 +42,7 @@ class Mask:
 class Probe:
     """One tensor by its name in the file, its rank, the axes kept, and the masks that weigh the others.
 
+    units: where it holds numbers of so many units, it is taken as one-hot, with one axis more.
     part: a tensor of the same shape whose norm over the kept axes is divided by that of this one; where it is
     `taken`, the norm of what is left of this one without it.
     """
@@ -52,6 +53,7 @@ class Probe:
     masks: tuple[Mask, ...] = ()
     part: str = ""
     taken: bool = False
+    units: int = 0
 
 
 def probed(model: Path, probes: Sequence[Probe]) -> bytes:
@@ -86,7 +88,8 @@ class _Writer:
         self.graph, self.prefix, self.opset, self.count = graph, prefix, opset, 0
 
     def add(self, probe: Probe) -> None:
-        value, gone = self.single(probe.name), [a for a in range(probe.rank) if a not in probe.kept]
+        value = self.one_hot(probe) if probe.units else self.single(probe.name)
+        gone = [a for a in range(probe.rank) if a not in probe.kept]
         if probe.part:
             value, gone = self.quotient(probe, value), list(range(probe.rank))
         self.output("shape", self.node("Shape", value), TensorProto.INT64)
@@ -97,6 +100,12 @@ class _Writer:
             value = self.node("Mul", value, weight)
             self.output("weight", self.node("ReduceSum", weight, keepdims=0))
         self.output("sum", self.reduced(value, gone) if gone else self.node("Abs", value))
+
+    def one_hot(self, probe: Probe) -> str:
+        """One for the unit that a number means, zero for all others."""
+        numbers = self.node("Cast", probe.name, to=TensorProto.INT64)
+        values = self.constant(np.array([0, 1], dtype=np.float32))
+        return self.node("OneHot", numbers, self.numbers([probe.units]), values)
 
     def quotient(self, probe: Probe, whole: str) -> str:
         """‖part‖/‖whole‖ over the kept axes, which become one; 0 where both are zero."""

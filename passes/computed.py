@@ -1,0 +1,31 @@
+"""Axes along which a model computes numbers of its own, which no weight of the result can follow.
+
+Needs: a simulated axis graph. Gives: for atoms, what tells their units apart. Such numbers are of places: a
+map may leave units away at the end, or put new ones behind them, but not move them.
+"""
+
+from __future__ import annotations
+
+from growc.axes import Reason, leaves
+from growc.graph import Value
+from growc.passes.spaces import Axes
+
+
+def computed_along(axes: Axes) -> dict[int, Reason]:
+    """For every atom (by id) that a known value which is no weight tells units of apart, where that is."""
+    found: dict[int, Reason] = {}
+    for instance in axes.instances:
+        for value in instance.node.inputs:
+            if value is None or value.known is None or value.weight is not None:
+                continue
+            for axis, space in enumerate(axes.of(value)):
+                if _differs(value, axis):
+                    reason = Reason(instance.node, "numbers are computed that differ along it")
+                    found.update((id(x), reason) for x in leaves(space) if x.static and id(x) not in found)
+    return found
+
+
+def _differs(value: Value, axis: int) -> bool:
+    """Whether the elements along an axis are not all alike."""
+    known = [k for k in value.known or () if k.ndim > axis and k.shape[axis] > 1]
+    return any((k != k.take([0], axis)).any() for k in known)

@@ -1,0 +1,165 @@
+"""Experts: what a router chooses from changes places, or becomes fewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import save
+from judging import run
+from models import stored
+from planted import difference
+
+import growc
+from growc.diagnostic import GrowError
+
+E, K, H, F = 5, 2, 6, 7
+
+MIXTURE = """
+mixture (float[N, 6] x) => (float[N, 6] y)
+<float[6, 5] router, float[5] bias, int64[1] k, int64[2] ahead, int64[1] last, int64[1] slots,
+ float[5, 6, 7] up, float[5, 7, 6] down>
+{
+    l0 = MatMul(x, router)
+    l = Add(l0, bias)
+    p = Softmax <axis = -1> (l)
+    w, i = TopK <axis = -1> (p, k)
+    u = Gather <axis = 0> (up, i)
+    d = Gather <axis = 0> (down, i)
+    r = Unsqueeze(x, ahead)
+    h0 = MatMul(r, u)
+    h = Relu(h0)
+    o0 = MatMul(h, d)
+    w2 = Unsqueeze(w, last)
+    w3 = Unsqueeze(w2, last)
+    o = Mul(o0, w3)
+    s0 = ReduceSum <keepdims = 0> (o, slots)
+    s = Squeeze(s0, slots)
+    y = Add(x, s)
+}
+"""
+NUMBERS = {"k": [K], "ahead": [1, 2], "last": [-1], "slots": [1]}
+
+ALL = """
+all (float[N, 6] x) => (float[N, 6] y)
+<float[6, 5] router, int64[1] outer, int64[2] behind, float[5, 6, 7] up, float[5, 7, 6] down>
+{
+    l = MatMul(x, router)
+    p0 = Relu(l)
+    r = Unsqueeze(x, outer)
+    h0 = MatMul(r, up)
+    h = Relu(h0)
+    o0 = MatMul(h, down)
+    p1 = Transpose <perm = [1, 0]> (p0)
+    p = Unsqueeze(p1, behind)
+    o = Mul(o0, p)
+    s = ReduceSum <keepdims = 0> (o, outer)
+    y = Add(x, s)
+}
+"""
+
+
+def mixture(path: Path, text: str = MIXTURE, **weights: np.ndarray) -> Path:
+    numbers = {name: np.array(value, dtype=np.int64) for name, value in NUMBERS.items()}
+    return save(path, text, **{n: v for n, v in numbers.items() if f"] {n}" in text}, **weights)
+
+
+def every(path: Path, **weights: np.ndarray) -> Path:
+    return save(path, ALL, outer=np.array([0]), behind=np.array([2]), **weights)
+
+
+def weights() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(7)
+    shapes = {"router": (H, E), "bias": (E,), "up": (E, H, F), "down": (E, F, H)}
+    return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("ranking", ["magnitude", "random seed 4", "first"])
+def test_experts_in_another_order_compute_the_same(tmp_path: Path, ranking: str) -> None:
+    model = mixture(tmp_path / "m.onnx", **weights())
+    done = growc.apply(f"reorder experts by {ranking}\nexpect exact", model, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    changed = [n for n, w in stored(done.written).items() if (w != stored(model)[n]).any()]
+    assert changed == ([] if ranking == "first" else ["router", "bias", "up", "down"])
+
+
+def test_those_that_are_chosen_most_stay_and_the_plan_names_what_follows(tmp_path: Path) -> None:
+    model = mixture(tmp_path / "m.onnx", **weights())
+    x = np.random.default_rng(2).standard_normal((50, H)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=x)
+    recipe = tmp_path / "r.grow"
+    recipe.write_text('measure importance on "data.npz"\nsubclone experts to 3 by importance\n')
+    done = growc.apply(recipe, model, tmp_path / "out.onnx", check=False)
+    scores = x @ weights()["router"] + weights()["bias"]
+    chosen = np.argsort(-scores, axis=1)[:, :K]
+    counts = np.bincount(chosen.reshape(-1), minlength=E)
+    assert np.allclose(growc.measure(model, tmp_path / "data.npz")["experts.0"], counts / chosen.size)
+    best = np.sort(np.argsort(-counts, kind="stable")[:3])
+    after = stored(done.written)
+    assert (after["up"] == weights()["up"][best]).all()
+    assert (after["router"] == weights()["router"][:, best]).all()
+    causes = [gap.cause for gap in done.plan.certificate.gaps]
+    assert [cause.split(" over")[0] for cause in causes[1:]] == ["Softmax", "TopK"]
+    assert "2 of 5 units of experts are dropped" in causes[0]
+
+
+@pytest.mark.parametrize("ranking", ["importance", 'keep "keep.txt"'])
+def test_experts_that_are_never_chosen_leave_without_a_trace(tmp_path: Path, ranking: str) -> None:
+    values = weights()
+    values["bias"][[0, 3]] = -1e4
+    model = mixture(tmp_path / "m.onnx", **values)
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(2).standard_normal((50, H)).astype(np.float32))
+    (tmp_path / "keep.txt").write_text("1\n2\n4\n")
+    recipe = tmp_path / "r.grow"
+    recipe.write_text(f'measure importance on "data.npz"\nsubclone experts to 3 by {ranking}\n')
+    assert difference(recipe, model, tmp_path / "out.onnx") <= 2e-5
+
+
+@pytest.mark.parametrize("ranking", ["importance", "magnitude"])
+def test_dead_experts_of_a_sum_leave_without_a_trace(tmp_path: Path, ranking: str) -> None:
+    values = weights()
+    del values["bias"]
+    for name, axis in (("router", 1), ("up", 0), ("down", 0)):
+        np.moveaxis(values[name], axis, 0)[[1, 4]] = 0
+    model = every(tmp_path / "m.onnx", **values)
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(2).standard_normal((50, H)).astype(np.float32))
+    recipe = tmp_path / "r.grow"
+    recipe.write_text(f'measure importance on "data.npz"\nsubclone experts to 3 by {ranking}\n')
+    assert difference(recipe, model, tmp_path / "out.onnx") <= 2e-5
+    assert (stored(tmp_path / "out.onnx")["up"] == values["up"][[0, 2, 3]]).all()
+
+
+def test_sorting_and_taking_the_first_is_subcloning(tmp_path: Path) -> None:
+    model = mixture(tmp_path / "m.onnx", **weights())
+    made = []
+    for text in (
+        "reorder experts by magnitude\nsubclone experts to 3 by first",
+        "subclone experts to 3 by magnitude",
+    ):
+        path = growc.apply(text, model, tmp_path / "out.onnx", check=False, force=True).written
+        made.append(sorted(map(bytes, stored(path)["up"])))
+    assert made[0] == made[1]
+    x = np.random.default_rng(0).standard_normal((4, H)).astype(np.float32)
+    assert np.isfinite(run(path, {"x": x})["y"]).all()
+
+
+GIVEN_OUT = MIXTURE.replace("(float[N, 6] y)", "(float[N, 6] y, int64[N, 2] i)")
+COUNTED = MIXTURE.replace(
+    "u = Gather <axis = 0> (up, i)", "j = Add(i, last)\n    u = Gather <axis = 0> (up, j)"
+)
+WRONG = {
+    "fewer than are chosen": (MIXTURE, "subclone experts to 1 by first", "chooses 2 of them"),
+    "more": (MIXTURE, "widen experts to 6 with zero fill", "reads this axis as a whole"),
+    "numbers that are given out": (GIVEN_OUT, "reorder experts by magnitude", "TopK reads this"),
+    "numbers that are counted with": (COUNTED, "reorder experts by magnitude", "TopK reads this"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_experts_cannot_become_is_refused(tmp_path: Path, case: str) -> None:
+    text, recipe, message = WRONG[case]
+    model = mixture(tmp_path / "m.onnx", text, **weights())
+    with pytest.raises(GrowError, match=message):
+        growc.plan(recipe, model)
