@@ -119,7 +119,11 @@ class Writing(nn.Module):
         y[0] = 3.0
         turned.reshape(-1)[1:2].zero_()  # a copy: nothing else is written to
         y.view(-1).mul_(0.5)
-        return y, turned, rest.sum(1)
+        left, right = x.exp().split(3, -1)
+        right.neg_()
+        best = y.topk(2)[0]
+        best /= best.sum(-1, keepdim=True)
+        return y, turned, rest.sum(1), left + right, best
 
 
 class Remembering(nn.Module):

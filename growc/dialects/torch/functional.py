@@ -42,30 +42,39 @@ def functionalise(graph: fx.Graph, buffers: Collection[str]) -> None:
 class _Rewriting:
     """One pass over a graph, in order.
 
-    A tensor is the node that made it. shows: for a view, what it shows. same: for a node that gives a
-    tensor back, that tensor. now: the node that has a tensor's value by now, where it was written to.
+    A tensor is the node that made it. shows: for a view, what it shows. taken: what a view is taken from,
+    which for parts of a tensor is the list of them. same: for a node that gives a tensor back, that tensor.
+    now: the node that has a tensor's value by now, where it was written to.
     """
 
     def __init__(self, graph: fx.Graph, buffers: Collection[str]) -> None:
         self.graph, self.buffers = graph, buffers
         self.shows: dict[fx.Node, fx.Node] = {}
+        self.taken: dict[fx.Node, fx.Node] = {}
         self.same: dict[fx.Node, fx.Node] = {}
         self.now: dict[fx.Node, fx.Node] = {}
 
     def run(self) -> None:
         written = []
         for node in list(self.graph.nodes):
-            target, shown = _target(node), _shown(node)
+            target, source = _target(node), self._source(node)
             node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), self._by_now)
             if target is not None:
                 tensor = self.same[node] = self._tensor(target)
                 if self._chain(tensor)[-1].name not in self.buffers:
                     self._write(node, tensor)
                     written.append(node)
-            elif shown is not None:
-                self.shows[node] = self._tensor(shown)
+            elif source is not None:
+                self.taken[node] = self._tensor(source)
+                self.shows[node] = self.shows[source] if _is_part(node) else self._tensor(source)
         for node in reversed(written):
             self.graph.erase_node(node)
+
+    def _source(self, node: fx.Node) -> fx.Node | None:
+        """What a view is taken from. A part is a view where the list of parts is one."""
+        if not _is_part(node):
+            return _source(node)
+        return _node(node.args[0]) if node.args[0] in self.shows else None
 
     def _tensor(self, node: fx.Node) -> fx.Node:
         return self.same.get(node, node)
@@ -89,9 +98,8 @@ class _Rewriting:
             for view, shown in pairwise(chain):
                 value = self.now[shown] = self._insert(*_put_back(view, self._by_now(shown), value))
             for view in [v for v in self.shows if v not in chain and self._chain(v)[-1] is chain[-1]]:
-                self.now[view] = self._insert(
-                    view.target, (self._by_now(self.shows[view]), *view.args[1:]), view
-                )
+                source = self._by_now(self.taken[view])
+                self.now[view] = self._insert(view.target, (source, *view.args[1:]), view)
 
     def _as_written(self, node: fx.Node) -> fx.Node:
         """The value that a write leaves behind, of the size and type that were there."""
@@ -124,10 +132,12 @@ def _target(node: fx.Node) -> fx.Node | None:
     return _node(found[0])
 
 
-def _shown(node: fx.Node) -> fx.Node | None:
-    """What a view shows. An operator that may give a view gives one where its memory is its argument's."""
-    if node.target is operator.getitem:
-        return _node(node.args[0])
+def _is_part(node: fx.Node) -> bool:
+    return node.target is operator.getitem
+
+
+def _source(node: fx.Node) -> fx.Node | None:
+    """What a view is taken from. An operator that may give a view gives one where the memory is the same."""
     if not isinstance(node.target, OpOverload) or node.target._schema.is_mutable:
         return None
     first = next(iter(node.target._schema.arguments), None)
@@ -147,6 +157,8 @@ def _node(value: Any) -> fx.Node:
 
 def _value(node: fx.Node) -> Any:
     """What a node computes, without numbers."""
+    if _is_part(node):
+        return _node(node.args[0]).meta["val"][node.args[1]]
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
     tensors = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta["val"], Tensor)]
     with tensors[0].fake_mode:  # type: ignore[attr-defined]
@@ -171,6 +183,8 @@ def _without_write(node: fx.Node) -> Any:
 def _put_back(view: fx.Node, shown: fx.Node, value: fx.Node) -> Call:
     """The operator that gives what is shown, with a view's new value in it."""
     rest: tuple[Any, ...] = view.args[1:]
+    if _is_part(view):
+        return _put_part(_node(view.args[0]), rest[0], shown, value)
     if view.target is aten.slice.Tensor:
         return aten.slice_scatter.default, (shown, value, *rest)
     if view.target is aten.select.int:
@@ -184,6 +198,25 @@ def _put_back(view: fx.Node, shown: fx.Node, value: fx.Node) -> Call:
         return aten.reshape_as.default, (value, shown)
     raise NotFunctionalError(f"a view by `{view.target}` is written to")
 
+
+def _put_part(parts: fx.Node, number: int, shown: fx.Node, value: fx.Node) -> Call:
+    """The same for one of the parts that a tensor is taken apart into."""
+    target, sizes = parts.target, parts.meta["val"]
+    assert isinstance(target, OpOverload)
+    given = dict(zip((a.name for a in target._schema.arguments), parts.args, strict=False)) | parts.kwargs
+    dim: Any = given.get("dim", 0)
+    if target is aten.unbind.int:
+        return aten.select_scatter.default, (shown, value, dim, number)
+    ends = [0]
+    for part in sizes[: number + 1]:
+        ends.append(ends[-1] + part.shape[dim])
+    if target not in PARTS or not all(isinstance(end, int) for end in ends):
+        raise NotFunctionalError(f"a part by `{target}` is written to")
+    return aten.slice_scatter.default, (shown, value, dim, *ends[-2:])
+
+
+PARTS = frozenset({aten.chunk.default, aten.split.Tensor, aten.split.sizes, aten.split_with_sizes.default})
+"""Operators that take a tensor apart along an axis."""
 
 IN_ORDER = frozenset(
     {
