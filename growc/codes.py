@@ -416,6 +416,29 @@ _code(
     """,
 )
 _code(
+    "G318",
+    "sizes that the model's class cannot have",
+    """
+    A checkpoint is loaded by a class of transformers, which makes all of its sizes from the numbers of a
+    config. No values of these numbers give what was asked for: mostly since the class ties two sizes that
+    the model itself does not, such as the heads to the stream (GPT-2). The notes name the tensor and the
+    field, the help what to write too. A module can have these sizes all the same: `-o OUT.pt2` writes one.
+
+        widen heads to 16 with neighbor copy          # wrong where hidden = heads x 64 in the class
+        widen hidden to 1024 with neighbor copy       # right: both
+        widen heads to 16 with neighbor copy
+    """,
+)
+_code(
+    "G319",
+    "config that computes something else",
+    """
+    The config has the planned sizes, and its class does not compute what was planned: other operators, other
+    numbers in them, other constants, or tensors that are one in one and two in the other. The note names the
+    first difference. Nothing was written.
+    """,
+)
+_code(
     "G401",
     "expectation that failed",
     """

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,11 +58,17 @@ class Entry:
         return Entry(self.operator, self.shapes, self.kinds, self.whole)
 
 
+Wire = str | tuple[int, int]
+"""Where a tensor comes from: an input, parameter or buffer by name, or an entry and which of its results."""
+UNKNOWN = "?"
+
+
 @dataclass(frozen=True)
 class Log:
-    """The operators in order, the constants behind them."""
+    """The operators in order, constants first; what each is given, and last what is returned."""
 
     entries: tuple[Entry, ...]
+    wires: tuple[tuple[Wire, ...], ...] = ()
 
     @cached_property
     def counts(self) -> Counter[Entry]:
@@ -70,14 +76,14 @@ class Log:
         return Counter(self.entries)
 
     @cached_property
-    def structure(self) -> tuple[Entry, ...]:
+    def structure(self) -> tuple[tuple[Entry, ...], tuple[tuple[Wire, ...], ...]]:
         """The log without real literals."""
-        return tuple(entry.structure for entry in self.entries)
+        return tuple(entry.structure for entry in self.entries), self.wires
 
     @cached_property
     def structures(self) -> Counter[Entry]:
         """The same without real literals."""
-        return Counter(self.structure)
+        return Counter(self.structure[0])
 
     def overlap(self, other: Log) -> float:
         """Which part of both logs is common to them: 1 where they are equal but for the order."""
@@ -88,10 +94,11 @@ class Log:
 def operator_log(module: nn.Module, inputs: Mapping[str, Any]) -> Log:
     """The log of one forward, with the inputs as keyword arguments. Raises whatever the forward raises."""
     recorder = _Recorder()
-    own = computed(module)
+    own = list(computed(module).values())
     with torch.no_grad(), standing_in(module) as fakes, _exporting():
-        recorder.know({name: (buffer, fakes.of(buffer)) for name, buffer in own.items()})
         fed = fakes.within(dict(inputs))
+        given = {f"input {name}": value for name, value in fed.items() if isinstance(value, Tensor)}
+        recorder.know(given | module.state_dict(keep_vars=True), [(b, fakes.of(b)) for b in own])
         with fakes.mode, recorder:
             returned = module(**fed)
     return recorder.log(tree_leaves(returned))
@@ -142,39 +149,46 @@ def _exporting() -> Iterator[None]:
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps what runs, and who made what: what reaches no output is no part of the log."""
+    """Keeps what runs, and what it is made from: what reaches no output is no part of the log."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.entries: list[Entry | None] = []
-        self.sources: list[list[int]] = []
-        self.maker: dict[int, int] = {}
+        self.entries: list[Entry] = []
+        self.wires: list[list[Wire]] = []
+        self.wire: dict[int, Wire] = {}
         self.mutating: list[int] = []
-        self.alive: list[Tensor] = []
+        self.alive: list[Any] = []
 
-    def know(self, computed: Mapping[str, tuple[Tensor, Tensor]]) -> None:
-        """Buffers that no checkpoint holds, each with its stand-in, as if operators made them."""
-        entries = [(constant(buffer), stand_in) for buffer, stand_in in computed.values()]
+    def know(self, named: Mapping[str, Tensor], computed: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Tensors by name; buffers that no checkpoint holds, with stand-ins, as if operators made them."""
+        for name in sorted(named, reverse=True):
+            self.wire[id(named[name])] = name
+        entries = [(constant(buffer), stand_in) for buffer, stand_in in computed]
         for entry, stand_in in sorted(entries, key=lambda pair: repr(pair[0])):
             self.add(entry, [], [stand_in])
 
-    def add(self, entry: Entry | None, given: list[Tensor], made: list[Tensor]) -> None:
-        """One operator with its tensors; None: what it does is not told."""
-        self.sources.append([self.maker[id(t)] for t in given if id(t) in self.maker])
-        self.maker |= {id(tensor): len(self.entries) for tensor in made}
-        self.alive += made
+    def add(self, entry: Entry, given: list[Tensor], made: list[Tensor]) -> None:
+        """One operator with its tensors."""
+        self.wires.append([self.wire.get(id(tensor), UNKNOWN) for tensor in given])
+        self.wire |= {id(tensor): (len(self.entries), place) for place, tensor in enumerate(made)}
+        self.alive.append(made)
         self.entries.append(entry)
 
     def log(self, returned: list[Any]) -> Log:
         """What the returned tensors, and tensors that are written to, are made from."""
-        pending = [self.maker[id(leaf)] for leaf in returned if id(leaf) in self.maker] + self.mutating
+        results = [self.wire.get(id(leaf), UNKNOWN) for leaf in returned if isinstance(leaf, Tensor)]
+        pending = [wire[0] for wire in results if not isinstance(wire, str)] + self.mutating
         kept: set[int] = set()
         while pending:
             number = pending.pop()
             if number not in kept:
                 kept.add(number)
-                pending += self.sources[number]
-        return Log(tuple(e for i, e in enumerate(self.entries) if i in kept and e is not None))
+                pending += [wire[0] for wire in self.wires[number] if not isinstance(wire, str)]
+        order = sorted(kept)
+        place = {number: i for i, number in enumerate(order)}
+        wires = [*(self.wires[i] for i in order), results]
+        told = [tuple(w if isinstance(w, str) else (place[w[0]], w[1]) for w in found) for found in wires]
+        return Log(tuple(self.entries[i] for i in order), tuple(told))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         passed = kwargs or {}
@@ -183,16 +197,21 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if tensors:
             name = func.overloadpacket.__name__
             given = [leaf for leaf in tree_leaves((args, passed)) if isinstance(leaf, Tensor)]
+            before = len(self.entries)
+            self.ran(func, name.removesuffix("_"), args, passed, tensors, given)
             if func._schema.is_mutable:
-                self.mutating.append(len(self.entries))
-            self.add(self.entry(func, name.removesuffix("_"), args, passed, tensors), given, tensors)
+                self.mutating += range(before, len(self.entries))
         return made
 
-    def entry(self, func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor]) -> Entry | None:
-        """What is told of an operator."""
-        if name in LIFTED and id(args[0]) not in self.maker:
-            return constant(args[0])
-        return None if name in PLAIN or _same(name, args, made) else _entry(func, name, args, kwargs, made)
+    def ran(self, func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor], given: list[Any]) -> None:
+        """An operator: what only copies stands for what it is given."""
+        if name in LIFTED and id(args[0]) not in self.wire:
+            self.add(constant(args[0]), [], made)
+        elif name in PLAIN or _same(name, args, made):
+            self.wire[id(made[0])] = self.wire.get(id(args[0]), UNKNOWN)
+            self.alive.append(made)
+        else:
+            self.add(_entry(func, name, args, kwargs, made), given, made)
 
 
 def _same(name: str, args: Any, made: list[Tensor]) -> bool:

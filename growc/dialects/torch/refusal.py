@@ -1,0 +1,64 @@
+"""Why no config of a class gives what was planned, and what to ask for too.
+
+Needs: `Unsolved`, and what a recipe calls an axis of a tensor. Gives: a diagnostic (G318).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from growc.diagnostic import Diagnostic
+from growc.dialects.torch.config import Tied, Unsolved
+
+Called = Callable[[str, int], str | None]
+"""What a recipe calls an axis of a tensor; None where it has no role."""
+STATEMENTS = 4
+"""More statements than these are no help."""
+
+
+def refusal(kind: str, found: Unsolved, called: Called, before: Mapping[str, tuple[int, ...]]) -> Diagnostic:
+    """That a class cannot hold the planned sizes. `before`: the shapes of the source."""
+    message = f"no config of `{kind}` gives the planned sizes"
+    tied = _least(found.tied, called)
+    notes = [_difference(found)]
+    if tied is not None:
+        name, axis, size = tied.size
+        notes.append(f"axis {axis} of `{name}` is {size} with `{tied.field}` = {tied.value}")
+    remedy = "" if tied is None else _remedy(tied, called, before)
+    return Diagnostic("G318", message, notes=tuple(note for note in notes if note), help=remedy)
+
+
+def _difference(found: Unsolved) -> str:
+    if found.failed:
+        return found.failed
+    if found.sizes:
+        name, axis, planned, there = found.sizes[0]
+        more = f", and {len(found.sizes) - 1} more" if len(found.sizes) > 1 else ""
+        return f"axis {axis} of `{name}` is planned to be {planned}, and is {there} in the class{more}"
+    if found.names:
+        return f"only one of both has `{found.names[0]}`"
+    return "all shapes are as planned, and the operators are not"
+
+
+def _least(tied: tuple[Tied, ...], called: Called) -> Tied | None:
+    """The field that draws the fewest axes along."""
+    return min(tied, key=lambda field: len(_statements(field, called, {})), default=None)
+
+
+def _remedy(tied: Tied, called: Called, before: Mapping[str, tuple[int, ...]]) -> str:
+    statements = _statements(tied, called, before)
+    if not statements or len(statements) > STATEMENTS:
+        return ""
+    return "the class ties these: " + " and ".join(f"`{statement}`" for statement in statements) + " too"
+
+
+def _statements(tied: Tied, called: Called, before: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """What to ask for so that all axes that follow the field are as it makes them."""
+    found: dict[str, None] = {}
+    for name, axis, planned, size in tied.axes:
+        shape = before.get(name, ())
+        old = shape[axis] if axis < len(shape) else planned
+        verb = "widen" if size > old else "subclone"
+        words = called(name, axis) or f'axis {axis} of "{name}"'
+        found[f"{verb} {words} to {size}"] = None
+    return list(found)

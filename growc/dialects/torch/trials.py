@@ -1,0 +1,128 @@
+"""Configs that are tried: each builds the class, and is judged by how much of the planned program it has.
+
+Needs: the source's config, `Target`, a function that builds. Gives: `Trials`, which builds each config once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+from torch import nn
+
+from growc.dialects.torch.leaves import Values, changed, leaves
+from growc.dialects.torch.oplog import Log, operator_log
+from growc.dialects.torch.shapes import Feature, Shape, agreement, features, shapes_of, ties_of
+
+
+class Build(Protocol):
+    """Builds the class of a config on meta; `constants`: buffers that no checkpoint holds have values."""
+
+    def __call__(self, config: dict[str, Any], *, constants: bool = False) -> nn.Module:
+        """The module in evaluation mode; raises where the class does not take the config."""
+        ...
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the planned program is.
+
+    shapes: of all that the result's checkpoint holds. ties: names that are one tensor. log: of the planned
+    program on `inputs`. layers: for each container whose layers change, the source layer of each new one.
+    """
+
+    shapes: Mapping[str, Shape]
+    ties: frozenset[frozenset[str]]
+    log: Log
+    inputs: Mapping[str, Any]
+    layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A config that was built, and what came of it; `failed` is what the class said where it refused."""
+
+    values: Values
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    ties: frozenset[frozenset[str]] = frozenset()
+    log: Log | None = None
+    failed: str = ""
+
+    @cached_property
+    def features(self) -> dict[Feature, int]:
+        """Its sizes."""
+        return features(self.shapes)
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for equal values."""
+        return repr(sorted(self.values.items(), key=repr))
+
+
+class Trials:
+    """The source's config with other values, built when they are asked for.
+
+    config: with all fields that the class has. leaves: its numbers. wanted: the planned sizes.
+    """
+
+    def __init__(self, given: Mapping[str, Any], target: Target, build: Build) -> None:
+        self.given, self.target, self.build = dict(given), target, build
+        self.config = complete(build(self.given), self.given)
+        self.leaves = dict(leaves(self.config))
+        self.wanted = features(target.shapes)
+        self.seen: dict[str, Trial] = {}
+        self.source = self.of({})
+
+    def of(self, values: Values, logged: bool = True) -> Trial:
+        """The class with other values; with its log, or its sizes alone."""
+        asked = Trial({p: v for p, v in values.items() if p not in self.leaves or v != self.leaves[p]})
+        known = self.seen.get(asked.key)
+        if known is not None and (known.log is not None or known.failed or not logged):
+            return known
+        self.seen[asked.key] = made = self._built(asked.values, logged)
+        return made
+
+    def _built(self, values: Values, logged: bool) -> Trial:
+        try:
+            module = self.build(changed(self.config, values), constants=logged)
+        except Exception as error:  # noqa: BLE001 - a constructor may refuse with anything
+            return Trial(values, failed=said(error))
+        shapes, ties = shapes_of(module), ties_of(module)
+        if not logged:
+            return Trial(values, shapes, ties)
+        try:
+            return Trial(values, shapes, ties, operator_log(module, self.target.inputs))
+        except Exception as error:  # noqa: BLE001 - and so may forward
+            return Trial(values, shapes, ties, None, said(error))
+
+    def score(self, trial: Trial) -> float:
+        """How close a trial is: the common part of the sizes, and that of the logs."""
+        if not trial.shapes:
+            return -1.0
+        overlap = trial.log.overlap(self.target.log) if trial.log else 0.0
+        return agreement(self.wanted, trial.features) + overlap
+
+    def solves(self, trial: Trial) -> bool:
+        """Whether it is the planned program, but for real literals."""
+        if dict(trial.shapes) != dict(self.target.shapes) or trial.ties != self.target.ties:
+            return False
+        return trial.log is not None and trial.log.structure == self.target.log.structure
+
+    def wrong(self, trial: Trial) -> set[Feature]:
+        """The planned sizes that a trial has otherwise."""
+        return {f for f, n in self.wanted.items() if trial.features.get(f, n) != n}
+
+
+def complete(module: nn.Module, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with all fields that its class has, defaults too."""
+    known: Any = getattr(module, "config", None)
+    fields = {} if known is None else known.to_dict()
+    return {**fields, **{name: value for name, value in given.items() if not isinstance(value, dict)}}
+
+
+def said(error: Exception) -> str:
+    """The first line of what a class says when it refuses."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
