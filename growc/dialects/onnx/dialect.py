@@ -27,6 +27,7 @@ from growc.passes.measured import Measured
 from growc.passes.spaces import Axes
 from growc.passes.unseen import Unseen
 from growc.recipe import Measure
+from growc.scores import Scores
 
 
 @dataclass
@@ -90,7 +91,9 @@ class IrModel:
 
 @dataclass
 class OnnxModel(IrModel):
-    """An ONNX file, opened."""
+    """An ONNX file, opened. `scores`: what was measured of it, by the inputs and the number of samples."""
+
+    scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
 
     @staticmethod
     def open(path: Path) -> OnnxModel:
