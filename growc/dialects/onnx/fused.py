@@ -191,7 +191,7 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
     results = [*results, *[None] * len(node.outputs)][: len(node.outputs)]
     pairs = list(zip(node.outputs, results, strict=True))
     if any(made is None and (old.uses() or old.is_graph_output()) for old, made in pairs):
-        _detach(lowering.made)
+        detach(lowering.made)
         return None
     graph = node.graph
     assert graph is not None
@@ -206,7 +206,8 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
     return Fused(node, rule, lowering, outputs, _carried(lowering))
 
 
-def _detach(nodes: Sequence[ir.Node]) -> None:
+def detach(nodes: Sequence[ir.Node]) -> None:
+    """Let nodes that are not wanted use nothing."""
     for node in nodes:
         for i in range(len(node.inputs)):
             node.replace_input_with(i, None)

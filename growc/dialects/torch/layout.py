@@ -121,9 +121,12 @@ def split(at: Call, x: Any, split_size: Any, dim: int = 0) -> list[ir.Value]:
     return at.several("Split", at.tensor(x), at.ints(sizes, "split_size"), outputs=parts, axis=axis)
 
 
-def split_sizes(at: Call, x: Any, split_sizes: Any, dim: int = 0) -> list[ir.Value]:
+def split_sizes(
+    at: Call, x: Any, split_sizes: Any = None, split_size: Any = None, dim: int = 0
+) -> list[ir.Value]:
     """Parts of given sizes."""
-    sizes = at.ints(split_sizes, "split_sizes")
+    name = "split_sizes" if split_size is None else "split_size"
+    sizes = at.ints(split_sizes if split_size is None else split_size, name)
     return at.several("Split", at.tensor(x), sizes, outputs=len(at.result), axis=at.axis(dim, x))
 
 

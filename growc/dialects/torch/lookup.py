@@ -133,11 +133,10 @@ def scatter_add(at: Call, x: Any, dim: int, index: Any, src: Any) -> ir.Value:
 
 def _scattered(at: Call, x: Any, dim: int, index: Any, source: Any, reduction: str) -> ir.Value:
     numbers, updates = at.tensor(index), at.tensor(source, at.dtype)
-    if isinstance(source, torch.fx.Node):
-        if tuple(map(str, at.sizes(source))) != tuple(map(str, at.sizes(index))):
-            raise UnknownError
-    else:
+    if not isinstance(source, torch.fx.Node):
         updates = at.add("Expand", updates, at.shape(numbers))
+    elif list(map(str, at.sizes(source))) != list(map(str, at.sizes(index))):
+        updates = at.add("Slice", updates, at.constant([0] * at.rank(index)), at.shape(numbers))
     return at.add(
         "ScatterElements", at.tensor(x), numbers, updates, axis=at.axis(dim, x), reduction=reduction
     )
@@ -172,3 +171,38 @@ def one_hot(at: Call, x: Any, num_classes: int) -> ir.Value:
         raise UnknownError
     wide = at.add("Unsqueeze", at.tensor(x), at.constant([-1]))
     return at.cast(at.add("Equal", wide, at.constant(list(range(num_classes)))), at.dtype)
+
+
+def select_scatter(at: Call, x: Any, src: Any, dim: int, index: Any) -> ir.Value:
+    """One element of an axis becomes another."""
+    axis, whole = at.axis(dim, x), at.sizes(x)[at.axis(dim, x)]
+    if not isinstance(index, int) or (index < 0 and not isinstance(whole, int)):
+        raise UnknownError
+    start = index % whole if index < 0 else index
+    part = at.add("Unsqueeze", at.tensor(src, at.dtype), at.constant([axis]))
+    return _between(at, x, axis, start, start + 1, part)
+
+
+def slice_scatter(
+    at: Call, x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> ir.Value:
+    """Elements from a start to an end become others."""
+    axis, whole = at.axis(dim, x), at.sizes(x)[at.axis(dim, x)]
+    begin, stop = 0 if start is None else start, LAST if end is None else end
+    if step != 1 or not isinstance(begin, int) or not isinstance(stop, int):
+        raise UnknownError
+    if isinstance(whole, int):
+        begin, stop, _ = slice(begin, stop).indices(whole)
+    elif begin < 0 or stop < 0:
+        raise UnknownError
+    return _between(at, x, axis, begin, stop, at.tensor(src, at.dtype))
+
+
+def _between(at: Call, x: Any, axis: int, start: int, stop: int, part: ir.Value) -> ir.Value:
+    """A tensor with something else in the place of a part of one axis."""
+    parts, data = [part], at.tensor(x)
+    if start:
+        parts.insert(0, at.add("Slice", data, *(at.constant([n]) for n in (0, start, axis))))
+    if stop < LAST and stop != at.sizes(x)[axis]:
+        parts.append(at.add("Slice", data, *(at.constant([n]) for n in (stop, LAST, axis))))
+    return parts[0] if len(parts) == 1 else at.add("Concat", *parts, axis=axis)

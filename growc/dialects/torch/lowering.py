@@ -7,7 +7,8 @@ of the state dict and hold no data until they are read; every node remembers the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,7 +20,9 @@ from torch import fx
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
+from growc.dialects.onnx.fused import detach
 from growc.dialects.torch.call import SITE, TYPES, Call, Site, UnknownError, array
+from growc.dialects.torch.constants import Constants
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.table import TABLE, key_of
 from growc.graph import Array
@@ -54,9 +57,11 @@ class _Lowering:
     inputs: list[ir.Value] = field(default_factory=list)
     outputs: list[ir.Value] = field(default_factory=list)
     current: str = ""
+    labels: Counter[str] = field(default_factory=Counter)
 
     def model(self) -> ir.Model:
         program = self.captured.program
+        self.constants = Constants(self.captured)
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         for node in program.graph.nodes:
             self.current = node.name
@@ -96,7 +101,9 @@ class _Lowering:
         return self.initializer(f"{self.current}.{len(self.initializers)}", tensor, "call")
 
     def initializer(self, name: str, tensor: ir.TensorProtocol, owner: str) -> ir.Value:
-        """A stored tensor."""
+        """A stored tensor; a name that is taken gets a mark."""
+        while name in self.initializers:
+            name += "@"
         tensor.name = name
         made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)  # type: ignore[arg-type]
         made.meta[OWNER] = owner
@@ -133,7 +140,12 @@ class _Lowering:
     # ---------------------------------------------------------------- calls
 
     def call(self, node: fx.Node) -> None:
-        """A call; item numbers choose among several results."""
+        """A call; item numbers choose among several results, and constants are stored."""
+        if self.constants.stands(node):
+            self.values[node] = self.stored(node)
+            return
+        if node in self.constants.found and not self.constants.serves(node):
+            return
         if key_of(node.target) == "_operator.getitem":
             whole, item = node.args
             found = self.values.get(whole)  # type: ignore[arg-type]
@@ -143,33 +155,41 @@ class _Lowering:
         self.values[node] = self.lowered(node)
         self.remember(node)
 
+    def stored(self, node: fx.Node) -> ir.Value:
+        """A constant that calls make, as an initializer; it remembers the last of these calls."""
+        tensor = _lazy(node.meta["val"], partial(self.constants.value, node))
+        made = self.initializer(self.label(node), tensor, "class")
+        made.meta[SITE] = Site(node)
+        return made
+
     def lowered(self, node: fx.Node) -> Any:
         """What stands for the results of a call."""
         row = TABLE.get(key_of(node.target))
+        label = self.label(node)
         if row is not None:
             arguments, paths = _arguments(node)
-            made = Call([], {}, self.label(node), node=node, arguments=arguments, paths=paths, program=self)
+            made = Call([], {}, label, node=node, arguments=arguments, paths=paths, program=self)
             try:
                 found = row(made)
             except UnknownError:
-                pass
+                detach(made.made)
             else:
                 self.nodes += made.made
                 return list(found) if isinstance(found, (list, tuple)) else found
-        return self.opaque(node, node.all_input_nodes)
+        return self.opaque(node, label)
 
-    def opaque(self, node: fx.Node, operands: Sequence[fx.Node]) -> Any:
+    def opaque(self, node: fx.Node, label: str) -> Any:
         """A node that freezes what it touches, in place of a call that is not understood."""
-        kinds = [self.values.get(n) for n in operands]
+        kinds = [self.values.get(n) for n in node.all_input_nodes]
         inputs = [v for k in kinds for v in (k if isinstance(k, list) else [k]) if isinstance(v, ir.Value)]
         fakes = node.meta.get("val")
         several = isinstance(fakes, (list, tuple))
         results = list(fakes) if several else [fakes]  # type: ignore[arg-type]
         name = key_of(node.target).removeprefix("aten.")
-        made = ir.Node(OPAQUE, name, inputs, num_outputs=len(results), name=self.label(node))
+        made = ir.Node(OPAQUE, name, inputs, num_outputs=len(results), name=label)
         made.meta[SITE] = Site(node)
         for k, (value, fake) in enumerate(zip(made.outputs, results, strict=True)):
-            value.name = f"{node.name}.{k}"
+            value.name = f"{label}.{k}"
             self.declared(value, fake)
         self.nodes.append(made)
         return list(made.outputs) if several else made.outputs[0]
@@ -178,7 +198,9 @@ class _Lowering:
         """A name that says where in the module a call stands."""
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         place = stack[-1][0] if stack else ""
-        return f"{place}/{node.name}" if place else node.name
+        name = f"{place}/{node.name}" if place else node.name
+        self.labels[name] += 1
+        return name if self.labels[name] == 1 else f"{name}@{self.labels[name]}"
 
     def remember(self, node: fx.Node) -> None:
         """Declare results, and let their nodes know what they are in the program."""

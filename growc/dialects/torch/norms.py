@@ -65,3 +65,12 @@ def instance_norm(
         return batch_norm(at, x, weight, bias, running_mean, running_var, False, eps)
     inputs = [at.tensor(x), *_parameters(at, x, weight, bias)]
     return at.follows(at.add("InstanceNormalization", *inputs, epsilon=eps), eps="epsilon")
+
+
+def weight_norm(at: Call, v: Any, g: Any, dim: int) -> ir.Value:
+    """A weight of given lengths, each over all axes but one."""
+    axis = at.axis(dim, v)
+    others = at.constant([k for k in range(at.rank(v)) if k != axis])
+    direction = at.tensor(v)
+    length = at.add("ReduceL2", direction, others, keepdims=1)
+    return at.add("Mul", direction, at.add("Div", at.tensor(g), length))

@@ -210,6 +210,7 @@ ROWS = """
     aten.instance_norm.default      instance_norm()
     aten.layer_norm.default         layer_norm()
     aten.rms_norm.default           rms_norm()
+    aten._weight_norm.default       weight_norm()
 
     # along axes
     aten.all.default                every()
@@ -260,6 +261,8 @@ ROWS = """
     aten.scatter.value              scatter()
     aten.scatter_add.default        scatter_add()
     aten.select.int                 select()
+    aten.select_scatter.default     select_scatter()
+    aten.slice_scatter.default      slice_scatter()
     aten.slice.Tensor               slice()
     aten.narrow.default             narrow()
     aten.take_along_dim.default     take_along_dim()
@@ -341,13 +344,7 @@ ROWS = """
     _operator.truediv               true_quotient()
     _operator.floordiv              quotient()
     _operator.mod                   Mod a b
-    _operator.eq                    Equal a b
-    _operator.ge                    GreaterOrEqual a b
-    _operator.gt                    Greater a b
-    _operator.le                    LessOrEqual a b
-    _operator.lt                    Less a b
     torch.sym_float                 symbol_cast()
-    torch.sym_int                   symbol_cast()
     torch.sym_max                   Max a b
     torch.sym_min                   Min a b
     math.ceil                       symbol_ceil()

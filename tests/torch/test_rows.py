@@ -1,0 +1,117 @@
+"""Every row of the table computes in onnxruntime what the operator does in torch."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from lowered import difference, lowered, opaque
+from rows import CASES, MORE, WRITES, Case
+from torch import nn
+
+from growc.dialects.torch.export import export
+from growc.dialects.torch.lowering import lower
+from growc.dialects.torch.table import TABLE, key_of
+
+LETTERS = "abcdefghijklmnopqrstuvw"
+
+
+class One(nn.Module):
+    """A function of up to so many tensors."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(
+        self, a=None, b=None, c=None, d=None, e=None, f=None, g=None, h=None, i=None, j=None, k=None, l=None,  # noqa: E741
+        m=None, n=None, o=None, p=None, q=None, r=None, s=None, t=None, u=None,
+    ):  # fmt: skip
+        given = (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u)
+        return self.function(*(x for x in given if x is not None))
+
+
+def feed_of(spec: str, **sizes: int) -> dict[str, torch.Tensor]:
+    """Tensors as a case describes them, with sizes for its symbols."""
+    generator = torch.Generator().manual_seed(zlib.crc32(spec.encode()))
+    found = {}
+    for name, one in zip(LETTERS, spec.split(";"), strict=False):
+        dims, _, kind = one.strip().partition(":")
+        shape = [sizes.get(d) or int(d) for d in dims.split()]
+        found[name] = drawn(shape, kind, generator)
+    return found
+
+
+def drawn(shape: list[int], kind: str, generator: torch.Generator) -> torch.Tensor:
+    if kind[:1] in ("i", "j"):  # j: not zero
+        return torch.randint(int(kind[0] == "j"), int(kind[1:]), shape, generator=generator)
+    if kind in ("b", "B"):  # B: some are true in every row
+        made = torch.rand(shape, generator=generator) < 0.5
+        return made | (torch.arange(shape[-1]) == 0) if kind == "B" else made
+    real = torch.randn(shape, generator=generator)
+    return {"+": real.abs() + 0.1, "u": real.tanh() * 0.9}.get(kind, real)
+
+
+def axes_of(spec: str) -> Mapping[str, Mapping[int, str]]:
+    pairs = zip(LETTERS, spec.split(";"), strict=False)
+    return {
+        name: {k: d for k, d in enumerate(one.strip().partition(":")[0].split()) if d in ("n", "m")}
+        for name, one in pairs
+    }
+
+
+def judge(case: Case, key: str = "") -> None:
+    function, spec = case
+    module, feed = One(function), feed_of(spec, n=5, m=6)
+    captured = export(module, (), feed, axes=axes_of(spec))
+    keys = {key_of(n.target) for n in captured.program.graph.nodes if n.op == "call_function"}
+    model = lower(captured, {}.__getitem__)
+    assert key in keys or not key, keys
+    assert opaque(model) == []
+    for sizes in ({"n": 5, "m": 6}, {"n": 7, "m": 4}):
+        assert difference(module, model, feed_of(spec, **sizes)) <= 1e-5
+
+
+def test_every_row_has_a_case():
+    assert sorted(set(TABLE) - set(CASES)) == []
+    assert sorted(set(CASES) - set(TABLE)) == []
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_a_row_computes_what_its_operator_does(key):
+    judge(CASES[key], "" if key in UNSEEN else key)
+
+
+UNSEEN = frozenset({"aten.alias.default", "aten.lift_fresh_copy.default", "aten._to_copy.default"})
+"""What captured programs are cleaned of where nothing changes."""
+
+
+@pytest.mark.parametrize(("name", "case"), MORE, ids=[name for name, _ in MORE])
+def test_more_of_what_rows_do(name, case):
+    judge(case)
+
+
+@pytest.mark.parametrize(("name", "case"), WRITES, ids=[name for name, _ in WRITES])
+def test_what_is_written_is_seen(name, case):
+    judge(case)
+
+
+def test_what_the_table_lacks_is_opaque_and_has_its_sizes():
+    module, feed = One(torch.linalg.inv), {"a": torch.eye(3).expand(2, 3, 3).clone()}
+    model = lowered(module, feed, {"a": {0: "n"}})
+    [node] = (n for n in model.graph if n.domain == "aten")
+    assert [str(d) for d in node.outputs[0].shape] == ["n", "3", "3"]
+
+
+def test_an_argument_that_a_row_does_not_name_makes_the_call_opaque():
+    module = One(
+        lambda x: torch.ops.aten.embedding_bag.default(
+            x, torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long)
+        )
+    )
+    assert opaque(lowered(module, {"a": torch.ones(4, 3)}, {})) == ["embedding_bag.default"]
+    half = One(lambda x: torch.ops.aten.round.decimals(x, decimals=2))
+    assert opaque(lowered(half, {"a": torch.ones(4, 3)}, {})) == ["round.decimals"]
