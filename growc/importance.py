@@ -196,7 +196,8 @@ def _probes(c: Compilation) -> list[Probe]:
     blocks = find_blocks(c.axes, c.layers, c.roles)
     ratios = [r for b in blocks for r in b.ratios if _is_shown(r, visible)]
     readings = Activations(c.axes).readings
-    return [*(_probe(r, c.axes, masks) for r in readings), *(_quotient(r, c.axes, masks) for r in ratios)]
+    found = [_probe(r, c.axes, masks, visible) for r in readings]
+    return [*found, *(_quotient(r, c.axes, masks) for r in ratios)]
 
 
 def _is_shown(ratio: Ratio, visible: Collection[str]) -> bool:
@@ -209,14 +210,15 @@ def _quotient(ratio: Ratio, axes: Axes, masks: Sequence[Value]) -> Probe:
     return Probe(value.name, value.rank, ratio.units, found, ratio.part.name, ratio.taken)
 
 
-def _probe(reading: Reading, axes: Axes, masks: Sequence[Value]) -> Probe:
+def _probe(reading: Reading, axes: Axes, masks: Sequence[Value], visible: Collection[str]) -> Probe:
     value = reading.value
-    if value.producer is not None and value.producer.part_of:
+    if value.producer is not None and value.name not in visible:
         message = f"an activation inside of `{value.producer.name or value.producer.kind}` cannot be measured"
         raise GrowError(Diagnostic("G309", message, help="measure a model without fused operators"))
+    less = "" if reading.less is None else reading.less.name
     units = 0 if reading.numbered is None else reading.numbered.size[0]
     rank = value.rank + (units > 0)
-    return Probe(value.name, rank, reading.kept, _weights(value, axes, masks), units=units)
+    return Probe(value.name, rank, reading.kept, _weights(value, axes, masks), units=units, less=less)
 
 
 def _weights(value: Value, axes: Axes, masks: Sequence[Value]) -> tuple[Mask, ...]:

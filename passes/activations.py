@@ -32,6 +32,8 @@ class Reading:
 
     value: Value
     kept: tuple[int, ...]
+    less: Value | None = None
+    """What is taken off first: what a branch adds, where its bias is added behind the sum."""
     numbered: Space | None = None
     """Where it holds numbers of units: of which; what is measured is how often each stands there."""
 
@@ -51,10 +53,10 @@ class Activations:
     def __post_init__(self) -> None:
         flow = Flow(self.axes)
         on_stream: set[int] = set()
-        for value, streams in _of_streams(flow, residual_sums(flow)):
+        for value, streams, less in _of_streams(flow, residual_sums(flow)):
             atoms = {id(x) for s in streams for x in leaves(s)}
             on_stream |= atoms
-            self.add(value, atoms)
+            self.add(value, atoms, less)
         for value, spaces in _contracted(flow):
             self.add(value, {id(x) for s in spaces for x in leaves(s)} - on_stream)
         self.choices()
@@ -66,14 +68,14 @@ class Activations:
             numbers = ranking.outputs[RANKED[ranking.op]]
             atoms = {id(x) for x in leaves(space)} - known
             if atoms and numbers.users:
-                self.readings.append(Reading(numbers, (numbers.rank,), find(space)))
+                self.readings.append(Reading(numbers, (numbers.rank,), numbered=find(space)))
                 for atom in atoms:
                     self.of_atom[atom].append(len(self.readings) - 1)
         known = set(self.of_atom)
         for value, spaces in _summed(self.axes):
             self.add(value, {id(x) for s in spaces for x in leaves(s)} - known)
 
-    def add(self, value: Value, atoms: set[int]) -> None:
+    def add(self, value: Value, atoms: set[int], less: Value | None = None) -> None:
         """A tensor that shows the units of some atoms."""
         value = through_casts(value)
         spaces = self.axes.of(value)
@@ -81,9 +83,11 @@ class Activations:
         if not atoms or value.weight is not None:
             return
         kept = tuple(k for k, s in enumerate(spaces) if find(s).static and any(True for _ in leaves(s)))
-        place = next((i for i, r in enumerate(self.readings) if r.value is value), len(self.readings))
+        less = None if less is None else through_casts(less)
+        same = (i for i, r in enumerate(self.readings) if r.value is value and r.less is less)
+        place = next(same, len(self.readings))
         if place == len(self.readings):
-            self.readings.append(Reading(value, kept))
+            self.readings.append(Reading(value, kept, less))
         for atom in atoms:
             if place not in self.of_atom[atom]:
                 self.of_atom[atom].append(place)
@@ -102,8 +106,10 @@ class Activations:
         return total
 
 
-def _of_streams(flow: Flow, sums: dict[Node, Residual]) -> Iterator[tuple[Value, Sequence[Space]]]:
-    """What the first branch of each stream reads, what branches add, and the sums."""
+def _of_streams(
+    flow: Flow, sums: dict[Node, Residual]
+) -> Iterator[tuple[Value, Sequence[Space], Value | None]]:
+    """What the first branch of each stream reads, what branches add, and the sums; what to take off first."""
     behind: dict[Value, set[int]] = defaultdict(set)
     for node in flow.axes.graph.nodes:
         passed = set().union(*(behind[v] for v in node.operands if v in behind))
@@ -111,12 +117,24 @@ def _of_streams(flow: Flow, sums: dict[Node, Residual]) -> Iterator[tuple[Value,
         if residual is not None:
             own = {id(s) for s in residual.streams}
             if not own & behind[residual.base]:
-                yield residual.base, residual.streams
-            yield next(v for v in node.operands if v is not residual.base), residual.streams
-            yield node.outputs[0], residual.streams
+                yield residual.base, residual.streams, None
+            total = _biased(flow, node.outputs[0])
+            branch = next(v for v in node.operands if v is not residual.base)
+            late = total is not node.outputs[0]
+            yield total if late else branch, residual.streams, residual.base if late else None
+            yield total, residual.streams, None
             passed |= own
         for out in node.outputs:
             behind[out] |= passed
+
+
+def _biased(flow: Flow, total: Value) -> Value:
+    """A sum with the bias of its branch, which some fused operators add last."""
+    if len(total.users) != 1 or total in flow.axes.graph.outputs:
+        return total
+    [(node, operand)] = total.users
+    bias = node.inputs[1 - operand] if node.op == "Add" else None
+    return node.outputs[0] if bias is not None and bias in flow.parameters else total
 
 
 def _summed(axes: Axes) -> Iterator[tuple[Value, list[Space]]]:

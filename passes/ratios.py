@@ -83,11 +83,10 @@ class _Finder:
         return Block(run, place, self.ratio(layer.end, layer.start, taken=True), parts)
 
     def ratio(self, whole: Value, part: Value, *, taken: bool = False) -> Ratio | None:
-        """What tells how large a part is; None where the file does not show it."""
-        inside = any(v.producer is not None and v.producer.part_of for v in (whole, part))
+        """What tells how large a part is; None where no tensor does."""
         spaces = self.flow.axes.of(whole)
         units = tuple(k for k, s in enumerate(spaces) if id(find(s)) in self.streams)
-        if inside or not units or whole.sizes != part.sizes:
+        if not units or whole.sizes != part.sizes:
             return None
         return Ratio(whole, units, part, taken)
 

@@ -95,6 +95,9 @@ class OnnxModel(IrModel):
 
     scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
 
+    scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
+    """What was measured of the file, by the inputs and the number of samples."""
+
     @staticmethod
     def open(path: Path) -> OnnxModel:
         """Raises GrowError (G310) where the file cannot be read."""

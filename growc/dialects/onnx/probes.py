@@ -21,12 +21,18 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from growc.dialects.onnx.container import outline
+from growc.dialects.onnx.inner import inner_values
 
 
 def shown(model: Path) -> frozenset[str]:
-    """The names of the tensors of a file's own graph: those in bodies of other nodes cannot be probed."""
-    graph = outline(model).graph
-    return frozenset([*(v.name for v in graph.input), *(name for n in graph.node for name in n.output)])
+    """The names of the tensors of a file's own graph, and of what its fused nodes compute on the way.
+
+    Those in bodies of other nodes cannot be probed.
+    """
+    proto = outline(model)
+    given = (v.name for v in proto.graph.input)
+    made = (name for n in proto.graph.node for name in n.output)
+    return frozenset([*given, *made, *inner_values(proto)])
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Mask:
 class Probe:
     """One tensor by its name in the file, its rank, the axes kept, and the masks that weigh the others.
 
+    less: a tensor of the same shape that is taken off first.
     units: where it holds numbers of so many units, it is taken as one-hot, with one axis more.
     part: a tensor of the same shape whose norm over the kept axes is divided by that of this one; where it is
     `taken`, the norm of what is left of this one without it.
@@ -54,6 +61,7 @@ class Probe:
     part: str = ""
     taken: bool = False
     units: int = 0
+    less: str = ""
 
 
 def probed(model: Path, probes: Sequence[Probe]) -> bytes:
@@ -63,7 +71,8 @@ def probed(model: Path, probes: Sequence[Probe]) -> bytes:
     opset = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
     nodes = list(proto.graph.node)
     makers = {name: i for i, node in enumerate(nodes) for name in node.output}
-    behind: dict[int, list[onnx.NodeProto]] = {}
+    wanted = {name for probe in probes for name in (probe.name, probe.part, probe.less)}
+    behind = _beside(proto, wanted - makers.keys(), makers)
     for k, probe in enumerate(probes):
         del proto.graph.node[:]
         _Writer(proto.graph, f"growc.probe.{k}", opset).add(probe)
@@ -72,6 +81,20 @@ def probed(model: Path, probes: Sequence[Probe]) -> bytes:
     for i in range(-1, len(nodes)):  # at once behind what they sum up: nothing is kept until the end
         proto.graph.node.extend([*nodes[max(i, 0) : i + 1], *behind.get(i, ())])
     return bytes(proto.SerializeToString())
+
+
+def _beside(
+    proto: onnx.ModelProto, names: set[str], makers: dict[str, int]
+) -> dict[int, list[onnx.NodeProto]]:
+    """The nodes that make inner values of fused ones, behind these; `makers` tells of them too."""
+    behind: dict[int, list[onnx.NodeProto]] = {}
+    inner = inner_values(proto)
+    for name in sorted(names & inner.keys()):
+        for node in inner[name].nodes:
+            if node.output[0] not in makers:
+                behind.setdefault(inner[name].place, []).append(node)
+                makers.update(dict.fromkeys(node.output, inner[name].place))
+    return behind
 
 
 def counted(probe: Probe, shape: Sequence[int], weight: float) -> float:
@@ -89,6 +112,7 @@ class _Writer:
 
     def add(self, probe: Probe) -> None:
         value = self.one_hot(probe) if probe.units else self.single(probe.name)
+        value = self.node("Sub", value, self.single(probe.less)) if probe.less else value
         gone = [a for a in range(probe.rank) if a not in probe.kept]
         if probe.part:
             value, gone = self.quotient(probe, value), list(range(probe.rank))
