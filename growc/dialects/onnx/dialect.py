@@ -94,8 +94,6 @@ class OnnxModel(IrModel):
     """An ONNX file, opened. `scores`: what was measured of it, by the inputs and the number of samples."""
 
     scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
-
-    scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
     """What was measured of the file, by the inputs and the number of samples."""
 
     @staticmethod
