@@ -439,6 +439,14 @@ _code(
     """,
 )
 _code(
+    "G320",
+    "mode that a grown module has no graph for",
+    """
+    A module that growc makes has a graph for evaluation and one for training, each captured from the source
+    in that mode. Some modules cannot be captured in training: those that drop layers at random, for example.
+    """,
+)
+_code(
     "G401",
     "expectation that failed",
     """

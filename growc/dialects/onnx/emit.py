@@ -208,6 +208,7 @@ class _Rewriter:
             version=node.version,
             name=None if node.name is None else self.unused(f"{node.name}.copy"),
         )
+        copy.meta.update(node.meta)
         for new, old in zip(copy.outputs, node.outputs, strict=True):
             new.name, new.type = self.unused(f"{old.name}.copy"), old.type
         _scope(node).insert_before(node, copy)

@@ -38,11 +38,13 @@ class Site:
     """The call that a node comes from, and the literals of the call that it took.
 
     results: for outputs of the node, what they are in the FX graph: a call, or item `k` of it.
+    operands: for operands of the node, the arguments of the call that they are.
     """
 
     node: fx.Node
     carried: dict[Path, Place] = field(default_factory=dict)
     results: dict[int, list[tuple[fx.Node, int | None]]] = field(default_factory=dict)
+    operands: dict[int, fx.Node] = field(default_factory=dict)
 
 
 TYPES: Mapping[torch.dtype, ir.DataType] = {
@@ -83,10 +85,13 @@ class Call(Lowering):
         """As in Lowering; the node remembers the call and the literals that are its operands."""
         made = super().several(op, *inputs, outputs=outputs, **attributes)
         site = Site(self.node)
+        given = {id(self.program.values.get(n)): n for n in self.node.all_input_nodes}
         for i, value in enumerate(inputs):
             if value is not None and id(value) in self.tracked:
                 path, first = self.tracked[id(value)]
                 site.carried[path] = Place(i, first)
+            if value is not None and id(value) in given:
+                site.operands[i] = given[id(value)]
         self.made[-1].meta[SITE] = site
         if len(self.made) > 1:
             self.made[-1].name = f"{self.name}.{len(self.made)}"

@@ -23,11 +23,12 @@ class TorchModel(IrModel):
     """A module, captured by torch.export; `source` is its lowered program."""
 
     captured: Captured = field(kw_only=True)
+    read: Read = field(kw_only=True)
 
     @staticmethod
     def open(captured: Captured, read: Read) -> TorchModel:
         """A captured program; `read` brings the tensors of its state dict by their first names."""
-        return TorchModel(lower(captured, read), captured=captured)
+        return TorchModel(lower(captured, read), captured=captured, read=read)
 
     @staticmethod
     def of(module: nn.Module, example_inputs: Any) -> TorchModel:

@@ -182,12 +182,17 @@ class _Lowering:
         """A node that freezes what it touches, in place of a call that is not understood."""
         kinds = [self.values.get(n) for n in node.all_input_nodes]
         inputs = [v for k in kinds for v in (k if isinstance(k, list) else [k]) if isinstance(v, ir.Value)]
+        given = {
+            id(v): n
+            for n, k in zip(node.all_input_nodes, kinds, strict=True)
+            for v in (k if isinstance(k, list) else [k])
+        }
         fakes = node.meta.get("val")
         several = isinstance(fakes, (list, tuple))
         results = list(fakes) if several else [fakes]  # type: ignore[arg-type]
         name = key_of(node.target).removeprefix("aten.")
         made = ir.Node(OPAQUE, name, inputs, num_outputs=len(results), name=label)
-        made.meta[SITE] = Site(node)
+        made.meta[SITE] = Site(node, operands={i: given[id(v)] for i, v in enumerate(inputs)})
         for k, (value, fake) in enumerate(zip(made.outputs, results, strict=True)):
             value.name = f"{label}.{k}"
             self.declared(value, fake)
@@ -230,7 +235,7 @@ class _Lowering:
             if not isinstance(argument, fx.Node) or not isinstance(argument.meta.get("val"), torch.Tensor):
                 continue
             made = ir.Node("", "Identity", [self.value(argument)], num_outputs=1, name=f"output.{name}")
-            made.meta[SITE] = Site(argument)
+            made.meta[SITE] = Site(argument, operands={0: argument})
             self.nodes.append(made)
             result = self.declared(made.outputs[0], argument.meta["val"])
             result.name = name
@@ -277,7 +282,7 @@ def _arguments(node: fx.Node) -> tuple[dict[str, Any], dict[str, Any]]:
             x: (i,) for i, x in enumerate(letters[: len(node.args)])
         }
     found: dict[str, Any] = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
-    paths: dict[str, Any] = {}
+    paths: dict[str, Any] = {name: (name,) for name in found}
     for i, (argument, value) in enumerate(zip(schema.arguments, node.args, strict=False)):
         found[argument.name], paths[argument.name] = value, (i,)
     for name, value in node.kwargs.items():

@@ -1,0 +1,214 @@
+"""The calls of the result: those of the source's FX graph, on the model as it was mended.
+
+Needs: a rewritten model whose nodes remember their calls (growc.dialects.torch.call), and what they said
+before (growc.dialects.torch.literals). Gives: every call that there is by now, in an order in which they can
+run. A call is made once for every place where it stands: its arguments are what its operands have become.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+import onnx_ir as ir
+from torch import fx
+
+from growc.dialects.torch.call import SITE, Path, Site
+from growc.dialects.torch.literals import changed, refusal
+
+Order = tuple[int, int, int]
+"""Where a call stands: where its run of layers begins, or itself; its layer; its place in the source."""
+
+TENSOR: Order = (-1, 0, 0)
+"""What is there before any call."""
+
+
+@dataclass(eq=False)
+class Made:
+    """A call of the source with what it has in the result; without `call` a tensor."""
+
+    call: fx.Node | None
+    order: Order
+    arguments: Mapping[fx.Node, Made] = field(default_factory=dict)
+    literals: Mapping[Path, Any] = field(default_factory=dict)
+    tensor: ir.Value | None = None
+
+
+class Rebuilding:
+    """All calls of the result.
+
+    `tensors`: the placeholders of the source by the names of inputs and stored tensors; `places`: the layer
+    that a node of the model stands in, by run and position.
+    """
+
+    def __init__(
+        self,
+        source: fx.Graph,
+        model: ir.Model,
+        tensors: Mapping[str, fx.Node],
+        places: Mapping[ir.Node, tuple[int, int]],
+    ) -> None:
+        self.model, self.places = model, places
+        self.numbers = {node: k for k, node in enumerate(source.nodes)}
+        self.stored = {node: name for name, node in tensors.items()}
+        self.starts = self._starts()
+        self.calls: dict[object, Made] = {}
+        self.tensors: dict[ir.Value | fx.Node, Made] = {}
+        self.named: dict[tuple[fx.Node, ir.Value], Made] = {}
+        self.current: dict[fx.Node, list[ir.Value]] = {}
+        for node in model.graph:
+            for value in node.outputs:
+                for name in names_of(value):
+                    self.current.setdefault(name, []).append(value)
+
+    def _starts(self) -> dict[int, int]:
+        """Where the calls of each run of layers begin in the source."""
+        starts: dict[int, int] = {}
+        for node, (run, _) in self.places.items():
+            if SITE in node.meta:
+                number = self.numbers[node.meta[SITE].node]
+                starts[run] = min(number, starts.get(run, number))
+        return starts
+
+    def all(self) -> list[Made]:
+        """Every call, in the order of the source, layer by layer."""
+        for node in self.model.graph:
+            for value in node.outputs:
+                for name in names_of(value):
+                    self.build(name, value)
+        return in_order(self.calls.values())
+
+    def output(self, value: ir.Value) -> Made:
+        """What gives an output of the model."""
+        last = value.producer()
+        assert last is not None
+        given = last.inputs[0]
+        assert given is not None
+        return self.resolved(last.meta[SITE].node, given)
+
+    # ---- values under the names of calls
+
+    def build(self, name: fx.Node, value: ir.Value) -> Made:
+        """The call that stands for `name`, which is (a name of) `value`."""
+        if (name, value) not in self.named:
+            self.named[name, value] = self._built(name, value)
+        return self.named[name, value]
+
+    def _built(self, name: fx.Node, value: ir.Value) -> Made:
+        node = value.producer()
+        if node is None:
+            return self.tensor(value) if name.op == "placeholder" else self.call(name, [], value)
+        own: fx.Node = node.meta[SITE].node
+        if name is own:
+            return self.call(own, parts_of(node), value)
+        if name.target is operator.getitem and name.args[0] is own:
+            whole = self.call(own, parts_of(node), value)
+            return self.add(name, {own: whole}, {}, whole.order)
+        return self.call(name, [], value)
+
+    def tensor(self, value: ir.Value) -> Made:
+        """An input, or a tensor that the module holds."""
+        return self.tensors.setdefault(value, Made(None, TENSOR, tensor=value))
+
+    def resolved(self, given: fx.Node, value: ir.Value) -> Made:
+        """A value under the name that an argument had, or under the one that stands in its place."""
+        if value.producer() is None:
+            return self.build(given, value)
+        names = names_of(value)
+        if not names:
+            raise refusal(value.producer(), "nothing in the module computes it")
+        if given in names:
+            return self.build(given, value)
+        before = next((names_of(v) for v in self.current.get(given, ())), [given])
+        return self.build(names[min(before.index(given), len(names) - 1)], value)
+
+    # ---- calls
+
+    def call(self, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
+        """A call with the arguments that it has by now; one without nodes does nothing but name `value`."""
+        arguments = {given: self.argument(given, call, parts, value) for given in call.all_input_nodes}
+        return self.add(call, arguments, changed(call, parts), self.order(call, value.producer()))
+
+    def add(
+        self, call: fx.Node, arguments: Mapping[fx.Node, Made], literals: Mapping[Path, Any], order: Order
+    ) -> Made:
+        """A call, once for the same arguments."""
+        key = (call, *map(id, arguments.values()))
+        return self.calls.setdefault(key, Made(call, order, arguments, literals))
+
+    def order(self, call: fx.Node, node: ir.Node | None) -> Order:
+        """Where a call stands that `node` is a part of, or comes before."""
+        number = self.numbers[call]
+        if node is None or node not in self.places:
+            return number, 0, 0
+        run, position = self.places[node]
+        return self.starts[run], position, number
+
+    def argument(self, given: fx.Node, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
+        """What an argument of a call is by now."""
+        for part in parts:
+            for i, named in part.meta[SITE].operands.items():
+                found = part.inputs[i] if i < len(part.inputs) else None
+                if named is given and found is not None:
+                    return self.resolved(given, found)
+        if not parts and given is call.args[0]:
+            return self.resolved(given, value)
+        return self.anywhere(given)
+
+    def anywhere(self, given: fx.Node) -> Made:
+        """An argument that no operand stands for: what it is wherever it is."""
+        if given.op == "placeholder":
+            name = self.stored[given]
+            graph = self.model.graph
+            found = [v for v in [*graph.inputs, *graph.initializers.values()] if v.name == name]
+            value = found[0] if found else ir.Value(name=name)
+            return self.tensors.setdefault(found[0] if found else given, Made(None, TENSOR, tensor=value))
+        values = self.current.get(given, [])
+        if values:
+            return self.build(given, values[0])
+        arguments = {node: self.anywhere(node) for node in given.all_input_nodes}
+        return self.add(given, arguments, {}, self.order(given, None))
+
+
+def names_of(value: ir.Value) -> list[fx.Node]:
+    """The calls of which a value is the result: the one that makes it, and those that do nothing to it."""
+    node = value.producer()
+    if node is None or SITE not in node.meta:
+        return []
+    site: Site = node.meta[SITE]
+    return [name for name, item in site.results.get(value.index() or 0, []) if item is None]
+
+
+def parts_of(last: ir.Node) -> list[ir.Node]:
+    """The nodes of one call, from the one that gives its result backwards."""
+    own, found = last.meta[SITE].node, [last]
+    for part in found:
+        for value in part.inputs:
+            node = None if value is None else value.producer()
+            if node is not None and SITE in node.meta and node.meta[SITE].node is own and node not in found:
+                found.append(node)
+    return found
+
+
+def in_order(calls: Iterable[Made]) -> list[Made]:
+    """Calls as they can run, each as early as its place lets it."""
+    waiting = {made: {a for a in made.arguments.values() if a.call is not None} for made in calls}
+    readers: dict[Made, list[Made]] = {}
+    for made, needed in waiting.items():
+        for one in needed:
+            readers.setdefault(one, []).append(made)
+    numbers = {made: k for k, made in enumerate(waiting)}
+    ready = [(made.order, k, made) for made, k in numbers.items() if not waiting[made]]
+    heapify(ready)
+    done: list[Made] = []
+    while ready:
+        *_, made = heappop(ready)
+        done.append(made)
+        for reader in readers.get(made, []):
+            waiting[reader].discard(made)
+            if not waiting[reader]:
+                heappush(ready, (reader.order, numbers[reader], reader))
+    return done
