@@ -18,8 +18,21 @@ from growc.dialects.onnx.container import load as load_model
 from growc.expression import spell
 from growc.output import METADATA
 from growc.ports import Ports, ports_of
-from growc.recipe import Arrange, Blank, Comment, Include, Item, Recipe, Reorder, Scoped, Subclone
-from growc.resolve import Resolved, load
+from growc.ports_json import from_json, to_json
+from growc.recipe import (
+    Arrange,
+    Blank,
+    Comment,
+    Include,
+    Item,
+    Match,
+    Measure,
+    Recipe,
+    Reorder,
+    Scoped,
+    Subclone,
+)
+from growc.resolve import Bound, Resolved, load
 from growc.source import Source
 
 if TYPE_CHECKING:
@@ -42,6 +55,8 @@ def provenance(
     history.
     """
     certificate = c.plan.certificate
+    stored = any(map(_reads_files, resolved.statements)) or any("ports" in record for record in earlier)
+    ports = {"ports": to_json(ports_of(c))} if stored else {}
     return {
         "recipe": recipe_lines(sources, resolved),
         "parameters": {name: spell(value) for name, value in resolved.parameters.items()},
@@ -50,8 +65,15 @@ def provenance(
             "gaps": [{"node": g.node, "cause": g.cause} for g in certificate.gaps],
         },
         "measured": None if verification is None else float(f"{verification.relative:.1e}"),
+        **ports,
         "earlier": list(earlier),
     }
+
+
+def _reads_files(bound: Bound) -> bool:
+    """Whether a statement means what other files say, which may be gone when the recipe is asked again."""
+    ranking = getattr(bound.statement, "ranking", None)
+    return isinstance(bound.statement, Measure | Match) or (ranking is not None and ranking.name == "keep")
 
 
 def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:
@@ -86,7 +108,7 @@ def retraced(source: Path, result: Path, progress: Progress) -> Ports:
             recipes = [_recipe(record) for record in records[first:]]
             if _declared(start) == _declared(grown) and not any(map(_moves_units, recipes)):
                 return Ports()
-            found = _replayed(source, recipes, progress)
+            found = _replayed(source, list(zip(records[first:], recipes, strict=True)), progress)
             if _leads_to(found, _declared(grown)):
                 return found
     return Ports()
@@ -112,17 +134,25 @@ def _moves_units(recipe: Resolved) -> bool:
     return any(isinstance(bound.statement, Subclone | Reorder | Arrange) for bound in recipe.statements)
 
 
-def _replayed(source: Path, recipes: Sequence[Resolved], progress: Progress) -> Ports:
-    """The growths of these recipes, one after the other. Raises GrowError where one is refused."""
+def _replayed(
+    source: Path, growths: Sequence[tuple[Mapping[str, Any], Resolved]], progress: Progress
+) -> Ports:
+    """What growths do, one after the other: as their records say, or else their recipes, done again.
+
+    Raises GrowError where one is refused.
+    """
     from growc import api
     from growc.forms import form_of
 
     found = Ports()
     with tempfile.TemporaryDirectory(prefix="growc-") as name:
-        for number, recipe in enumerate(recipes, 1):
+        for number, (record, recipe) in enumerate(growths, 1):
+            if "ports" in record:
+                found = found.then(from_json(record["ports"]))
+                continue
             compilation = api.compile(recipe, source, progress=progress)
             found = found.then(ports_of(compilation))
-            if number < len(recipes):
+            if number < len(growths) and "ports" not in growths[number][0]:
                 folder = Path(name) / str(number)
                 folder.mkdir()
                 source = form_of(source).write(compilation, folder, folder / source.name, progress)[-1]

@@ -13,6 +13,9 @@ from graphs import STREAM, save
 
 from growc import api
 from growc.cli import main
+from growc.indexmap import IndexMap
+from growc.ports import Ports
+from growc.ports_json import from_json, to_json
 
 RECIPE = "let more = 5\nwiden vocab to vocab + more with uniform copy seed 3"
 
@@ -34,7 +37,7 @@ def spoil(model: Path) -> None:
     proto = onnx.load(model)
     tensor = next(t for t in proto.graph.initializer if t.name == "up_weight")
     array = onnx.numpy_helper.to_array(tensor).copy()
-    array[0, 0] += 1
+    array[0] += 1
     tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
     onnx.save(proto, model)
 
@@ -95,3 +98,44 @@ def test_units_that_stand_elsewhere_are_a_difference(source, tmp_path, capsys):
     tensor.CopyFrom(onnx.numpy_helper.from_array(turned, tensor.name))
     onnx.save(proto, grown)
     assert outcome(source, grown, capsys)[0] == 1
+
+
+@pytest.fixture
+def kept(source: Path, tmp_path: Path) -> Path:
+    """A model of some tokens of another one; the file that lists them is gone."""
+    tokens, recipe = tmp_path / "tokens.txt", tmp_path / "r.grow"
+    tokens.write_text("9\n3\n5\n0\n")
+    recipe.write_text('subclone vocab to 4 by keep "tokens.txt"\n')
+    grown = api.apply(recipe, source, tmp_path / "grown.onnx").written
+    tokens.unlink()
+    return grown
+
+
+def test_tokens_that_a_file_listed_are_known_without_the_file(source, kept, capsys):
+    status, relative = outcome(source, kept, capsys)
+    assert (status, relative < 1e-6) == (0, True)
+    spoil(kept)
+    assert outcome(source, kept, capsys)[0] == 1
+
+
+def test_a_growth_behind_one_that_read_a_file_is_followed(source, kept, tmp_path, capsys):
+    wider = api.apply("widen vocab to 6 with uniform copy seed 3", kept, tmp_path / "wider.onnx").written
+    assert outcome(source, wider, capsys)[0] == outcome(kept, wider, capsys)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        IndexMap.of(5, [3, 4, 0, 1, -1, 2]),
+        IndexMap.of(3, [0, 1, 2, -1, 2], [1, 1, 0.5, 0, 0.5], [0, 0, 0, 1, 0]),
+        IndexMap.of(4, [0, -1, -1], None, None, [False, True, False]),
+        IndexMap.of(4, []),
+    ],
+)
+def test_maps_of_inputs_and_outputs_come_back_from_json(state):
+    ports = Ports({("y", 1): state}, {"p": ("q", {0, 2})}, {"ids": np.array([3, 4, 9])}, {"a": None}, True)
+    found = from_json(json.loads(json.dumps(to_json(ports))))
+    assert found.outputs["y", 1].same(state)
+    assert (found.numbers["ids"] == [3, 4, 9]).all()
+    assert found.states == {"p": ("q", {0, 2})}
+    assert (found.renamed, found.narrower) == ({"a": None}, True)
