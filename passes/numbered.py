@@ -2,8 +2,8 @@
 
 Needs: the flow of an axis graph. Gives: the spaces of these names.
 
-- vocab: the rows of a table that a model input looks up (of several tables that make one space, the largest),
-  and an output of that size.
+- vocab: the rows of a table that a model input looks up (of several tables that make one space, by themselves
+  or through a weight, the largest), and an output of that size.
 - positions: the rows of a table of units that a weight reads, looked up or cut by computed numbers.
 - experts: what numbers from a ranking of scores choose from in a stack of matrices, and these scores; or a
   stack of which all are used, over an axis that a weight makes; or shares of one of which each is a factor
@@ -49,11 +49,30 @@ def vocabularies(flow: Flow) -> list[Space]:
             spaces = flow.axes.of(table)
             beside = (id(find(s)) for k, s in enumerate(spaces) if k != axis)
             tables[tuple(beside)].append(find(spaces[axis]))
-    found = [s for same in tables.values() for s in same if s.size == max(s.size for s in same)]
+    largest = {units: max(s.size for s in same) for units, same in tables.items()}
+    above = {units: _made_of(flow, units, largest) for units in tables}
+    found = [
+        s
+        for units, same in tables.items()
+        for s in same
+        if s.size == max([largest[units], *(largest[other] for other in above[units])])
+    ]
     sizes = {s.size for s in found}
     for value in flow.axes.graph.outputs:
         found += [find(s) for s in flow.axes.of(value)[-1:] if find(s).size in sizes]
     return _distinct(found)
+
+
+def _made_of(flow: Flow, units: Collection[int], tables: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Of tables, by their units: those whose units a weight makes these units of."""
+    read = {
+        id(x)
+        for m in flow.maps
+        if any(id(s) in units for s in flow.made(m))
+        for s in flow.read(m)
+        for x in leaves(s)
+    }
+    return [other for other in tables if other != units and not read.isdisjoint(other)]
 
 
 def positions(flow: Flow, taken: Collection[int]) -> list[Space]:

@@ -202,12 +202,14 @@ class _Solver:
         state = self.known(var)
         if state is not None:
             return state
-        state = self.base(var)
+        return self.give(var, self.isometric(var, self.base(var)))
+
+    def isometric(self, var: Var, state: IndexMap) -> IndexMap:
+        """A state of a class, weighted where it has to be: contracted with itself, or read by RMS norms."""
         root = self.links.root(var)
         unpaired = root in self.contracted and not state.pairs_with(state)
-        if (unpaired or (root in self.rms and state.rms_norm() is None)) and not self.stage.options.plain:
-            state = state.isometric()
-        return self.give(var, state)
+        wanted = unpaired or (root in self.rms and state.rms_norm() is None)
+        return state.isometric() if wanted and not self.stage.options.plain else state
 
     def is_free(self, var: Var) -> bool:
         """Whether only weights stand in this class, and nothing has determined them yet."""
@@ -328,7 +330,9 @@ class _Solver:
         return bool(beside)
 
     def choose(self, link: Link, state: IndexMap, target: Var) -> IndexMap:
-        """The state behind a gain: plain copies, or what pairs with the tied tables that read it."""
+        """The state behind a gain: plain copies, or what pairs with the tied tables that read it, or what
+        products of it with itself and norms behind it want.
+        """
         plain = IndexMap.of(state.source, state.index, None, None, state.junk | (state.mean != 0))
         for partner in self.partners[self.links.root(target)]:
             table = self.done.states.get(partner)
@@ -337,9 +341,7 @@ class _Solver:
             paired = plain.paired(table)
             if paired is not None:
                 return paired
-        if self.links.root(target) in self.contracted and not self.stage.options.plain:
-            return plain.isometric()
-        return plain
+        return self.isometric(target, plain)
 
     def do_pair(self, link: Link) -> None:
         a, b = link.sources

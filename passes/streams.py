@@ -2,7 +2,8 @@
 
 Needs: the flow of an axis graph. Gives: the spaces of `hidden` and of `ffn`.
 
-- hidden: what a sum adds, one operand being made from the other through at least one weight. Where weights
+- hidden: what a sum adds, one operand being made from the other, or from what that scales, through at least
+  one weight. Where weights
   mix places too, both axes of the sum are that; one that no weight makes at the start of the stream counts
   places, and is not hidden.
 - ffn: made from a stream and read into a stream, without heads in it. Where such a space is only ever worked
@@ -49,9 +50,20 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
         roots = [find(s) for s in flow.axes.of(instance.node.outputs[0])]
         own = tuple(s for s in roots if id(s) in produced and id(s) in contracted)
         if own:
-            base = b if flow.made_from(a, b) else a if flow.made_from(b, a) else None
+            pairs = ((b, a), (a, b))
+            base = next((v for v, branch in pairs if flow.made_from(branch, unscaled(flow, v))), None)
             found.update({} if base is None else {instance.node: Residual(base, own)})
     return found
+
+
+def unscaled(flow: Flow, value: Value) -> Value:
+    """A value before it was multiplied with numbers, or with parameters for each unit."""
+    while (node := value.producer) is not None and node.op in ("Mul", "Div"):
+        scaled = [v for v in node.inputs if v is not None and v not in flow.parameters and v.known is None]
+        if len(scaled) != 1 or (node.op == "Div" and scaled != [node.inputs[0]]):
+            break
+        value = scaled[0]
+    return value
 
 
 def streams(flow: Flow, sums: Mapping[Node, Residual]) -> list[Space]:

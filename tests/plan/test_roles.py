@@ -222,3 +222,26 @@ def test_networks_that_are_weighed_with_one_share_each_are_experts(tmp_path):
 def test_shares_of_one_network_are_no_experts(tmp_path):
     model = save(tmp_path / "weighed.onnx", WEIGHED.format(other="d0"))
     assert "experts" not in found(model)
+
+
+FACTORISED = """
+factorised (int64[N, S] tokens, int64[N, S] kinds) => (float[N, S, 9] logits)
+<float[9, 4] table, float[4, 8] project, float[2, 8] kind_table, float[8, 12] up, float[12, 8] down,
+ float[8, 9] head>
+{
+    t = Gather(table, tokens)
+    p = MatMul(t, project)
+    k = Gather(kind_table, kinds)
+    x0 = Add(p, k)
+    u = MatMul(x0, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    x1 = Add(x0, d)
+    logits = MatMul(x1, head)
+}
+"""
+
+
+def test_kinds_of_tokens_are_no_vocabulary_beside_a_factorised_one(tmp_path):
+    model = save(tmp_path / "factorised.onnx", FACTORISED)
+    assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9}
