@@ -1,0 +1,129 @@
+"""torch.export of a module, with as many sizes left open as torch allows."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.torch.cleaning import clean
+
+__all__ = ["Axes", "by_name", "free_axes", "named_symbols", "trace"]
+
+Axes = Mapping[str, Mapping[int, str]]
+"""For each input, what its axes of any size are called: the batch, the sequence."""
+
+
+def by_name(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs in the order in which a program takes them."""
+    return inspect.signature(module.forward).bind_partial(*args).arguments | dict(kwargs)
+
+
+def free_axes(inputs: Mapping[str, Any]) -> Axes:
+    """The axes that have any size, and what they are called.
+
+    Rows are first. Second stands the sequence of token numbers, of masks, and of vectors.
+    """
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor) and value.ndim}
+    free: dict[str, dict[int, str]] = {name: {0: "batch"} for name in tensors}
+    lengths: dict[str, str] = {}
+    for name, value in tensors.items():
+        if value.ndim == 3 or (value.ndim > 1 and not value.is_floating_point()):
+            usual = "sequence" if not lengths else f"sequence_of_{name}"
+            free[name][1] = lengths.setdefault(str(value.shape[1]), usual)
+    return free
+
+
+def trace(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> ExportedProgram:
+    """The cleaned program, by torch.export; or of what torch.fx traces, which sees tensors alone.
+
+    torch.export refuses a forward that keeps tensors in attributes; torch.fx leaves such things out. Raises
+    GrowError (G317) with torch's reason where neither succeeds.
+    """
+    try:
+        return _freest(module, args, kwargs, axes)
+    except Exception as refused:  # noqa: BLE001 - whatever the module's code raises while it is traced
+        try:
+            return _freest(fx.symbolic_trace(module), args, kwargs, axes)
+        except Exception:  # noqa: BLE001 - the first reason is the one that helps
+            raise GrowError(_untraceable(module, refused)) from refused
+
+
+def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> ExportedProgram:
+    """The program with as many free axes as torch allows."""
+    only_rows = {name: {0: free[0]} for name, free in axes.items() if 0 in free}
+    tries = [(args, kwargs, free) for free in (axes, only_rows, {})]
+    if _is_one_row(by_name(module, args, kwargs), axes):  # torch takes a size of one for a constant
+        tries.insert(0, (*tree_map_only(Tensor, _two_rows, (args, kwargs)), axes))
+    reason: Exception | None = None
+    for given, named, free in tries:
+        try:
+            shapes = _dynamic(module, given, named, free)
+            program = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
+            clean(program)
+        except Exception as error:  # noqa: BLE001 - as above
+            reason = reason or error
+        else:
+            return program
+    assert reason is not None
+    raise reason
+
+
+def _is_one_row(inputs: Mapping[str, Any], axes: Axes) -> bool:
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
+    return bool(tensors) and all(0 in axes.get(n, {}) and t.shape[0] == 1 for n, t in tensors.items())
+
+
+def _two_rows(tensor: Tensor) -> Tensor:
+    return tensor.new_zeros((2, *tensor.shape[1:]))
+
+
+def _untraceable(module: nn.Module, reason: Exception) -> Diagnostic:
+    """That a module cannot be traced, with the first line of torch's reason."""
+    lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
+    said = f"{type(reason).__name__}: {lines[0] if lines else 'no reason given'}"
+    return Diagnostic("G317", f"`{type(module).__name__}` cannot be traced by torch.export", notes=(said,))
+
+
+def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> Any:
+    """The axes as torch.export wants them: a structure like the arguments'."""
+    bound = inspect.signature(module.forward).bind(*args, **kwargs)
+
+    def of(value: Any, free: Mapping[int, str]) -> Any:
+        if isinstance(value, Tensor):
+            return {axis: Dim.AUTO if axis in free else Dim.STATIC for axis in range(value.ndim)}
+        return None
+
+    kinds = inspect.signature(module.forward).parameters
+    shapes: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if kinds[name].kind is inspect.Parameter.VAR_POSITIONAL:
+            shapes[name] = tuple(of(v, axes.get(name, {})) for v in value)
+        elif kinds[name].kind is inspect.Parameter.VAR_KEYWORD:
+            shapes[name] = {key: of(v, axes.get(key, {})) for key, v in value.items()}
+        else:
+            shapes[name] = of(value, axes.get(name, {}))
+    return shapes
+
+
+def named_symbols(program: ExportedProgram, inputs: Iterable[tuple[str, Any]], axes: Axes) -> dict[str, str]:
+    """The names of symbols, by where they stand in the inputs, which are given in the program's order."""
+    names: dict[str, str] = {}
+    values = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+    specs = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
+    leaves = [name for name, given in inputs for _ in tree_flatten(given)[0]]
+    for name, spec in zip(leaves, specs, strict=True):
+        value = values[spec.arg.name]
+        if isinstance(value, Tensor):
+            for axis, called in axes.get(name, {}).items():
+                size = value.shape[axis]
+                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+                    names.setdefault(str(size), called)
+    return names
