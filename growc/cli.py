@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GrowError as error:
         return _report(error, given)
     except KeyboardInterrupt:
-        return _report(GrowError(Diagnostic("G503", "interrupted: nothing was written")), given)
+        done = "what was measured is kept" if given[:1] == ["measure"] else "nothing was written"
+        return _report(GrowError(Diagnostic("G503", f"interrupted: {done}")), given)
     except OSError as error:
         place = f" `{error.filename}`" if error.filename else ""
         message = f"the system refused{place}: {(error.strerror or str(error)).lower()}"

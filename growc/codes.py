@@ -503,7 +503,8 @@ _code(
     "interrupted",
     """
     Ctrl-C, or a signal that asks a program to end, came before the result was in place. Nothing was
-    written, and what had been made so far is gone.
+    written, and what had been made so far is gone; but importance that was measured is kept, and the same
+    measurement goes on from there.
     """,
     status=130,
 )

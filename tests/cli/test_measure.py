@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from growc.render.progress import progress
+from growc.session import Session
 
 
 @pytest.fixture
@@ -93,3 +94,19 @@ def test_layers_are_shown_as_bars_and_stand_in_the_json(growc, inputs):
     plain = growc("measure", "stream.onnx", "--inputs", inputs, "--json").json
     assert plain["layers"][0]["ratio"] == layer["ratio"]
     assert "removed" not in plain["layers"][0]
+
+
+def test_an_interrupted_measurement_says_that_it_goes_on_and_does(growc, inputs, monkeypatch):
+    run, calls = Session.run, []
+
+    def interrupted(self, feeds):
+        calls.append(feeds)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return run(self, feeds)
+
+    monkeypatch.setattr(Session, "run", interrupted)
+    stopped = growc("measure", "stream.onnx", "--inputs", inputs)
+    assert stopped.status == 130
+    assert "interrupted: what was measured is kept" in stopped.err
+    assert "Measured: 12 samples" in growc("measure", "stream.onnx", "--inputs", inputs).out
