@@ -37,6 +37,9 @@ class Weight:
     """The tensor of the source that it comes from, where its layer has another place there."""
     zero: bool = False
     """Whether it is zero, so that a new layer adds nothing."""
+    shift: float = 0.0
+    """What the model adds to it wherever it is used (gains stored as their distance from one): maps act on
+    the sum."""
 
     @property
     def root(self) -> str:

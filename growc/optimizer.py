@@ -228,7 +228,7 @@ def gradient_plan(weight: WeightPlan, power: int = 1, new: New = "mapped") -> We
         replace(step, layout=_dual_layout(step.layout, step.verb, power, new), next=None)
         for step in weight.steps
     )
-    return replace(weight, steps=steps, scale=weight.scale**-power, literal=None)
+    return replace(weight, steps=steps, scale=weight.scale**-power, literal=None, shift=0.0)
 
 
 def _dual_layout(layout: Layout, verb: str, power: int, new: New) -> Layout:

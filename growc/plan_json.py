@@ -125,6 +125,8 @@ def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Any]:
         made["literal"] = list(weight.literal)
     if weight.copy_of:
         made |= {"copy_of": weight.copy_of, "zero": weight.zero}
+    if weight.shift:
+        made["shift"] = weight.shift
     return made
 
 
@@ -148,9 +150,9 @@ def _read_weight(data: dict[str, Any], maps: list[dict[str, Any]]) -> WeightPlan
     literal = None if "literal" not in data else tuple(data["literal"])
     before, after = tuple(data["before"]), tuple(data["after"])
     scale = data.get("scale", 1.0)
-    moved = data.get("copy_of", ""), data.get("zero", False)
+    others = data.get("copy_of", ""), data.get("zero", False), data.get("shift", 0.0)
     return WeightPlan(
-        data["name"], data["source"], data["dtype"], before, after, steps, scale, literal, *moved
+        data["name"], data["source"], data["dtype"], before, after, steps, scale, literal, *others
     )
 
 

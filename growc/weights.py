@@ -29,20 +29,24 @@ def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
         return np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after)
     if not plan.changed:
         return source
-    out = _stepped(plan.steps, source, read)
+    out = _stepped(plan.steps, source, read, plan.shift)
     if plan.scale != 1.0:
         out = (out.astype(np.float64) * plan.scale).astype(out.dtype)
+    if plan.shift:
+        out = out - out.dtype.type(plan.shift)
     return np.ascontiguousarray(out).reshape(plan.after).astype(source.dtype, copy=False)
 
 
-def _stepped(steps: Sequence[AxisStep], source: Array, read: Read | None) -> Array:
-    """A tensor after some steps; 16-bit numbers as float32."""
+def _stepped(steps: Sequence[AxisStep], source: Array, read: Read | None, shift: float) -> Array:
+    """A tensor with its shift after some steps; 16-bit numbers as float32."""
     std = float(np.std(source.astype(np.float64))) if _draws(steps) else 0.0
     narrow = source.dtype.itemsize == 2 and source.dtype.kind not in "iu"
     out = source.astype(np.float32) if narrow else source
+    out = out + out.dtype.type(shift) if shift else out
     for step in steps:
         factors = {n: _read(read, n).astype(np.float64).reshape(-1, 1) for n in _factors(step)}
-        other = None if step.next is None else _stepped(step.next.steps, _read(read, step.next.source), read)
+        above = step.next
+        other = None if above is None else _stepped(above.steps, _read(read, above.source), read, shift)
         out = _along(step, out, other, std, factors)
     return out
 

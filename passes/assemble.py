@@ -63,6 +63,7 @@ def assemble_weights(
                 scales.get(first, 1.0),
                 copy_of=weight.copy_of,
                 zero=weight.zero,
+                shift=weight.shift,
             )
             done.weights.append(made)
             done.uses.append(members)

@@ -146,6 +146,8 @@ class Branches:
         if value in self.static and not self.only_inside(value, inside):
             raise NotZeroError(node)
         if value.weight is not None and value.floating:
+            if value.weight.shift:
+                raise NotZeroError(node)  # what is stored would not be zero
             return (value,)
         if node is None or (value in self.data and node not in inside):
             raise NotZeroError(node)

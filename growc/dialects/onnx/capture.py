@@ -21,6 +21,7 @@ from growc.dialects.onnx.folding import fold
 from growc.dialects.onnx.fused import PART_OF, lower
 from growc.dialects.onnx.lowerings import LOWERINGS
 from growc.dialects.onnx.quantised_ops import QUANTISED
+from growc.dialects.onnx.shifted import LAYOUT, shifts
 from growc.dialects.onnx.states import state_pairs
 from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
@@ -32,11 +33,6 @@ COPY_OF, ZERO = "growc.copy_of", "growc.zero"
 COMMUTATIVE = frozenset(
     {"Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "Equal", "BitwiseAnd"}
 )
-
-LAYOUT = frozenset(
-    {"Identity", "Transpose", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather"}
-)
-"""Operators that a weight may pass on its way to its use; each use gets its own copy of the chain."""
 
 
 def capture(model: ir.Model, dialect: Any) -> Graph:
@@ -109,13 +105,14 @@ class _Capture:
         self.chains: set[Step] = set()
         self.stored: dict[int, Stored] = {}
         self.made: dict[object, Stored] = {}
+        self.shifted = shifts(model.graph)
 
     def graph(self) -> Graph:
         source = self.model.graph
         inputs = [self.value(v) for v in source.inputs if not v.is_initializer()]
         self.structural_keys(inputs=[v for v in source.inputs if not v.is_initializer()])
         for step in self.postorder(self.makers.get(id(v)) for v in source.outputs):
-            dropped = step.op == "Constant" or any(id(v) in self.stored for v in step.outputs)
+            dropped = step.op == "Constant" or any(self.is_weight(v) for v in step.outputs)
             if step not in self.chains and not dropped:
                 self.add(step)
         outputs = [self.operand(v) for v in source.outputs]
@@ -169,8 +166,12 @@ class _Capture:
             first.twins.append(step.node)
         return first
 
+    def is_weight(self, value: ir.Value) -> bool:
+        """Whether a node gives what counts as a stored tensor."""
+        return id(value) in self.stored or value in self.shifted.sums
+
     def is_static(self, value: ir.Value) -> bool:
-        if id(value) in self.stored:
+        if self.is_weight(value):
             return True
         return constant_of(value) is not None or self.makers.get(id(value)) in self.chains
 
@@ -230,6 +231,7 @@ class _Capture:
 
     def operand(self, value: ir.Value) -> Value:
         """The neutral operand: a fresh constant (with a fresh chain in front of it) for what is static."""
+        value = self.shifted.sums.get(value, value)
         tensor, maker = constant_of(value), self.makers.get(id(value))
         if tensor is not None or id(value) in self.stored:
             return self.constant(value, tensor)
@@ -243,6 +245,7 @@ class _Capture:
         if key not in self.weights:
             made = _plain(value, tensor) if found is None else _quantised(value, found)
             made.computed = any(value is f.stand_in for f in self.dialect.folded)
+            made.shift = self.shifted.of.get(value, 0.0)
             self.weights[key] = made
         weight = self.weights[key]
         return Value(weight.name, weight=weight, floating=weight.floating, origin=value)
