@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from growc.axes import Space, factors, find, leaves, segments
 from growc.graph import Node, Value
 from growc.operators import Term, labels, names_of
-from growc.passes.flow import Flow
+from growc.passes.flow import Flow, through_casts
 from growc.passes.spaces import Instance
 from growc.passes.treatments import REDUCTIONS
 
@@ -33,7 +33,11 @@ class Residual:
 
 
 def residual_sums(flow: Flow) -> dict[Node, Residual]:
-    """Every sum of two activations, one of which is made from the other, its base, through a weight."""
+    """Every sum of two activations, one of which is made from the other, its base, through a weight.
+
+    Where the base is scaled, the stream has to go on: it comes from such a sum, or goes to one. A recurrence
+    with a way around it, weighted unit by unit, is no stream.
+    """
     produced = {id(s) for m in flow.maps for s in flow.made(m)}
     contracted = {id(s) for m in flow.maps for s in flow.read(m)}
     found: dict[Node, Residual] = {}
@@ -53,7 +57,9 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
             pairs = ((b, a), (a, b))
             base = next((v for v, branch in pairs if flow.made_from(branch, unscaled(flow, v))), None)
             found.update({} if base is None else {instance.node: Residual(base, own)})
-    return found
+    before = {node: through_casts(unscaled(flow, r.base)).producer for node, r in found.items()}
+    on_the_way = {n for pair in before.items() if pair[1] in found for n in pair}
+    return {n: r for n, r in found.items() if n in on_the_way or unscaled(flow, r.base) is r.base}
 
 
 def unscaled(flow: Flow, value: Value) -> Value:

@@ -245,3 +245,28 @@ factorised (int64[N, S] tokens, int64[N, S] kinds) => (float[N, S, 9] logits)
 def test_kinds_of_tokens_are_no_vocabulary_beside_a_factorised_one(tmp_path):
     model = save(tmp_path / "factorised.onnx", FACTORISED)
     assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9}
+
+
+AROUND = """
+around (int64[N, S] tokens) => (float[N, S, 9] logits)
+<float[9, 8] table, float[8, 12] up, float[12, 3] narrow, float[3, 12] wide, float[12] skip,
+ float[12, 8] down, float[8, 9] head>
+{
+    x0 = Gather(table, tokens)
+    u = MatMul(x0, up)
+    a = Relu(u)
+    s = MatMul(a, narrow)
+    t = Relu(s)
+    w = MatMul(t, wide)
+    k = Mul(a, skip)
+    y = Add(w, k)
+    d = MatMul(y, down)
+    x1 = Add(x0, d)
+    logits = MatMul(x1, head)
+}
+"""
+
+
+def test_a_weighted_way_around_something_inside_a_branch_is_no_stream(tmp_path):
+    model = save(tmp_path / "around.onnx", AROUND)
+    assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9}
