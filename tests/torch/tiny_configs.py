@@ -141,3 +141,8 @@ MIXTRAL: dict[str, Any] = {
     "num_local_experts": 4,
     "num_experts_per_tok": 2,
 } | LLAMA_SIZES
+QWEN3: dict[str, Any] = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "head_dim": 8,
+} | LLAMA_SIZES

@@ -16,7 +16,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -38,19 +38,23 @@ PLAIN = frozenset({*LIFTED, "alias", "detach", "clone", "contiguous"})
 """Operators that give what they are given."""
 VIEWS = frozenset({"view", "_unsafe_view", "reshape"})
 CONSTANT = "constant"
-END = 2**63 - 1
-"""How a slice says that it goes to the end."""
+SCALED = "_scaled_dot_product"
+"""How operators begin that scale by the size of a head where nothing else is said."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One operator: its name, shapes and kinds of what it makes, whole and real literals in order."""
+    """One operator: its name, shapes and kinds of what it makes, whole and real literals in order.
+
+    real: as they are compared; exact: as they are.
+    """
 
     operator: str
     shapes: tuple[tuple[int, ...], ...]
     kinds: tuple[str, ...] = ()
     whole: tuple[int, ...] = ()
     real: tuple[float, ...] = ()
+    exact: tuple[float, ...] = field(default=(), compare=False)
 
     @property
     def structure(self) -> Entry:
@@ -60,7 +64,8 @@ class Entry:
 
 Wire = str | tuple[int, int]
 """Where a tensor comes from: an input, parameter or buffer by name, or an entry and which of its results."""
-UNKNOWN = "?"
+UNKNOWN, INPUT = "?", "input "
+"""A tensor of which nothing is known, and what stands before the name of an input."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +102,16 @@ def operator_log(module: nn.Module, inputs: Mapping[str, Any]) -> Log:
     own = list(computed(module).values())
     with torch.no_grad(), standing_in(module) as fakes, _exporting():
         fed = fakes.within(dict(inputs))
-        given = {f"input {name}": value for name, value in fed.items() if isinstance(value, Tensor)}
+        given = {INPUT + name: value for name, value in fed.items() if isinstance(value, Tensor)}
         recorder.know(given | module.state_dict(keep_vars=True), [(b, fakes.of(b)) for b in own])
         with fakes.mode, recorder:
             returned = module(**fed)
     return recorder.log(tree_leaves(returned))
+
+
+def is_input(wire: Wire) -> bool:
+    """Whether a tensor comes from outside: neither stored nor made by an operator."""
+    return isinstance(wire, str) and wire.startswith((INPUT, UNKNOWN))
 
 
 def computed(module: nn.Module) -> dict[str, Tensor]:
@@ -119,7 +129,7 @@ def constant(tensor: Tensor) -> Entry:
     with _disable_current_modes():
         flat = known.detach().flatten()
         chosen = flat[:: max(1, len(flat) // SAMPLES)].to(torch.float64).tolist()
-    return Entry(CONSTANT, shapes, kinds, (), tuple(map(rounded, chosen)))
+    return Entry(CONSTANT, shapes, kinds, (), tuple(map(rounded, chosen)), tuple(chosen))
 
 
 def rounded(value: float) -> float:
@@ -215,8 +225,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _same(name: str, args: Any, made: list[Tensor]) -> bool:
-    """Whether an operator that converts, views or expands gives what it is given."""
-    if name not in VIEWS and name not in ("_to_copy", "expand"):
+    """Whether an operator that converts, views, cuts or expands gives what it is given."""
+    if name not in VIEWS and name not in ("_to_copy", "expand", "slice"):
         return False
     return isinstance(args[0], Tensor) and (args[0].shape, args[0].dtype) == (made[0].shape, made[0].dtype)
 
@@ -226,16 +236,22 @@ def _entry(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor]) -> 
     kinds = tuple(map(_kind, made))
     if name in VIEWS:
         return Entry("view", shapes, kinds)
-    whole: list[int] = []
-    real: list[float] = []
-    for value in _literals(func, args, kwargs):
-        if isinstance(value, float):
-            real.append(rounded(value))
-        else:
-            whole.append(int(value))
-    if name == "slice" and isinstance(args[0], Tensor):
-        whole = [_within(args[0].shape, whole[0], n) if i in (1, 2) else n for i, n in enumerate(whole)]
-    return Entry(name, shapes, kinds, tuple(whole), tuple(real))
+    literals = _cut(args, kwargs) if name == "slice" else list(_literals(func, args, kwargs))
+    if name.startswith(SCALED) and kwargs.get("scale") is None:
+        literals.append(args[0].shape[-1] ** -0.5)
+    whole = tuple(int(value) for value in literals if not isinstance(value, float))
+    real = tuple(value for value in literals if isinstance(value, float))
+    return Entry(name, shapes, kinds, whole, tuple(map(rounded, real)), real)
+
+
+def _cut(args: Any, kwargs: Any) -> list[int | float]:
+    """Axis, start, end and step of a slice, within the axis."""
+    given = dict(zip(("x", "dim", "start", "end", "step"), args, strict=False)) | kwargs
+    axis, step = given.get("dim", 0), given.get("step", 1)
+    size = int(given["x"].shape[axis])
+    ends = given.get("start"), given.get("end")
+    start, end = 0 if ends[0] is None else ends[0], size if ends[1] is None else ends[1]
+    return [axis % given["x"].ndim, *(min(n if n >= 0 else n + size, size) for n in (start, end)), step]
 
 
 def _literals(func: Any, args: Any, kwargs: Any) -> Iterator[bool | int | float]:
@@ -248,8 +264,3 @@ def _literals(func: Any, args: Any, kwargs: Any) -> Iterator[bool | int | float]
         for leaf in tree_leaves(value):
             if isinstance(leaf, (bool, int, float)):
                 yield leaf
-
-
-def _within(shape: Any, axis: int, bound: int) -> int:
-    size = int(shape[axis])
-    return min(bound if bound >= 0 else bound + size, size)
