@@ -179,6 +179,8 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     )
     if blind and row is not None:
         cause = "the shapes here cannot be found: a node in front of it is not known"
+    if line.treatment in ("lookup", "layout") and node in axes.routes:
+        cause = f"{node.kind} takes of it what a ranking chose"
     for space, term in places:
         _place(space, term, made, Reason(node, cause))
     for stop in axes.routes.get(node, ()) if ROUTED.rstrip("~") in made else ():

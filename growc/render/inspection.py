@@ -161,9 +161,9 @@ def space_lines(
     axes = "1 weight axis" if len(found) == 1 else f"{len(found)} weight axes that change together"
     yield f"`{name}` of {c.path.name}: {many(axis.size, 'unit')}, {axes}"
     for space in axis.spaces:
-        reason = space.frozen or space.addressed
+        reason = space.frozen or space.addressed or space.chosen
         if reason is not None:
-            how = "frozen" if space.frozen else "addressed"
+            how = "frozen" if space.frozen else "addressed" if space.addressed else "cannot grow"
             yield f"  {how}: {reason.cause}" + ("" if reason.node is None else f" ({node_text(reason.node)})")
     groups: dict[object, list[Way]] = defaultdict(list)
     for way in found:

@@ -12,6 +12,7 @@ from models import stored
 from planted import difference
 
 import growc
+from growc.cli import main
 from growc.diagnostic import GrowError
 
 E, K, H, F = 5, 2, 6, 7
@@ -151,7 +152,7 @@ COUNTED = MIXTURE.replace(
 )
 WRONG = {
     "fewer than are chosen": (MIXTURE, "subclone experts to 1 by first", "chooses 2 of them"),
-    "more": (MIXTURE, "widen experts to 6 with zero fill", "reads this axis as a whole"),
+    "more": (MIXTURE, "widen experts to 6 with zero fill", "what a ranking chose"),
     "numbers that are given out": (GIVEN_OUT, "reorder experts by magnitude", "TopK reads this"),
     "numbers that are counted with": (COUNTED, "reorder experts by magnitude", "TopK reads this"),
 }
@@ -163,3 +164,9 @@ def test_what_experts_cannot_become_is_refused(tmp_path: Path, case: str) -> Non
     model = mixture(tmp_path / "m.onnx", text, **weights())
     with pytest.raises(GrowError, match=message):
         growc.plan(recipe, model)
+
+
+def test_explaining_says_what_cannot_grow_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = mixture(tmp_path / "m.onnx", **weights())
+    assert main(["explain", str(model), "experts"]) == 0
+    assert "cannot grow: Gather takes of it what a ranking chose" in capsys.readouterr().out
