@@ -6,14 +6,18 @@ Code that lies beside a checkpoint is never run.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import torch
 import transformers
 from torch import nn
+from torch.utils.weak import WeakIdKeyDictionary
+from transformers.initialization import no_init_weights
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.inputs import example_inputs, real_inputs
@@ -65,8 +69,8 @@ def _of_type(config: Mapping[str, Any]) -> Any:
 def build(config: Mapping[str, Any], *, constants: bool = False) -> nn.Module:
     """The module of a config.json on the meta device, in evaluation mode.
 
-    constants: buffers that no state dict holds get the values that the class computes for them; without it
-    they are on meta as well, which is faster.
+    constants: all but parameters has the values that the class computes, as buffers that no state dict holds;
+    without it they are on meta as well, which is faster.
 
     Raises GrowError (G310) for a class that is not transformers' own, or does not take these values.
     """
@@ -93,23 +97,27 @@ def _build(
     if attention is not None:
         configuration._attn_implementation = attention
     configuration._experts_implementation = EXPERTS
-    with torch.device("meta"):
+    with _computing_constants() if constants else torch.device("meta"):
         module: Any = chosen(configuration)
-    if constants:
-        _compute_constants(module)
+    module.tie_weights()
     module.eval()
     return cast(nn.Module, module)
 
 
-def _compute_constants(module: Any) -> None:
-    """Have the class initialise what is not stored, as it does after loading a checkpoint."""
-    stored = module.state_dict(keep_vars=True)
-    for path, part in module.named_modules():
-        for name, buffer in part._buffers.items():
-            if buffer is not None and f"{path}.{name}".lstrip(".") not in stored:
-                part._buffers[name] = torch.empty_like(buffer, device="cpu")
-        part.__dict__.pop("_is_hf_initialized", None)
-    module.initialize_weights()
+@contextmanager
+def _computing_constants() -> Iterator[None]:
+    """Parameters go to meta as soon as a module has them; nothing is initialised; all else is computed."""
+    register, moved = nn.Module.register_parameter, WeakIdKeyDictionary()
+
+    def on_meta(part: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        register(part, name, parameter)
+        if parameter is not None and not parameter.is_meta:
+            if parameter not in moved:
+                moved[parameter] = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+            part._parameters[name] = moved[parameter]
+
+    with no_init_weights(), mock.patch.object(nn.Module, "register_parameter", on_meta):
+        yield
 
 
 def _unreadable(message: str, *notes: str) -> GrowError:
