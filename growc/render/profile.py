@@ -61,10 +61,22 @@ def _trial_data(trial: Trial) -> dict[str, Any]:
 
 
 def _reasons(profile: Profile) -> Iterator[str]:
-    for row in profile.layers:
+    for row, place in zip(profile.layers, places(profile), strict=True):
         for what, trial in (("removed", row.removed), ("doubled", row.doubled)):
             if trial.outcome is None:
-                yield f"note: layer {row.score.layer} cannot be {what}: {trial.reason}"
+                yield f"note: layer {place} cannot be {what}: {trial.reason}"
+
+
+def places(profile: Profile) -> list[str]:
+    """`2`; of several runs `decoder 2`, or where scopes do not tell them apart `run 1: 2`."""
+    runs = {row.score.run: row.scope for row in profile.layers}
+    if len(runs) == 1:
+        return [str(row.score.layer) for row in profile.layers]
+    told = len(set(runs.values())) == len(runs)
+    return [
+        f"{row.scope} {row.score.layer}" if told else f"run {row.score.run}: {row.score.layer}"
+        for row in profile.layers
+    ]
 
 
 def cost_name(profile: Profile) -> str:
@@ -93,13 +105,11 @@ def _chart(profile: Profile) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("layer", "", "‖f(x)‖/‖x + f(x)‖", "", f"{name} without it", "", f"{name} with it twice"):
         table.add_column(title, no_wrap=True)
-    scopes = {row.scope for row in profile.layers} != {""}
-    for row in profile.layers:
-        place = f"{row.scope} {row.score.layer}" if scopes else str(row.score.layer)
+    for row, place in zip(profile.layers, places(profile), strict=True):
         cells = [*_cells(row.score.ratio, widest[0])]
         for trial in (row.removed, row.doubled):
             cells += _cells(cost_of(trial, name), widest[1])
-        table.add_row(place.strip(), *cells)
+        table.add_row(place, *cells)
         for kind, ratio in row.score.branches:
             table.add_row(f"  {kind}", *_cells(ratio, widest[0]))
     return table

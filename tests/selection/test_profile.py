@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from test_layer_importance import inputs, stack
 
 from growc import api
-from growc.render.profile import profile_data, profile_lines
+from growc.profile import Profile
+from growc.render.profile import places, profile_data, profile_lines
 
 Floats = NDArray[np.float64]
 
@@ -81,6 +83,9 @@ def test_a_layer_of_one_scope_is_changed_in_that_scope_only(tmp_path: Path) -> N
     recipe = "in encoder {\n    drop layers 1\n}"
     done = api.apply(recipe, model, tmp_path / "out.onnx", inputs=tmp_path / "data.npz")
     assert row.scope == "encoder"
+    both = replace(row, scope="decoder", score=replace(row.score, run=1 - row.score.run))
+    assert places(Profile(3, None, (row, both))) == ["encoder 1", "decoder 1"]
+    assert places(Profile(3, None, (replace(row, scope=""), replace(both, scope=""))))[0].startswith("run ")
     assert row.removed.outcome is not None
     assert done.calibration is not None
     assert row.removed.outcome.kl == pytest.approx(done.calibration.kl, rel=1e-9)
