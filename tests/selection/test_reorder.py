@@ -31,18 +31,22 @@ def test_reordering_is_exact(tmp_path: Path, axis: str, ranking: str) -> None:
     assert done.verification.relative < 1e-5
 
 
-@pytest.mark.parametrize("ranking", RANKINGS[:1] + RANKINGS[2:])
+@pytest.mark.parametrize("ranking", RANKINGS[:1] + RANKINGS[2:] + ("importance",))
 @pytest.mark.parametrize(("axis", "weight", "along"), [("ffn", "down_weight", 0), ("hidden", "table", 1)])
 def test_reordering_and_taking_the_first_is_subcloning(
     tmp_path: Path, axis: str, weight: str, along: int, ranking: str
 ) -> None:
     model = save(tmp_path / "m.onnx", STREAM)
+    np.savez(tmp_path / "data.npz", tokens=np.random.default_rng(0).integers(0, 16, 40))
+    measure = 'measure importance on "data.npz"\n'
     made = []
     for text in (
         f"reorder {axis} by {ranking}\nsubclone {axis} to 4 by first\n",
         f"subclone {axis} to 4 by {ranking}\n",
     ):
-        path = growc.apply(recipe(text, tmp_path), model, tmp_path / "out.onnx", check=False, force=True)
+        path = growc.apply(
+            recipe(measure + text, tmp_path), model, tmp_path / "out.onnx", check=False, force=True
+        )
         weights = stored(path.written)
         order = np.lexsort(np.moveaxis(weights[weight], along, 0).reshape(4, -1).T)
         made.append({n: sorted_units(w, order, 4) for n, w in weights.items()})
