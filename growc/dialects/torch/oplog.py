@@ -1,8 +1,9 @@
 """The operator log: what one forward of a module computes, without computing it.
 
-Needs: a module (parameters on meta, fake or real) and the inputs of a forward. Gives: `Log`, its operators in
-the order in which they run, each with the shapes that it makes and the literals that it is given, and the
-values of constants that the module makes for itself (buffers that no checkpoint holds).
+Needs: a module (parameters on meta, fake or real) and the inputs of a forward. Gives: `Log`, its operators,
+each with the shapes that it makes and the literals that it is given, and the values of constants that the
+module makes for itself (buffers that no checkpoint holds). They stand in the order that their results ask
+for, not in that in which they ran.
 
 Two modules with equal shapes of parameters and equal logs compute the same function of parameters and inputs.
 Shapes alone do not tell: the number of heads shows in no parameter. What only copies data, and what reaches
@@ -70,7 +71,7 @@ UNKNOWN, INPUT = "?", "input "
 
 @dataclass(frozen=True)
 class Log:
-    """The operators in order, constants first; what each is given, and last what is returned."""
+    """The operators in order; what each is given, and last what is returned."""
 
     entries: tuple[Entry, ...]
     wires: tuple[tuple[Wire, ...], ...] = ()
@@ -187,18 +188,25 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def log(self, returned: list[Any]) -> Log:
         """What the returned tensors, and tensors that are written to, are made from."""
         results = [self.wire.get(id(leaf), UNKNOWN) for leaf in returned if isinstance(leaf, Tensor)]
-        pending = [wire[0] for wire in results if not isinstance(wire, str)] + self.mutating
-        kept: set[int] = set()
-        while pending:
-            number = pending.pop()
-            if number not in kept:
-                kept.add(number)
-                pending += [wire[0] for wire in self.wires[number] if not isinstance(wire, str)]
-        order = sorted(kept)
+        order = self.order([wire[0] for wire in results if not isinstance(wire, str)] + self.mutating)
         place = {number: i for i, number in enumerate(order)}
         wires = [*(self.wires[i] for i in order), results]
         told = [tuple(w if isinstance(w, str) else (place[w[0]], w[1]) for w in found) for found in wires]
         return Log(tuple(self.entries[i] for i in order), tuple(told))
+
+    def order(self, last: list[int]) -> list[int]:
+        """Operators behind what they are made from, first operands first: whatever order they ran in."""
+        placed: dict[int, None] = {}
+        pending = last[::-1]
+        while pending:
+            number = pending[-1]
+            needed = [wire[0] for wire in self.wires[number] if not isinstance(wire, str)]
+            waiting = [maker for maker in needed if maker not in placed]
+            if waiting and number not in placed:
+                pending.append(waiting[0])
+            else:
+                placed[pending.pop()] = None
+        return list(placed)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         passed = kwargs or {}
