@@ -7,6 +7,7 @@ Names of nodes and parameters are left out; what is compared is what `inspect` a
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 import warnings
@@ -81,7 +82,7 @@ def planned(c: Compilation) -> Iterator[str]:
     """What a plan says, without names."""
     plan = c.plan
     yield f"exact: {plan.certificate.exact}"
-    yield from sorted({f"gap: {g.cause}" for g in plan.certificate.gaps})
+    yield from sorted({re.sub("`.*?`", "`…`", f"gap: {g.cause}") for g in plan.certificate.gaps})
     yield from (f"{name}: {change.before} -> {change.after}" for name, change in plan.axes.items())
     yield f"parameters: {plan.parameters}"
     shapes = {
