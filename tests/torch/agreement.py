@@ -7,6 +7,7 @@ Names of nodes and parameters are left out; what is compared is what `inspect` a
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 import time
@@ -59,7 +60,9 @@ def built(name: str) -> Built:
 
 def captured(model: Built) -> Captured:
     """What torch.export gives of a model, with the dynamic axes of its file."""
-    return export(model.module, tuple(model.feeds[0].values()))
+    own = inspect.signature(model.module.forward).bind(*model.feeds[0].values()).arguments
+    axes = {mine: model.axes[name] for mine, name in zip(own, model.feeds[0], strict=True)}
+    return export(model.module, tuple(model.feeds[0].values()), axes=axes)
 
 
 def inspected(c: Compilation) -> Iterator[str]:
@@ -67,7 +70,7 @@ def inspected(c: Compilation) -> Iterator[str]:
     lines = list(inspect_lines(c))
     end = lines.index("Frozen:") if "Frozen:" in lines else len(lines)
     yield lines[0].split("·")[1].strip()
-    yield from (line for line in lines[2:end] if line.strip())
+    yield from (", ".join(sorted(line.split(", "))) for line in lines[2:end] if line.strip())
     axes = {
         (space.size[0], bool(space.frozen))
         for use in c.graph.uses()

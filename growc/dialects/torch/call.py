@@ -122,7 +122,7 @@ class Call(Lowering):
     def sizes(self, argument: Any = None) -> list[Any]:
         """The sizes of a tensor argument, or of the result: numbers and symbols."""
         value = self.result if argument is None else argument.meta["val"]
-        return list(value.shape)
+        return sizes_of(value)
 
     def rank(self, argument: Any = None) -> int:
         """The number of axes of a tensor argument, or of the result."""
@@ -226,6 +226,12 @@ def element(dtype: torch.dtype | None) -> int:
     if dtype is None or dtype not in TYPES:
         raise UnknownError
     return int(TYPES[dtype])
+
+
+def sizes_of(value: torch.Tensor) -> list[Any]:
+    """The sizes of a fake tensor: numbers and symbols. A symbol that torch found to be one number is that."""
+    fixed = (s if isinstance(s, int) else s.node.expr for s in value.shape)
+    return [int(f) if getattr(f, "is_number", True) else s for f, s in zip(fixed, value.shape, strict=True)]
 
 
 def dtype_of(value: Any) -> torch.dtype:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from growc.dialects.torch.call import TYPES
+from growc.dialects.torch.call import TYPES, sizes_of
 from growc.dialects.torch.export import Captured
 
 UNIFORM = (
@@ -87,5 +87,5 @@ def _parts(value: Any) -> Iterator[Any]:
 
 def _is_plain(value: Any) -> bool:
     """Whether a result is a tensor of fixed sizes, of a type that can be stored."""
-    fixed = isinstance(value, torch.Tensor) and all(isinstance(s, int) for s in value.shape)
+    fixed = isinstance(value, torch.Tensor) and all(isinstance(s, int) for s in sizes_of(value))
     return fixed and value.dtype in TYPES

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from growc.dialects.torch.call import LAST, Call, UnknownError
+from growc.dialects.torch.call import LAST, Call, UnknownError, sizes_of
 
 
 def reshape(at: Call, x: Any, shape: Any = None, size: Any = None) -> ir.Value:
@@ -123,7 +123,7 @@ def stack(at: Call, tensors: Sequence[Any], dim: int = 0) -> ir.Value:
 def split(at: Call, x: Any, split_size: Any, dim: int = 0) -> list[ir.Value]:
     """Parts of one size; the last one may be smaller."""
     axis, parts = at.axis(dim, x), len(at.result)
-    sizes = [part.shape[axis] for part in at.result]
+    sizes = [sizes_of(part)[axis] for part in at.result]
     if not isinstance(split_size, int) or not all(isinstance(s, int) for s in sizes):
         raise UnknownError
     return at.several("Split", at.tensor(x), at.ints(sizes, "split_size"), outputs=parts, axis=axis)
@@ -141,7 +141,7 @@ def split_sizes(
 def chunk(at: Call, x: Any, chunks: int, dim: int = 0) -> list[ir.Value]:
     """A number of parts of one size; the last one may be smaller."""
     axis, parts = at.axis(dim, x), len(at.result)
-    sizes = [part.shape[axis] for part in at.result]
+    sizes = [sizes_of(part)[axis] for part in at.result]
     if all(s == sizes[0] for s in sizes) and parts == chunks:
         return at.several("Split", at.tensor(x), outputs=parts, axis=axis, num_outputs=parts)
     if not all(isinstance(s, int) for s in sizes):

@@ -21,7 +21,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
 from growc.dialects.onnx.fused import detach
-from growc.dialects.torch.call import SITE, TYPES, Call, Site, UnknownError, array
+from growc.dialects.torch.call import SITE, TYPES, Call, Site, UnknownError, array, sizes_of
 from growc.dialects.torch.constants import Constants
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.table import TABLE, key_of
@@ -133,7 +133,7 @@ class _Lowering:
             names = self.captured.symbols
             value.type = ir.TensorType(TYPES[fake.dtype])
             value.shape = ir.Shape(
-                [s if isinstance(s, int) else names.get(str(s), str(s)) for s in fake.shape]
+                [s if isinstance(s, int) else names.get(str(s), str(s)) for s in sizes_of(fake)]
             )
         return value
 
