@@ -84,12 +84,13 @@ def test_constants_are_what_no_state_dict_holds():
     assert captured.constants["scale"] == 3
 
 
-def test_a_forward_that_asks_for_values_is_refused_with_the_reason():
+def test_a_forward_that_asks_for_values_is_refused_with_the_reason_and_nothing_else(capfd):
     with pytest.raises(GrowError) as caught:
         export(Branching(), (torch.zeros(2),))
     [diagnostic] = caught.value.diagnostics
     assert diagnostic.code == "G317"
     assert "data-dependent" in diagnostic.notes[0]
+    assert capfd.readouterr().err == ""
 
 
 def test_a_class_is_built_on_meta_and_captured_as_it_is_with_values():
@@ -121,7 +122,7 @@ class Writing(nn.Module):
         y.view(-1).mul_(0.5)
         left, right = x.exp().split(3, -1)
         right.neg_()
-        best = y.topk(2)[0]
+        best = y.exp().topk(2)[0]
         best /= best.sum(-1, keepdim=True)
         return y, turned, rest.sum(1), left + right, best
 
@@ -151,6 +152,12 @@ def test_a_module_that_keeps_tensors_in_attributes_is_captured_and_keeps_none():
     captured = export(module, (), {"x": torch.zeros(2, 3)})
     assert "last" not in module.__dict__
     agree(module, captured, {"x": torch.randn(4, 3)})
+
+
+def test_one_example_row_stands_for_any_number_of_rows():
+    module = Tied().eval()
+    captured = export(module, (), {"ids": torch.zeros(1, 5, dtype=torch.long)})
+    agree(module, captured, {"ids": torch.randint(0, 9, (3, 5))})
 
 
 def test_training_is_captured_as_training_with_its_writes_to_running_statistics():

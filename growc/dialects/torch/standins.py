@@ -8,6 +8,7 @@ tied.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,16 +51,20 @@ class Fakes:
 def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
     """The module with fake tensors, in the mode that is asked for.
 
-    It is left exactly as it was, with all that its forward may have kept in attributes.
+    It is left exactly as it was, with all that its forward may have kept in attributes. What fails
+    meanwhile is said by errors alone: torch would log whole graphs as well.
     """
     parts, fakes = list(module.modules()), Fakes()
+    logged = logging.root.manager.disable
     kept = [(part, dict(part.__dict__), [dict(part.__dict__[held]) for held in HELD]) for part in parts]
     try:
+        logging.disable(logging.CRITICAL)
         for part in parts:
             _exchange(part, fakes)
         module.train(train)
         yield fakes
     finally:
+        logging.disable(logged)
         for part, attributes, contents in kept:
             part.__dict__.clear()
             part.__dict__.update(attributes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stderr
+from io import StringIO
 from typing import Any
 
 import torch
@@ -66,7 +68,8 @@ def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], ax
     for given, named, free in tries:
         try:
             shapes = _dynamic(module, given, named, free)
-            program = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
+            with redirect_stderr(StringIO()):  # where it prints the graph so far when it fails
+                program = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
             clean(program)
         except Exception as error:  # noqa: BLE001 - as above
             reason = reason or error
