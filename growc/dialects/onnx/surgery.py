@@ -162,7 +162,9 @@ class _Surgery:
         for node in self.source.own[number, layer]:
             yield from (name for name in (node.name, *(v.name for v in node.outputs)) if name)
             for value in node.inputs:
-                if value is not None and self.source.owners.of(value) == (number, layer) and value.name:
+                if value is None or value.producer() in self.source.home:
+                    continue  # the stream bears the number of the layer that made it
+                if self.source.owners.of(value) == (number, layer) and value.name:
                     yield value.name
         yield from (value.name or "" for value in self.source.inputs.get((number, layer), ()))
 

@@ -14,15 +14,17 @@ from torch import Tensor, fx
 from torch.export.graph_signature import InputKind
 
 from growc.compilation import Compilation
+from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.onnx.layered import origin_of
 from growc.dialects.torch.call import TYPES
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.holdings import Holdings, stored_name
 from growc.dialects.torch.literals import remember
+from growc.dialects.torch.modes import Training, no_training
 from growc.dialects.torch.module import GrownModule
-from growc.dialects.torch.rebuild import Rebuilding
-from growc.dialects.torch.writing import write
+from growc.dialects.torch.rebuild import Made, Rebuilding
+from growc.dialects.torch.writing import result_nodes, write
 from growc.graph import Array
 
 DTYPES = {kind: dtype for dtype, kind in TYPES.items()}
@@ -34,12 +36,17 @@ def planned_graph(c: Compilation) -> GrownModule:
     return made.to("meta")
 
 
-def grown_module(c: Compilation) -> GrownModule:
-    """The result with the weights of its plan, each computed once."""
-    return emit(c, _computed)
+def grown_module(c: Compilation, training: Captured | GrowError | None = None) -> GrownModule:
+    """The result with the weights of its plan, each computed once.
+
+    `training`: the source as it was captured in training, or why it could not be.
+    """
+    return emit(c, _computed, training)
 
 
-def emit(c: Compilation, tensor: Callable[[ir.Value], Tensor]) -> GrownModule:
+def emit(
+    c: Compilation, tensor: Callable[[ir.Value], Tensor], training: Captured | GrowError | None = None
+) -> GrownModule:
     """The result; `tensor` makes a stored one. Raises GrowError (G308)."""
     captured: Captured = c.model.captured
     model: ir.Model = c.model.source
@@ -50,8 +57,36 @@ def emit(c: Compilation, tensor: Callable[[ir.Value], Tensor]) -> GrownModule:
     calls = rebuilding.all()
     outputs = [rebuilding.output(v) for v in model.graph.outputs]
     graph, used = write(captured, model, calls, outputs, holdings)
+    graphs, missing = {False: graph}, ""
+    try:
+        if isinstance(training, GrowError):
+            raise training
+        if training is not None:
+            graphs[True], more = _trained(captured, training, rebuilding, outputs, holdings)
+            used += [value for value in more if value not in used]
+    except GrowError as error:
+        missing = reason_of(error)
     spec = captured.program.call_spec.out_spec
-    return GrownModule(holdings.tensors(used, tensor), {False: graph}, spec)
+    return GrownModule(holdings.tensors(used, tensor), graphs, spec, missing)
+
+
+def _trained(
+    captured: Captured, training: Captured, rebuilding: Rebuilding, outputs: list[Made], holdings: Holdings
+) -> tuple[fx.Graph, list[ir.Value]]:
+    """The graph for training, and the stored tensors that it reads. Raises GrowError (G320)."""
+    theirs, ours = result_nodes(captured), result_nodes(training)
+    if len(theirs) != len(ours):
+        raise no_training("it returns other things in training")
+    pairs = {u: (e, made) for u, e, made in zip(ours, theirs, outputs, strict=True)}
+    modes = Training(training.program.graph, placeholders(training), rebuilding)
+    calls, results = modes.calls(pairs)
+    return write(training, rebuilding.model, calls, results, holdings)
+
+
+def reason_of(error: GrowError) -> str:
+    """Why something could not be done, in one line."""
+    first = error.diagnostics[0]
+    return ": ".join([first.message, *first.notes[:1]])
 
 
 def _places(c: Compilation) -> dict[ir.Node, tuple[int, int]]:

@@ -91,6 +91,8 @@ class Holdings:
         """All tensors of the result."""
         found = Tensors()
         for value in used:
+            if value.const_value is None:
+                continue  # what evaluation does not read stays as it is
             self.hold(found, self.name(value), self.origin(value.name or ""), make(value))
         for name in sorted(self.unused):
             self.hold(found, name, name, self.read(name).detach().clone())

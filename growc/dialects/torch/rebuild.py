@@ -19,19 +19,16 @@ from torch import fx
 from growc.dialects.torch.call import SITE, Path, Site
 from growc.dialects.torch.literals import changed, refusal
 
-Order = tuple[int, int, int]
-"""Where a call stands: where its run of layers begins, or itself; its layer; its place in the source."""
-
-TENSOR: Order = (-1, 0, 0)
-"""What is there before any call."""
+Layer = tuple[int, int]
+"""A layer of the result, by run and position."""
 
 
 @dataclass(eq=False)
 class Made:
-    """A call of the source with what it has in the result; without `call` a tensor."""
+    """A call of the source with what it has in the result, and the layer there; without `call` a tensor."""
 
     call: fx.Node | None
-    order: Order
+    layer: Layer | None = None
     arguments: Mapping[fx.Node, Made] = field(default_factory=dict)
     literals: Mapping[Path, Any] = field(default_factory=dict)
     tensor: ir.Value | None = None
@@ -49,12 +46,11 @@ class Rebuilding:
         source: fx.Graph,
         model: ir.Model,
         tensors: Mapping[str, fx.Node],
-        places: Mapping[ir.Node, tuple[int, int]],
+        places: Mapping[ir.Node, Layer],
     ) -> None:
         self.model, self.places = model, places
-        self.numbers = {node: k for k, node in enumerate(source.nodes)}
+        self.source = source
         self.stored = {node: name for name, node in tensors.items()}
-        self.starts = self._starts()
         self.calls: dict[object, Made] = {}
         self.tensors: dict[ir.Value | fx.Node, Made] = {}
         self.named: dict[tuple[fx.Node, ir.Value], Made] = {}
@@ -64,22 +60,13 @@ class Rebuilding:
                 for name in names_of(value):
                     self.current.setdefault(name, []).append(value)
 
-    def _starts(self) -> dict[int, int]:
-        """Where the calls of each run of layers begin in the source."""
-        starts: dict[int, int] = {}
-        for node, (run, _) in self.places.items():
-            if SITE in node.meta:
-                number = self.numbers[node.meta[SITE].node]
-                starts[run] = min(number, starts.get(run, number))
-        return starts
-
     def all(self) -> list[Made]:
         """Every call, in the order of the source, layer by layer."""
         for node in self.model.graph:
             for value in node.outputs:
                 for name in names_of(value):
                     self.build(name, value)
-        return in_order(self.calls.values())
+        return in_order(self.calls.values(), self.source)
 
     def output(self, value: ir.Value) -> Made:
         """What gives an output of the model."""
@@ -106,12 +93,12 @@ class Rebuilding:
             return self.call(own, parts_of(node), value)
         if name.target is operator.getitem and name.args[0] is own:
             whole = self.call(own, parts_of(node), value)
-            return self.add(name, {own: whole}, {}, whole.order)
+            return self.add(name, {own: whole}, {}, whole.layer)
         return self.call(name, [], value)
 
     def tensor(self, value: ir.Value) -> Made:
         """An input, or a tensor that the module holds."""
-        return self.tensors.setdefault(value, Made(None, TENSOR, tensor=value))
+        return self.tensors.setdefault(value, Made(None, tensor=value))
 
     def resolved(self, given: fx.Node, value: ir.Value) -> Made:
         """A value under the name that an argument had, or under the one that stands in its place."""
@@ -130,22 +117,20 @@ class Rebuilding:
     def call(self, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
         """A call with the arguments that it has by now; one without nodes does nothing but name `value`."""
         arguments = {given: self.argument(given, call, parts, value) for given in call.all_input_nodes}
-        return self.add(call, arguments, changed(call, parts), self.order(call, value.producer()))
+        node = value.producer()
+        layer = None if node is None else self.places.get(node)
+        return self.add(call, arguments, changed(call, parts), layer)
 
     def add(
-        self, call: fx.Node, arguments: Mapping[fx.Node, Made], literals: Mapping[Path, Any], order: Order
+        self,
+        call: fx.Node,
+        arguments: Mapping[fx.Node, Made],
+        literals: Mapping[Path, Any],
+        layer: Layer | None = None,
     ) -> Made:
         """A call, once for the same arguments."""
         key = (call, *map(id, arguments.values()))
-        return self.calls.setdefault(key, Made(call, order, arguments, literals))
-
-    def order(self, call: fx.Node, node: ir.Node | None) -> Order:
-        """Where a call stands that `node` is a part of, or comes before."""
-        number = self.numbers[call]
-        if node is None or node not in self.places:
-            return number, 0, 0
-        run, position = self.places[node]
-        return self.starts[run], position, number
+        return self.calls.setdefault(key, Made(call, layer, arguments, literals))
 
     def argument(self, given: fx.Node, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
         """What an argument of a call is by now."""
@@ -165,12 +150,12 @@ class Rebuilding:
             graph = self.model.graph
             found = [v for v in [*graph.inputs, *graph.initializers.values()] if v.name == name]
             value = found[0] if found else ir.Value(name=name)
-            return self.tensors.setdefault(found[0] if found else given, Made(None, TENSOR, tensor=value))
+            return self.tensors.setdefault(found[0] if found else given, Made(None, tensor=value))
         values = self.current.get(given, [])
         if values:
             return self.build(given, values[0])
         arguments = {node: self.anywhere(node) for node in given.all_input_nodes}
-        return self.add(given, arguments, {}, self.order(given, None))
+        return self.add(given, arguments, {})
 
 
 def names_of(value: ir.Value) -> list[fx.Node]:
@@ -193,22 +178,39 @@ def parts_of(last: ir.Node) -> list[ir.Node]:
     return found
 
 
-def in_order(calls: Iterable[Made]) -> list[Made]:
-    """Calls as they can run, each as early as its place lets it."""
+def in_order(calls: Iterable[Made], source: fx.Graph) -> list[Made]:
+    """Calls as they can run, in the order of a graph that they are of, layer by layer."""
     waiting = {made: {a for a in made.arguments.values() if a.call is not None} for made in calls}
     readers: dict[Made, list[Made]] = {}
     for made, needed in waiting.items():
         for one in needed:
             readers.setdefault(one, []).append(made)
-    numbers = {made: k for k, made in enumerate(waiting)}
-    ready = [(made.order, k, made) for made, k in numbers.items() if not waiting[made]]
+    ranks = _ranks(waiting, source)
+    ready = [(rank, made) for made, rank in ranks.items() if not waiting[made]]
     heapify(ready)
     done: list[Made] = []
     while ready:
-        *_, made = heappop(ready)
+        _, made = heappop(ready)
         done.append(made)
         for reader in readers.get(made, []):
             waiting[reader].discard(made)
             if not waiting[reader]:
-                heappush(ready, (reader.order, numbers[reader], reader))
+                heappush(ready, (ranks[reader], reader))
     return done
+
+
+def _ranks(calls: Iterable[Made], source: fx.Graph) -> dict[Made, tuple[int, ...]]:
+    """Where a call stands: where its run of layers begins in the source, or itself; its layer; its place."""
+    numbers: dict[fx.Node | None, int] = {node: k for k, node in enumerate(source.nodes)}
+    starts: dict[int, int] = {}
+    for made in calls:
+        if made.layer is not None:
+            run = made.layer[0]
+            starts[run] = min(numbers[made.call], starts.get(run, len(numbers)))
+    ranks: dict[Made, tuple[int, ...]] = {}
+    for k, made in enumerate(calls):
+        number = numbers[made.call]
+        ranks[made] = (number, 0, number, k)
+        if made.layer is not None:
+            ranks[made] = (starts[made.layer[0]], made.layer[1], number, k)
+    return ranks

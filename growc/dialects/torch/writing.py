@@ -37,16 +37,25 @@ def write(
 
 def _results(captured: Captured, tensors: list[fx.Node]) -> list[Any]:
     """What forward returns, one after the other: tensors, and what is no tensor as it is."""
-    program = captured.program
-    last = next(iter(reversed(program.graph.nodes)))
-    said: Any = last.args[0]
     given = iter(tensors)
-    found: list[Any] = []
-    for argument, spec in zip(said, program.graph_signature.output_specs, strict=True):
-        if spec.kind is OutputKind.USER_OUTPUT:
-            tensor = isinstance(argument, fx.Node) and isinstance(argument.meta.get("val"), torch.Tensor)
-            found.append(next(given) if tensor else argument)
-    return found
+    return [next(given) if _is_tensor(argument) else argument for argument in _returned(captured)]
+
+
+def result_nodes(captured: Captured) -> list[fx.Node]:
+    """The tensors that a program returns."""
+    return [argument for argument in _returned(captured) if _is_tensor(argument)]
+
+
+def _returned(captured: Captured) -> list[Any]:
+    program = captured.program
+    last: Any = next(iter(reversed(program.graph.nodes)))
+    specs = program.graph_signature.output_specs
+    given = zip(last.args[0], specs, strict=True)
+    return [argument for argument, spec in given if spec.kind is OutputKind.USER_OUTPUT]
+
+
+def _is_tensor(argument: Any) -> bool:
+    return isinstance(argument, fx.Node) and isinstance(argument.meta.get("val"), torch.Tensor)
 
 
 class _Writing:
