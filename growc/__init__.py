@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from growc.api import inspect as inspect
     from growc.api import measure as measure
     from growc.api import plan as plan
+    from growc.api import verify as verify
     from growc.diagnostic import GrowError as GrowError
     from growc.fluent import Recipe as Recipe
     from growc.training import param_groups as param_groups
-    from growc.verification import verify as verify
 
 __version__ = "0.1.0"
 __all__ = [
@@ -45,7 +45,7 @@ _HOMES = {
     "measure": "growc.api",
     "param_groups": "growc.training",
     "plan": "growc.api",
-    "verify": "growc.verification",
+    "verify": "growc.api",
 }
 
 

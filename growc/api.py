@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from growc.calibration import Outcome
     from growc.compilation import Compilation
+    from growc.dialects.torch.module import GrownModule
     from growc.importance import LayerScore
     from growc.plans import Plan
     from growc.profile import Profile
@@ -149,7 +150,60 @@ def plan(
     return compile(recipe(text, params), model, example_inputs=example_inputs).plan
 
 
+def grow(
+    module: nn.Module,
+    text: Recipes,
+    example_inputs: Any = None,
+    params: Mapping[str, str] | None = None,
+    *,
+    check: bool = True,
+) -> GrownModule:
+    """The module that a recipe makes of another one: trainable, with the names and ties of its parameters.
+
+    It has the `plan`, the `lineage` and, but for `check=False`, the `verification` that was measured.
+    `example_inputs` are for forward, by name or in order; modules of transformers need none. Raises
+    GrowError.
+    """
+    from growc.dialects.torch.growth import grow
+
+    return grow(recipe(text, params), module, example_inputs, check=check)
+
+
+@overload
 def apply(
+    text: nn.Module,
+    model: Recipes,
+    out: Any = None,
+    params: Mapping[str, str] | None = None,
+    *,
+    check: bool = True,
+) -> GrownModule: ...
+
+
+@overload
+def apply(
+    text: Recipes,
+    model: str | Path,
+    out: str | Path | None = None,
+    params: Mapping[str, str] | None = None,
+    *,
+    inputs: str | Path | None = None,
+    check: bool = True,
+    force: bool = False,
+    lineage: str | Path | None = None,
+    progress: Progress = _quiet,
+    planned: Callable[[Plan], None] | None = None,
+) -> Applied: ...
+
+
+def apply(text: Any, model: Any, out: Any = None, *others: Any, **options: Any) -> Applied | GrownModule:
+    """Grow a file (`apply_file`), or a module: `apply(module, recipe, example_inputs)` is `grow`."""
+    if isinstance(model, str | Path) and isinstance(text, str | Path | Recipe | Sequence):
+        return apply_file(text, model, out, *others, **options)
+    return grow(text, model, out, *others, **options)
+
+
+def apply_file(
     text: Recipes,
     model: str | Path,
     out: str | Path | None = None,
@@ -223,16 +277,21 @@ def apply(
 
 
 def verify(
-    source: str | Path,
-    result: str | Path,
+    source: Model,
+    result: Model,
     *,
-    inputs: str | Path | None = None,
+    inputs: Any = None,
     progress: Progress = _quiet,
 ) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 
-    What its grown caches and outputs are to hold follows from the recipes in the metadata of `result`.
+    What its grown caches and outputs are to hold follows from the recipes in the metadata of `result`. Of two
+    modules, `inputs` are for forward, by name or in order.
     """
+    if not (isinstance(source, str | Path) and isinstance(result, str | Path)):
+        from growc.dialects.torch.growth import verify
+
+        return verify(cast("nn.Module", source), cast("nn.Module", result), inputs)
     from growc.forms import form_of
 
     form = form_of(Path(source))

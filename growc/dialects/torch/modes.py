@@ -58,15 +58,26 @@ class Training:
             arguments = {given: self.of(given, reader) for given in node.all_input_nodes}
             return self.add(node, reader, arguments, {})
         made = reader.arguments.get(twin) or self.nearest(twin, reader)
+        if made.call is None:
+            return made
+        if made.call is not twin:  # another call stands in its place: layers moved
+            node = self.moved(made.call)
         arguments = {given: self.of(given, made) for given in node.all_input_nodes}
         return self.add(node, made, arguments, _literals(made, node))
+
+    def moved(self, call: fx.Node) -> fx.Node:
+        """The twin in training of a call in evaluation."""
+        if call not in self.trained:
+            raise no_training(f"`{call.name}` is not there in training")
+        return self.trained[call]
 
     def nearest(self, twin: fx.Node, reader: Made) -> Made:
         """The call in evaluation that stands for another one; of several, the one in the reader's layer."""
         found = self.instances.get(twin, [])
         alike = [made for made in found if made.layer == reader.layer] or found
         if len(alike) != 1:
-            raise no_training(f"`{twin.name}` stands in several places")
+            where = "in several places" if alike else "nowhere by now"
+            raise no_training(f"`{twin.name}` stands {where}")
         return alike[0]
 
     def add(
