@@ -103,6 +103,21 @@ def test_a_class_is_built_on_meta_and_captured_as_it_is_with_values():
     agree(real, captured, real_inputs(real))
 
 
+def test_a_quantised_checkpoint_is_refused():
+    with pytest.raises(GrowError) as caught:
+        build(LLAMA | {"quantization_config": {"quant_method": "gptq"}})
+    [diagnostic] = caught.value.diagnostics
+    assert (diagnostic.code, diagnostic.notes) == ("G309", ("`quantization_config` names gptq",))
+
+
+def test_a_config_that_its_class_refuses_is_refused_with_its_reason():
+    with pytest.raises(GrowError) as caught:
+        build(LLAMA | {"vocab_size": -1})
+    [diagnostic] = caught.value.diagnostics
+    assert diagnostic.code == "G310"
+    assert "negative" in diagnostic.notes[0]
+
+
 def test_code_beside_a_checkpoint_is_not_run(tmp_path):
     (tmp_path / "config.json").write_text('{"architectures": ["Own"], "auto_map": {"AutoModel": "own.Own"}}')
     with pytest.raises(GrowError) as caught:

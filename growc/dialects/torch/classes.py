@@ -72,8 +72,13 @@ def build(config: Mapping[str, Any], *, constants: bool = False) -> nn.Module:
     constants: all but parameters has the values that the class computes, as buffers that no state dict holds;
     without it they are on meta as well, which is faster.
 
-    Raises GrowError (G310) for a class that is not transformers' own, or does not take these values.
+    Raises GrowError: G310 for a class that is not transformers' own, or does not take these values; G309 for
+    quantised weights.
     """
+    if config.get("quantization_config"):
+        how = config["quantization_config"].get("quant_method", "an unnamed method")
+        message = "the checkpoint's weights are quantised, and this version grows none of these"
+        raise GrowError(Diagnostic("G309", message, notes=(f"`quantization_config` names {how}",)))
     chosen = class_of(config)
     reason: Exception | None = None
     for attention in ATTENTIONS:
@@ -81,8 +86,8 @@ def build(config: Mapping[str, Any], *, constants: bool = False) -> nn.Module:
             return _build(chosen, config, attention, constants)
         except Exception as error:  # noqa: BLE001 - constructors raise whatever their values lead to
             reason = reason or error
-    lines = str(reason).splitlines() or [type(reason).__name__]
-    raise _unreadable(f"`{chosen.__name__}` does not take this config.json", lines[0]) from reason
+    said = next((line.strip() for line in str(reason).splitlines() if line.strip()), type(reason).__name__)
+    raise _unreadable(f"`{chosen.__name__}` does not take this config.json", said) from reason
 
 
 def _build(
