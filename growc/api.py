@@ -132,8 +132,12 @@ def _opened(model: Model, example_inputs: Any) -> tuple[Path, Any]:
     path = Path(model)
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
-    if path.is_dir() or path.suffix == ".pt2":
+    if path.is_dir():
         raise GrowError(Diagnostic("G309", f"`{path}` is no ONNX file, and this version reads nothing else"))
+    if path.suffix == ".pt2":
+        from growc.dialects.torch.dialect import TorchModel
+
+        return path, TorchModel.of_program(path)
     return path, OnnxModel.open(path)
 
 
@@ -235,8 +239,8 @@ def apply_file(
     source = Path(model)
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
-    guard(target, source, beside, force)
     form = form_of(source)
+    guard(target, source, beside, force)
     compilation = compile(resolved, source, keeps=True, progress=progress)
     if planned is not None:
         planned(compilation.plan)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from growc.diagnostic import Diagnostic, GrowError
+
 if TYPE_CHECKING:
     from growc.api import Progress
     from growc.compilation import Compilation
@@ -37,7 +39,11 @@ class Form(Protocol):
 
 
 def form_of(path: Path) -> Form:
-    """The form of a model."""
+    """The form of a model. Raises GrowError (G309) where none of that form is written."""
     from growc.dialects.onnx.form import OnnxFile
+
+    if path.suffix == ".pt2":
+        message = f"`{path}` is a program of torch.export, and this version writes none"
+        raise GrowError(Diagnostic("G309", message, help="`growc plan` says what would become of it"))
 
     return OnnxFile()

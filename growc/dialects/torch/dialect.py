@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from growc.dialects.torch.export import Captured, export
 from growc.dialects.torch.inputs import example_inputs as guessed
 from growc.dialects.torch.inputs import without_cache
 from growc.dialects.torch.lowering import Read, lower
+from growc.dialects.torch.programs import load
 from growc.passes.measured import Measured
 from growc.recipe import Measure
 
@@ -40,6 +42,14 @@ class TorchModel(IrModel):
             example_inputs = guessed(module)
         args, kwargs = arguments(example_inputs)
         return TorchModel.open(export(module, args, without_cache(module) | dict(kwargs)), reader(module))
+
+    @staticmethod
+    def of_program(path: Path) -> TorchModel:
+        """The program of a `.pt2` file. Raises GrowError (G310) where it cannot be read."""
+        captured = load(path)
+        tensors = captured.program.state_dict
+        first = {captured.names.get(name, name): tensor for name, tensor in tensors.items()}
+        return TorchModel.open(captured, first.__getitem__)
 
     def measure(self, c: Any, statement: Measure) -> Measured:
         """Raises GrowError (G309): importance is measured in onnxruntime."""
