@@ -44,6 +44,23 @@ def test_a_layer_that_goes_takes_its_cache_with_it(decoder, tmp_path):
     assert len(inputs) - len(fewer) == 2
 
 
+@pytest.mark.parametrize("layer", [0, 1])
+def test_who_asks_for_the_size_of_a_cache_that_goes_is_told_that_of_another(decoder, tmp_path, layer):
+    model = onnx.load(decoder("plain"))
+    pasts = [i.name for i in model.graph.input if i.type.tensor_type.elem_type == onnx.TensorProto.FLOAT]
+    first, last = pasts[0], pasts[-1]
+    for node in model.graph.node:
+        node.input[:] = ["joined" if name == first else name for name in node.input]
+    model.graph.node.insert(0, onnx.helper.make_node("Concat", [first], ["joined"], axis=2))
+    for name, value in (("joined_size", "joined"), ("last_size", last)):
+        model.graph.node.append(onnx.helper.make_node("Shape", [value], [name]))
+        model.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [4]))
+    onnx.save(model, tmp_path / "asking.onnx")
+    done = api.apply(f"drop layers {layer}", tmp_path / "asking.onnx", tmp_path / "flat.onnx")
+    measured = done.verification.outputs
+    assert measured["joined_size"].relative == measured["last_size"].relative == 0
+
+
 def test_heads_of_caches_that_moved_are_drawn_for_each_layer(decoder, tmp_path):
     recipe = (
         "stack layers to 2 * layers by each with zero outputs\n"

@@ -5,12 +5,13 @@ Needs: the captured graph, its layers. Gives: `Layered`, which nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.owners import Owners, Place, enclosing
+from growc.dialects.onnx.twins import Twins, twins
 from growc.graph import Graph, Node, Size
 from growc.layers import Layer, Layers, Run
 
@@ -29,6 +30,7 @@ class Layered:
         self.data = {v.origin for v in layers.data}
         self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {v.origin: v.sizes for v in layers.data}
         self.outputs = set(self.graph.outputs)
+        self.paired: dict[tuple[Place, int], Twins] = {}
         self.states = {v.origin for pair in graph.states for v in pair}
         self.inputs: dict[Place, list[ir.Value]] = {}
         for r, run in enumerate(layers.runs):
@@ -63,7 +65,8 @@ class Layered:
         """For each layer of the run a value that has the size of this one of another layer."""
         found = {}
         for i, layer in enumerate(self.layers.runs[place[0]].layers):
-            candidates = (self._same_place(value, place, i), layer.start.origin, layer.end.origin)
+            own = self.inputs.get((place[0], i), ())
+            candidates = (self._same_place(value, place, i), layer.start.origin, layer.end.origin, *own)
             same = next((v for v in candidates if v is not None and self._same_size(v, value)), None)
             if same is not None:
                 found[i] = same
@@ -77,13 +80,18 @@ class Layered:
         """The value at the same place among the nodes of another layer."""
         if value in self.private:
             return self.inputs[place[0], layer][self.inputs[place].index(value)]
-        node, own = value.producer(), self.own[place]
-        if node is None or node not in own:
-            return None
-        index, nodes = own.index(node), self.own[place[0], layer]
-        outputs: Sequence[ir.Value] = nodes[index].outputs if index < len(nodes) else ()
+        node = value.producer()
+        twin = None if node is None else self._twins(place, layer).get(node)
         number = value.index() or 0
-        return outputs[number] if number < len(outputs) else None
+        return twin.outputs[number] if twin is not None and number < len(twin.outputs) else None
+
+    def _twins(self, place: Place, layer: int) -> Twins:
+        """For the nodes of one layer those of another of its run that do the same."""
+        if (place, layer) not in self.paired:
+            run, other = self.layers.runs[place[0]].layers, (place[0], layer)
+            ends = run[place[1]].end.origin, run[layer].end.origin
+            self.paired[place, layer] = twins(self.own[place], self.own[other], ends)
+        return self.paired[place, layer]
 
 
 def origin_of(node: Node) -> ir.Node:
