@@ -38,7 +38,7 @@ def settled(config: dict[str, Any], planned: Change) -> tuple[Compensation, floa
     state = rebuilt.state_dict(keep_vars=True)
     with torch.no_grad():
         for name, factor in found.factors.items():
-            state[name].copy_((state[name] + factor.shift) * factor.times - factor.shift)
+            state[name].copy_(torch.from_numpy(factor.of(state[name].numpy())))
     return found, before, distance(plan, rebuilt, inputs)
 
 

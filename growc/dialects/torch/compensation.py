@@ -18,8 +18,11 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from growc.dialects.torch.homogeneous import Balance, NoFactorError, balances, none
 from growc.dialects.torch.oplog import UNKNOWN, Log, Wire, is_input
+from growc.graph import Array
 
 TOLERANCE = 1e-6
 """Logarithms of factors that differ by less are equal."""
@@ -31,6 +34,11 @@ class Factor:
 
     times: float
     shift: float = 0.0
+
+    def of(self, tensor: Array) -> Array:
+        """The tensor with the factor, in its own element type."""
+        made = (tensor.astype(np.float64) + self.shift) * self.times - self.shift
+        return made.astype(tensor.dtype)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,9 @@ __all__ = ["Build", "Solved", "Target", "Tied", "Unsolved", "solve"]
 ROUNDS = 24
 """So many configs are taken up and gone on from."""
 
+STUCK = 2
+"""So many configs are mended that have all sizes and do not run."""
+
 Fields = Mapping[str, tuple[Any, Any]]
 """What changes in a config, by its spelling: (before, after)."""
 
@@ -87,8 +90,10 @@ def solve(config: Mapping[str, Any], target: Target, build: Build) -> Solved | U
     trials = Trials(config, target, build)
     proposals, unseen = Proposals(trials), Unseen(trials)
     best = by_sizes(trials, proposals)
-    if not trials.solves(best) and follows(trials, best):
-        best = unseen.improved(best)
+    for start in starts(trials, best):
+        best = max(best, unseen.improved(start), key=trials.score)
+        if trials.solves(best):
+            break
     if trials.solves(best):
         return _solved(trials, fewest(trials, unseen.exact(best)))
     return _unsolved(trials, proposals, best)
@@ -112,6 +117,14 @@ def by_sizes(trials: Trials, proposals: Proposals) -> Trial:
             if trials.solves(best):
                 break
     return best
+
+
+def starts(trials: Trials, best: Trial) -> list[Trial]:
+    """Where what no size shows is looked for: the best, and what has all sizes and does not run as it is."""
+    if trials.solves(best):
+        return []
+    stuck = [t for t in trials.seen.values() if t.failed and t.shapes and not trials.wrong(t)]
+    return [t for t in (best, *stuck[:STUCK]) if follows(trials, t)]
 
 
 def follows(trials: Trials, trial: Trial) -> bool:

@@ -14,8 +14,8 @@ from growc.dialects.torch.leaves import Path, scaled
 from growc.dialects.torch.oplog import rounded
 from growc.dialects.torch.trials import Trial, Trials
 
-PAIRS = 200
-"""So many pairs of values are tried."""
+PAIRS, LIMIT = 200, 160
+"""So many pairs of values are tried at once, and so many values and pairs in all by their logs."""
 USUAL = frozenset(n for table in (FIELDS, *SCOPED.values()) for names in table.values() for n in names)
 """Fields that mostly bear sizes: tried before others. They decide nothing."""
 Suggestion = tuple[Path, Any, float]
@@ -26,7 +26,7 @@ class Unseen:
     """Tries values in the ratios that wanted sizes have to the source's."""
 
     def __init__(self, trials: Trials) -> None:
-        self.trials = trials
+        self.trials, self.left = trials, LIMIT
         before = trials.source.features
         pairs = ((trials.wanted[f], n) for f, n in before.items() if f in trials.wanted)
         self.ratios = sorted({new / old for new, old in pairs if new != old and old})
@@ -60,7 +60,10 @@ class Unseen:
         """The trial with other values, with its log if its shapes stay."""
         values = {**best.values, **{path: value for path, value, _ in suggestions}}
         made = self.trials.of(values, logged=False)
-        return self.trials.of(values) if made.shapes == best.shapes else made
+        if made.shapes != best.shapes or not self.left:
+            return made
+        self.left -= 1
+        return self.trials.of(values)
 
     def suggestions(self, best: Trial) -> Iterator[Suggestion]:
         """What sizes and literals suggest for each number; truth values are turned."""
