@@ -58,6 +58,6 @@ def test_a_module_of_the_zoo_is_lowered_and_grown(name):
             c = run(PIPELINE, Compilation(Path(name), opened, api.recipe(recipe).statements))
         except GrowError:
             continue  # an axis that the model lacks, or one that is frozen
-        if c.plan.certificate.exact:
+        if c.plan.certificate.exact and not c.graph.states:  # caches are given in their new size
             rewrite(c.graph, c.assembled, c.mended, c.attributes)
             assert worst(model, c.model.source) <= 2e-5, recipe

@@ -203,7 +203,9 @@ class Call(Lowering):
         return value
 
     def shape(self, value: ir.Value, start: int = 0, end: int | None = None) -> ir.Value:
-        """Sizes of a value at run time."""
+        """Sizes of a value at run time; those of what is stored are numbers."""
+        if is_stored(value) and value.shape is not None and value.shape.is_static():
+            return self.constant([int(d) for d in value.shape][start:end])  # type: ignore[arg-type]
         return self.add("Shape", value, start=start, end=end)
 
     def size(self, argument: Any, axis: int) -> Any:
@@ -219,6 +221,14 @@ class Call(Lowering):
             raise UnknownError
         made: ir.Value = self.program.constant(np.full(tuple(sizes), fill), dtype)
         return self.took(made, argument)
+
+
+def is_stored(value: ir.Value) -> bool:
+    """Whether a value is a stored tensor, or made of such alone."""
+    node = value.producer()
+    if value.const_value is not None or node is None:
+        return value.const_value is not None
+    return all(v is None or is_stored(v) for v in node.inputs)
 
 
 def element(dtype: torch.dtype | None) -> int:

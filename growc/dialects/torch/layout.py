@@ -300,7 +300,7 @@ def upsample(at: Call, x: Any, output_size: Any, scale_factors: Any, align_corne
         options["nearest_mode"] = "floor"
     value = at.tensor(x)
     if output_size is not None:
-        sizes = at.ints([at.shape(value, 0, 2), *output_size])
+        sizes = at.ints([at.size(x, 0), at.size(x, 1), *output_size])
         return at.add("Resize", value, None, None, at.took(sizes, "output_size", 2), **options)
     import torch
 
