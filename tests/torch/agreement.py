@@ -50,22 +50,16 @@ RECIPES = (
 
 ONCE = "the exporter merges equal constants of several layers, which makes one space of theirs"
 FOLDED = "the exporter computes weights in advance: tables of biases, batch norms"
-COUNTED = "the file stores other constants, which count as parameters"
+NORMED = "the exporter writes a group norm as another norm, whose gains of ones count as parameters"
 EXPLAINED = {
-    "albert": "the exporter stores copies of what the layers share",
-    "deberta_v2": ONCE,
-    "deepseek_v3": "the exporter merges constants, and writes rotations as other operators: the file is frozen",
-    "llama_gqa_cache": COUNTED,
     "mamba": ONCE,
-    "own_lstm": "the exporter unrolls the sequence",
     "own_separable": FOLDED,
-    "own_stacked_experts": f"{ONCE}; {COUNTED}",
-    "own_unet": COUNTED,
+    "own_stacked_experts": ONCE,
+    "own_unet": NORMED,
     "resnet": FOLDED,
     "roformer": "the exporter computes once what two equal calls give",
     "swin": FOLDED,
-    "wav2vec2": COUNTED,
-    "whisper": "the exporter takes a table for its look-up in order, so that it is no table of positions",
+    "wav2vec2": NORMED,
 }
 """Why a file is understood otherwise than its module."""
 
