@@ -47,7 +47,7 @@ class Applied:
     """What `apply` did. Without verification there is a `reason`; `files` are all that were written.
 
     calibration: what a plan with gaps costs on the inputs of the recipe or the caller; `uncalibrated`: why
-    that was not measured.
+    that was not measured. remarks: what else became of the model's files.
     """
 
     plan: Plan
@@ -57,6 +57,7 @@ class Applied:
     files: tuple[Path, ...] = field(default=())
     calibration: Outcome | None = None
     uncalibrated: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,17 +128,19 @@ def _opened(model: Model, example_inputs: Any) -> tuple[Path, Any]:
         from growc.dialects.torch.dialect import TorchModel
 
         return Path(type(model).__name__), TorchModel.of(model, example_inputs)
-    from growc.dialects.onnx.dialect import OnnxModel
-
     path = Path(model)
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
     if path.is_dir():
-        raise GrowError(Diagnostic("G309", f"`{path}` is no ONNX file, and this version reads nothing else"))
+        from growc.checkpoint.model import CheckpointModel
+
+        return path, CheckpointModel.at(path)
     if path.suffix == ".pt2":
         from growc.dialects.torch.dialect import TorchModel
 
         return path, TorchModel.of_program(path)
+    from growc.dialects.onnx.dialect import OnnxModel
+
     return path, OnnxModel.open(path)
 
 
@@ -195,6 +198,8 @@ def apply(
     check: bool = True,
     force: bool = False,
     lineage: str | Path | None = None,
+    shard_size: str = "",
+    optimizer: str | Path | None = None,
     progress: Progress = _quiet,
     planned: Callable[[Plan], None] | None = None,
 ) -> Applied: ...
@@ -217,14 +222,17 @@ def apply_file(
     check: bool = True,
     force: bool = False,
     lineage: str | Path | None = None,
+    shard_size: str = "",
+    optimizer: str | Path | None = None,
     progress: Progress = _quiet,
     planned: Callable[[Plan], None] | None = None,
 ) -> Applied:
     """Grow a model: plan, write, verify, judge every `expect`, and only then put the files in place.
 
-    `out` defaults to `NAME.grown.onnx` beside the model. `check=False` leaves verification out, but for
-    `expect preserved`. `planned` is called with the plan before anything is written. Raises GrowError; then
-    nothing has appeared at `out`.
+    `out` defaults to `NAME.grown` beside the model, with the same ending. `check=False` leaves verification
+    out, but for `expect preserved`. `planned` is called with the plan before anything is written. Of a
+    checkpoint directory `shard_size` (`5GB`) bounds the files of weights, and `optimizer` is the state of
+    Adam to be carried along. Raises GrowError; then nothing has appeared at `out`.
     """
     from growc.calibration import calibrated
     from growc.expectations import judge_measured, judge_plan
@@ -239,7 +247,7 @@ def apply_file(
     source = Path(model)
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
-    form = form_of(source)
+    form = form_of(source, shard_size, None if optimizer is None else Path(optimizer))
     guard(target, source, beside, force)
     compilation = compile(resolved, source, keeps=True, progress=progress)
     if planned is not None:
@@ -277,6 +285,7 @@ def apply_file(
         tuple(place for _, place in moves),
         calibration,
         uncalibrated,
+        form.remarks,
     )
 
 

@@ -89,6 +89,12 @@ class _Commands:
         made.add_argument("--no-verify", action="store_true", help="do not compare the result with MODEL")
         made.add_argument("--force", action="store_true", help="replace files that growc did not make")
         made.add_argument("--lineage", type=Path, metavar="FILE", help="write where every unit comes from")
+        made.add_argument(
+            "--shard-size", default="", metavar="SIZE", help="largest file of a checkpoint (`5GB`)"
+        )
+        made.add_argument(
+            "--optimizer", type=Path, metavar="FILE", help="carry a checkpoint's optimizer state along"
+        )
 
     def plan(self) -> None:
         made = self.add_with_recipe("plan", "Show what `apply` would do; write nothing.")

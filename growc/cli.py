@@ -163,6 +163,8 @@ def _apply(options: Namespace) -> int:
             check=not options.no_verify,
             force=options.force,
             lineage=options.lineage,
+            shard_size=options.shard_size,
+            optimizer=options.optimizer,
             progress=advance,
             planned=None if options.json else lambda plan: _print([*plan_lines(plan), ""]),
         )
@@ -171,6 +173,7 @@ def _apply(options: Namespace) -> int:
         result = to_json(done.plan) | {"written": str(done.written), "verification": measured}
         if done.calibration is not None:
             result |= {"calibration": outcome_data(done.calibration)}
+        result |= {"remarks": list(done.remarks)} if done.remarks else {}
         _print_json(result | ({"reason": done.reason} if done.reason else {}))
     else:
         _print(applied_lines(done))
@@ -217,7 +220,7 @@ def _verify(options: Namespace) -> int:
     from growc.render.terminal import verification_data, verification_lines
 
     for model in options.models:
-        if not model.is_file():
+        if not model.exists():
             raise GrowError(Diagnostic("G310", f"there is no model at `{model}`"))
     with progress() as advance:
         found = verify(*options.models, inputs=options.inputs, progress=advance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from growc.arguments import wrong
 from growc.diagnostic import Diagnostic, GrowError
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 class Form(Protocol):
     """One form of models."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader should know of the files of the result that was written."""
 
     def write(self, c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """Make the result in `folder`. Gives what is to be moved beside `target`; the model is the last."""
@@ -38,12 +43,22 @@ class Form(Protocol):
         """Judge an exact certificate again where rounding hid what is smaller. Raises GrowError (G402)."""
 
 
-def form_of(path: Path) -> Form:
-    """The form of a model. Raises GrowError (G309) where none of that form is written."""
-    from growc.dialects.onnx.form import OnnxFile
+def form_of(path: Path, shard_size: str = "", optimizer: Path | None = None) -> Form:
+    """The form of a model; only checkpoint directories have shards, and optimizers beside them.
 
+    Raises GrowError: G200 for what the form has not, and for what is no size; G309 where none is written.
+    """
+    if path.is_dir():
+        from growc.checkpoint.form import CheckpointDirectory
+        from growc.checkpoint.shards import SHARD_SIZE, read_size
+
+        return CheckpointDirectory(read_size(shard_size) if shard_size else SHARD_SIZE, optimizer)
+    for option, given in (("--shard-size", shard_size), ("--optimizer", optimizer)):
+        if given:
+            raise wrong(f"`{option}` is for checkpoint directories, and `{path}` is none")
     if path.suffix == ".pt2":
         message = f"`{path}` is a program of torch.export, and this version writes none"
         raise GrowError(Diagnostic("G309", message, help="`growc plan` says what would become of it"))
+    from growc.dialects.onnx.form import OnnxFile
 
     return OnnxFile()

@@ -105,7 +105,7 @@ def retraced(source: Path, result: Path, progress: Progress) -> Ports:
         return Ports()
     for first in [len(own)] if own else range(len(records)):
         with contextlib.suppress(GrowError):
-            recipes = [_recipe(record) for record in records[first:]]
+            recipes = [recipe_of(record) for record in records[first:]]
             if _declared(start) == _declared(grown) and not any(map(_moves_units, recipes)):
                 return Ports()
             found = _replayed(source, list(zip(records[first:], recipes, strict=True)), progress)
@@ -116,8 +116,13 @@ def retraced(source: Path, result: Path, progress: Progress) -> Ports:
 
 def history(model: ir.Model) -> list[dict[str, Any]]:
     """The records of the growths that made a model, the first one first; none of them holds earlier ones."""
+    return records_in(model.metadata_props.get(METADATA, ""))
+
+
+def records_in(text: str) -> list[dict[str, Any]]:
+    """The records in what `provenance` made, as text."""
     try:
-        last = json.loads(model.metadata_props.get(METADATA, ""))
+        last = json.loads(text)
         records = [*last.pop("earlier", ()), last]
         known = all(isinstance(r["recipe"], list) and isinstance(r["parameters"], dict) for r in records)
         return records if known else []
@@ -125,7 +130,8 @@ def history(model: ir.Model) -> list[dict[str, Any]]:
         return []
 
 
-def _recipe(record: Mapping[str, Any]) -> Resolved:
+def recipe_of(record: Mapping[str, Any]) -> Resolved:
+    """The recipe in a record."""
     return load([Source("the recipe in the model", "\n".join(record["recipe"]))], record["parameters"])
 
 

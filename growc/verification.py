@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -54,6 +54,7 @@ class Verification:
     unstable: outputs in which the source's integers or infinities differ between two ways to run it; their
         `misplaced` elements refute nothing.
     notes: what was not compared or measured, and why.
+    beside: measurements in other ways to run both, by what they are called.
     """
 
     max_abs: float
@@ -63,6 +64,7 @@ class Verification:
     outputs: Mapping[str, OutputReport]
     notes: tuple[str, ...] = ()
     unstable: frozenset[str] = frozenset()
+    beside: Mapping[str, Verification] = field(default_factory=dict)
 
     @property
     def limit(self) -> float:
@@ -70,8 +72,8 @@ class Verification:
         return max(SLACK * self.rounding, FLOOR)
 
     def refutes_exact(self) -> bool:
-        """Whether an output moved by more than rounding can explain."""
-        return any(
+        """Whether an output moved by more than rounding can explain, in any of the ways."""
+        return any(v.refutes_exact() for v in self.beside.values()) or any(
             not (report.regular if name in self.unstable else report.relative) <= self.limit
             for name, report in self.outputs.items()
         )
@@ -123,12 +125,11 @@ def verify(
                 for case, outputs in zip(cases, expected, strict=True):
                     feeds = grown_feeds(case, grown_inputs, input_maps, renamed, seed)
                     grown = session.run(feeds)
-                    found = _compare_outputs(outputs, grown, output_maps, renamed, notes, logits)
+                    found = compare_outputs(outputs, grown, output_maps, renamed, notes, logits)
                     for name, report in found:
                         reports.setdefault(name, []).append(report)
             count += len(cases)
-    joined = {name: worst(seen) for name, seen in reports.items()}
-    return _verification(joined, rounding, count, notes)
+    return summed_up(reports, rounding, count, notes)
 
 
 def _for_both(
@@ -200,7 +201,7 @@ def grown_feeds(
     return complete(ports, feeds, seed)
 
 
-def _compare_outputs(
+def compare_outputs(
     expected: Feeds,
     grown: Feeds,
     maps: Mapping[str, Sequence[UnitMap | StateMap]],
@@ -237,9 +238,12 @@ def compare_output(
     return replace(report, closeness=closeness(output, grown)) if scores and not report.note else report
 
 
-def _verification(
-    outputs: Mapping[str, OutputReport], rounding: Rounding, count: int, notes: list[str]
+def summed_up(
+    reports: Mapping[str, Sequence[OutputReport]], rounding: Rounding, count: int, notes: Sequence[str]
 ) -> Verification:
+    """The reports of all cases of each output as one measurement."""
+    outputs = {name: worst(seen) for name, seen in reports.items()}
+    notes = list(notes)
     for name in sorted(rounding.unstable & outputs.keys()):
         notes.append(
             f"output `{name}` has integers or infinities that differ between two ways to run the source"

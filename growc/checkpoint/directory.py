@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from growc.checkpoint.pickled import Pickled, read_pickle
-from growc.checkpoint.tensorfile import Stored, read_header, unreadable
+from growc.checkpoint.pickled import read_pickle
+from growc.checkpoint.tensorfile import Entry, read_header, unreadable
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Array
 
@@ -29,6 +29,17 @@ STATE = frozenset(("trainer_state.json",))
 """Other files that belong to a training that has been."""
 
 
+class Readable(Protocol):
+    """A tensor of a checkpoint, still on disk."""
+
+    @property
+    def entry(self) -> Entry:
+        """What it is."""
+
+    def read(self) -> Array:
+        """Its elements, in an array of its own."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A directory with `config.json` and weights.
@@ -38,7 +49,7 @@ class Checkpoint:
 
     path: Path
     config: dict[str, Any]
-    tensors: Mapping[str, Stored | Pickled]
+    tensors: Mapping[str, Readable]
     metadata: Mapping[str, str]
 
     @staticmethod
@@ -46,7 +57,7 @@ class Checkpoint:
         """Raises GrowError (G310) where it is no checkpoint, or where a part of it is missing or damaged."""
         config = read_json(path / CONFIG)
         files = weight_files(path)
-        tensors: dict[str, Stored | Pickled] = {}
+        tensors: dict[str, Readable] = {}
         metadata: dict[str, str] = {}
         for file, promised in files.items():
             found, said = read_tensors(file)
@@ -69,7 +80,8 @@ class Checkpoint:
 
     def left(self) -> Iterator[Path]:
         """The files that hold weights or states of the source in another form, which no longer hold true."""
-        own = {*weight_files(self.path), *_indices(self.path)}
+        written = {self.path / name for name in (CONFIG, ADAPTER_CONFIG, *ADAPTER_WEIGHTS)}
+        own = {*weight_files(self.path), *_indices(self.path), *written}
         yield from (p for p in sorted(self.path.iterdir()) if p not in own and self.is_left(p))
 
     def is_left(self, place: Path) -> bool:
@@ -80,7 +92,7 @@ class Checkpoint:
         return own or place.suffix in HOLDERS or place.name.endswith(INDEX)
 
 
-def read_tensors(file: Path) -> tuple[Mapping[str, Stored | Pickled], dict[str, str]]:
+def read_tensors(file: Path) -> tuple[Mapping[str, Readable], dict[str, str]]:
     """The tensors of a file by name, none of them read, and its metadata."""
     return read_header(file) if file.suffix == ".safetensors" else (read_pickle(file), {})
 

@@ -137,6 +137,7 @@ def applied_lines(applied: Applied) -> Iterator[str]:
         yield f"note: no loss before and after was measured: {applied.uncalibrated}"
     if applied.reason:
         yield f"Not verified: {applied.reason}."
+    yield from (f"note: {remark}" for remark in applied.remarks)
     yield f"Written: {applied.written}"
 
 
@@ -195,6 +196,9 @@ def verification_lines(v: Verification, *, distributions: bool = True) -> Iterat
     near = {name: r.closeness for name, r in v.outputs.items() if r.closeness is not None}
     yield from (f"As distributions: {line}." for line in (near_lines(near) if distributions else ()))
     yield from (f"note: {note}" for note in v.notes)
+    for way, other in v.beside.items():
+        first, *rest = verification_lines(other)
+        yield from (f"{way}: {first[0].lower()}{first[1:]}", *rest)
 
 
 def finite(x: float) -> float:
@@ -211,7 +215,7 @@ def verification_data(v: Verification) -> dict[str, Any]:
         "cases": v.cases,
         "outputs": {name: _report_data(r) for name, r in v.outputs.items()},
         "notes": list(v.notes),
-    }
+    } | ({"beside": {way: verification_data(other) for way, other in v.beside.items()}} if v.beside else {})
 
 
 def _report_data(report: OutputReport) -> dict[str, Any]:

@@ -177,6 +177,7 @@ class _Copying:
     def initializer(self, value: ir.Value, tensor: Any, *, zero: bool = False) -> ir.Value:
         name = f"growc.fresh.{self.place}.{len(self.building.runs[self.place[0]])}.{len(self.made.numbered)}"
         new = ir.Value(name=name, shape=value.shape, type=value.type, const_value=tensor)
+        new.meta.update(value.meta)
         new.meta[COPY_OF], new.meta[ZERO] = value.name, zero
         self.graph.register_initializer(new)
         self.name(new, value.name, own=False)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class OnnxFile:
     """See growc.forms.Form."""
 
+    remarks: tuple[str, ...] = ()
+
     def write(self, c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """The file, and one for weights where they stand beside it. Raises GrowError (G311)."""
         from onnx.checker import ValidationError

@@ -247,7 +247,7 @@ class _Lowering:
         if spec is None:
             return [f"output_{k}" for k in range(count)]
         paths, _ = tree_flatten_with_path(tree_unflatten(list(range(count)), spec))
-        found: dict[int, str] = {k: _plain(keystr(path)) for path, k in paths}
+        found: dict[int, str] = {k: plain_name(keystr(path)) for path, k in paths}
         taken = set(self.values_names())
         return [
             name if name not in taken else f"{name}_out"
@@ -258,7 +258,8 @@ class _Lowering:
         return [v.name or "" for v in self.inputs] + list(self.initializers)
 
 
-def _plain(path: str) -> str:
+def plain_name(path: str) -> str:
+    """The name of an output that stands there in what forward returns."""
     words = "".join(c if c.isalnum() else " " for c in path).split()
     return "_".join(["output", *words] if not words or words[0].isdigit() else words)
 

@@ -186,13 +186,23 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.entries.append(entry)
 
     def log(self, returned: list[Any]) -> Log:
-        """What the returned tensors, and tensors that are written to, are made from."""
+        """What the returned tensors, and tensors that are written to, are made from.
+
+        What is computed twice from the same counts once: layers may share it, or each compute its own.
+        """
         results = [self.wire.get(id(leaf), UNKNOWN) for leaf in returned if isinstance(leaf, Tensor)]
-        order = self.order([wire[0] for wire in results if not isinstance(wire, str)] + self.mutating)
-        place = {number: i for i, number in enumerate(order)}
-        wires = [*(self.wires[i] for i in order), results]
-        told = [tuple(w if isinstance(w, str) else (place[w[0]], w[1]) for w in found) for found in wires]
-        return Log(tuple(self.entries[i] for i in order), tuple(told))
+        places: dict[int, int] = {}
+        found: dict[object, int] = {}
+        entries: list[Entry] = []
+        wires: list[tuple[Wire, ...]] = []
+        for number in self.order([wire[0] for wire in results if not isinstance(wire, str)] + self.mutating):
+            given = tuple(_moved(wire, places) for wire in self.wires[number])
+            key = number if number in self.mutating else (self.entries[number], given)
+            places[number] = found.setdefault(key, len(entries))
+            if places[number] == len(entries):
+                entries.append(self.entries[number])
+                wires.append(given)
+        return Log(tuple(entries), (*wires, tuple(_moved(wire, places) for wire in results)))
 
     def order(self, last: list[int]) -> list[int]:
         """Operators behind what they are made from, first operands first: whatever order they ran in."""
@@ -230,6 +240,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.alive.append(made)
         else:
             self.add(_entry(func, name, args, kwargs, made), given, made)
+
+
+def _moved(wire: Wire, places: Mapping[int, int]) -> Wire:
+    return wire if isinstance(wire, str) else (places[wire[0]], wire[1])
 
 
 def _same(name: str, args: Any, made: list[Tensor]) -> bool:

@@ -1,0 +1,125 @@
+"""Whether a grown checkpoint computes what its source does: both are loaded as a user loads them, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from growc.checkpoint.exported import compare_exported
+from growc.checkpoint.running import Loaded, load
+from growc.checkpoint.torchtensors import to_torch
+from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.torch.classes import build, config_of
+from growc.dialects.torch.inputs import real_inputs
+from growc.difference import OutputReport
+from growc.ports import Ports
+from growc.rounding import COPY_BYTES, Rounding
+from growc.unitmaps import NumberMap
+from growc.verification import Verification, compare_outputs, summed_up
+
+Case = Mapping[str, Any]
+"""Keyword arguments of a forward."""
+
+SEEDS = (0, 1)
+
+
+def compare(
+    ports: Ports,
+    source: Path,
+    result: Path,
+    *,
+    inputs: Path | None = None,
+    kind: torch.dtype | None = None,
+    exported: bool = True,
+) -> Verification:
+    """Run both on the same cases: those of a `.npz` file, else drawn ones.
+
+    kind: the type of all real numbers, where they are not to be as they are stored. exported: compare both
+    as ONNX files too. Raises GrowError (G308, G403) where one cannot be loaded or run.
+    """
+    before = load(source, kind)
+    after = load(result, kind)
+    cases = _read(inputs, source) if inputs is not None else _drawn(before, source, result, ports)
+    maps, notes = ports.input_maps(), list[str]()
+    reports: dict[str, list[OutputReport]] = {}
+    expected = [before.run(case) for case in cases]
+    for case, outputs in zip(cases, expected, strict=True):
+        grown = after.run({name: _moved(value, maps.get(name, ())) for name, value in case.items()})
+        for name, report in compare_outputs(
+            outputs, grown, ports.output_maps(), ports.renamed, notes, ports.logits
+        ):
+            reports.setdefault(name, []).append(report)
+    measured = summed_up(reports, _rounding(source, before, cases, expected), len(cases), notes)
+    if not exported:
+        return measured
+    return replace(measured, **compare_exported(ports, before, after, cases[0], measured.notes))
+
+
+def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Case]:
+    """Cases that both can run, a batch of one row among them where the model takes it."""
+    numbered = {n: m for n, found in ports.input_maps().items() for m in found if isinstance(m, NumberMap)}
+    module = build(config_of(result if ports.narrower else source))
+    cases: list[Case] = []
+    for seed in SEEDS:
+        drawn = real_inputs(module, seed)
+        for name, numbers in numbered.items():
+            if name in drawn:
+                drawn[name] = to_torch(numbers.narrow(drawn[name].numpy()))
+        cases.append(drawn)
+    row = {n: v[:1] if isinstance(v, torch.Tensor) and v.ndim else v for n, v in cases[0].items()}
+    try:
+        before.run(row)
+    except (RuntimeError, ValueError, IndexError):
+        return cases
+    return [*cases, row]
+
+
+def _read(path: Path, source: Path) -> list[Case]:
+    """The case in a file: an array for every argument that drawn inputs have."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            given = {name: to_torch(arrays[name]) for name in arrays.files}
+    except (OSError, ValueError) as error:
+        raise GrowError(Diagnostic("G403", f"`{path}` is no readable .npz file")) from error
+    wanted = real_inputs(build(config_of(source)))
+    absent = [n for n, value in wanted.items() if isinstance(value, torch.Tensor) and n not in given]
+    if "input_ids" not in given and absent:
+        message = f"`{path}` lacks inputs of the model"
+        raise GrowError(Diagnostic("G403", message, notes=(f"inputs: {', '.join(wanted)}",)))
+    others = {n: value for n, value in wanted.items() if not isinstance(value, torch.Tensor)}
+    return [given | others]
+
+
+def _moved(value: Any, maps: Sequence[Any]) -> Any:
+    for axis_map in maps:
+        try:
+            value = to_torch(axis_map.extend(value.numpy()))
+        except IndexError as error:
+            message = "the inputs hold numbers that the grown model has no unit for"
+            raise GrowError(Diagnostic("G403", message)) from error
+    return value
+
+
+def _rounding(source: Path, before: Loaded, cases: Sequence[Case], expected: Sequence[Any]) -> Rounding:
+    """The source beside itself with wider numbers."""
+    found = Rounding()
+    sizes = [p.itemsize for p in before.module.parameters() if p.is_floating_point()]
+    kind = torch.float32 if sizes and min(sizes) < 4 else torch.float64
+    count = sum(p.numel() for p in before.module.parameters())
+    if count * kind.itemsize > COPY_BYTES:
+        found.notes.append(f"own rounding not measured: a copy would take more than {COPY_BYTES >> 30} GiB")
+        return found
+    wide = load(source, kind)
+    for case, outputs in zip(cases, expected, strict=True):
+        try:
+            seen = wide.run(case)
+        except RuntimeError as error:
+            found.notes.append(f"own rounding not measured: {str(error).splitlines()[0]}")
+            break
+        found.add(outputs, {name: array.astype(outputs[name].dtype) for name, array in seen.items()})
+    return found

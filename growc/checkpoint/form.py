@@ -1,0 +1,103 @@
+"""Checkpoint directories as a form of models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from growc.checkpoint.shards import SHARD_SIZE
+from growc.output import RECORD
+
+if TYPE_CHECKING:
+    from growc.api import Progress
+    from growc.checkpoint.growth import GrownWeights
+    from growc.compilation import Compilation
+    from growc.ports import Ports
+    from growc.verification import Verification
+
+
+@dataclass
+class CheckpointDirectory:
+    """See growc.forms.Form.
+
+    shard_size: bytes of the largest file of weights. optimizer: the state that is to be carried along. made:
+    what was written.
+    """
+
+    shard_size: int = SHARD_SIZE
+    optimizer: Path | None = None
+    made: GrownWeights | None = None
+    remarks: tuple[str, ...] = ()
+
+    def write(self, c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
+        """The directory, its config solved. Raises GrowError (G308, G309) where its class cannot hold it."""
+        from growc.checkpoint.growth import remarks, write_grown
+        from growc.checkpoint.optimizing import carry_optimizer
+        from growc.checkpoint.solving import solved
+
+        self.made = grown = solved(c)
+        total = sum(grown.entry(name).nbytes for name in grown.plans)
+        done = 0
+
+        def wrote(name: str, count: int) -> None:
+            nonlocal done
+            done += count
+            progress(f"writing {name}", done, total)
+
+        draft = folder / target.name
+        write_grown(draft, grown, shard_size=self.shard_size, wrote=wrote)
+        self.remarks = tuple(remarks(grown))
+        if self.optimizer is not None:
+            progress("carrying the optimizer's state", 0, 0)
+            self.remarks += (carry_optimizer(self.optimizer, draft, grown, c.plan),)
+        return [draft]
+
+    def stamp(self, result: Path, record: str) -> None:
+        """A file of its own in the directory."""
+        (result / RECORD).write_text(record, encoding="utf-8")
+
+    def history(self, model: Path) -> list[dict[str, Any]]:
+        """From that file."""
+        from growc.provenance import records_in
+
+        try:
+            return records_in((model / RECORD).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            return []
+
+    def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
+        """By the record of one growth that made the result from this source."""
+        from growc import api
+        from growc.ports import Ports, ports_of
+        from growc.provenance import recipe_of
+
+        records, own = self.history(result), self.history(source)
+        if records[: len(own)] != own or len(records) != len(own) + 1:
+            return Ports()
+        return ports_of(api.compile(recipe_of(records[-1]), source, progress=progress))
+
+    def verify(
+        self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
+    ) -> Verification:
+        """Run both by their class in torch, and as ONNX files where the class can be exported."""
+        from growc.checkpoint.comparing import compare
+
+        progress("running both models", 0, 0)
+        return compare(ports, source, result, inputs=None if inputs is None else Path(inputs))
+
+    def refute(self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress) -> None:
+        """With 16-bit weights: both once more in single precision, of weights that were never rounded."""
+        import torch
+
+        from growc.checkpoint.comparing import compare
+        from growc.checkpoint.twins import write_in_single
+        from growc.expectations import judge_measured
+        from growc.ports import ports_of
+
+        assert self.made is not None, "what was not written cannot be refuted"
+        twins = write_in_single(self.made, folder / "single")
+        if twins is not None:
+            given = None if inputs is None else Path(inputs)
+            measured = compare(ports_of(c), *twins, inputs=given, kind=torch.float32, exported=False)
+            judge_measured((), c.plan, measured, refute=True)

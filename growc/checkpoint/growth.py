@@ -1,0 +1,153 @@
+"""From a plan to the tensors of a new checkpoint, each made when it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from growc.checkpoint.lora import Growth, adapters_of, grow_adapter
+from growc.checkpoint.opened import Opened, same_tensors
+from growc.checkpoint.shards import SHARD_SIZE, Part
+from growc.checkpoint.tensorfile import Entry
+from growc.checkpoint.write import Tell, as_they_are, write_checkpoint
+from growc.diagnostic import Diagnostic, GrowError
+from growc.graph import Array
+from growc.plans import WeightPlan
+from growc.weights import execute
+
+
+@dataclass
+class GrownWeights:
+    """The weights of a result by the names of its class.
+
+    planned: by names of the class. module: the result's class, on meta. config: what it was built from.
+    """
+
+    source: Opened
+    module: Any
+    planned: Mapping[str, WeightPlan]
+    config: Mapping[str, Any]
+
+    @cached_property
+    def first(self) -> dict[str, str]:
+        """For every name of a tensor of the result, the first of its names."""
+        return {name: same[0] for same in same_tensors(self.module) for name in same}
+
+    @cached_property
+    def plans(self) -> dict[str, WeightPlan]:
+        """The plan of every tensor that a file is to have. Raises GrowError (G308)."""
+        from transformers.modeling_utils import remove_tied_weights_from_state_dict
+
+        same = {name: names for names in same_tensors(self.module) for name in names}
+        state = self.module.state_dict()
+        shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+        kept = remove_tied_weights_from_state_dict(dict(state), self.module)
+        found = {name: replace(self._plan_of(same[name]), name=name) for name in kept}
+        for name, plan in found.items():
+            if plan.after != shapes[name]:
+                sizes = f"{list(plan.after)} by the plan and {list(shapes[name])} in its class"
+                raise GrowError(Diagnostic("G308", f"`{name}` would be {sizes}"))
+        return found
+
+    def _plan_of(self, names: list[str]) -> WeightPlan:
+        """What becomes of a tensor; one that the program does not use stays as it is."""
+        planned = next((self.planned[name] for name in names if name in self.planned), None)
+        if planned is not None:
+            return planned
+        name = names[0]
+        origin = self._before(name)
+        if origin is None:
+            raise GrowError(Diagnostic("G308", f"nothing says what is to become of `{name}`"))
+        shape = self.source.names.entries[self.source.stored[origin]].shape
+        return WeightPlan(name, origin, "", shape, shape, (), copy_of=origin if origin != name else "")
+
+    def _before(self, name: str) -> str | None:
+        """Where an unused tensor of the result stands in the source: in the layer that its own comes from."""
+        parts = name.split(".")
+        for end in range(len(parts) - 1, 0, -1):
+            origin = self._moves.get(tuple(parts[:end]))
+            if origin is not None:
+                name = ".".join((*origin, *parts[end:]))
+                break
+        return name if name in self.source.stored else None
+
+    @cached_property
+    def _moves(self) -> dict[tuple[str, ...], tuple[str, ...]]:
+        """Prefixes of names, up to the number of a layer, with those of the layers that they come from."""
+        found: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for plan in self.planned.values():
+            new, old = plan.name.split("."), (plan.copy_of or plan.source).split(".")
+            if len(new) != len(old):
+                continue
+            for at in [
+                k for k, (a, b) in enumerate(zip(new, old, strict=True)) if a.isdigit() and b.isdigit()
+            ]:
+                found.setdefault(tuple(new[: at + 1]), tuple(old[: at + 1]))
+        return found
+
+    @cached_property
+    def _origins(self) -> dict[str, str]:
+        """The source's name of each tensor that plans name: layers that moved have others there."""
+        return {plan.source: plan.copy_of or plan.source for plan in self.planned.values()}
+
+    def read(self, name: str) -> Array:
+        """A tensor of the source as plans name it."""
+        return self.source.read(self._origins.get(name, name))
+
+    def make(self, name: str) -> Array:
+        """One tensor of the result."""
+        plan = self.plans[name]
+        old = self.source.read(plan.copy_of or plan.source)
+        return execute(plan, np.zeros_like(old) if plan.zero else old, self.read)
+
+    def entry(self, name: str) -> Entry:
+        """What a file says of it: it keeps its elements' type."""
+        plan = self.plans[name]
+        stored = self.source.stored[plan.copy_of or plan.source]
+        return Entry(name, self.source.names.entries[stored].dtype, plan.after)
+
+    def parts(self) -> Iterator[Part]:
+        """What the files of the result hold; what the class does not take stays as it is."""
+        entries = {name: self.entry(name) for name in self.plans}
+        made = list(self.source.names.files(self.module, entries, self.make))
+        yield from made
+        taken = {entry.name for part in made for entry in part.entries}
+        checkpoint = self.source.checkpoint
+        unused = [checkpoint.tensors[n].entry for n in self.source.names.unused if n not in taken]
+        yield from as_they_are(unused, checkpoint.read)
+
+
+def write_grown(
+    folder: Path,
+    grown: GrownWeights,
+    *,
+    shard_size: int = SHARD_SIZE,
+    wrote: Tell = lambda name, count: None,
+) -> None:
+    """Write the result into a new folder, with the adapters that lie in the source."""
+    checkpoint = grown.source.checkpoint
+    count = grown.module.num_parameters()
+    write_checkpoint(
+        folder, checkpoint, grown.config, grown.parts(), shard_size=shard_size, parameters=count, wrote=wrote
+    )
+    growth = Growth(grown.plans, grown.source.first.get, grown.read)
+    for place in adapters_of(checkpoint):
+        grow_adapter(place, folder / place.relative_to(checkpoint.path), growth)
+
+
+def remarks(grown: GrownWeights) -> Iterator[str]:
+    """What became of the config, and of what no plan speaks of."""
+    for name, after in grown.config.items():
+        before = grown.source.checkpoint.config.get(name)
+        if after != before and name in grown.source.checkpoint.config:
+            yield f"config.json: `{name}` {before} -> {after}"
+    if unused := grown.source.names.unused:
+        yield f"{len(unused)} tensors that the class does not take are as they were: {', '.join(unused[:3])}"
+    left = [place.name for place in grown.source.checkpoint.left()]
+    if left:
+        yield f"not carried over: {', '.join(left[:6])}"

@@ -1,0 +1,70 @@
+"""Running checkpoints by their classes: what they compute, loaded as a user loads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._pytree import keystr, tree_flatten_with_path
+
+from growc.checkpoint.silence import quiet
+from growc.checkpoint.torchtensors import to_numpy
+from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.torch.classes import class_of, config_of
+from growc.dialects.torch.lowering import plain_name
+from growc.session import Feeds
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint in memory, in evaluation mode."""
+
+    module: Any
+
+    def run(self, inputs: Mapping[str, Any]) -> Feeds:
+        """The outputs by name; 16-bit numbers as float32."""
+        with torch.no_grad():
+            outputs = self.module(**self.fitting(inputs))
+        leaves, _ = tree_flatten_with_path(outputs)
+        return {
+            plain_name(keystr(path)): to_numpy(_wide(tensor))
+            for path, tensor in leaves
+            if isinstance(tensor, torch.Tensor)
+        }
+
+    def fitting(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs, real ones with the model's own element type."""
+        kind = next((p.dtype for p in self.module.parameters() if p.is_floating_point()), torch.float32)
+        return {
+            name: value.to(kind) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+            for name, value in inputs.items()
+        }
+
+
+def load(path: Path, kind: torch.dtype | None = None) -> Loaded:
+    """A checkpoint by its class, as it is stored or with all real numbers of another type.
+
+    Raises GrowError (G403) where the class does not load it, (G308) where tensors are missing or do not fit.
+    """
+    chosen: Any = class_of(config_of(path))
+    try:
+        with quiet():
+            module, report = chosen.from_pretrained(
+                path, dtype=kind or "auto", output_loading_info=True, local_files_only=True
+            )
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        message = f"`{chosen.__name__}` does not load `{path}`"
+        raise GrowError(Diagnostic("G403", message, notes=(reason,))) from error
+    for problem in ("missing_keys", "mismatched_keys", "error_msgs"):
+        if found := report.get(problem):
+            message = f"`{chosen.__name__}` does not find all of its weights in `{path}`"
+            raise GrowError(Diagnostic("G308", message, notes=(f"{problem}: {sorted(map(str, found))[:3]}",)))
+    return Loaded(module.eval())
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor

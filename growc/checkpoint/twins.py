@@ -1,0 +1,56 @@
+"""A checkpoint with 16-bit weights and its result once more in single precision, where nothing is rounded.
+
+What storing weights in 16 bits costs hides whatever is smaller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from growc.checkpoint.directory import Readable
+from growc.checkpoint.growth import GrownWeights, write_grown
+from growc.checkpoint.names import ModuleNames
+from growc.checkpoint.opened import Opened
+from growc.checkpoint.tensorfile import Entry
+from growc.checkpoint.write import as_they_are, write_checkpoint
+from growc.graph import Array
+from growc.rounding import COPY_BYTES
+
+NARROW = frozenset(("F16", "BF16"))
+
+
+@dataclass(frozen=True)
+class Single:
+    """A tensor whose 16-bit numbers are read as wider ones."""
+
+    stored: Readable
+
+    @property
+    def entry(self) -> Entry:
+        """What is read."""
+        entry = self.stored.entry
+        return replace(entry, dtype="F32") if entry.dtype in NARROW else entry
+
+    def read(self) -> Array:
+        """The tensor."""
+        found = self.stored.read()
+        return found.astype(np.float32) if self.stored.entry.dtype in NARROW else found
+
+
+def write_in_single(grown: GrownWeights, folder: Path) -> tuple[Path, Path] | None:
+    """The source and the result in single precision; nothing, where that is no other or takes too much."""
+    source = grown.source.checkpoint
+    narrow = any(tensor.entry.dtype in NARROW for tensor in source.tensors.values())
+    if not narrow or 4 * sum(grown.entry(name).elements for name in grown.plans) > COPY_BYTES:
+        return None
+    folder.mkdir()
+    wide = replace(source, tensors={name: Single(tensor) for name, tensor in source.tensors.items()})
+    entries = {name: tensor.entry for name, tensor in wide.tensors.items()}
+    write_checkpoint(folder / "source", wide, source.config, as_they_are([*entries.values()], wide.read))
+    names = ModuleNames(grown.source.module, entries, wide.read)
+    opened = Opened(wide, grown.source.module, names, grown.source.stored)
+    write_grown(folder / "grown", replace(grown, source=opened))
+    return folder / "source", folder / "grown"
