@@ -36,12 +36,16 @@ class Training:
         for made in rebuilding.calls.values():
             self.instances.setdefault(made.call, []).append(made)
         self.made: dict[object, Made] = {}
+        self.twins: dict[Made, Made] = {}
 
     def calls(self, outputs: Mapping[fx.Node, tuple[fx.Node, Made]]) -> tuple[list[Made], list[Made]]:
         """All calls, and what gives the outputs.
 
         `outputs` has, for each output in training, the one in evaluation and what gives that.
         """
+        for made in in_order(self.rebuilding.calls.values(), self.rebuilding.source):
+            if made.call in self.trained:  # from the first on, so that none has to wait for many others
+                self.twin(made)
         results = [self.of(u, Made(None, arguments={e: made})) for u, (e, made) in outputs.items()]
         for node in self.graph.nodes:
             if node.op == "call_function" and not node.users and node.is_impure():
@@ -60,10 +64,16 @@ class Training:
         made = reader.arguments.get(twin) or self.nearest(twin, reader)
         if made.call is None:
             return made
-        if made.call is not twin:  # another call stands in its place: layers moved
+        return self.twin(made)
+
+    def twin(self, made: Made) -> Made:
+        """What a call in evaluation is in training."""
+        if made not in self.twins:
+            assert made.call is not None
             node = self.moved(made.call)
-        arguments = {given: self.of(given, made) for given in node.all_input_nodes}
-        return self.add(node, made, arguments, _literals(made, node))
+            arguments = {given: self.of(given, made) for given in node.all_input_nodes}
+            self.twins[made] = self.add(node, made, arguments, _literals(made, node))
+        return self.twins[made]
 
     def moved(self, call: fx.Node) -> fx.Node:
         """The twin in training of a call in evaluation."""
