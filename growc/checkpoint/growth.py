@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,18 +20,23 @@ from growc.graph import Array
 from growc.plans import WeightPlan
 from growc.weights import execute
 
+if TYPE_CHECKING:
+    from growc.dialects.torch.compensation import Factor
+
 
 @dataclass
 class GrownWeights:
     """The weights of a result by the names of its class.
 
     planned: by names of the class. module: the result's class, on meta. config: what it was built from.
+    factors: what makes up for numbers that the class computes from it.
     """
 
     source: Opened
     module: Any
     planned: Mapping[str, WeightPlan]
     config: Mapping[str, Any]
+    factors: Mapping[str, Factor] = field(default_factory=dict)
 
     @cached_property
     def first(self) -> dict[str, str]:
@@ -58,13 +63,19 @@ class GrownWeights:
         """What becomes of a tensor; one that the program does not use stays as it is."""
         planned = next((self.planned[name] for name in names if name in self.planned), None)
         if planned is not None:
-            return planned
+            factor = self._factor(names)
+            if factor is None or factor.shift:
+                return planned
+            return replace(planned, scale=planned.scale * factor.times)
         name = names[0]
         origin = self._before(name)
         if origin is None:
             raise GrowError(Diagnostic("G308", f"nothing says what is to become of `{name}`"))
         shape = self.source.names.entries[self.source.stored[origin]].shape
         return WeightPlan(name, origin, "", shape, shape, (), copy_of=origin if origin != name else "")
+
+    def _factor(self, names: list[str]) -> Factor | None:
+        return next((self.factors[name] for name in names if name in self.factors), None)
 
     def _before(self, name: str) -> str | None:
         """Where an unused tensor of the result stands in the source: in the layer that its own comes from."""
@@ -103,7 +114,9 @@ class GrownWeights:
         """One tensor of the result."""
         plan = self.plans[name]
         old = self.source.read(plan.copy_of or plan.source)
-        return execute(plan, np.zeros_like(old) if plan.zero else old, self.read)
+        made = execute(plan, np.zeros_like(old) if plan.zero else old, self.read)
+        factor = self.factors.get(name)
+        return made if factor is None or not factor.shift else factor.of(made)
 
     def entry(self, name: str) -> Entry:
         """What a file says of it: it keeps its elements' type."""

@@ -13,7 +13,8 @@ from growc.checkpoint.silence import quiet
 from growc.checkpoint.torchtensors import to_numpy, to_torch
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.classes import build
-from growc.dialects.torch.config import Solved, Unsolved, solve
+from growc.dialects.torch.compensation import Factor, compensate
+from growc.dialects.torch.config import Unsolved, solve
 from growc.dialects.torch.emit import planned_graph
 from growc.dialects.torch.gate import check
 from growc.dialects.torch.inputs import example_inputs
@@ -52,11 +53,23 @@ def solved(c: Compilation) -> GrownWeights:
         kind = type(opened.module).__name__
         before = shapes_of(opened.module)
         raise GrowError(refusal(kind, answer, lambda *at: _role(opened, roles, *at), before))
-    if answer.literals:
-        raise _computes_otherwise(opened, answer)
     module = build(answer.config, constants=True)
-    check(module, target)
-    return GrownWeights(opened, module, planned, answer.config)
+    factors = _factors(module, target)
+    return GrownWeights(opened, module, planned, answer.config, factors)
+
+
+def _factors(module: Any, target: Target) -> dict[str, Factor]:
+    """What makes up in weights for what the class computes from its config. Raises GrowError (G309, G319)."""
+    log = operator_log(module, target.inputs)
+    if log.structure != target.log.structure or log == target.log:
+        check(module, target)
+        return {}
+    made_up = compensate(target.log, log)
+    if made_up.gaps:
+        kind = type(module).__name__
+        message = f"`{kind}` computes numbers from its config that no weight can make up for"
+        raise GrowError(Diagnostic("G309", message, notes=made_up.gaps[:SHOWN]))
+    return made_up.factors
 
 
 def _give_constants(program: Any, c: Compilation) -> None:
@@ -109,12 +122,3 @@ def _roles(c: Compilation) -> dict[tuple[str, int], str]:
         for axis, space in enumerate(c.axes.of(use))
         if id(find(space)) in named
     }
-
-
-def _computes_otherwise(opened: Opened, answer: Solved) -> GrowError:
-    kind = type(opened.module).__name__
-    notes = [
-        f"{operator}: {list(a)} by the plan, {list(b)} in the class" for operator, a, b in answer.literals
-    ]
-    message = f"`{kind}` computes numbers from its configuration that differ from the plan's"
-    return GrowError(Diagnostic("G309", message, notes=tuple(notes[:SHOWN])))
