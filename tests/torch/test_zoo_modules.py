@@ -43,6 +43,7 @@ def worst(model: Built, made: Any) -> float:
 
 
 @names
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # what an LSTM keeps beside its parameters
 def test_a_module_of_the_zoo_is_lowered_and_grown(name):
     model = built(name)
     program, read = captured(model), reader(model.module)
