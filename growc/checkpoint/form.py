@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from growc.checkpoint.shards import SHARD_SIZE
+from growc.diagnostic import GrowError
 from growc.output import RECORD
 
 if TYPE_CHECKING:
@@ -75,7 +77,9 @@ class CheckpointDirectory:
         records, own = self.history(result), self.history(source)
         if records[: len(own)] != own or len(records) != len(own) + 1:
             return Ports()
-        return ports_of(api.compile(recipe_of(records[-1]), source, progress=progress))
+        with contextlib.suppress(GrowError):
+            return ports_of(api.compile(recipe_of(records[-1]), source, progress=progress))
+        return Ports()
 
     def verify(
         self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
