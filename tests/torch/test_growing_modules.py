@@ -7,9 +7,9 @@ import pickle
 
 import pytest
 import torch
-from test_emission import FFN, WIDER, built, convolutions, gpt2, llama
+from test_emission import FFN, IDS, SIZES, TEXT, WIDER, built, convolutions, gpt2, llama
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, Phi3Config, Phi3ForCausalLM
 
 import growc
 
@@ -102,6 +102,18 @@ def test_layers_are_those_that_torch_has_in_this_order(order):
     assert list(result.state_dict()) == list(module.state_dict())
     torch.testing.assert_close(result(**inputs).logits, module(**inputs).logits)
     assert result.train().training
+
+
+def test_layers_that_join_a_part_with_nothing_stay_apart():
+    def rotated():  # in whole: what is not rotated is empty
+        config = Phi3Config(**SIZES, **TEXT, num_key_value_heads=2, use_cache=False, pad_token_id=0)
+        return Phi3ForCausalLM(config), {"input_ids": IDS}
+
+    module, inputs = built(rotated)
+    result = growc.apply(module, "arrange layers as 1, 0, 1", inputs)
+    module.model.layers = nn.ModuleList(copy.deepcopy(module.model.layers[n]) for n in (1, 0, 1))
+    module.config.num_hidden_layers = 3
+    torch.testing.assert_close(result(**inputs).logits, module(**inputs).logits)
 
 
 def test_a_deeper_module_trains_all_its_layers():

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 import onnx_ir as ir
-from torch import fx
+from torch import Tensor, fx
 
 from growc.dialects.torch.call import SITE, Path, Site
 from growc.dialects.torch.literals import changed, refusal
@@ -117,9 +117,7 @@ class Rebuilding:
     def call(self, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
         """A call with the arguments that it has by now; one without nodes does nothing but name `value`."""
         arguments = {given: self.argument(given, call, parts, value) for given in call.all_input_nodes}
-        node = value.producer()
-        layer = None if node is None else self.places.get(node)
-        return self.add(call, arguments, changed(call, parts), layer)
+        return self.add(call, arguments, changed(call, parts), self.place(value))
 
     def add(
         self,
@@ -139,12 +137,15 @@ class Rebuilding:
                 found = part.inputs[i] if i < len(part.inputs) else None
                 if named is given and found is not None:
                     return self.resolved(given, found)
-        if not parts and given is call.args[0]:
+        if not parts and (given is call.args[0] or given in names_of(value)):
             return self.resolved(given, value)
-        return self.anywhere(given)
+        return self.anywhere(given, self.place(value))
 
-    def anywhere(self, given: fx.Node) -> Made:
-        """An argument that no operand stands for: what it is wherever it is."""
+    def anywhere(self, given: fx.Node, layer: Layer | None = None) -> Made:
+        """An argument that no operand stands for: what it is in this layer, or wherever it is.
+
+        Raises GrowError (G308) where it is several tensors, none of them in this layer.
+        """
         if given.op == "placeholder":
             name = self.stored[given]
             graph = self.model.graph
@@ -152,10 +153,19 @@ class Rebuilding:
             value = found[0] if found else ir.Value(name=name)
             return self.tensors.setdefault(found[0] if found else given, Made(None, tensor=value))
         values = self.current.get(given, [])
+        if len(values) > 1 and isinstance(given.meta.get("val"), Tensor):  # sizes are the same in all layers
+            values = [v for v in values if self.place(v) == layer]
+            if not values:
+                raise refusal(self.current[given][0].producer(), "it is several tensors by now")
         if values:
             return self.build(given, values[0])
-        arguments = {node: self.anywhere(node) for node in given.all_input_nodes}
-        return self.add(given, arguments, {})
+        arguments = {node: self.anywhere(node, layer) for node in given.all_input_nodes}
+        return self.add(given, arguments, {}, layer if arguments else None)
+
+    def place(self, value: ir.Value) -> Layer | None:
+        """The layer that makes a value."""
+        node = value.producer()
+        return None if node is None else self.places.get(node)
 
 
 def names_of(value: ir.Value) -> list[fx.Node]:
