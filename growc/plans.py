@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from growc.graph import FLOATING
 from growc.indexmap import Bools, Floats, IndexMap, Ints
 
 # What a row that is no copy becomes.
@@ -187,6 +188,13 @@ class WeightPlan:
         """Whether the result has other values than the source, or other sizes."""
         made = bool(self.steps) or self.scale != 1.0 or self.literal is not None
         return made or bool(self.copy_of) or self.name != self.source
+
+    @property
+    def worth_telling(self) -> bool:
+        """Whether a reader of the plan sees it: what changes, but for numbers that only went with a layer."""
+        moved = self.copy_of and not self.steps and self.scale == 1.0 and self.literal is None
+        learned = self.dtype in FLOATING and self.elements > 1
+        return self.changed and (learned or not moved)
 
     @property
     def elements(self) -> int:

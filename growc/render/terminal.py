@@ -27,7 +27,7 @@ def plan_lines(plan: Plan, *, everything: bool = False) -> Iterator[str]:
     """The plan: what changes, what is claimed, what it costs."""
     yield f"{plan.model} · {count(plan.parameters[0])} parameters"
     yield ""
-    changed = [w for w in plan.weights if w.changed]
+    changed = [w for w in plan.weights if w.worth_telling]
     if plan.summaries:
         yield from (f"  {line}" for line in table(statement_rows(plan.summaries, changed)))
     if not changed and all(s.before == s.after for s in plan.summaries):
@@ -117,8 +117,9 @@ def certificate_lines(plan: Plan) -> Iterator[str]:
 
 def tally(plan: Plan) -> str:
     """The plan in one line."""
-    changed = [w for w in plan.weights if w.changed]
-    new = len(plan.weights) - len({w.copy_of or w.source for w in plan.weights})
+    changed = [w for w in plan.weights if w.worth_telling]
+    learned = [w for w in plan.weights if w.worth_telling or not w.copy_of]
+    new = len(learned) - len({w.copy_of or w.source for w in learned})
     before, after = plan.parameters
     parameters = f"{count(before)} -> {count(after)} parameters"
     return (
