@@ -63,7 +63,7 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("ranking", ["importance", "magnitude"])
-@pytest.mark.parametrize(("name", "axis"), cases())
+@pytest.mark.parametrize(("name", "axis"), list(cases()))
 def test_dead_units_leave_without_a_trace(tmp_path: Path, name: str, axis: str, ranking: str) -> None:
     size = UNITS[name][axis]
     living = np.sort(np.random.default_rng(3).permutation(size)[: size // 2]).tolist()

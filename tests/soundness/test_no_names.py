@@ -18,12 +18,12 @@ albert aria bart beit bert biogpt bloom chatglm clap codegen cohere convnext dbr
 densenet dinov distilbert dpt efficientnet electra ernie exaone falcon flaubert gemma glm glpn gpt granite
 grok hubert inception jamba jetmoe lfm lilt llama llava longformer longt luke mamba marian mbart minilm
 minimax mistral mixtral mobilenet mobilevit modernbert moonshine mpnet mpt nemotron neox nystromformer olmo
-olmoe opt paligemma pegasus persimmon phi pixtral pythia qwen regnet resnet retnet roberta rwkv segformer
+olmoe paligemma pegasus persimmon phi pixtral pythia qwen regnet resnet retnet roberta rwkv segformer
 siglip smollm stablelm starcoder swin umt unet vgg vit wav whisper xception xglm xlm xlnet yolo yolos zamba
 """
 
 ARCHITECTURES = frozenset(NAMES.split())
-"""Families of models. Those that are also words of ONNX or of English (Clip) cannot be told apart."""
+"""Families of models. Those that are words of operators or of English too (Clip, Opt) cannot be told apart."""
 
 
 def spoken(path: Path) -> Iterator[tuple[int, str]]:

@@ -197,7 +197,7 @@ ALONG: dict[str, Case] = {
 BY_NUMBER: dict[str, Case] = {
     "aten.embedding.default": (lambda w, i: A.embedding.default(w, i, 0), "7 4; n 5:i7"),
     "aten.gather.default": (lambda x, i: A.gather.default(x, 1, i), "n 4; n 2:i4"),
-    "aten.take_along_dim.default": (lambda x, i: A.take_along_dim.default(x, i, 1), "n 4; n 2:i4"),
+    "aten.take_along_dim.default": (lambda x, i: A.take_along_dim.default(x, i, 1), "3 4; 3 2:i4"),
     "aten.index.Tensor": (lambda x, i, j: A.index.Tensor(x, [None, i, j]), "n 4 5 3; 2 1:i4; 6:i5"),
     "aten.index_add.default": (lambda x, i, s: A.index_add.default(x, 1, i, s), "n 4; 6:i4; n 6"),
     "aten.index_copy.default": (lambda x, s: A.index_copy.default(x, 0, torch.tensor([2, 0]), s), "4 n; 2 n"),

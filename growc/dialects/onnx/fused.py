@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import onnx_ir as ir
@@ -233,9 +234,11 @@ def _same(
     assert a is not None
     if b is None or (a.domain, a.op_type, wanted.index()) != (b.domain, b.op_type, found.index()):
         return False
-    if len(a.inputs) != len(b.inputs) or _plain(a) != _plain(b):
+    if _plain(a) != _plain(b):
         return False
-    return all(_same(x, y, places, bound) for x, y in zip(a.inputs, b.inputs, strict=True))
+    return all(
+        _same(x, y, places, bound) for x, y in zip_longest(a.inputs, b.inputs)
+    )  # the last may be absent
 
 
 def _plain(node: ir.Node) -> dict[str, Any]:

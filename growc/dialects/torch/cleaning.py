@@ -36,6 +36,9 @@ CONVERSIONS = frozenset(
 )
 """What changes nothing where the result has the argument's type."""
 
+TYPED = frozenset({aten.type_as.default, aten.to.other})
+"""Conversions to the type of another tensor, which is read for nothing else."""
+
 
 def clean(program: ExportedProgram) -> None:
     """Drop writes, checks, conversions to the type that is there already, and what nobody uses.
@@ -46,6 +49,9 @@ def clean(program: ExportedProgram) -> None:
     graph, held = program.graph, (InputKind.PARAMETER, InputKind.BUFFER)
     functionalise(graph, {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in held})
     for node in list(graph.nodes):
+        if node.target in TYPED:
+            node.target, node.args = aten.to.dtype, (node.args[0], node.meta["val"].dtype)
+            node.kwargs = {}
         if node.target in CLAIMS:
             graph.erase_node(node)
         elif node.target in CONVERSIONS and _same(node):

@@ -62,6 +62,7 @@ class Rebuilding:
 
     def all(self) -> list[Made]:
         """Every call, in the order of the source, layer by layer."""
+        self.model.graph.sort()  # no call has to wait for many others
         for node in self.model.graph:
             for value in node.outputs:
                 for name in names_of(value):
