@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from growc.axes import find
+from growc.axes import Space, factors, find
 from growc.checkpoint.growth import GrownWeights
 from growc.checkpoint.opened import Opened
 from growc.checkpoint.silence import quiet
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 SHOWN = 4
 """So many differences are named in a refusal."""
+
+Roles = dict[tuple[str, int], tuple[str, int]]
+"""By tensor and axis: a name and a size."""
 
 
 def solved(c: Compilation) -> GrownWeights:
@@ -108,17 +112,23 @@ def _layers(planned: dict[str, WeightPlan]) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _role(opened: Opened, roles: dict[tuple[str, int], str], name: str, axis: int) -> str | None:
+def _role(opened: Opened, roles: Roles, name: str, axis: int) -> tuple[str, int] | None:
     return roles.get((opened.first.get(name, name), axis))
 
 
-def _roles(c: Compilation) -> dict[tuple[str, int], str]:
-    """What a recipe calls the axes of stored tensors."""
-    named = {id(find(s)): role for role, axes in c.roles.axes.items() for a in axes for s in a.spaces}
-    return {
-        (use.weight.name, axis): named[id(find(space))]
-        for use in c.graph.uses()
-        if use.weight is not None
-        for axis, space in enumerate(c.axes.of(use))
-        if id(find(space)) in named
-    }
+def _identity(spaces: Sequence[Space]) -> tuple[int, ...]:
+    return tuple(id(find(s)) for s in spaces)
+
+
+def _roles(c: Compilation) -> Roles:
+    """What a recipe calls axes of stored tensors, or their outermost factors, with planned sizes."""
+    named = {_identity(a.spaces): role for role, axes in c.roles.axes.items() for a in axes}
+    found: Roles = {}
+    for use in c.graph.uses():
+        for axis, space in enumerate(c.axes.of(use) if use.weight is not None else ()):
+            parts = factors(space)
+            starts = [[space], *(parts[:n] for n in range(len(parts), 0, -1))]
+            outer = next((start for start in starts if _identity(start) in named), None)
+            if use.weight is not None and outer is not None:
+                found[use.weight.name, axis] = named[_identity(outer)], c.lowered.sizes.product(outer)
+    return found

@@ -18,8 +18,10 @@ from growc.expression import Int, TensorAxis
 from growc.recipe import NamedAxis, Subclone, Widen
 from growc.resolve import Bound
 
-Called = Callable[[str, int], str | None]
-"""What a recipe calls an axis of a tensor; None where it has no role."""
+Called = Callable[[str, int], tuple[str, int] | None]
+"""What a recipe calls an axis of a tensor, or a factor of it, and its planned size; None without a role."""
+Axes = Sequence[tuple[str, int, int, int]]
+"""(tensor, axis, planned, in the class)"""
 STATEMENTS = 4
 """More statements than these are no help."""
 
@@ -32,7 +34,7 @@ def refusal(kind: str, found: Unsolved, called: Called, before: Mapping[str, tup
     if tied is not None:
         name, axis, size = tied.size
         notes.append(f"axis {axis} of `{name}` is {size} with `{tied.field}` = {tied.value}")
-    remedy = "" if tied is None else _remedy(tied, called, before)
+    remedy = _remedy(found.sizes if tied is None else tied.axes, called, before)
     return Diagnostic("G318", message, notes=tuple(note for note in notes if note), help=remedy)
 
 
@@ -50,26 +52,30 @@ def _difference(found: Unsolved) -> str:
 
 def _least(tied: tuple[Tied, ...], called: Called) -> Tied | None:
     """The field that draws the fewest axes along."""
-    return min(tied, key=lambda field: len(_statements(field, called, {})), default=None)
+    return min(tied, key=lambda field: len(_statements(field.axes, called, {})), default=None)
 
 
-def _remedy(tied: Tied, called: Called, before: Mapping[str, tuple[int, ...]]) -> str:
-    statements = _statements(tied, called, before)
+def _remedy(axes: Axes, called: Called, before: Mapping[str, tuple[int, ...]]) -> str:
+    statements = _statements(axes, called, before)
     if not statements or len(statements) > STATEMENTS:
         return ""
     return "the class ties these: " + " and ".join(f"`{statement}`" for statement in statements) + " too"
 
 
-def _statements(tied: Tied, called: Called, before: Mapping[str, tuple[int, ...]]) -> list[str]:
-    """What to ask for so that all axes that follow the field are as it makes them."""
-    found: dict[str, None] = {}
-    for name, axis, planned, size in tied.axes:
+def _statements(axes: Axes, called: Called, before: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """What to ask for so that all these axes are as the class makes them."""
+    named: dict[str, None] = {}
+    plain: dict[str, None] = {}
+    for name, axis, planned, size in axes:
         shape = before.get(name, ())
         old = shape[axis] if axis < len(shape) else planned
         verb = "widen" if size > old else "subclone"
-        words = called(name, axis) or f'axis {axis} of "{name}"'
-        found[f"{verb} {words} to {size}"] = None
-    return list(found)
+        role = called(name, axis)
+        if role is None:
+            plain[f'{verb} axis {axis} of "{name}" to {size}'] = None
+        elif role[1] * size % planned == 0:
+            named[f"{verb} {role[0]} to {role[1] * size // planned}"] = None
+    return list(named or plain)
 
 
 def following(
