@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,13 +148,15 @@ def _opened(model: Model, example_inputs: Any) -> tuple[Path, Any]:
 def plan(
     text: Recipes, model: Model, params: Mapping[str, str] | None = None, *, example_inputs: Any = None
 ) -> Plan:
-    """What would become of a model. Writes nothing.
+    """What would become of a model. Writes nothing. A module and its recipe may stand in either order.
 
     `example_inputs` are for the forward of a module, by name or in order; classes of transformers need none.
 
     >>> plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx").certificate.exact  # doctest: +SKIP
     True
     """
+    if is_module(text):
+        text, model = model, text  # type: ignore[assignment]  # as `apply` takes them
     return compile(recipe(text, params), model, example_inputs=example_inputs).plan
 
 
@@ -180,7 +183,18 @@ def grow(
 def apply(
     text: nn.Module,
     model: Recipes,
-    out: Any = None,
+    example_inputs: Any = None,
+    params: Mapping[str, str] | None = None,
+    *,
+    check: bool = True,
+) -> GrownModule: ...
+
+
+@overload
+def apply(
+    text: Recipes,
+    model: nn.Module,
+    example_inputs: Any = None,
     params: Mapping[str, str] | None = None,
     *,
     check: bool = True,
@@ -205,11 +219,21 @@ def apply(
 ) -> Applied: ...
 
 
-def apply(text: Any, model: Any, out: Any = None, *others: Any, **options: Any) -> Applied | GrownModule:
-    """Grow a file (`apply_file`), or a module: `apply(module, recipe, example_inputs)` is `grow`."""
-    if isinstance(model, str | Path) and isinstance(text, str | Path | Recipe | Sequence):
-        return apply_file(text, model, out, *others, **options)
-    return grow(text, model, out, *others, **options)
+def apply(text: Any, model: Any, *others: Any, **options: Any) -> Applied | GrownModule:
+    """Grow a file (`apply_file`), or a module: `apply(module, recipe, example_inputs)` is `grow`.
+
+    A module and its recipe may stand in either order.
+    """
+    if is_module(text) or is_module(model):
+        module, words = (text, model) if is_module(text) else (model, text)
+        return grow(module, words, *others, **options)
+    return apply_file(text, model, *others, **options)
+
+
+def is_module(given: Any) -> bool:
+    """Whether something is a module of torch, which need not be imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(given, torch.nn.Module)
 
 
 def apply_file(

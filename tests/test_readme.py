@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from graphs import DEMO, ROOT, TINY
@@ -42,6 +43,14 @@ def test_the_four_lines_of_the_readme_are_an_exact_recipe():
     [recipe] = re.findall(r"```\n(widen hidden.*?)```", README, re.S)
     assert len(recipe.splitlines()) == 4
     assert api.plan(recipe, TINY).certificate.exact
+
+
+def test_the_module_of_the_readme_grows_exactly():
+    [code] = re.findall(r"```python\n(.*?)```", README, re.S)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["large"].plan.certificate.exact
+    assert names["large"].verification.relative < 1e-5
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

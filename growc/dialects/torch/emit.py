@@ -7,11 +7,12 @@ graph is read off it again. The compilation can be used no further.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import onnx_ir as ir
 import torch
 from torch import Tensor, fx
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import ConstantArgument, InputKind
 
 from growc.compilation import Compilation
 from growc.diagnostic import GrowError
@@ -67,7 +68,13 @@ def emit(
     except GrowError as error:
         missing = reason_of(error)
     spec = captured.program.call_spec.out_spec
-    return GrownModule(holdings.tensors(used, tensor), graphs, spec, missing)
+    return GrownModule(holdings.tensors(used, tensor), graphs, spec, _fixed(captured), missing)
+
+
+def _fixed(captured: Captured) -> dict[str, Any]:
+    """The arguments of forward that are no tensors."""
+    given = (spec.arg for spec in captured.program.graph_signature.input_specs)
+    return {arg.name: arg.value for arg in given if isinstance(arg, ConstantArgument)}
 
 
 def _trained(

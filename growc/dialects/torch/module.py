@@ -68,15 +68,22 @@ class GrownModule(fx.GraphModule):
     """A trainable module: what a plan makes of another one.
 
     `train` and `eval` choose the graph; `lineage`, `plan` and `verification` say how it came to be. It can be
-    pickled and copied, and ties stay.
+    pickled and copied, and ties stay. fixed: arguments of the source's forward that are no tensors, with the
+    values that they had; they may be given again, and not otherwise.
     """
 
     def __init__(
-        self, tensors: Tensors, graphs: Mapping[bool, fx.Graph], results: TreeSpec, missing: str = ""
+        self,
+        tensors: Tensors,
+        graphs: Mapping[bool, fx.Graph],
+        results: TreeSpec,
+        fixed: Mapping[str, Any],
+        missing: str = "",
     ) -> None:
         super().__init__(nn.Module(), fx.Graph(), "GrownModule")
         tensors.place(self)
         self.graphs, self.results, self.missing = dict(graphs), results, missing
+        self.fixed = dict(fixed)
         self.lineage: Any = None
         self.plan: Any = None
         self.verification: Any = None
@@ -119,7 +126,8 @@ class GrownModule(fx.GraphModule):
 
         @functools.wraps(plain)
         def forward(self: GrownModule, *args: Any, **kwargs: Any) -> Any:
-            return tree_unflatten(plain(self, *args, **kwargs), self.results)
+            given = {k: v for k, v in kwargs.items() if k not in self.fixed or v != self.fixed[k]}
+            return tree_unflatten(plain(self, *args, **given), self.results)
 
         type(self).forward = forward
         return code
@@ -136,12 +144,13 @@ class GrownModule(fx.GraphModule):
         said = {"lineage": self.lineage, "plan": self.plan, "verification": self.verification}
         graphs = {mode: _packed(graph) for mode, graph in self.graphs.items()}
         shared = {"tensors": Tensors.of(self), "results": self.results, "missing": self.missing}
+        shared["fixed"] = self.fixed
         return {**shared, "graphs": graphs, "said": said, "training": self.training}
 
 
 def _restored(state: Mapping[str, Any]) -> GrownModule:
     graphs = {mode: _unpacked(rows) for mode, rows in state["graphs"].items()}
-    made = GrownModule(state["tensors"], graphs, state["results"], state["missing"])
+    made = GrownModule(state["tensors"], graphs, state["results"], state["fixed"], state["missing"])
     for name, value in state["said"].items():
         setattr(made, name, value)
     return made.train() if state["training"] else made
