@@ -60,8 +60,6 @@ POINTWISE: dict[str, Case] = {
     "aten.to.device": (lambda x: A.to.device(x, "cpu", torch.float64), "n 4"),
     "aten.to.dtype": (lambda x: A.to.dtype(x, torch.int64), "n 4"),
     "aten.to.dtype_layout": (lambda x: A.to.dtype_layout(x, dtype=torch.bool), "n 4:i2"),
-    "aten.to.other": (A.to.other, "n 4; 1:i3"),
-    "aten.type_as.default": (A.type_as.default, "n 4; 1:i3"),
     "aten.dropout.default": (lambda x: A.dropout.default(x, 0.3, False), "n 4"),
     "aten.alpha_dropout.default": (lambda x: A.alpha_dropout.default(x, 0.3, False), "n 4"),
     "aten.feature_dropout.default": (lambda x: A.feature_dropout.default(x, 0.3, False), "n 4"),
@@ -300,6 +298,8 @@ CASES: dict[str, Case] = POINTWISE | CONTRACTIONS | NORMS | ALONG | BY_NUMBER | 
 """At least one case for each row."""
 
 MORE: tuple[tuple[str, Case], ...] = (
+    ("the type of another tensor", (A.to.other, "n 4; 1:i3")),
+    ("the type of another tensor, by its other name", (A.type_as.default, "n 4; 1:i3")),
     ("whole numbers are divided as real ones", (A.div.Tensor, "n 4:i9; 4:j9")),
     ("whole numbers are divided and rounded down", (A.floor_divide.default, "n 4:i9; 4:j9")),
     ("a factor of what is added", (lambda x, y: A.add.Tensor(x, y, alpha=3), "n 4; n 4")),

@@ -68,8 +68,6 @@ ROWS = """
     aten.to.device                  same()
     aten.to.dtype                   same()
     aten.to.dtype_layout            same()
-    aten.to.other                   same()
-    aten.type_as.default            same()
     aten.dropout.default            dropout()
     aten.alpha_dropout.default      dropout()
     aten.feature_dropout.default    dropout()
