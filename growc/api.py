@@ -129,9 +129,13 @@ def _opened(model: Model, example_inputs: Any) -> tuple[Path, Any]:
         from growc.dialects.torch.dialect import TorchModel
 
         return Path(type(model).__name__), TorchModel.of(model, example_inputs)
+    from growc.forms import require_torch
+
     path = Path(model)
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
+    if path.is_dir() or path.suffix == ".pt2":
+        require_torch(path)
     if path.is_dir():
         from growc.checkpoint.model import CheckpointModel
 

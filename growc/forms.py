@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,12 +44,21 @@ class Form(Protocol):
         """Judge an exact certificate again where rounding hid what is smaller. Raises GrowError (G402)."""
 
 
+def require_torch(path: Path) -> None:
+    """Raises GrowError (G309) where what reads other models than ONNX files is not installed."""
+    missing = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
+    if missing:
+        message = f"`{path}` is no ONNX file, and for others growc needs {', '.join(missing)}"
+        raise GrowError(Diagnostic("G309", message, help="install `growc[torch]`"))
+
+
 def form_of(path: Path, shard_size: str = "", optimizer: Path | None = None) -> Form:
     """The form of a model; only checkpoint directories have shards, and optimizers beside them.
 
     Raises GrowError: G200 for what the form has not, and for what is no size; G309 where none is written.
     """
     if path.is_dir():
+        require_torch(path)
         from growc.checkpoint.form import CheckpointDirectory
         from growc.checkpoint.shards import SHARD_SIZE, read_size
 

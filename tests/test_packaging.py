@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from growc.cli import main
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGE_DIR = {"growc": "growc", "growc.passes": "passes", "growc.grammar": "grammar"}
@@ -62,3 +64,11 @@ def test_no_module_imports_a_second_copy(name):
         path for folder in ("growc", "passes", "grammar", "tests") for path in (ROOT / folder).rglob("*.py")
     ]
     assert [str(path) for path in sources if pattern.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize("command", ["inspect", "apply"])
+def test_a_folder_without_torch_is_refused_with_what_to_install(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("growc.forms.find_spec", lambda name: None)
+    recipe = ["-e", "widen ffn to 8 with zero fill"] if command == "apply" else []
+    assert main([command, *recipe, str(tmp_path)]) == 3
+    assert "install `growc[torch]`" in capsys.readouterr().err
