@@ -16,13 +16,27 @@ def computed_along(axes: Axes) -> dict[int, Reason]:
     found: dict[int, Reason] = {}
     for instance in axes.instances:
         for value in instance.node.inputs:
-            if value is None or value.known is None or value.weight is not None:
+            if value is None or value.known is None or value.weight is not None or _addresses(value):
                 continue
             for axis, space in enumerate(axes.of(value)):
                 if _differs(value, axis):
                     reason = Reason(instance.node, "numbers are computed that differ along it")
                     found.update((id(x), reason) for x in leaves(space) if x.static and id(x) not in found)
     return found
+
+
+GRIDS = frozenset({"Add", "Expand", "Unsqueeze", "Reshape", "Concat", "Cast", "Identity"})
+"""What an exporter makes the addresses of an assignment with."""
+
+
+def _addresses(value: Value) -> bool:
+    """Whether numbers say nothing but where something is written: mending accounts for those."""
+    return bool(value.users) and all(
+        node.op in ("Shape", "Size")
+        or (node.op == "ScatterND" and i == 1)
+        or (node.op in GRIDS and all(map(_addresses, node.outputs)))
+        for node, i in value.users
+    )
 
 
 def _differs(value: Value, axis: int) -> bool:
