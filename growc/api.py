@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.fluent import Recipe
-from growc.recipe import Expect, Preserved
-from growc.resolve import Bound, Resolved, load
+from growc.resolve import Resolved, load
 from growc.source import Source
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from growc.calibration import Outcome
     from growc.compilation import Compilation
-    from growc.dialects.torch.module import GrownModule
     from growc.importance import LayerScore
     from growc.plans import Plan
     from growc.profile import Profile
@@ -110,22 +108,28 @@ def compile(  # noqa: A001 - growc.api.compile is what it is
     analysis_only: bool = False,
     keeps: bool = False,
     example_inputs: Any = None,
+    keep_class: bool = False,
     progress: Progress = _quiet,
 ) -> Compilation:
     """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
-    and for rankings by them. `keeps`: importance that is measured may be kept beside the model.
+    and for rankings by them. `keeps`: importance that is measured may be kept beside the model. `keep_class`:
+    the result of a module of transformers is to be one of the same class.
     """
     from growc.compilation import Compilation
     from growc.passes import ANALYSIS, PIPELINE, run
 
-    path, opened = _opened(model, example_inputs)
+    path, opened = _opened(model, example_inputs, keep_class)
     start = Compilation(path, opened, resolved.statements, progress, keeps)
     return run(ANALYSIS if analysis_only else PIPELINE, start)
 
 
-def _opened(model: Model, example_inputs: Any) -> tuple[Path, Any]:
-    """A model with the path that it is called by. Raises GrowError: G309, G310, G317."""
+def _opened(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, Any]:
+    """A model with the path that it is called by. Raises GrowError: G309, G310, G317, G321."""
     if not isinstance(model, str | Path):
+        if keep_class and has_config(model):
+            from growc.checkpoint.model import HeldModel
+
+            return Path(type(model).__name__), HeldModel.of_module(model, example_inputs)
         from growc.dialects.torch.dialect import TorchModel
 
         return Path(type(model).__name__), TorchModel.of(model, example_inputs)
@@ -137,9 +141,9 @@ def _opened(model: Model, example_inputs: Any) -> tuple[Path, Any]:
     if path.is_dir() or path.suffix == ".pt2":
         require_torch(path)
     if path.is_dir():
-        from growc.checkpoint.model import CheckpointModel
+        from growc.checkpoint.model import HeldModel
 
-        return path, CheckpointModel.at(path)
+        return path, HeldModel.at(path)
     if path.suffix == ".pt2":
         from growc.dialects.torch.dialect import TorchModel
 
@@ -150,18 +154,24 @@ def _opened(model: Model, example_inputs: Any) -> tuple[Path, Any]:
 
 
 def plan(
-    text: Recipes, model: Model, params: Mapping[str, str] | None = None, *, example_inputs: Any = None
+    text: Recipes,
+    model: Model,
+    params: Mapping[str, str] | None = None,
+    *,
+    example_inputs: Any = None,
+    keep_class: bool = True,
 ) -> Plan:
     """What would become of a model. Writes nothing. A module and its recipe may stand in either order.
 
     `example_inputs` are for the forward of a module, by name or in order; classes of transformers need none.
+    `keep_class` is as for `grow`.
 
     >>> plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx").certificate.exact  # doctest: +SKIP
     True
     """
-    if is_module(text):
-        text, model = model, text  # type: ignore[assignment]  # as `apply` takes them
-    return compile(recipe(text, params), model, example_inputs=example_inputs).plan
+    words, source = _in_order(text, model)
+    made = compile(recipe(words, params), source, example_inputs=example_inputs, keep_class=keep_class)
+    return made.plan
 
 
 def grow(
@@ -171,13 +181,20 @@ def grow(
     params: Mapping[str, str] | None = None,
     *,
     check: bool = True,
-) -> GrownModule:
+    keep_class: bool = True,
+) -> Any:
     """The module that a recipe makes of another one: trainable, with the names and ties of its parameters.
 
-    It has the `plan`, the `lineage` and, but for `check=False`, the `verification` that was measured.
-    `example_inputs` are for forward, by name or in order; modules of transformers need none. Raises
+    Of a module of transformers it is one of the same class, with the config that has the planned sizes; of
+    any other, and with `keep_class=False`, it is a GrownModule, for which no class and no config stand in
+    the way. It has the `plan`, the `lineage` and, but for `check=False`, the `verification` that was
+    measured. `example_inputs` are for forward, by name or in order; modules of transformers need none. Raises
     GrowError.
     """
+    if keep_class and has_config(module):
+        from growc.checkpoint.reviving import grow as grow_class
+
+        return grow_class(recipe(text, params), module, example_inputs, check=check)
     from growc.dialects.torch.growth import grow
 
     return grow(recipe(text, params), module, example_inputs, check=check)
@@ -191,7 +208,8 @@ def apply(
     params: Mapping[str, str] | None = None,
     *,
     check: bool = True,
-) -> GrownModule: ...
+    keep_class: bool = True,
+) -> Any: ...
 
 
 @overload
@@ -202,7 +220,8 @@ def apply(
     params: Mapping[str, str] | None = None,
     *,
     check: bool = True,
-) -> GrownModule: ...
+    keep_class: bool = True,
+) -> Any: ...
 
 
 @overload
@@ -223,21 +242,32 @@ def apply(
 ) -> Applied: ...
 
 
-def apply(text: Any, model: Any, *others: Any, **options: Any) -> Applied | GrownModule:
+def apply(text: Any, model: Any, *others: Any, **options: Any) -> Any:
     """Grow a file (`apply_file`), or a module: `apply(module, recipe, example_inputs)` is `grow`.
 
     A module and its recipe may stand in either order.
     """
-    if is_module(text) or is_module(model):
-        module, words = (text, model) if is_module(text) else (model, text)
-        return grow(module, words, *others, **options)
-    return apply_file(text, model, *others, **options)
+    words, source = _in_order(text, model)
+    if is_module(source):
+        return grow(source, words, *others, **options)
+    return apply_file(words, source, *others, **options)
+
+
+def _in_order(text: Any, model: Any) -> tuple[Any, Any]:
+    """The recipe and the model: a module may stand before its recipe."""
+    return (model, text) if is_module(text) else (text, model)
 
 
 def is_module(given: Any) -> bool:
     """Whether something is a module of torch, which need not be imported."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(given, torch.nn.Module)
+
+
+def has_config(module: Any) -> bool:
+    """Whether a module is of a class of transformers, which builds it from a config."""
+    transformers = sys.modules.get("transformers")
+    return transformers is not None and isinstance(module, transformers.PreTrainedModel)
 
 
 def apply_file(
@@ -263,7 +293,7 @@ def apply_file(
     Adam to be carried along. Raises GrowError; then nothing has appeared at `out`.
     """
     from growc.calibration import calibrated
-    from growc.expectations import judge_measured, judge_plan
+    from growc.expectations import judge_measured, judge_plan, preserved_conditions
     from growc.forms import form_of
     from growc.lineage import lineage_of
     from growc.output import canonical, commit, default_output, guard, record_path, workshop
@@ -287,7 +317,7 @@ def apply_file(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(workshop(target))
         files = form.write(compilation, folder, target, progress)
-        if check or any(_is_preserved(b) for b in resolved.statements):
+        if check or preserved_conditions(resolved.statements):
             measured = form.verify(ports_of(compilation), source, files[-1], inputs, progress)
             judge_measured(resolved.statements, compilation.plan, measured, refute=check)
             if check and compilation.plan.certificate.exact:
@@ -406,10 +436,6 @@ def inspect(model: Model, *, example_inputs: Any = None) -> Compilation:
 
 
 # ------------------------------------------------------------------------------------------ parts of apply
-
-
-def _is_preserved(bound: Bound) -> bool:
-    return isinstance(bound.statement, Expect) and isinstance(bound.statement.condition, Preserved)
 
 
 def _draft(folder: Path, name: str, text: str) -> Path:

@@ -181,8 +181,9 @@ def _pass_on(space: Space) -> None:
         freeze(space, space.frozen)
     if space.addressed is not None:
         address(space, space.addressed)
-    for part in space.parts if space.chosen is not None else ():
-        choose(part, space.chosen)  # type: ignore[arg-type]
+    if space.chosen is not None:
+        for part in space.parts:
+            choose(part, space.chosen)
 
 
 def _link(child: Space, root: Space) -> None:
@@ -241,7 +242,7 @@ def _match_factors(xs: list[Space], ys: list[Space], node: Any) -> None:
             ys.extend([y] if not y.unit else [])
         elif x.size == y.size:
             unify(x, y, node)
-        elif x.counts or y.counts:
+        elif (x.counts or y.counts) and (x if y.counts else y).kind != "atom":
             _conflict([x, y, *xs, *ys], node, "one element meets several")
             return
         elif x.kind == "product":

@@ -422,7 +422,8 @@ _code(
     A checkpoint is loaded by a class of transformers, which makes all of its sizes from the numbers of a
     config. No values of these numbers give what was asked for: mostly since the class ties two sizes that
     the model itself does not, such as the heads to the stream (GPT-2). The notes name the tensor and the
-    field, the help what to write too. A module can have these sizes all the same: `-o OUT.pt2` writes one.
+    field, the help what to write too. A module can have these sizes all the same: in
+    Python `growc.apply(..., keep_class=False)` gives one.
 
         widen heads to 16 with neighbor copy          # wrong where hidden = heads x 64 in the class
         widen hidden to 1024 with neighbor copy       # right: both
@@ -444,6 +445,16 @@ _code(
     """
     A module that growc makes has a graph for evaluation and one for training, each captured from the source
     in that mode. Some modules cannot be captured in training: those that drop layers at random, for example.
+    """,
+)
+_code(
+    "G321",
+    "module that its class does not build",
+    """
+    A module of transformers becomes one of the same class, from another config. That takes a module that is
+    what its class builds from its config: with other parts put in, tensors tied by hand, or numbers in it
+    changed, another config would say nothing of these. The note names the first difference. In Python,
+    `growc.apply(..., keep_class=False)` gives a module of growc's own, which keeps no class and no config.
     """,
 )
 _code(
@@ -482,6 +493,14 @@ _code(
     "recipe that is not formatted",
     """
     `growc fmt --check` would change the file. `growc fmt FILE` changes it.
+    """,
+)
+_code(
+    "G406",
+    "module that is not its plan",
+    """
+    A module is made of a plan, and the plan is run in onnxruntime beside it. They differ by more than the
+    module's own rounding, so no module is given. This is a bug in growc: please report it.
     """,
 )
 _code(

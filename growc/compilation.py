@@ -51,4 +51,5 @@ class Compilation:
     notes: Sequence[str] = ()  # solve: what a reader of the plan should know
     mended: Any = None  # mend
     assembled: Assembled = None  # type: ignore[assignment]  # assemble
-    plan: Plan = None  # type: ignore[assignment]  # certify
+    plan: Plan = None  # type: ignore[assignment]  # certify; hold: what a class changes of it
+    held: Any = None  # hold: the class that stores the result, and its weights there

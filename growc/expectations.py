@@ -106,6 +106,12 @@ def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Compilat
     return [Diagnostic("G401", message, condition.span)] if wrong else []
 
 
+def preserved_conditions(statements: Sequence[Bound]) -> list[ast.Preserved]:
+    """What every `expect preserved` asks for: it is judged on a measurement."""
+    expected = (b.statement.condition for b in statements if isinstance(b.statement, ast.Expect))
+    return [condition for condition in expected if isinstance(condition, ast.Preserved)]
+
+
 def judge_measured(
     statements: Sequence[Bound], plan: Plan, verification: Verification, *, refute: bool
 ) -> None:
@@ -121,15 +127,12 @@ def judge_measured(
             )
         )
     failures = []
-    for bound in statements:
-        statement = bound.statement
-        if isinstance(statement, ast.Expect) and isinstance(statement.condition, ast.Preserved):
-            within = statement.condition.within
-            if not verification.relative <= within:
-                gaps = plan.certificate.gaps
-                remedy = next((g.help for g in gaps if g.help), "")
-                message = f"the outputs differ by {measured}, which is more than {within:g}"
-                span = statement.condition.span
-                failures.append(Diagnostic("G401", message, span, "expected here", gap_notes(gaps), remedy))
+    for condition in preserved_conditions(statements):
+        if not verification.relative <= condition.within:
+            gaps = plan.certificate.gaps
+            remedy = next((g.help for g in gaps if g.help), "")
+            message = f"the outputs differ by {measured}, which is more than {condition.within:g}"
+            notes = gap_notes(gaps)
+            failures.append(Diagnostic("G401", message, condition.span, "expected here", notes, remedy))
     if failures:
         raise GrowError(*failures)

@@ -41,6 +41,9 @@ class Weight:
     """What the model adds to it wherever it is used (gains stored as their distance from one): maps act on
     the sum."""
 
+    order: tuple[int, Array] | None = None
+    """An axis, and the stored unit that each of its units is: `read` gives them in this order."""
+
     @property
     def root(self) -> str:
         """The name of the source's tensor that it is or comes from."""
@@ -106,6 +109,12 @@ class Node:
     def input(self, i: int) -> Value | None:
         """Operand i, or None where it is absent."""
         return self.inputs[i] if i < len(self.inputs) else None
+
+    def sources(self, result: Value) -> tuple[Value, ...]:
+        """The operands that become elements of a result: not all, around bodies of If, Loop and Scan."""
+        made_of = self.attributes.get("made_of")
+        places = range(len(self.inputs)) if made_of is None else made_of[self.outputs.index(result)]
+        return tuple(v for i in places if (v := self.inputs[i]) is not None)
 
     @property
     def operands(self) -> Iterator[Value]:

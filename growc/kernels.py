@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+import onnx.defs
 import onnx_ir as ir
 
 _FLOAT, _DOUBLE = "tensor(float)", "tensor(double)"
@@ -35,15 +36,19 @@ class Kernels:
     def float_only(self, node: ir.Node) -> Ports:
         """The operands and results that must be float32 in a float64 copy.
 
-        Empty where float64 runs, where nothing is known of the operator, and where it has no kernel at all
-        (onnxruntime then expands it into others).
+        Empty where float64 runs, and where nothing is known of the operator. One without a kernel is expanded
+        by onnxruntime, and is for float32 only where an operator of its expansion is.
         """
         domain = _domain(node.domain)
         version = self._opsets.get(domain, 1)
         schema = _schema(domain, node.op_type, version)
-        kernels = _constraints(domain, node.op_type, version)
-        if schema is None or not kernels:
+        if schema is None:
             return Ports({}, {})
+        kernels = _constraints(domain, node.op_type, version)
+        if not kernels:
+            if not any(any(self.float_only(inner)) for inner in _expansion(domain, node.op_type, version)):
+                return Ports({}, {})
+            kernels = ({formal.typeStr: [_FLOAT] for formal in (*schema.inputs, *schema.outputs)},)
         return Ports(
             _narrow(schema.inputs, len(node.inputs), kernels),
             _narrow(schema.outputs, len(node.outputs), kernels),
@@ -64,6 +69,14 @@ def _narrow(formals: Any, count: int, kernels: tuple[dict[str, list[str]], ...])
         if _FLOAT in allowed and _DOUBLE not in allowed:
             narrow[index] = allowed <= _REAL
     return narrow
+
+
+def _expansion(domain: str, name: str, version: int) -> list[ir.Node]:
+    """The nodes of a function that ONNX defines once for all types; empty for everything else."""
+    if not onnx.defs.has(name, version, domain):
+        return []
+    body = onnx.defs.get_schema(name, version, domain).function_body
+    return list(ir.serde.deserialize_function(body)) if body.node else []
 
 
 def _domain(domain: str) -> str:

@@ -65,6 +65,8 @@ class Line:
     """The labels that a norm runs over, as one row-major product."""
     alike: tuple[tuple[str, str], ...] = ()
     """Pairs of labels of one space, one of which reads what the other makes."""
+    counted: tuple[str, ...] = ()
+    """Labels that count something even where they have one element: there could be more."""
 
     def __str__(self) -> str:
         left = ", ".join("?" if a is None else " ".join(map(spell, a)) for a in self.inputs)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.torch.arrays import to_numpy, to_torch, widened
 from growc.fills import new_units
-from growc.graph import Array
 from growc.indexmap import Ints
 from growc.plans import ZERO, Layout, LeafStep, Plan, WeightPlan
 from growc.weights import execute, leaf_steps
@@ -290,8 +290,4 @@ def _is_even(leaf: LeafStep) -> bool:
 
 def _mapped(plan: WeightPlan, tensor: Any) -> Any:
     """A tensor of state on its map, in its own type; 16-bit numbers are computed in float32."""
-    import torch
-
-    wide = tensor.detach().cpu()
-    array: Array = (wide.float() if wide.element_size() == 2 else wide).numpy()
-    return torch.from_numpy(np.array(execute(plan, array))).to(tensor.dtype)
+    return to_torch(np.array(execute(plan, to_numpy(widened(tensor))))).to(tensor.dtype)

@@ -31,6 +31,12 @@ Array = NDArray[Any]
 _Copy = tuple[str, Types, Callable[[Array], Array] | None]
 _LIMITS = (np.finfo(np.float32).min, np.finfo(np.float32).max)
 
+FLOOR = 1e-6
+"""No difference below this refutes anything."""
+
+SLACK = 20
+"""How many times its own rounding a model may move before a proof of sameness is refuted."""
+
 COPY_BYTES = 4 << 30
 """No copy is made for the sake of rounding whose weights would take more than this."""
 
@@ -39,14 +45,25 @@ COPY_BYTES = 4 << 30
 class Rounding:
     """A model's own rounding over the cases seen so far.
 
-    largest: the largest r between two ways to run it (see `ways`).
+    largest: the largest r between it and another way to run it (see `ways`).
+    plain: the largest r between it without graph optimisations and its copies; None where there are not both.
     unstable: outputs in which integers or infinities differ between those ways, so that they tell nothing.
     notes: which ways could not be taken, and why.
     """
 
     largest: float = 0.0
+    plain: float | None = None
     unstable: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def distorted(self) -> bool:
+        """Whether graph optimisations make the model compute something else.
+
+        So they do where they move it further than rounding can, by what is measured without them: onnxruntime
+        fuses layer norms with an eps of 1e-5 where it does not find theirs, for example.
+        """
+        return self.plain is not None and self.largest > limit(self.plain)
 
     def add(self, expected: Feeds, seen: Feeds) -> None:
         """Take in the outputs of one case, run in two ways."""
@@ -55,6 +72,11 @@ class Rounding:
             self.largest = max(self.largest, report.regular)
             if report.misplaced:
                 self.unstable.add(name)
+
+    def add_plain(self, expected: Feeds, seen: Feeds) -> None:
+        """Take in the outputs of one case, of the model without graph optimisations and of a copy."""
+        for name in expected.keys() & seen.keys():
+            self.plain = max(self.plain or 0.0, compare(expected[name], seen[name]).regular)
 
     def note(self, label: str, error: GrowError | OSError) -> None:
         """Remember that a way could not be taken."""
@@ -68,11 +90,17 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Way:
-    """One more way to run the same model."""
+    """One more way to run the same model: a copy of it, or its `own` file."""
 
     label: str
     path: Path
     optimised: bool
+    own: bool = False
+
+
+def limit(rounding: float) -> float:
+    """The r that a model's own rounding explains."""
+    return max(SLACK * rounding, FLOOR)
 
 
 def own_rounding(source: Path, cases: Sequence[Feeds]) -> float:
@@ -89,10 +117,12 @@ def own_rounding(source: Path, cases: Sequence[Feeds]) -> float:
 
 
 @contextlib.contextmanager
-def ways(source: Path, path: Path, rounding: Rounding) -> Iterator[tuple[Way, ...]]:
+def ways(
+    source: Path, path: Path, rounding: Rounding, *, optimised: bool = True
+) -> Iterator[tuple[Way, ...]]:
     """The other ways to run `source`, of which `path` is what `runnable` gave.
 
-    1. Without onnxruntime's graph optimisations.
+    1. Without onnxruntime's graph optimisations, where it runs `optimised`.
     2. A float64 copy; of a model with 16-bit floats a float32 copy instead (none for bfloat16, where `path`
        is one).
     3. With 16-bit floats: a float32 copy with every weight divided by three, stored in its 16 bits, and
@@ -102,7 +132,7 @@ def ways(source: Path, path: Path, rounding: Rounding) -> Iterator[tuple[Way, ..
        A last bit decides which step is taken, and one step is far more than a last bit.
     What fails is noted in `rounding` and left out.
     """
-    found = [Way("model without graph optimisations", path, optimised=False)]
+    found = [Way("model without graph optimisations", path, optimised=False, own=True)] if optimised else []
     half = bool(float_types(source) & SINGLE.keys())
     copies: list[_Copy] = [] if half else [("float64 copy", WIDER, None)]
     if half:
@@ -126,11 +156,19 @@ def measure(
     others: Sequence[Way], cases: Sequence[Feeds], expected: Sequence[Feeds], rounding: Rounding
 ) -> None:
     """Run `cases` in every other way, one in memory at a time, and compare with the `expected` outputs."""
+    plain: list[Feeds] = []
     for way in others:
         try:
             with Session(way.path, optimised=way.optimised, lean=True) as session:
-                for case, outputs in zip(cases, expected, strict=True):
-                    rounding.add(outputs, session.run(case))
+                kept = []
+                for k, (case, outputs) in enumerate(zip(cases, expected, strict=True)):
+                    seen = session.run(case)
+                    rounding.add(outputs, seen)
+                    if way.own:
+                        kept.append(seen)
+                    elif plain:
+                        rounding.add_plain(plain[k], seen)
+                plain = kept or plain
         except GrowError as error:
             rounding.note(way.label, error)
 

@@ -23,20 +23,13 @@ from growc.difference import compare as compare
 from growc.difference import incomparable, worst
 from growc.feeds import complete, draw, read_inputs
 from growc.float_copies import runnable
-from growc.rounding import Rounding, measure, ways
-from growc.rounding import own_rounding as own_rounding
+from growc.rounding import Rounding, limit, measure, ways
 from growc.session import Feeds, Session
 from growc.signature import Input, read_signature
 from growc.unitmaps import NumberMap, StateMap, UnitMap
 
 Array = NDArray[Any]
 InputMaps = Mapping[str, Sequence[StateMap | NumberMap]]
-
-FLOOR = 1e-6
-"""No difference below this refutes anything."""
-
-SLACK = 20
-"""How many times its own rounding a model may move before a proof of sameness is refuted."""
 
 HELD_BYTES = 256 << 20
 """About how much of the source's outputs is kept while the grown model is run."""
@@ -69,7 +62,7 @@ class Verification:
     @property
     def limit(self) -> float:
         """The r above which a proof of sameness is refuted."""
-        return max(SLACK * self.rounding, FLOOR)
+        return limit(self.rounding)
 
     def refutes_exact(self) -> bool:
         """Whether an output moved by more than rounding can explain, in any of the ways."""
@@ -98,38 +91,104 @@ def verify(
     have another one there, and None for those that it is meant to lack. Cases come from the file `inputs`,
     else are drawn with `seed`: where the result is `narrower` (its tables have lost rows), such as it can run
     too. One model is in memory at a time, but for that. Outputs among `logits` are compared as distributions
-    as well. `progress` is called with a phrase before
-    every step that takes long.
+    as well. `progress` is called with a phrase before every step that takes long.
+
+    Where onnxruntime's graph optimisations distort the source, both are run without them.
 
     Raises GrowError: G403 where onnxruntime cannot run one of them or `inputs` does not fit the source, G310
     for a file that is no ONNX model.
     """
-    tell = progress or (lambda phrase: None)
-    reports: dict[str, list[OutputReport]] = {}
-    rounding = Rounding()
-    notes: list[str] = []
-    with contextlib.ExitStack() as stack:
-        before, after = (stack.enter_context(runnable(Path(model))) for model in (source, result))
-        others = stack.enter_context(ways(Path(source), before, rounding))
-        grown_inputs = read_signature(Path(result))
-        given = read_inputs(Path(inputs), Path(source)) if inputs is not None else None
-        count = 0
-        if narrower and given is None:
-            tell("drawing inputs that both models can take")
-            given = _for_both(before, after, Path(source), grown_inputs, input_maps, seed)
-        for cases, expected in _groups(before, given, Path(source), seed, tell):
-            tell("measuring the source's own rounding")
-            measure(others, cases, expected, rounding)
-            tell("running the grown model")
-            with Session(after) as session:
-                for case, outputs in zip(cases, expected, strict=True):
-                    feeds = grown_feeds(case, grown_inputs, input_maps, renamed, seed)
-                    grown = session.run(feeds)
-                    found = compare_outputs(outputs, grown, output_maps, renamed, notes, logits)
-                    for name, report in found:
-                        reports.setdefault(name, []).append(report)
-            count += len(cases)
-    return summed_up(reports, rounding, count, notes)
+    pair = _Pair(
+        Path(source),
+        Path(result),
+        output_maps,
+        input_maps,
+        renamed,
+        None if inputs is None else Path(inputs),
+        narrower,
+        logits,
+        seed,
+        progress or (lambda phrase: None),
+    )
+    found, rounding = pair.compared(optimised=True)
+    if not rounding.distorted:
+        return found
+    plain, _ = pair.compared(optimised=False)
+    note = (
+        "both were run without onnxruntime's graph optimisations: they change what the source computes "
+        f"(r = {rounding.largest:.1e})"
+    )
+    return replace(plain, notes=(note, *plain.notes))
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """What `verify` was asked for."""
+
+    source: Path
+    result: Path
+    output_maps: Mapping[str, Sequence[UnitMap | StateMap]]
+    input_maps: InputMaps
+    renamed: Mapping[str, str | None]
+    inputs: Path | None
+    narrower: bool
+    logits: Collection[str]
+    seed: int
+    tell: Callable[[str], None]
+
+    def compared(self, optimised: bool) -> tuple[Verification, Rounding]:
+        """Both run, with graph optimisations or without."""
+        reports: dict[str, list[OutputReport]] = {}
+        rounding = Rounding()
+        notes: list[str] = []
+        with contextlib.ExitStack() as stack:
+            before, after = (stack.enter_context(runnable(model)) for model in (self.source, self.result))
+            others = stack.enter_context(ways(self.source, before, rounding, optimised=optimised))
+            ports = read_signature(self.result)
+            count = 0
+            for cases, expected in self.groups(before, self.cases(before, after, ports), optimised):
+                self.tell("measuring the source's own rounding")
+                measure(others, cases, expected, rounding)
+                self.tell("running the grown model")
+                with Session(after, optimised=optimised) as session:
+                    for case, outputs in zip(cases, expected, strict=True):
+                        feeds = grown_feeds(case, ports, self.input_maps, self.renamed, self.seed)
+                        grown = session.run(feeds)
+                        found = compare_outputs(
+                            outputs, grown, self.output_maps, self.renamed, notes, self.logits
+                        )
+                        for name, report in found:
+                            reports.setdefault(name, []).append(report)
+                count += len(cases)
+        return summed_up(reports, rounding, count, notes), rounding
+
+    def cases(self, before: Path, after: Path, ports: Sequence[Input]) -> list[Feeds] | None:
+        """The cases, where they are known before the source runs."""
+        if self.inputs is not None:
+            return read_inputs(self.inputs, self.source)
+        if not self.narrower:
+            return None
+        self.tell("drawing inputs that both models can take")
+        return _for_both(before, after, self.source, ports, self.input_maps, self.seed)
+
+    def groups(
+        self, source: Path, pending: list[Feeds] | None, optimised: bool
+    ) -> Iterator[tuple[list[Feeds], list[Feeds]]]:
+        """The cases and the source's outputs, as many at a time as fit into HELD_BYTES (one at least)."""
+        while pending is None or pending:
+            self.tell("running the source")
+            cases: list[Feeds] = []
+            expected: list[Feeds] = []
+            with Session(source, optimised=optimised) as session:
+                if pending is None:
+                    pending = draw(read_signature(self.source), session, self.seed)
+                held = 0
+                while pending and held < HELD_BYTES:
+                    cases.append(pending[0])
+                    expected.append(session.run(pending[0]))
+                    held += sum(output.nbytes for output in expected[-1].values())
+                    pending = pending[1:]
+            yield cases, expected
 
 
 def _for_both(
@@ -154,27 +213,6 @@ def _for_both(
                 return before.run(wide(feeds))
 
         return [wide(case) for case in draw(drawn, Both(), seed)]
-
-
-def _groups(
-    source: Path, given: list[Feeds] | None, signature: Path, seed: int, tell: Callable[[str], None]
-) -> Iterator[tuple[list[Feeds], list[Feeds]]]:
-    """The cases and the source's outputs, as many at a time as fit into HELD_BYTES (one at least)."""
-    pending = given
-    while pending is None or pending:
-        tell("running the source")
-        cases: list[Feeds] = []
-        expected: list[Feeds] = []
-        with Session(source) as session:
-            if pending is None:
-                pending = draw(read_signature(signature), session, seed)
-            held = 0
-            while pending and held < HELD_BYTES:
-                cases.append(pending[0])
-                expected.append(session.run(pending[0]))
-                held += sum(output.nbytes for output in expected[-1].values())
-                pending = pending[1:]
-        yield cases, expected
 
 
 def grown_feeds(

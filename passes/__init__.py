@@ -23,6 +23,7 @@ from growc.passes.assemble import assemble_weights, count_parameters
 from growc.passes.branches import Branches
 from growc.passes.certify import certify
 from growc.passes.depth import arrange_layers, instances, with_past
+from growc.passes.grouping import groups_of_one
 from growc.passes.groups import regroup
 from growc.passes.layers import find_layers
 from growc.passes.links import build_links, carriers_of
@@ -30,13 +31,14 @@ from growc.passes.lower import Lowered, lower
 from growc.passes.match import expand_matches, known_sizes
 from growc.passes.next_layer import NextLayers, from_next_layer, gaps_of
 from growc.passes.norms import find_norms
+from growc.passes.packing import packed_heads
 from growc.passes.pooling import averaged, pool
 from growc.passes.reduction import Rescaling, dropped
 from growc.passes.roles import find_roles
 from growc.passes.single_heads import count_heads
 from growc.passes.solve import solve
 from growc.passes.spaces import infer_spaces
-from growc.passes.steps import weight_steps
+from growc.passes.steps import put_in_order, weight_steps
 from growc.passes.tables import continue_tables
 from growc.passes.targets import named
 from growc.passes.ties import cut_by_untie, find_ties
@@ -106,6 +108,19 @@ def parameters_of(c: Compilation) -> int:
     return c.parameters or count_parameters(c.axes, c.ties)
 
 
+def groups_pass(c: Compilation) -> Compilation:
+    """The model analysed again, with groups of one head each, where a statement is to make them larger."""
+    packed = packed_heads(c.statements, c.axes, c.roles)
+    if packed:
+        c.model.unpack(packed)
+        c = run(ANALYSIS, c)
+    single = groups_of_one(c.statements, c.axes, c.roles)
+    if not single.repeats:
+        return c
+    c.model.spread(single)
+    return run(ANALYSIS, c)
+
+
 def match_pass(c: Compilation) -> Compilation:
     """Plain statements in the place of `match`, by the sizes that the ones before it leave."""
 
@@ -166,7 +181,7 @@ def lowered(c: Compilation, statements: Sequence[Bound]) -> Lowered:
 def solve_pass(c: Compilation) -> Compilation:
     """States of all tensors, statement by statement; what is done to each weight; what is not exact."""
     carriers, ancestry = carriers_of(c.axes), Ancestry(c.axes, c.layers)
-    steps: dict[Value, list[AxisStep]] = defaultdict(list)
+    steps: dict[Value, list[AxisStep]] = defaultdict(list, put_in_order(c.graph))
     scales: dict[Value, float] = defaultdict(lambda: 1.0)
     attributes: dict[Node, dict[str, float]] = {}
     gaps: list[Gap] = []
@@ -174,17 +189,10 @@ def solve_pass(c: Compilation) -> Compilation:
     sizes = Sizes()
     rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
     for stage in c.lowered.stages:
-        if stage.regroups:
-            moved, kept = regroup(c.axes, stage, sizes)
+        if stage.regroups or stage.pools:
+            moved, kept = (regroup if stage.regroups else pool)(c.axes, stage, sizes)
             for use, found in moved.items():
                 steps[use] += found
-            outputs |= {at: s.after(outputs[at]) if at in outputs else s for at, s in kept.items()}
-            sizes.apply(stage)
-            continue
-        if stage.pools:
-            pooled, kept = pool(c.axes, stage, sizes)
-            for use, step in pooled.items():
-                steps[use] += step
             outputs |= {at: s.after(outputs[at]) if at in outputs else s for at, s in kept.items()}
             gaps += averaged(stage)
             sizes.apply(stage)
@@ -242,6 +250,12 @@ def certify_pass(c: Compilation) -> Compilation:
     return replace(c, plan=certify(c))
 
 
+def hold_pass(c: Compilation) -> Compilation:
+    """What stores the result: of a class with a config, the config that is the plan."""
+    held: Compilation = c.model.hold(c)
+    return held
+
+
 ANALYSIS: tuple[Pass, ...] = (
     capture_pass,
     simulate_pass,
@@ -263,9 +277,11 @@ AFTER_DEPTH: tuple[Pass, ...] = (
 PIPELINE: tuple[Pass, ...] = (
     *ANALYSIS,
     untie_pass,
+    groups_pass,
     match_pass,
     depth_pass,
     *AFTER_DEPTH,
+    hold_pass,
 )
 
 

@@ -24,6 +24,7 @@ from growc.passes.magnitude import placed
 from growc.passes.routing import RANKED
 from growc.passes.spaces import Axes
 from growc.passes.streams import Residual, residual_sums
+from growc.passes.units import REPEAT
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class Activations:
 
     def add(self, value: Value, atoms: set[int], less: Value | None = None) -> None:
         """A tensor that shows the units of some atoms."""
-        value = through_casts(value)
+        value = _unrepeated(value)
         spaces = self.axes.of(value)
         atoms = {id(x) for s in spaces for x in leaves(s) if x.static and id(x) in atoms}
         if not atoms or value.weight is not None:
@@ -104,6 +105,14 @@ class Activations:
                 sums = np.bincount(unit[inside], values[inside], len(total))
                 total += sums / np.maximum(np.bincount(unit[inside], minlength=len(total)), 1)
         return total
+
+
+def _unrepeated(value: Value) -> Value:
+    """The value before any cast, and before heads that are put into groups."""
+    value = through_casts(value)
+    while value.producer is not None and value.producer.op == REPEAT and value.producer.inputs[0] is not None:
+        value = through_casts(value.producer.inputs[0])
+    return value
 
 
 def _of_streams(

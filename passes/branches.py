@@ -20,6 +20,7 @@ from growc.graph import Node, Value, static_values
 from growc.layers import Branch, Layer, Obstacle
 from growc.passes.bypasses import LAYOUT, SUMS, shape_of
 from growc.passes.flow import THROUGH
+from growc.passes.links import carriers_of
 from growc.passes.spaces import Axes
 
 OPERANDS: Mapping[str, tuple[int, ...]] = {
@@ -62,6 +63,9 @@ class Branches:
     def __init__(self, axes: Axes, data: frozenset[Value]) -> None:
         self.data = data
         self.static = static_values(axes.graph) - data
+        self.carriers = carriers_of(axes)
+        self.carried: set[Value] = set()
+        """What bodies carry, and start with as zeros, while what they leave is asked for."""
         self.treatment = {i.node: i.line.treatment for i in axes.instances}
 
     def of(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:
@@ -158,13 +162,36 @@ class Branches:
             return self.zero_product(node, inside)
         if treatment in ("layer_norm", "rms_norm", "per_channel"):
             return self.zero_norm(node, inside)
-        return self.all_zero(self.elements_of(node, treatment), inside)
+        if "made_of" in node.attributes:
+            return self.zero_around(node, value, inside)
+        return self.all_zero(self.elements_of(node, value, treatment), inside)
 
-    def elements_of(self, node: Node, treatment: str) -> list[Value]:
-        """The operands that have to be zero for the result to be. Raises NotZeroError where that is none."""
+    def zero_around(self, node: Node, value: Value, inside: set[Node]) -> Uses:
+        """What goes into a body or comes out; what one carries is zero if it starts so and is left so."""
+        start = node.attributes.get("starts", {}).get(node.outputs.index(value))
+        carried = None if start is None else node.inputs[start]
+        if value in self.carried:
+            return ()
+        if carried is None or carried.producer is None:
+            given = node.sources(value)
+            if not given:
+                raise NotZeroError(node)
+            return self.all_zero(given, inside)
+        begin = carried.producer
+        first = begin.inputs[begin.outputs.index(carried)]
+        self.carried.add(carried)
+        try:
+            return self.all_zero([v for v in (first, *node.sources(value)) if v is not None], inside)
+        finally:
+            self.carried.discard(carried)
+
+    def elements_of(self, node: Node, result: Value, treatment: str) -> list[Value]:
+        """The operands that have to be zero for a result to be. Raises NotZeroError where that is none."""
         inputs = node.inputs
-        if treatment == "add":
-            places: Sequence[int] = range(len(inputs))
+        if treatment == "add" and result.floating:  # what is no real number is a size
+            places: Sequence[int] = [i for i, v in enumerate(inputs) if v is not None and v.floating]
+        elif treatment == "add":
+            places = range(len(inputs))
         elif treatment == "select":
             places = (1, 2)
         elif treatment == "layout" or node.op in THROUGH:
@@ -200,9 +227,9 @@ class Branches:
         return self.any_zero([*scales, *others], node, inside)
 
     def zero_product(self, node: Node, inside: set[Node]) -> Uses:
-        """A matrix with its bias; of two activations, the one that weights make."""
+        """A matrix, looked up or not, with its bias; of two activations, the one that weights make."""
         factors = [v for v in node.inputs[:2] if v is not None]
-        matrices = [v for v in factors if v in self.static]
+        matrices = [v for v in factors if v in self.static or v in self.carriers]
         bias = [v for v in node.inputs[2:] if v is not None]
         return (*self.any_zero(matrices or factors, node, inside), *self.all_zero(bias, inside))
 

@@ -53,9 +53,14 @@ class Flow:
         found: dict[Value, Instance] = {}
         for instance in self.axes.instances:
             source, treatment = instance.node.input(0), instance.line.treatment
-            if source is None:
+            if "made_of" in instance.node.attributes:
+                for out in instance.node.outputs:
+                    given = instance.node.sources(out)
+                    matrices = all(v in found or (v in self.static and v.rank >= 2) for v in given)
+                    found.update({out: instance} if given and matrices else {})
+            elif source is None:
                 continue
-            if treatment == "lookup" and source in self.static and source.floating and source.rank >= 3:
+            elif treatment == "lookup" and source in self.static and source.floating and source.rank >= 3:
                 found.update((out, instance) for out in instance.node.outputs)
             elif treatment == "layout" and source in found:
                 found.update((out, found[source]) for out in instance.node.outputs)
@@ -105,6 +110,22 @@ class Flow:
                     return instance
                 continue
             pending.extend(v for v in node.inputs if v is not None and v not in self.static)
+        return None
+
+    def product_below(self, softmax: Node) -> tuple[Instance, int] | None:
+        """The product of what a softmax gives with another activation, and which operand that is."""
+        pending, seen = [softmax.outputs[0]], {softmax}
+        while pending:
+            value = pending.pop(0)
+            for node, i in value.users:
+                if node in seen or node not in self.by_node:
+                    continue
+                seen.add(node)
+                instance = self.by_node[node]
+                if instance.line.treatment != "contract":
+                    pending.extend(node.outputs)
+                elif self.weight_of(instance) is None and i < 2:
+                    return instance, 1 - i
         return None
 
     def made_from(self, branch: Value, base: Value) -> bool:

@@ -52,19 +52,17 @@ def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: 
 
 
 def carriers_of(axes: Axes) -> set[Value]:
-    """Weights, and values that only move their elements: sliced, transposed, or looked up by run-time
-    numbers.
+    """Weights, and values that only move their elements: sliced, transposed, or looked up or chosen at run
+    time.
     """
     found = set(axes.graph.uses())
     for instance in axes.instances:
         node, treatment = instance.node, instance.line.treatment
-        moved = (
-            node.inputs[:1]
-            if treatment == "lookup"
-            else [v for v in node.inputs if v is not None and v.known is None]
-        )
-        if treatment in ("layout", "lookup") and moved and all(v in found for v in moved):
-            found.update(node.outputs)
+        for out in node.outputs if treatment in ("layout", "lookup") else ():
+            given = node.inputs[:1] if treatment == "lookup" else node.sources(out)
+            moved = [v for v in given if v is not None and (treatment == "lookup" or v.known is None)]
+            if moved and all(v in found for v in moved):
+                found.add(out)
     return found
 
 

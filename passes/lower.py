@@ -22,6 +22,7 @@ from growc.layers import Layers
 from growc.orders import Depth as DepthStatement
 from growc.passes.ancestry import Ancestry
 from growc.passes.counts import number_of_layers
+from growc.passes.grouping import averages
 from growc.passes.magnitude import Magnitudes
 from growc.passes.measured import Measured
 from growc.passes.pairs import Pairs, pairs_of
@@ -110,11 +111,8 @@ class _Lowering:
         if self.errors:
             raise GrowError(*self.errors)
         self.done.numbers = renumbered(self.axes, self.requests.rankings.made)
-        front = [s for s in (self.pairs.shuffles, self.pairs.splits) if s.regroups]
-        if front:
-            at = self.done.stages.index(self.pairs.asks[0].stage)
-            self.done.stages[at:at] = front
-        self.done.stages = [s for s in self.done.stages if s.requests or s.regroups or s.pools]
+        stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(id(own), ()), own)]
+        self.done.stages = [s for s in stages if s.requests or s.regroups or s.pools]
         for name, found in self.roles.axes.items():
             before = tuple(dict.fromkeys(a.size for a in found))
             self.done.axes[name] = AxisChange(
@@ -142,17 +140,19 @@ class _Lowering:
                 changes.append((before, after))
             place = 0 if name in ("vocab", "positions") else places[ordinal]
             ask = Ask(stage, bound, statement, target, place, after)
+            alone = self.pairs.without_groups(name, target)
             if self.pairs.takes(ask):
                 put_off += 1
             elif before != after or (isinstance(statement, ast.Reorder) and before > 1):
-                self.requests.add(ask, target.spaces, before, after)
+                self.requests.add(ask, target.spaces if alone is None else [alone.keys], before, after)
         self.done.sizes.apply(stage)
-        self.touched.update((key, (statement.span, name)) for key in stage.requests)
+        changed = (key for key in stage.requests if not self.pairs.bears(key))
+        self.touched.update((key, (statement.span, name)) for key in changed)
         self.summarise(statement, changes, len(stage.requests) + put_off)
 
     def measure(self, statement: ast.Measure) -> None:
         """Importance is that of the source, so nothing may have changed before."""
-        if any(stage.requests for stage in self.done.stages) or self.pairs.asks:
+        if any(stage.requests or stage.pools for stage in self.done.stages) or self.pairs.asks:
             message = "importance is measured on the source, and a statement above has changed it"
             remedy = "write `measure importance` first"
             raise GrowError(Diagnostic("G315", message, statement.span, help=remedy))
@@ -161,12 +161,15 @@ class _Lowering:
     def targets(self, bound: Bound, statement: Resizing) -> tuple[list[RoleAxis], Region]:
         """The axes that a statement names, and the part of the model that it sees."""
         name, span = statement.axis.name, statement.axis.span
-        if name == "kv_heads" and self.roles.axes.get(name) == self.roles.axes.get("heads", ()):
-            message = "`kv_heads` are the `heads` of this model: it has no groups"
-            raise GrowError(Diagnostic("G302", message, span, "", (), "write `heads`"))
+        means, same = averages(statement), self.roles.axes.get(name) == self.roles.axes.get("heads", ())
+        if name == "kv_heads" and same and not means:
+            raise GrowError(no_groups(span))
         region = self.region(bound)
         targets = region.of(targets_of(statement.axis, self.roles, self.axes), name, span)
         region.require(targets, name, span)
+        alone = any(self.pairs.without_groups(name, target) for target in targets)
+        if name == "kv_heads" and alone and not means:
+            raise GrowError(no_groups(span))
         return targets, region
 
     def summarise(self, statement: Resizing, changes: Sequence[tuple[int, int]], count: int) -> None:
@@ -259,3 +262,10 @@ class _Lowering:
                 message = f"`{statement.axis.name}` cannot be {after}: {ranking.name or ranking.op} "
                 message += f"chooses {fewest(ranking)} of them"
                 raise GrowError(Diagnostic("G301", message, statement.size.span))
+
+
+def no_groups(span: Span) -> Diagnostic:
+    """A statement on key/value heads, of which each has one query head."""
+    message = "`kv_heads` are the `heads` of this model: it has no groups"
+    remedy = "write `heads`; `subclone kv_heads to N by mean` makes groups"
+    return Diagnostic("G302", message, span, "", (), remedy)

@@ -44,7 +44,7 @@ def expand_matches(statements: Sequence[Bound], today: Callable[[Sequence[Bound]
 
 def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int]) -> Known:
     """The sizes of a model's axes, and `counts` of the layers of its runs, in all of it and in each part."""
-    grouped = roles.axes.get("kv_heads") != roles.axes.get("heads")
+    grouped = any(group.size[0] > 1 or sizes.of(group)[0] > 1 for group in roles.groups())
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for part in ("", *(p for p in PARTS if p in roles.scopes.names)):
         of: dict[str, tuple[int, ...]] = {}

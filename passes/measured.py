@@ -7,7 +7,7 @@ Where layers have moved, an axis of a copy is found again in the source by a wei
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from growc.axes import Space, find, leaves
@@ -27,7 +27,7 @@ class Measured:
 
     def importance(self, units: Sequence[Space]) -> Floats | None:
         """The score of every unit of a product of atoms; None where these are not read."""
-        atoms = [find(u) for u in units]
+        atoms = [a for u in units if (a := find(u)).size[0] > 1] or [find(u) for u in units]
         found = atoms if self.source is None else [self.source.get(id(a)) for a in atoms]
         known = [s for s, a in zip(found, atoms, strict=True) if s is not None and s.size[0] == a.size[0]]
         if len(known) < len(atoms) or any(id(s) not in self.activations.of_atom for s in known):
@@ -45,10 +45,15 @@ def counterparts(axes: Axes, source: Axes) -> dict[int, Space]:
         if other is None:
             continue
         for here, there in zip(axes.of(use), source.of(other), strict=True):
-            pairs = list(zip(leaves(here), leaves(there), strict=False))
+            pairs = list(zip(_several(here), _several(there), strict=False))
             if [a.size for a, _ in pairs] == [b.size for _, b in pairs]:
                 found.update((id(a), b) for a, b in pairs if id(a) not in found)
     return found
+
+
+def _several(space: Space) -> Iterator[Space]:
+    """The atoms of an axis that have several units."""
+    return (atom for atom in leaves(space) if atom.size[0] > 1)
 
 
 def _root(use: Value) -> str:

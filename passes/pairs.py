@@ -4,7 +4,9 @@ K key/value heads serve G query heads each; K' and G' are the numbers after the 
 `kv_heads` grow and G' < G, every group first splits into G/G'. Then the maps of `kv_heads` act on groups,
 query heads travelling with them, and those of `heads` act inside groups (docs/language.md). A ranking of
 `heads` ranks each group by itself: a shuffle puts the heads that stay in front, and all groups drop the rest.
-`by mean` averages key/value heads (growc.passes.pooling), and leaves query heads as they are.
+`by mean` averages key/value heads (growc.passes.pooling), and leaves query heads as they are: what stands
+before it is settled first, and what stands behind it finds other groups. Where every group is of one head
+(growc.passes.grouping), statements before it are for both, as in any model without groups.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from growc import recipe as ast
 from growc.axes import Space
 from growc.diagnostic import Diagnostic, GrowError
 from growc.indexmap import IndexMap, Ints
+from growc.passes.grouping import averages
 from growc.passes.rankings import listed_units
 from growc.passes.requests import Ask, Requests, chosen, size_span
 from growc.passes.roles import RoleAxis, Roles
@@ -37,6 +40,11 @@ class Pair:
     keys: Space
     group: Space
 
+    @property
+    def alone(self) -> bool:
+        """Whether every key/value head has one query head in the source."""
+        return self.group.size[0] == 1
+
     def bearer(self, name: str) -> RoleAxis | None:
         """The axis of a name."""
         return {"heads": self.heads, "kv_heads": self.kv_heads}.get(name)
@@ -51,12 +59,6 @@ def pairs_of(roles: Roles) -> list[Pair]:
         if len(keys) == len(group) == 1:
             found.append(Pair(heads, RoleAxis(tuple(keys)), keys[0], group[0]))
     return found
-
-
-def pools(ask: Ask) -> bool:
-    """Whether a statement averages units instead of choosing some."""
-    statement = ask.statement
-    return isinstance(statement, ast.Subclone) and statement.ranking.name == "mean"
 
 
 @dataclass(frozen=True)
@@ -89,44 +91,69 @@ def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others:
 
 @dataclass
 class Pairs:
-    """The statements on grouped heads, put off until the last one is known."""
+    """The statements on grouped heads, put off until the last one before means, or of all, is known."""
 
     requests: Requests
     pairs: list[Pair]
-    asks: list[Ask] = field(default_factory=list)
+    asks: dict[int, list[Ask]] = field(default_factory=dict)
+    """Those that are put off, by the id of their pair."""
     given: set[int] = field(default_factory=set)
     """Pairs (by id) for which the recipe says how many `heads` there are."""
-    splits: Stage = field(default_factory=lambda: Stage(0, "kv_heads", "kv_heads", Options()))
-    shuffles: Stage = field(default_factory=lambda: Stage(0, "heads", "heads", Options()))
+    pooled: set[int] = field(default_factory=set)
+    """Pairs (by id) of which heads have become means."""
+    held: dict[int, Ints] = field(default_factory=dict)
+    """Which of the source's query heads stand in every group, by the id of the pair; -1: not one of them."""
+    fronts: dict[int, list[Stage]] = field(default_factory=dict)
+    """Splits and shuffles that stand in front of a statement's own stage, by its id: the shuffles first."""
+
+    def of(self, name: str, target: RoleAxis) -> Pair | None:
+        """The pair whose axis of this name a target is."""
+        return next((p for p in self.pairs if target == p.bearer(name)), None)
+
+    def without_groups(self, name: str, target: RoleAxis) -> Pair | None:
+        """The pair of which a target is both axes: no group has several heads yet."""
+        pair = self.of(name, target)
+        return pair if pair is not None and pair.alone and id(pair) not in self.pooled else None
+
+    def bears(self, space: int) -> bool:
+        """Whether an atom (by id) is one of a pair."""
+        return any(space in (id(p.keys), id(p.group)) for p in self.pairs)
 
     def takes(self, ask: Ask) -> bool:
-        """Whether an axis is one of a pair: then its statement is settled later."""
+        """Whether an axis is one of a pair: then its statement is settled later, or here and now."""
         axis, sizes = ask.stage.axis, self.requests.sizes
-        pair = next((p for p in self.pairs if ask.target == p.bearer(axis)), None)
-        if pair is None:
+        pair = self.of(axis, ask.target)
+        if pair is None or (self.without_groups(axis, ask.target) and not averages(ask.statement)):
             return False
+        if averages(ask.statement):
+            self.settle_one(pair)
+            self.pool(pair, ask)
+            return True
         before, heads = sizes.product(ask.target.spaces), pair.heads.spaces
         if axis == "heads":
             self.given.add(id(pair))
-        elif isinstance(ask.statement, ast.Subclone) and id(pair) not in self.given and not pools(ask):
+        elif isinstance(ask.statement, ast.Subclone) and id(pair) not in self.given:
             sizes.ask(heads, sizes.product(heads) * ask.after // before)
         sizes.ask(ask.target.spaces, ask.after)
-        self.asks.append(ask)
+        self.asks.setdefault(id(pair), []).append(ask)
         return True
 
     def settle(self) -> list[Diagnostic]:
         """What all statements come to, on the sizes after the last one; what is wrong with them."""
         errors: list[Diagnostic] = []
         for pair in self.pairs:
-            mine = [a for a in self.asks if a.target in (pair.heads, pair.kv_heads)]
             try:
-                if any(map(pools, mine)):
-                    self.pool(pair, mine)
-                elif mine:
-                    self.one(pair, mine)
+                self.settle_one(pair)
             except GrowError as error:
                 errors += error.diagnostics
         return errors
+
+    def settle_one(self, pair: Pair) -> None:
+        """What the statements on one pair come to that were put off."""
+        mine = self.asks.pop(id(pair), [])
+        self.given.discard(id(pair))
+        if mine:
+            self.one(pair, mine)
 
     def one(self, pair: Pair, mine: Sequence[Ask]) -> None:
         """What the statements on one pair come to."""
@@ -135,8 +162,9 @@ class Pairs:
         heads, kv_heads = sizes.product(pair.heads.spaces), sizes.product(pair.kv_heads.spaces)
         spans = [size_span(a.statement) for a in mine]
         goal = settle(keys, group, kv_heads, heads, spans[-1], spans[:-1])
+        front = self.fronts.setdefault(id(mine[0].stage), [_front("heads"), _front("kv_heads")])
         if goal.split > 1:
-            self.split(pair, goal.split, mine[0])
+            self.split(pair, goal.split, mine[0], front[1])
         order = np.tile(np.arange(group), (keys, 1))
         for name, space, last in (("kv_heads", pair.keys, goal.keys), ("heads", pair.group, goal.group)):
             asks = [a for a in mine if a.stage.axis == name]
@@ -153,41 +181,54 @@ class Pairs:
                     self.requests.add(ask, [space], now, after)
                 sizes.apply(ask.stage)
         if (order != np.arange(group)).any():
-            self.shuffles.regroups.append(Shuffle(pair.keys, pair.group, order, mine[0].statement.span))
+            front[0].regroups.append(Shuffle(pair.keys, pair.group, order, mine[0].statement.span))
+        self.held[id(pair)] = np.take_along_axis(self.heads(pair), order, axis=1)
         self.check(pair, goal, spans[-1])
         for bearer in (pair.heads, pair.kv_heads):
             sizes.asked.pop(tuple(id(s) for s in bearer.spaces), None)
 
-    def pool(self, pair: Pair, mine: Sequence[Ask]) -> None:
+    def pool(self, pair: Pair, ask: Ask) -> None:
         """Key/value heads become means of some; query heads stay as they are."""
-        ask = next(filter(pools, mine))
-        if len(mine) > 1:
-            other = next(a for a in mine if a is not ask)
-            message = "`by mean` and another statement on the same heads are not done together"
-            related = ((size_span(other.statement), "the other one"),)
-            remedy = "apply two recipes, one after the other"
-            raise GrowError(Diagnostic("G309", message, ask.statement.span, help=remedy, related=related))
-        sizes = self.requests.sizes
-        sizes.asked.pop(tuple(id(s) for s in pair.kv_heads.spaces), None)
-        keys = sizes.of(pair.keys)[0]
+        keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
         if keys % ask.after:
             message = f"{keys} key/value heads cannot become the means of as many each: {ask.after} of them"
             whole = ", ".join(str(d) for d in range(1, keys) if keys % d == 0)
             remedy = f"they can become {whole}"
             raise GrowError(Diagnostic("G301", message, size_span(ask.statement), help=remedy))
-        if keys > ask.after:
-            if frozen := [s for s in (pair.keys, pair.group) if s.frozen is not None]:
-                raise GrowError(self.requests.placing(ask).frozen(frozen[0]))
-            ask.stage.pools.append(Pool(pair.keys, pair.group, keys // ask.after, ask.statement.span))
-            sizes.apply(Stage(0, "", "", Options(), pools=ask.stage.pools[-1:]))
+        parts = keys // ask.after
+        if parts == 1:
+            return
+        if frozen := [s for s in (pair.keys, pair.group) if s.frozen is not None]:
+            raise GrowError(self.requests.placing(ask).frozen(frozen[0]))
+        ask.stage.pools.append(Pool(pair.keys, pair.group, parts, ask.statement.span))
+        self.held[id(pair)] = self.standing(pair, keys, group).reshape(ask.after, group * parts)
+        self.requests.rankings.pool(pair.keys, np.kron(np.eye(ask.after), np.full((1, parts), 1 / parts)))
+        self.requests.rankings.pool(pair.group, np.tile(np.eye(group), (parts, 1)))
+        self.pooled.add(id(pair))
 
-    def split(self, pair: Pair, parts: int, ask: Ask) -> None:
+    def heads(self, pair: Pair) -> Ints:
+        """Which of the source's query heads stood in every group when statements on them began, or began
+        anew behind means.
+        """
+        keys, group = pair.keys.size[0], pair.group.size[0]
+        return self.held.get(id(pair), np.arange(keys * group).reshape(keys, group))
+
+    def standing(self, pair: Pair, keys: int, group: int) -> Ints:
+        """Which of the source's query heads stand in every group now; -1 where that cannot be told."""
+        held, made = self.heads(pair), self.requests.rankings.made
+        both = zip((pair.keys, pair.group), held.shape, strict=True)
+        rows, columns = (made.get(id(space), IndexMap.identity(n)) for space, n in both)
+        if (rows.size, columns.size) != (keys, group) or not (rows.copies.all() and columns.copies.all()):
+            return np.full((keys, group), -1)
+        return held[rows.index][:, columns.index]
+
+    def split(self, pair: Pair, parts: int, ask: Ask, front: Stage) -> None:
         """Every group becomes several."""
         for space in (pair.keys, pair.group):
             if space.frozen is not None:
                 raise GrowError(self.requests.placing(ask).frozen(space))
         split = Split(pair.keys, pair.group, parts, ask.statement.span)
-        self.splits.regroups.append(split)
+        front.regroups.append(split)
         self.requests.sizes.apply(Stage(0, "", "", Options(), regroups=[split]))
 
     def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:
@@ -213,9 +254,11 @@ class Pairs:
         return moved
 
     def columns(self, pair: Pair, ask: Ask, now: int) -> Ints:
-        """Which places of a source's group the heads stand at that are left."""
+        """Which places the heads that are left stood at in the groups of `heads`."""
+        held = self.heads(pair)
         made = self.requests.rankings.made.get(id(pair.group), IndexMap.identity(now))
-        if not made.copies.all() or (made.counts > 1).any() or made.source != pair.group.size[0]:
+        known = made.source == held.shape[1] and (held >= 0).all()
+        if not known or not made.copies.all() or (made.counts > 1).any():
             message = "query heads that were widened, or split into other groups, cannot be ranked"
             raise GrowError(Diagnostic("G309", message, ask.statement.span))
         return made.index
@@ -227,7 +270,7 @@ class Pairs:
         keys, now = order.shape
         if statement.ranking.name != "keep":
             scores = self.requests.rankings.of_source(statement.ranking, [pair.keys, pair.group], ask.draws)
-            current = np.take_along_axis(scores.reshape(keys, -1), order, axis=1)
+            current = np.take_along_axis(scores[self.heads(pair)], order, axis=1)
             return np.argsort(-current, axis=1, kind="stable")
         if id(pair.keys) in self.requests.rankings.made:
             message = "`heads` that are listed by number, and other `kv_heads`, are not done together"
@@ -248,3 +291,7 @@ class Pairs:
             message = f"{goal.keys} groups of {goal.group} query heads cannot be made: groups do not merge"
             remedy = f"{goal.keys * group} `heads` suit {goal.keys} `kv_heads`"
             raise GrowError(Diagnostic("G301", message, span, help=remedy))
+
+
+def _front(axis: str) -> Stage:
+    return Stage(0, axis, axis, Options())

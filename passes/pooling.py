@@ -42,7 +42,8 @@ def averaged(stage: Stage) -> Iterator[Gap]:
     """One gap for a statement that averages heads."""
     counts = " or ".join(str(n) for n in sorted({p.parts for p in stage.pools}))
     each = f", in each of {len(stage.pools)} spaces" if len(stage.pools) > 1 else ""
-    yield Gap("", "subclone", f"every {counts} {stage.axis} become their mean{each}")
+    if stage.pools:
+        yield Gap("", "subclone", f"every {counts} {stage.axis} become their mean{each}")
 
 
 @dataclass(eq=False)

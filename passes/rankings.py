@@ -31,6 +31,8 @@ class Rankings:
 
     magnitudes: Magnitudes
     made: dict[int, IndexMap] = field(default_factory=dict)
+    means: dict[int, Floats] = field(default_factory=dict)
+    """Of spaces whose units became means, and from which `made` goes on: how much of each of the source's."""
     measured: Measured | None = None
     """What `measure importance` found."""
 
@@ -65,9 +67,10 @@ class Rankings:
             return draws.at("rank").uniform(0, self.count(units))
         found = self.of_source(ranking, units, draws)
         for k, atom in enumerate(map(find, units)):
-            made = self.made.get(id(atom))
-            if made is not None:
-                outer = [self.count([u]) for u in units[:k]]
+            outer = [self.count([u]) for u in units[:k]]
+            if (means := self.means.get(id(atom))) is not None:
+                found = _along(outer, means, found)
+            if (made := self.made.get(id(atom))) is not None:
                 found = _followed(found, made, outer)
         return found
 
@@ -90,15 +93,20 @@ class Rankings:
     def share(self, space: Space, step: IndexMap) -> float | None:
         """Which part of the importance of a space a step drops; None where it was not measured."""
         found = self.importance([space])
-        if found is None or id(find(space)) in self.made or not found.sum():
+        key = id(find(space))
+        if found is None or key in self.made or key in self.means or not found.sum():
             return None
         return float(1 - found[np.unique(step.index)].sum() / found.sum())
 
     def count(self, units: Sequence[Space]) -> int:
         """How many units there are now."""
-        made = [self.made.get(id(find(u))) for u in units]
-        sizes = [find(u).size[0] if m is None else m.size for u, m in zip(units, made, strict=True)]
-        return int(np.prod(sizes, dtype=np.int64))
+        return int(np.prod([self._count(find(u)) for u in units], dtype=np.int64))
+
+    def _count(self, atom: Space) -> int:
+        made, means = self.made.get(id(atom)), self.means.get(id(atom))
+        if made is not None:
+            return made.size
+        return atom.size[0] if means is None else len(means)
 
     def allow(self, ranking: str | None, units: Sequence[Space], span: Span) -> None:
         """Raise GrowError (G313) where the outside numbers units that a ranking (None: any order) moves."""
@@ -112,6 +120,20 @@ class Rankings:
         """A statement has mapped a space."""
         key = id(find(space))
         self.made[key] = step.after(self.made[key]) if key in self.made else step
+
+    def pool(self, space: Space, step: Floats) -> None:
+        """The units of a space became means of those that it had: `step` says of which, row by row."""
+        atom = find(space)
+        made, means = self.made.pop(id(atom), None), self.means.get(id(atom))
+        for earlier in (None if made is None else np.nan_to_num(made.matrix()), means):
+            step = step if earlier is None else step @ earlier
+        self.means[id(atom)] = step
+
+
+def _along(outer: Sequence[int], step: Floats, scores: Floats) -> Floats:
+    """A matrix times the scores of the units of one factor of a product."""
+    table = scores.reshape(int(np.prod(outer, dtype=np.int64)), step.shape[1], -1)
+    return np.asarray(np.einsum("ij,ajb->aib", step, table)).reshape(-1)
 
 
 def _followed(scores: Floats, made: IndexMap, outer: Sequence[int]) -> Floats:

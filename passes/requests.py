@@ -112,8 +112,9 @@ class Requests:
         """The units that rank highest, or all in their new order."""
         ranking, draws = statement.ranking, ask.draws.at(ordinal)
         if ranking.name == "mean":
-            message = "these key/value heads are not a factor of the query heads, which `by mean` needs"
-            raise GrowError(Diagnostic("G309", message, ranking.span))
+            message = "`by mean` averages heads of keys and values, and these have none of their own"
+            notes = tuple(why_same(self.axes, place.space))
+            raise GrowError(Diagnostic("G309", message, ranking.span, notes=notes))
         if isinstance(statement, ast.Subclone):
             index = self.rankings.selection(ranking, [place.space], place.after, draws)
         else:

@@ -57,6 +57,10 @@ class Roles:
     routers: frozenset[Value] = frozenset()
     """Uses of weights that score experts."""
 
+    def groups(self) -> list[Space]:
+        """What of every `heads` shares a key/value head."""
+        return [s for a in self.axes.get("heads", []) for s in a.spaces if id(s) in self.expanded]
+
     def sizes(self, name: str) -> list[int]:
         """The distinct sizes of a name, in order."""
         return list(dict.fromkeys(a.size for a in self.axes.get(name, [])))
@@ -121,23 +125,14 @@ class _Finder(Flow):
 
     def depth_of_values(self, softmax: Node) -> tuple[Space, ...]:
         """What a head of the values has, where the product of the probabilities with them is found."""
-        pending, seen = [softmax.outputs[0]], {softmax}
-        while pending:
-            value = pending.pop(0)
-            for node, i in value.users:
-                if node in seen or node not in self.by_node:
-                    continue
-                seen.add(node)
-                instance = self.by_node[node]
-                if instance.line.treatment != "contract":
-                    pending.extend(node.outputs)
-                elif self.weight_of(instance) is None and i < 2:
-                    made = set(names_of(instance.line.outputs[0]))
-                    ours = set(names_of(instance.line.inputs[i]))
-                    theirs = names_of(instance.line.inputs[1 - i])
-                    own = [find(instance.spaces[n]) for n in theirs if n in made and n not in ours]
-                    return tuple(s for s in own if any(id(x) in self.on_weights for x in leaves(s)))
-        return ()
+        below = self.product_below(softmax)
+        if below is None:
+            return ()
+        instance, i = below
+        made = set(names_of(instance.line.outputs[0]))
+        ours = set(names_of(instance.line.inputs[1 - i]))
+        own = [find(instance.spaces[n]) for n in names_of(instance.line.inputs[i]) if n in made - ours]
+        return tuple(s for s in own if any(id(x) in self.on_weights for x in leaves(s)))
 
     def operator(self, instance: Instance) -> Iterator[tuple[tuple[Space, ...], tuple[Space, ...]]]:
         """(heads, head_dim) of an attention operator."""

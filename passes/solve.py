@@ -157,14 +157,23 @@ class _Solver:
         return found
 
     def spread_rms(self) -> None:
-        """What passes factors on to an RMS norm is read by it: a state may be scaled in front of both."""
+        """What passes factors on to an RMS norm is read by it: a state may be scaled in front of both. Of a
+        product that is the factor which weights make and nothing else reads.
+        """
+        made: set[Var] = set()
+        bent: set[Var] = set()
+        for link in self.links.links:
+            made.update(self.links.root(t) for t in link.targets if link.kind != "make")
+            if link.kind == "pointwise" and not link.homogeneous:
+                bent.update(self.links.root(v) for v in link.sources)
         for link in reversed(self.links.links):
-            if (
-                link.kind == "pointwise"
-                and link.homogeneous
-                and any(self.links.root(t) in self.rms for t in link.targets)
-            ):
-                self.rms.update(self.links.root(v) for v in link.sources)
+            roots = [self.links.root(v) for v in link.sources]
+            if not any(self.links.root(t) in self.rms for t in link.targets):
+                continue
+            if link.kind == "pointwise" and link.homogeneous:
+                self.rms.update(roots)
+            elif link.kind == "product" and not any(self.free[r] for r in roots):
+                self.rms.update([r for r in roots if r not in made | bent][:1])
 
     def run(self) -> Solution:
         for link in self.links.links:

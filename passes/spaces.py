@@ -170,7 +170,8 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
             made.setdefault(labels(term)[0], Space(space.size, counts=find(space).counts))
     for name, size in line.sizes.items():
         size = size[:-1] if counted else size
-        made.setdefault(name, Space(size, counts=counted and line.sizes[name][-1] == MANY))
+        several = counted and line.sizes[name][-1] == MANY
+        made.setdefault(name, Space(size, counts=several or name in line.counted))
     for one, other in line.alike:
         unify(made[one], made[other], node)
     blind = any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs])

@@ -5,12 +5,13 @@ Needs: a solved statement. Gives: for every use of a weight, one `AxisStep` for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from growc.axes import Space, find
-from growc.graph import Value
+from growc.graph import Graph, Value
 from growc.indexmap import Floats, IndexMap, Ints
 from growc.links import Var
 from growc.passes.ancestry import Ancestry
@@ -194,3 +195,12 @@ class _Steps:
 def _is_matrix(use: Value) -> bool:
     assert use.weight is not None
     return sum(d > 1 for d in use.weight.shape) >= 2
+
+
+def put_in_order(graph: Graph) -> Iterator[tuple[Value, list[AxisStep]]]:
+    """What comes first of a use of which the units are meant in another order than they are stored in."""
+    for use in graph.uses():
+        if use.weight is not None and use.weight.order is not None:
+            axis, units = use.weight.order
+            leaf = replace(LeafStep.keep(len(units)), index=units)
+            yield use, [AxisStep(axis, Layout("leaf", (), leaf), "makes", "heads")]

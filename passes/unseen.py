@@ -21,7 +21,7 @@ from growc.passes.units import Place, Stretched, Way, by_group, is_group, is_one
 @dataclass
 class Unseen:
     """`unfolds`: (value, its axis of one element); heads are in front of the channels on its last axis.
-    `repeats`: (product, operand, axis, query heads for each).
+    `repeats`: (product, operand, axis of heads, query heads for each).
     """
 
     unfolds: list[Place] = field(default_factory=list)

@@ -58,6 +58,7 @@ def judge(recipe: str, model: Path, out: Path) -> Judged:
                     after = np.take(after, first, axis)
             assert before.shape == after.shape
             assert np.isfinite(before).all()
+            assert np.isfinite(after).all()
             worst = max(worst, float(np.abs(before - after).max() / np.abs(before).max()))
     return Judged(done.plan.certificate, worst, out)
 

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from growc.checkpoint.directory import config_of
 from growc.checkpoint.exported import compare_exported
 from growc.checkpoint.running import Loaded, load
-from growc.checkpoint.torchtensors import to_torch
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.torch.classes import build, config_of
+from growc.dialects.torch.arrays import to_numpy, to_torch
+from growc.dialects.torch.classes import build
 from growc.dialects.torch.inputs import real_inputs
 from growc.difference import OutputReport
 from growc.ports import Ports
-from growc.rounding import COPY_BYTES, Rounding
+from growc.rounding import Rounding
 from growc.unitmaps import NumberMap
 from growc.verification import Verification, compare_outputs, summed_up
 
@@ -69,7 +70,7 @@ def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Cas
         drawn = real_inputs(module, seed)
         for name, numbers in numbered.items():
             if name in drawn:
-                drawn[name] = to_torch(numbers.narrow(drawn[name].numpy()))
+                drawn[name] = to_torch(numbers.narrow(to_numpy(drawn[name])))
         cases.append(drawn)
     row = {n: v[:1] if isinstance(v, torch.Tensor) and v.ndim else v for n, v in cases[0].items()}
     try:
@@ -98,7 +99,7 @@ def _read(path: Path, source: Path) -> list[Case]:
 def _moved(value: Any, maps: Sequence[Any]) -> Any:
     for axis_map in maps:
         try:
-            value = to_torch(axis_map.extend(value.numpy()))
+            value = to_torch(axis_map.extend(to_numpy(value)))
         except IndexError as error:
             message = "the inputs hold numbers that the grown model has no unit for"
             raise GrowError(Diagnostic("G403", message)) from error
@@ -110,10 +111,6 @@ def _rounding(source: Path, before: Loaded, cases: Sequence[Case], expected: Seq
     found = Rounding()
     sizes = [p.itemsize for p in before.module.parameters() if p.is_floating_point()]
     kind = torch.float32 if sizes and min(sizes) < 4 else torch.float64
-    count = sum(p.numel() for p in before.module.parameters())
-    if count * kind.itemsize > COPY_BYTES:
-        found.notes.append(f"own rounding not measured: a copy would take more than {COPY_BYTES >> 30} GiB")
-        return found
     wide = load(source, kind)
     for case, outputs in zip(cases, expected, strict=True):
         try:

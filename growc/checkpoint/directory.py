@@ -55,7 +55,7 @@ class Checkpoint:
     @staticmethod
     def open(path: Path) -> Checkpoint:
         """Raises GrowError (G310) where it is no checkpoint, or where a part of it is missing or damaged."""
-        config = read_json(path / CONFIG)
+        config = config_of(path)
         files = weight_files(path)
         tensors: dict[str, Readable] = {}
         metadata: dict[str, str] = {}
@@ -95,6 +95,11 @@ class Checkpoint:
 def read_tensors(file: Path) -> tuple[Mapping[str, Readable], dict[str, str]]:
     """The tensors of a file by name, none of them read, and its metadata."""
     return read_header(file) if file.suffix == ".safetensors" else (read_pickle(file), {})
+
+
+def config_of(path: Path) -> dict[str, Any]:
+    """What the `config.json` in a directory says. Raises GrowError (G310) where there is no such JSON."""
+    return read_json(path / CONFIG)
 
 
 def read_json(path: Path) -> dict[str, Any]:

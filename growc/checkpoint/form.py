@@ -14,6 +14,7 @@ from growc.output import RECORD
 if TYPE_CHECKING:
     from growc.api import Progress
     from growc.checkpoint.growth import GrownWeights
+    from growc.checkpoint.opened import Opened
     from growc.compilation import Compilation
     from growc.ports import Ports
     from growc.verification import Verification
@@ -23,22 +24,19 @@ if TYPE_CHECKING:
 class CheckpointDirectory:
     """See growc.forms.Form.
 
-    shard_size: bytes of the largest file of weights. optimizer: the state that is to be carried along. made:
-    what was written.
+    shard_size: bytes of the largest file of weights. optimizer: the state that is to be carried along.
     """
 
     shard_size: int = SHARD_SIZE
     optimizer: Path | None = None
-    made: GrownWeights | None = None
     remarks: tuple[str, ...] = ()
 
     def write(self, c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
-        """The directory, its config solved. Raises GrowError (G308, G309) where its class cannot hold it."""
+        """The directory. Raises GrowError (G308) where a tensor is not as its class has it."""
         from growc.checkpoint.growth import remarks, write_grown
         from growc.checkpoint.optimizing import carry_optimizer
-        from growc.checkpoint.solving import solved
 
-        self.made = grown = solved(c)
+        grown: GrownWeights[Opened] = c.held
         total = sum(grown.entry(name).nbytes for name in grown.plans)
         done = 0
 
@@ -99,8 +97,7 @@ class CheckpointDirectory:
         from growc.expectations import judge_measured
         from growc.ports import ports_of
 
-        assert self.made is not None, "what was not written cannot be refuted"
-        twins = write_in_single(self.made, folder / "single")
+        twins = write_in_single(c.held, folder / "single")
         if twins is not None:
             given = None if inputs is None else Path(inputs)
             measured = compare(ports_of(c), *twins, inputs=given, kind=torch.float32, exported=False)

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from growc.checkpoint.holder import Holder, first_names, same_tensors
 from growc.checkpoint.lora import Growth, adapters_of, grow_adapter
-from growc.checkpoint.opened import Opened, same_tensors
+from growc.checkpoint.opened import Opened
 from growc.checkpoint.shards import SHARD_SIZE, Part
 from growc.checkpoint.tensorfile import Entry
 from growc.checkpoint.write import Tell, as_they_are, write_checkpoint
@@ -23,16 +24,18 @@ from growc.weights import execute
 if TYPE_CHECKING:
     from growc.dialects.torch.compensation import Factor
 
+H = TypeVar("H", bound=Holder)
+
 
 @dataclass
-class GrownWeights:
+class GrownWeights(Generic[H]):
     """The weights of a result by the names of its class.
 
     planned: by names of the class. module: the result's class, on meta. config: what it was built from.
     factors: what makes up for numbers that the class computes from it.
     """
 
-    source: Opened
+    source: H
     module: Any
     planned: Mapping[str, WeightPlan]
     config: Mapping[str, Any]
@@ -41,7 +44,7 @@ class GrownWeights:
     @cached_property
     def first(self) -> dict[str, str]:
         """For every name of a tensor of the result, the first of its names."""
-        return {name: same[0] for same in same_tensors(self.module) for name in same}
+        return first_names(self.module)
 
     @cached_property
     def plans(self) -> dict[str, WeightPlan]:
@@ -63,7 +66,7 @@ class GrownWeights:
         """What becomes of a tensor; one that the program does not use stays as it is."""
         planned = next((self.planned[name] for name in names if name in self.planned), None)
         if planned is not None:
-            factor = self._factor(names)
+            factor = self.factor(names)
             if factor is None or factor.shift:
                 return planned
             return replace(planned, scale=planned.scale * factor.times)
@@ -71,10 +74,11 @@ class GrownWeights:
         origin = self._before(name)
         if origin is None:
             raise GrowError(Diagnostic("G308", f"nothing says what is to become of `{name}`"))
-        shape = self.source.names.entries[self.source.stored[origin]].shape
+        shape = self.source.entry(origin).shape
         return WeightPlan(name, origin, "", shape, shape, (), copy_of=origin if origin != name else "")
 
-    def _factor(self, names: list[str]) -> Factor | None:
+    def factor(self, names: list[str]) -> Factor | None:
+        """What a tensor of these names takes, so that the class computes what was planned."""
         return next((self.factors[name] for name in names if name in self.factors), None)
 
     def _before(self, name: str) -> str | None:
@@ -110,34 +114,37 @@ class GrownWeights:
         """A tensor of the source as plans name it."""
         return self.source.read(self._origins.get(name, name))
 
+    def origin(self, name: str) -> str:
+        """The source's name of the tensor that one of the result comes from."""
+        return self.plans[name].copy_of or self.plans[name].source
+
     def make(self, name: str) -> Array:
         """One tensor of the result."""
         plan = self.plans[name]
-        old = self.source.read(plan.copy_of or plan.source)
+        old = self.source.read(self.origin(name))
         made = execute(plan, np.zeros_like(old) if plan.zero else old, self.read)
         factor = self.factors.get(name)
         return made if factor is None or not factor.shift else factor.of(made)
 
     def entry(self, name: str) -> Entry:
         """What a file says of it: it keeps its elements' type."""
-        plan = self.plans[name]
-        stored = self.source.stored[plan.copy_of or plan.source]
-        return Entry(name, self.source.names.entries[stored].dtype, plan.after)
+        return Entry(name, self.source.entry(self.origin(name)).dtype, self.plans[name].after)
 
-    def parts(self) -> Iterator[Part]:
-        """What the files of the result hold; what the class does not take stays as it is."""
-        entries = {name: self.entry(name) for name in self.plans}
-        made = list(self.source.names.files(self.module, entries, self.make))
-        yield from made
-        taken = {entry.name for part in made for entry in part.entries}
-        checkpoint = self.source.checkpoint
-        unused = [checkpoint.tensors[n].entry for n in self.source.names.unused if n not in taken]
-        yield from as_they_are(unused, checkpoint.read)
+
+def parts(grown: GrownWeights[Opened]) -> Iterator[Part]:
+    """What the files of a result hold; what the class does not take stays as it is."""
+    names, checkpoint = grown.source.names, grown.source.checkpoint
+    entries = {name: grown.entry(name) for name in grown.plans}
+    made = list(names.files(grown.module, entries, grown.make))
+    yield from made
+    taken = {entry.name for part in made for entry in part.entries}
+    unused = [checkpoint.tensors[n].entry for n in names.unused if n not in taken]
+    yield from as_they_are(unused, checkpoint.read)
 
 
 def write_grown(
     folder: Path,
-    grown: GrownWeights,
+    grown: GrownWeights[Opened],
     *,
     shard_size: int = SHARD_SIZE,
     wrote: Tell = lambda name, count: None,
@@ -146,14 +153,14 @@ def write_grown(
     checkpoint = grown.source.checkpoint
     count = grown.module.num_parameters()
     write_checkpoint(
-        folder, checkpoint, grown.config, grown.parts(), shard_size=shard_size, parameters=count, wrote=wrote
+        folder, checkpoint, grown.config, parts(grown), shard_size=shard_size, parameters=count, wrote=wrote
     )
     growth = Growth(grown.plans, grown.source.first.get, grown.read)
     for place in adapters_of(checkpoint):
         grow_adapter(place, folder / place.relative_to(checkpoint.path), growth)
 
 
-def remarks(grown: GrownWeights) -> Iterator[str]:
+def remarks(grown: GrownWeights[Opened]) -> Iterator[str]:
     """What became of the config, and of what no plan speaks of."""
     for name, after in grown.config.items():
         before = grown.source.checkpoint.config.get(name)

@@ -1,29 +1,76 @@
-"""A checkpoint as the passes see a model: its class, captured; tensors are read when they are asked for."""
+"""A class with weights as the passes see a model: its program, captured; tensors are read when asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from growc.checkpoint.holder import Holder
 from growc.checkpoint.opened import Opened
 from growc.checkpoint.silence import quiet
-from growc.dialects.torch.dialect import TorchModel
-from growc.dialects.torch.export import export
-from growc.dialects.torch.inputs import example_inputs
+from growc.dialects.torch.dialect import TorchModel, arguments
+from growc.dialects.torch.export import Captured, export
+from growc.dialects.torch.inputs import example_inputs as guessed
+from growc.dialects.torch.inputs import without_cache
 from growc.dialects.torch.lowering import lower
+from growc.dialects.torch.tracing import by_name
 
 
 @dataclass
-class CheckpointModel(TorchModel):
-    """The program of a checkpoint's class; `opened` has the weights."""
+class HeldModel(TorchModel):
+    """The program of a class; `holder` has the weights, `inputs` are what it was captured with."""
 
-    opened: Opened = field(kw_only=True)
+    holder: Holder = field(kw_only=True)
+    inputs: Mapping[str, Any] = field(kw_only=True)
 
     @staticmethod
-    def at(path: Path) -> CheckpointModel:
-        """Raises GrowError (G309, G310, G317) where it cannot be read, or its class not captured."""
+    def at(path: Path) -> HeldModel:
+        """A checkpoint directory.
+
+        Raises GrowError (G309, G310, G317) where it cannot be read, or its class not captured.
+        """
         with quiet():
-            opened = Opened.open(path)
-            captured = export(opened.module, (), example_inputs(opened.module))
-        program = lower(captured, opened.tensor)
-        return CheckpointModel(program, captured=captured, read=opened.tensor, opened=opened)
+            holder = Opened.open(path)
+            return HeldModel.of_holder(holder, guessed(holder.module))
+
+    @staticmethod
+    def of_module(module: nn.Module, example_inputs: Any = None) -> HeldModel:
+        """A module of transformers; `example_inputs` as for `TorchModel.of`.
+
+        Raises GrowError (G309, G317, G321) where its class does not build it, or cannot be captured.
+        """
+        from growc.checkpoint.living import Living, single
+
+        if example_inputs is None:
+            holder = Living.of(module)
+            return HeldModel.of_holder(holder, guessed(holder.module))
+        args, kwargs = arguments(example_inputs)
+        given = without_cache(module) | by_name(module, args, kwargs)
+        return HeldModel.of_holder(Living.of(module, given), tree_map_only(Tensor, single, given))
+
+    @staticmethod
+    def of_holder(holder: Holder, inputs: Mapping[str, Any]) -> HeldModel:
+        """A class that runs on these inputs. Raises GrowError (G317) where it cannot be captured."""
+        captured = export(holder.module, (), inputs)
+        return HeldModel.of_captured(holder, inputs, captured)
+
+    @staticmethod
+    def of_captured(holder: Holder, inputs: Mapping[str, Any], captured: Captured) -> HeldModel:
+        """A class that was captured."""
+        program = lower(captured, holder.tensor)
+        return HeldModel(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
+
+    def afresh(self) -> HeldModel:
+        """The same model as it was before any pass."""
+        return HeldModel.of_captured(self.holder, self.inputs, self.captured)
+
+    def hold(self, c: Any) -> Any:
+        """With a config of the class. Raises GrowError (G309, G318, G319) where there is none."""
+        from growc.checkpoint.solving import hold
+
+        return hold(c)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from growc.checkpoint.shards import Part
 from growc.checkpoint.tensorfile import Entry
-from growc.checkpoint.torchtensors import entry_of, to_numpy, to_torch, without_data
+from growc.checkpoint.torchtensors import entry_of, without_data
+from growc.dialects.torch.arrays import to_numpy, to_torch
 from growc.graph import Array
 
 if TYPE_CHECKING:

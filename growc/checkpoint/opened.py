@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from growc.checkpoint.directory import Checkpoint
+from growc.checkpoint.holder import Holder, same_tensors
 from growc.checkpoint.names import ModuleNames
-from growc.checkpoint.torchtensors import to_torch
+from growc.checkpoint.tensorfile import Entry
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Array
 
 if TYPE_CHECKING:
-    import torch
+    from growc.dialects.torch.trials import Build
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A checkpoint that can be read by its class.
-
-    module: on meta. stored: for every name of the class's state, the one of the same tensor that the file
-    has.
-    """
+class Opened(Holder):
+    """A checkpoint that can be read by its class; `stored` has names of the file."""
 
     checkpoint: Checkpoint
-    module: Any
     names: ModuleNames
-    stored: Mapping[str, str]
 
     @staticmethod
     def open(path: Path) -> Opened:
@@ -40,29 +34,27 @@ class Opened:
         module = build(checkpoint.config, constants=True)
         entries = {name: tensor.entry for name, tensor in checkpoint.tensors.items()}
         names = ModuleNames(module, entries, checkpoint.read)
-        return Opened(checkpoint, module, names, _stored(path, module, names))
+        return Opened(module, _stored(path, module, names), checkpoint, names)
 
-    @cached_property
-    def first(self) -> dict[str, str]:
-        """For every name of a tensor of the state, the first of its names."""
-        return {name: same[0] for same in same_tensors(self.module) for name in same}
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """That of the directory."""
+        return self.checkpoint.config
+
+    @property
+    def build(self) -> Build:
+        """By the class that a config names."""
+        from growc.dialects.torch.classes import build
+
+        return build
+
+    def entry(self, name: str) -> Entry:
+        """As the file has it."""
+        return self.names.entries[self.stored[name]]
 
     def read(self, name: str) -> Array:
-        """One tensor of the class's state, by any of its names, as it is stored."""
+        """From the file."""
         return self.names.read(self.stored[name])
-
-    def tensor(self, name: str) -> torch.Tensor:
-        """The same for a class that computes in single precision."""
-        found = to_torch(self.read(name))
-        return found.float() if found.is_floating_point() and found.itemsize < 4 else found
-
-
-def same_tensors(module: Any) -> list[list[str]]:
-    """The names of each tensor of a module's state."""
-    found: dict[int, list[str]] = {}
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        found.setdefault(id(tensor), []).append(name)
-    return list(found.values())
 
 
 def _stored(path: Path, module: Any, names: ModuleNames) -> dict[str, str]:
@@ -76,11 +68,12 @@ def _stored(path: Path, module: Any, names: ModuleNames) -> dict[str, str]:
             if names.entries[name].shape != tuple(state[name].shape):
                 sizes = f"{list(names.entries[name].shape)}, and the config says {list(state[name].shape)}"
                 raise _no_model(path, module, f"`{name}` is {sizes}")
-        first = names.read(there[0]) if len(there) > 1 else None
-        for name in there[1:]:
-            if names.read(name).tobytes() != first.tobytes():  # type: ignore[union-attr]
-                raise _parted(path, there[0], name)
-        found |= dict.fromkeys(same, there[0])
+        first, *others = there
+        elements = names.read(first).tobytes() if others else b""
+        for name in others:
+            if names.read(name).tobytes() != elements:
+                raise _parted(path, first, name)
+        found |= dict.fromkeys(same, first)
     return found
 
 

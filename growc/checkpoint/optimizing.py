@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from growc.checkpoint.growth import GrownWeights
+from growc.checkpoint.opened import Opened
 from growc.optimizer import carry, parameter_groups, read_optimizer
 from growc.plans import Plan
 
@@ -15,7 +16,7 @@ NAME = "optimizer.pt"
 """What a Trainer calls it."""
 
 
-def carry_optimizer(path: Path, folder: Path, grown: GrownWeights, plan: Plan) -> str:
+def carry_optimizer(path: Path, folder: Path, grown: GrownWeights[Opened], plan: Plan) -> str:
     """Write the state for the result into its folder; gives what is to be said of it.
 
     Raises GrowError (G316) where the state does not fit the model.

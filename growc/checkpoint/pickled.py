@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from growc.checkpoint.tensorfile import Entry, unreadable
+from growc.checkpoint.torchtensors import entry_of
+from growc.dialects.torch.arrays import to_numpy
 from growc.graph import Array
 
 
@@ -21,8 +23,6 @@ class Pickled:
 
     def read(self) -> Array:
         """The tensor, in an array of its own."""
-        from growc.checkpoint.torchtensors import to_numpy
-
         return to_numpy(self.tensor).copy()
 
 
@@ -30,8 +30,6 @@ def read_pickle(path: Path) -> dict[str, Pickled]:
     """The tensors of a `.bin` file. Raises GrowError (G310) where it holds anything but tensors."""
     state = load_pickle(path)
     import torch
-
-    from growc.checkpoint.torchtensors import entry_of
 
     if not isinstance(state, dict) or not all(isinstance(t, torch.Tensor) for t in state.values()):
         raise unreadable(path, "it holds something else than tensors by name")

@@ -1,36 +1,55 @@
-"""Running checkpoints by their classes: what they compute, loaded as a user loads them."""
+"""Running checkpoints by their classes: what they compute, loaded as a user loads them.
+
+Large ones are run without ever being in memory as a whole: see streaming.py.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
+from growc.checkpoint.directory import config_of, weight_files
+from growc.checkpoint.opened import Opened
 from growc.checkpoint.silence import quiet
-from growc.checkpoint.torchtensors import to_numpy
+from growc.checkpoint.streaming import Streaming
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.torch.classes import class_of, config_of
+from growc.dialects.torch.arrays import to_numpy, widened
+from growc.dialects.torch.classes import class_of
 from growc.dialects.torch.lowering import plain_name
 from growc.session import Feeds
+
+WHOLE = 1 << 29
+"""No weights of more bytes than these are loaded at a time."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A checkpoint in memory, in evaluation mode."""
+    """A checkpoint that can be run, in evaluation mode.
+
+    weights: entered to run it; where they stay on disk, the module is on meta.
+    """
 
     module: Any
+    weights: contextlib.AbstractContextManager[Any] = field(default_factory=contextlib.nullcontext)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is in memory."""
+        return not isinstance(self.weights, Streaming)
 
     def run(self, inputs: Mapping[str, Any]) -> Feeds:
         """The outputs by name; 16-bit numbers as float32."""
-        with torch.no_grad():
+        with torch.no_grad(), self.weights:
             outputs = self.module(**self.fitting(inputs))
         leaves, _ = tree_flatten_with_path(outputs)
         return {
-            plain_name(keystr(path)): to_numpy(_wide(tensor))
+            plain_name(keystr(path)): to_numpy(widened(tensor))
             for path, tensor in leaves
             if isinstance(tensor, torch.Tensor)
         }
@@ -49,6 +68,9 @@ def load(path: Path, kind: torch.dtype | None = None) -> Loaded:
 
     Raises GrowError (G403) where the class does not load it, (G308) where tensors are missing or do not fit.
     """
+    if sum(file.stat().st_size for file in weight_files(path)) > WHOLE:
+        opened = Opened.open(path)
+        return Loaded(opened.module, Streaming(opened, kind))
     chosen: Any = class_of(config_of(path))
     try:
         with quiet():
@@ -64,7 +86,3 @@ def load(path: Path, kind: torch.dtype | None = None) -> Loaded:
             message = f"`{chosen.__name__}` does not find all of its weights in `{path}`"
             raise GrowError(Diagnostic("G308", message, notes=(f"{problem}: {sorted(map(str, found))[:3]}",)))
     return Loaded(module.eval())
-
-
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor

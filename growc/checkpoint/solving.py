@@ -2,90 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 
-from growc.axes import Space, factors, find
+from growc.checkpoint.following import following
 from growc.checkpoint.growth import GrownWeights
-from growc.checkpoint.opened import Opened
+from growc.checkpoint.holder import Holder, same_tensors
 from growc.checkpoint.silence import quiet
-from growc.checkpoint.torchtensors import to_numpy, to_torch
-from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.torch.classes import build
-from growc.dialects.torch.compensation import Factor, compensate
-from growc.dialects.torch.config import Unsolved, solve
+from growc.checkpoint.storedaxes import StoredAxes
+from growc.compilation import Compilation
+from growc.diagnostic import GrowError
+from growc.dialects.torch.compensation import Compensation, compensate
+from growc.dialects.torch.config import Solved, Unsolved, solve
 from growc.dialects.torch.emit import planned_graph
 from growc.dialects.torch.gate import check
-from growc.dialects.torch.inputs import example_inputs
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.refusal import refusal
 from growc.dialects.torch.shapes import layer_counts, shapes_of, ties_of
 from growc.dialects.torch.trials import Target
-from growc.plans import WeightPlan
-from growc.weights import execute
+from growc.plans import Certificate, Gap, WeightPlan
+from growc.resolve import Bound
 
-if TYPE_CHECKING:
-    from growc.compilation import Compilation
-
-SHOWN = 4
-"""So many differences are named in a refusal."""
-
-Roles = dict[tuple[str, int], tuple[str, int]]
-"""By tensor and axis: a name and a size."""
+FOLLOWING = 32
+"""More axes than these do not follow."""
 
 
-def solved(c: Compilation) -> GrownWeights:
-    """The class of the result and what becomes of its weights. The compilation can be used no further.
+def hold(c: Compilation) -> Compilation:
+    """The compilation with the class of its result, and what becomes of the weights there.
 
-    Raises GrowError (G309, G318, G319) where no config of the class is the plan.
+    Where only the class ties an axis to another one, it follows. The model can be emitted no more. Raises
+    GrowError (G308, G318, G319) where no config of the class is the plan.
     """
-    opened: Opened = c.model.opened
-    planned = {w.name: w for w in c.plan.weights if (w.copy_of or w.source) in opened.stored}
-    roles = _roles(c)
+    answer, target = _answer(c)
+    refused: GrowError | None = None
+    told: list[str] = []
+    while isinstance(answer, Unsolved):
+        axes = StoredAxes.of(c)
+        refused = refused or _refused(c, answer, axes)
+        led = following(answer, axes) if len(told) < FOLLOWING else []
+        if not led:
+            raise refused
+        told += [_told(c, *pair) for pair in led]
+        try:
+            c = _again(c, [bound for bound, _ in led])
+        except GrowError:
+            raise refused from None
+        answer, target = _answer(c)
+    source: Holder = c.model.holder
+    module = source.build(answer.config, constants=True)
+    made_up = _made_up(module, target)
+    held = GrownWeights(source, module, _planned(c), answer.config, made_up.factors)
+    gaps = (*c.plan.certificate.gaps, *_gaps(module, made_up))
+    written = sum(held.entry(name).nbytes for name in held.plans)  # in the types that are stored
+    plan = replace(
+        c.plan,
+        certificate=Certificate(gaps),
+        weights=_with_factors(c, held),
+        bytes_to_write=written,
+        notes=(*c.plan.notes, *told),
+    )
+    return replace(c, held=held, plan=plan)
+
+
+def _answer(c: Compilation) -> tuple[Solved | Unsolved, Target]:
+    source: Holder = c.model.holder
+    target = _target(c)
+    with quiet():
+        return solve(source.config, target, source.build), target
+
+
+def _refused(c: Compilation, answer: Unsolved, axes: StoredAxes) -> GrowError:
+    module = c.model.holder.module
+    return GrowError(refusal(type(module).__name__, answer, axes.called, shapes_of(module)))
+
+
+def _again(c: Compilation, more: Sequence[Bound]) -> Compilation:
+    """The same plan with more statements."""
+    from growc.passes import PIPELINE, hold_pass, run
+
+    statements = (*c.statements, *more)
+    start = Compilation(c.path, c.model.afresh(), statements, c.progress, c.keeps)
+    return run([one for one in PIPELINE if one is not hold_pass], start)
+
+
+def _told(c: Compilation, bound: Bound, leader: Bound) -> str:
+    ours, theirs = (getattr(one.statement, "axis").name for one in (bound, leader))  # noqa: B009
+    kind = type(c.model.holder.module).__name__
+    return f"`{ours}` follows `{theirs}`, to which the config of `{kind}` ties it"
+
+
+def _planned(c: Compilation) -> dict[str, WeightPlan]:
+    """What becomes of the tensors that are stored, by the names of the result."""
+    stored = c.model.holder.stored
+    return {w.name: w for w in c.plan.weights if (w.copy_of or w.source) in stored}
+
+
+def _target(c: Compilation) -> Target:
+    """What the class is to be."""
     program = planned_graph(c)
-    _give_constants(program, c)
     _stay_on_cpu(program)
-    inputs = example_inputs(opened.module)
+    inputs = c.model.inputs
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     log = operator_log(program, tensors)
-    target = Target(shapes_of(program), ties_of(program), log, inputs, _layers(planned))
-    with quiet():
-        answer = solve(opened.checkpoint.config, target, build)
-    if isinstance(answer, Unsolved):
-        kind = type(opened.module).__name__
-        before = shapes_of(opened.module)
-        raise GrowError(refusal(kind, answer, lambda *at: _role(opened, roles, *at), before))
-    module = build(answer.config, constants=True)
-    factors = _factors(module, target)
-    return GrownWeights(opened, module, planned, answer.config, factors)
+    return Target(shapes_of(program), ties_of(program), log, inputs, _layers(_planned(c)))
 
 
-def _factors(module: Any, target: Target) -> dict[str, Factor]:
-    """What makes up in weights for what the class computes from its config. Raises GrowError (G309, G319)."""
+def _made_up(module: Any, target: Target) -> Compensation:
+    """What makes up in weights for what the class computes from its config, and what nothing makes up for.
+
+    Raises GrowError (G319) where the class computes something else.
+    """
     log = operator_log(module, target.inputs)
     if log.structure != target.log.structure or log == target.log:
         check(module, target)
-        return {}
-    made_up = compensate(target.log, log)
-    if made_up.gaps:
-        kind = type(module).__name__
-        message = f"`{kind}` computes numbers from its config that no weight can make up for"
-        raise GrowError(Diagnostic("G309", message, notes=made_up.gaps[:SHOWN]))
-    return made_up.factors
+        return Compensation()
+    return compensate(target.log, log)
 
 
-def _give_constants(program: Any, c: Compilation) -> None:
-    """What no checkpoint holds has values, which logs compare: the source's, as the plan makes them."""
-    plans = {plan.name: plan for plan in c.plan.weights}
-    for name, tensor in c.model.captured.constants.items():
-        path, _, last = name.rpartition(".")
-        if tensor is None or last not in program.get_submodule(path)._buffers:
-            continue
-        values = to_numpy(tensor)
-        made = execute(plans[name], values) if name in plans else values
-        program.get_submodule(path)._buffers[last] = to_torch(made)
+def _with_factors(c: Compilation, held: GrownWeights[Holder]) -> tuple[WeightPlan, ...]:
+    """The weights of the plan, with what makes up for the class."""
+    names = {name: same for same in same_tensors(held.module) for name in same}
+    factors = [held.factor(names.get(weight.name, [])) for weight in c.plan.weights]
+    return tuple(
+        weight if factor is None else replace(weight, scale=weight.scale * factor.times)
+        for weight, factor in zip(c.plan.weights, factors, strict=True)
+    )
+
+
+def _gaps(module: Any, made_up: Compensation) -> list[Gap]:
+    """Numbers of the class that are not those of the plan."""
+    kind = type(module).__name__
+    remedy = "`keep_class=False`, in Python, gives a module that has the numbers of the plan"
+    cause = f"`{kind}` computes from its config what no weight makes up for"
+    return [Gap("", kind, f"{cause}: {told}", remedy) for told in made_up.gaps]
 
 
 def _stay_on_cpu(program: Any) -> None:
@@ -96,7 +148,7 @@ def _stay_on_cpu(program: Any) -> None:
     program.recompile()
 
 
-def _layers(planned: dict[str, WeightPlan]) -> dict[str, tuple[int, ...]]:
+def _layers(planned: Mapping[str, WeightPlan]) -> dict[str, tuple[int, ...]]:
     """For each container of layers, which of the source each one of the result is."""
     found: dict[str, dict[int, int]] = {}
     for name, plan in planned.items():
@@ -110,25 +162,3 @@ def _layers(planned: dict[str, WeightPlan]) -> dict[str, tuple[int, ...]]:
         for container, layers in found.items()
         if len(layers) == counts[container]
     }
-
-
-def _role(opened: Opened, roles: Roles, name: str, axis: int) -> tuple[str, int] | None:
-    return roles.get((opened.first.get(name, name), axis))
-
-
-def _identity(spaces: Sequence[Space]) -> tuple[int, ...]:
-    return tuple(id(find(s)) for s in spaces)
-
-
-def _roles(c: Compilation) -> Roles:
-    """What a recipe calls axes of stored tensors, or their outermost factors, with planned sizes."""
-    named = {_identity(a.spaces): role for role, axes in c.roles.axes.items() for a in axes}
-    found: Roles = {}
-    for use in c.graph.uses():
-        for axis, space in enumerate(c.axes.of(use) if use.weight is not None else ()):
-            parts = factors(space)
-            starts = [[space], *(parts[:n] for n in range(len(parts), 0, -1))]
-            outer = next((start for start in starts if _identity(start) in named), None)
-            if use.weight is not None and outer is not None:
-                found[use.weight.name, axis] = named[_identity(outer)], c.lowered.sizes.product(outer)
-    return found

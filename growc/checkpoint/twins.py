@@ -40,7 +40,7 @@ class Single:
         return found.astype(np.float32) if self.stored.entry.dtype in NARROW else found
 
 
-def write_in_single(grown: GrownWeights, folder: Path) -> tuple[Path, Path] | None:
+def write_in_single(grown: GrownWeights[Opened], folder: Path) -> tuple[Path, Path] | None:
     """The source and the result in single precision; nothing, where that is no other or takes too much."""
     source = grown.source.checkpoint
     narrow = any(tensor.entry.dtype in NARROW for tensor in source.tensors.values())
@@ -51,6 +51,6 @@ def write_in_single(grown: GrownWeights, folder: Path) -> tuple[Path, Path] | No
     entries = {name: tensor.entry for name, tensor in wide.tensors.items()}
     write_checkpoint(folder / "source", wide, source.config, as_they_are([*entries.values()], wide.read))
     names = ModuleNames(grown.source.module, entries, wide.read)
-    opened = Opened(wide, grown.source.module, names, grown.source.stored)
+    opened = Opened(grown.source.module, grown.source.stored, wide, names)
     write_grown(folder / "grown", replace(grown, source=opened))
     return folder / "source", folder / "grown"

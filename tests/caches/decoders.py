@@ -128,13 +128,20 @@ def shapes(kind: str) -> list[list[str | int]]:
     return own + ([["batch", HEADS, "encoded", DEPTH]] * 2 if kind == "cross" else [])
 
 
-def export(kind: str, path: Path) -> Path:
-    """The decoder of a kind: inputs `ids`, (`place`,) `past0`, …; outputs `logits`, `present0`, …"""
+def export(kind: str, path: Path, groups: int = HEADS) -> Path:
+    """The decoder of a kind: inputs `ids`, (`place`,) `past0`, …; outputs `logits`, `present0`, …
+
+    Key and value heads of so many `groups` in a row have the mean of their weights.
+    """
     torch.manual_seed(KINDS.index(kind))
     model = Decoder(kind).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape) * (0.5 if parameter.ndim == 1 else 0.2))
+        for attention in model.attention if groups < HEADS else ():
+            for parameter in (*attention.key.parameters(), *attention.value.parameters()):
+                parts = parameter.view(groups, HEADS // groups, DEPTH, -1)
+                parts.copy_(parts.mean(1, keepdim=True).expand_as(parts))
     sizes = {"batch": 2, "past": 3, "encoded": ENCODED}
     every = shapes(kind) * 2
     pasts = [torch.randn([sizes[d] if isinstance(d, str) else d for d in s]) for s in every]

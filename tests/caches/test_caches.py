@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 import pytest
-from caches.decoders import DEPTH, HEADS, KINDS, VOCAB, decode, pasts, shapes
+from caches.decoders import DEPTH, HEADS, KINDS, VOCAB, decode, export, pasts, shapes
 
 from growc.api import apply, inspect, verify
 from growc.api import compile as compiled
@@ -82,6 +82,25 @@ def test_every_cache_is_a_pair(decoder, kind):
     assert [(s.past.name, s.present.name) for s in states] == [
         (f"past{i}", f"present{i}") for i in range(2 * len(shapes(kind)))
     ]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "grouped"])
+def test_key_and_value_heads_that_become_means_leave_caches_of_as_many(decoder, tmp_path, kind):
+    """The same as a decoder whose heads are equal in every group, and its caches the larger."""
+    equal = export(kind, tmp_path / "equal.onnx", groups=2)
+    done = apply("subclone kv_heads to 2 by mean", decoder(kind), tmp_path / "pooled.onnx", check=False)
+    ids, start = np.random.default_rng(0).integers(0, VOCAB, (2, sum(CHUNKS))), pasts(equal)
+    fewer = pasts(done.written)
+    for i, (a, b) in enumerate(zip(start, fewer, strict=True)):
+        axes = [k for k in range(a.ndim) if a.shape[k] != b.shape[k]]
+        assert [a.shape[k] for k in axes] == [2 * b.shape[k] for k in axes]
+        assert len(axes) == (kind != "latent")
+        for k in axes if a.size else ():
+            fewer[i] = np.take(a, np.arange(0, HEADS, 2), axis=k)
+            start[i] = np.repeat(fewer[i], 2, axis=k)
+    wanted, _ = decode(equal, ids, CHUNKS, start)
+    found, _ = decode(done.written, ids, CHUNKS, fewer)
+    assert np.abs(wanted - found).max() <= 2e-6 * np.abs(wanted).max()
 
 
 def test_an_input_that_no_output_carries_on_is_fixed(decoder, tmp_path):

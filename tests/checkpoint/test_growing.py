@@ -77,6 +77,18 @@ def test_what_the_class_loads_computes_the_same(save, apply, tmp_path, class_nam
     assert difference(path, tmp_path / "out") < 2e-4
 
 
+def test_heads_without_groups_become_means_that_the_class_shares(save, apply, tmp_path):
+    path = save("LlamaForCausalLM", tiny_config("Llama", num_key_value_heads=4))
+    status, said = apply(path, "subclone kv_heads to 2 by mean")
+    assert status == 0, said
+    assert json.loads((tmp_path / "out/config.json").read_text())["num_key_value_heads"] == 2
+    before, after = (load_file(p / "model.safetensors") for p in (path, tmp_path / "out"))
+    for name, value in before.items():
+        if "k_proj" in name or "v_proj" in name:
+            value = value.reshape(2, 2, -1, *value.shape[1:]).mean(1).reshape(after[name].shape)
+        assert np.allclose(after[name], value, rtol=1e-6), name
+
+
 def test_saving_what_was_loaded_gives_the_same_bytes(save, apply, tmp_path):
     path = save("LlamaForCausalLM", tiny_config("Llama"), dtype="bfloat16", max_shard_size="20KB")
     status, said = apply(path, "widen ffn to 2 * ffn with cyclic copy", options=("--shard-size", "30KB"))

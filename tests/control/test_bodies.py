@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -132,6 +133,90 @@ nested (float[N, 4] x, bool first) => (float[N, 3] y)
 """
 
 
+COMPUTED_WEIGHT = """
+computed (float[N, 4] x, bool first) => (float[N, 3] y)
+<float[4, 8] rows, float[8, 12] v, float[12] size, float[12, 8] down, float[8, 3] columns>
+{
+    h = MatMul(x, rows)
+    a = If (first) <
+        then_branch = yes () => (float[N, 8] p) {
+            n = ReduceL2 <axes = [0], keepdims = 1> (v)
+            q = Div(v, n)
+            w = Mul(q, size)
+            u = MatMul(h, w)
+            r = Relu(u)
+            p = MatMul(r, down)
+        },
+        else_branch = no () => (float[N, 8] o) { o = Tanh(h) }
+    >
+    z = Add(h, a)
+    y = MatMul(z, columns)
+}
+"""
+
+COMPUTED_IN_A_LOOP = """
+computed (float[N, 4] x) => (float[N, 3] y)
+<float[4, 8] rows, float[12] size, float[3, 12, 8] downs, float[8, 12] v, float[8, 3] columns>
+{
+    h = MatMul(x, rows)
+    z = Scan (h, downs) <num_scan_inputs = 1,
+        body = step (float[N, 8] c, float[12, 8] down) => (float[N, 8] t) {
+            n = ReduceL2 <axes = [0], keepdims = 1> (v)
+            q = Div(v, n)
+            w = Mul(q, size)
+            u = MatMul(c, w)
+            r = Relu(u)
+            d = MatMul(r, down)
+            t = Add(c, d)
+        }>
+    y = MatMul(z, columns)
+}
+"""
+
+CHOSEN_WEIGHT = """
+chosen (float[N, 4] x, bool first) => (float[N, 3] y)
+<float[4, 8] rows, float[8, 12] one, float[8, 2] left, float[2, 12] right, float[12, 8] down,
+ float[8, 3] columns>
+{
+    h = MatMul(x, rows)
+    w = If (first) <
+        then_branch = yes () => (float[8, 12] p) {
+            n = ReduceL2 <axes = [0], keepdims = 1> (one)
+            p = Div(one, n)
+        },
+        else_branch = no () => (float[8, 12] o) { o = MatMul(left, right) }
+    >
+    u = MatMul(h, w)
+    r = Relu(u)
+    d = MatMul(r, down)
+    z = Add(h, d)
+    y = MatMul(z, columns)
+}
+"""
+
+MADE_BY_A_LOOP = """
+made (float[N, 4] x) => (float[N, 3] y)
+<float[4, 8] rows, float[8, 12] one, float[8, 12] two, float[12, 8] down, float[8, 3] columns>
+{
+    h = MatMul(x, rows)
+    trips = Constant <value_int = 3> ()
+    true = Constant <value = bool {1}> ()
+    w = Loop (trips, true, one) <
+        body = once (int64 i, bool on, float[8, 12] s) => (bool still, float[8, 12] t) {
+            still = Identity(on)
+            n = ReduceL2 <axes = [0, 1], keepdims = 1> (s)
+            d = Div(s, n)
+            t = Add(d, two)
+        }>
+    u = MatMul(h, w)
+    r = Relu(u)
+    back = MatMul(r, down)
+    z = Add(h, back)
+    y = MatMul(z, columns)
+}
+"""
+
+
 @pytest.mark.parametrize(
     ("graph", "recipe"),
     [
@@ -144,6 +229,11 @@ nested (float[N, 4] x, bool first) => (float[N, 3] y)
         (OWN_WEIGHTS, 'widen axis 1 of "rows" to 13 with uniform copy'),
         (HEADS_IN_A_LOOP, "widen heads to 5 with uniform copy split random"),
         (NESTED, "widen ffn to 19 with uniform copy\nwiden hidden to 16 with cyclic copy"),
+        *(
+            (graph, f"widen ffn to 19 with uniform copy\nwiden hidden to {hidden}")
+            for graph in (COMPUTED_WEIGHT, COMPUTED_IN_A_LOOP, CHOSEN_WEIGHT, MADE_BY_A_LOOP)
+            for hidden in ("16 with cyclic copy", "16 with cyclic copy split random noise 0.1 balanced")
+        ),
     ],
 )
 def test_bodies_grow_exactly(tmp_path: Path, graph: str, recipe: str) -> None:
@@ -152,6 +242,23 @@ def test_bodies_grow_exactly(tmp_path: Path, graph: str, recipe: str) -> None:
     assert done.verification is not None
     assert done.verification.relative < 5e-6
     assert len({w.name for w in done.plan.weights if w.changed}) >= 2
+
+
+def nodes(graph: onnx.GraphProto) -> Iterator[tuple[str, list[str], list[str]]]:
+    """What every node reads and gives, those of bodies too, and what bodies give out."""
+    for node in graph.node:
+        yield node.op_type, list(node.input), list(node.output)
+        for attribute in node.attribute:
+            yield from nodes(attribute.g)
+    yield "", [], [out.name for out in graph.output]
+
+
+@pytest.mark.parametrize("graph", [COMPUTED_WEIGHT, COMPUTED_IN_A_LOOP, CHOSEN_WEIGHT, MADE_BY_A_LOOP])
+def test_what_does_not_change_is_computed_as_before(tmp_path: Path, graph: str) -> None:
+    source = save(tmp_path / "model.onnx", graph)
+    done = api.apply('widen axis 1 of "rows" to 8 with cyclic copy', source, tmp_path / "same.onnx")
+    before, after = (list(nodes(onnx.load(path).graph)) for path in (source, done.written))
+    assert before == after
 
 
 def test_both_branches_are_run_for_verification(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 from graphs import save
 from judging import Judged, judge
 
+from growc import api
+
 NET = """
 net (int64[N] tokens) => (float[N, 5] y)
 <float[9, 8] table, float[8, 12] up, float[12, 8] down, float[8, 5] head, float[8] gain, float[8] bias>
@@ -135,6 +137,17 @@ def test_an_rms_norm_is_exact_at_any_width(tmp_path: Path, name: str, recipe: st
 @pytest.mark.parametrize("name", LAYER)
 def test_a_layer_norm_takes_equal_copies_and_means(tmp_path: Path, name: str, recipe: str) -> None:
     grown(tmp_path, LAYER[name], recipe).assert_exact()
+
+
+@pytest.mark.parametrize("terms", ["v, eps", "eps, v"])
+def test_the_new_eps_is_what_onnxruntime_fuses(tmp_path: Path, terms: str) -> None:
+    pieces = LAYER["nine nodes"].replace("v, eps", terms)
+    small = np.random.default_rng(0).normal(0, 1e-3, (9, 8)).astype(np.float32)  # its variance is below eps
+    path = save(tmp_path / "net.onnx", NET % pieces, eps=np.float32(1e-5), two=np.float32(2), table=small)
+    done = api.apply(RECIPES["average"], path, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+    assert done.verification.relative < 1e-6
 
 
 @pytest.mark.parametrize("name", LAYER)

@@ -249,6 +249,8 @@ ALONG_AXES = [
     Case("BatchNormalization", (real(2, 3), weight(3), weight(3), weight(3), spread(3))),
     Case("GlobalAveragePool", (real(2, 3, 4, 5),)),
     Case("GlobalMaxPool", (real(2, 3, 4),)),
+    Case("AveragePool", (real(1, 2, 6, 4),), {"kernel_shape": [2, 1], "strides": [2, 1]}),
+    Case("MaxPool", (real(1, 2, 6, 4),), {"kernel_shape": [2, 1], "strides": [2, 1]}),
     Case("AveragePool", (real(2, 3, 6),), {"kernel_shape": [2], "strides": [2]}),
     Case(
         "AveragePool", (real(2, 3, 4, 4),), {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1}
@@ -336,6 +338,10 @@ LAYOUT = [
     Case("GatherElements", (real(3, 4), integers(4, 3, 5)), {"axis": 1}),
     Case("ScatterND", (real(3, 4), integers(3, 2, 1), real(2, 4))),
     Case("ScatterElements", (real(3, 4), integers(3, 2, 4), real(2, 4))),
+    Case("OneHot", (integers(5, 3, 4), numbers(5), np.asarray([0.0, 2.0], np.float32))),
+    Case("OneHot", (integers(5, 3, 4), numbers(5), np.asarray([0.0, 2.0], np.float32)), {"axis": 1}),
+    Case("Compress", (real(3, 4), booleans(4)), {"axis": 1}),
+    Case("Compress", (real(3, 4), booleans(12))),
     Case("Trilu", (real(2, 3, 4, 4),)),
     Case("Trilu", (real(2, 4, 4), np.asarray(1)), {"upper": 0}),
     Case("DepthToSpace", (real(2, 12, 2, 3),), {"blocksize": 2}),

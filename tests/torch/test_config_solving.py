@@ -9,11 +9,9 @@ import pytest
 import tiny_configs
 from truths import target_of, true_config
 
-from growc.api import recipe
 from growc.dialects.torch.classes import build, example_inputs
 from growc.dialects.torch.config import Solved, Target, Unsolved, solve
 from growc.dialects.torch.oplog import operator_log
-from growc.dialects.torch.refusal import following
 from growc.dialects.torch.shapes import shapes_of
 
 
@@ -92,17 +90,6 @@ def test_what_no_config_gives_is_said_with_the_sizes_that_stand_in_the_way():
     assert ("transformer.h.0.mlp.c_fc.weight", 1, 100, 128) in found.sizes
 
 
-def test_an_axis_that_only_the_class_ties_to_the_stream_follows_with_its_fill():
-    statements = recipe("widen hidden to 64 with cyclic copy\nwiden ffn to 96 with average fill").statements
-    size = ("bert.pooler.dense.weight", 0, 32, 64)
-    found = Unsolved({}, {}, (size,), follows=True)
-    more = following(found, statements, {"hidden": (32,), "ffn": (48,)})
-    assert more is not None
-    [asked] = recipe('widen axis 0 of "bert.pooler.dense.weight" to 64 with cyclic copy').statements
-    assert more.statement == asked.statement
-    assert more.number == 3
-
-
 def test_a_pooler_is_what_is_left_of_a_wider_stream():
     found, target = solved("BERT", "double")
     assert isinstance(found, Solved)
@@ -110,4 +97,8 @@ def test_a_pooler_is_what_is_left_of_a_wider_stream():
     left = solve(tiny_configs.BERT, Target(shapes, target.ties, target.log, target.inputs), build)
     assert isinstance(left, Unsolved)
     assert left.follows
-    assert left.sizes == (("bert.pooler.dense.bias", 0, 32, 64), ("bert.pooler.dense.weight", 0, 32, 64))
+    pooler = ("bert.pooler.dense.bias", 0), ("bert.pooler.dense.weight", 0)
+    assert left.sizes == tuple((*place, 32, 64) for place in pooler)
+    assert left.leads.keys() == set(pooler)
+    assert ("bert.embeddings.word_embeddings.weight", 1) in left.leads[pooler[0]]
+    assert ("bert.encoder.layer.0.intermediate.dense.weight", 0) not in left.leads[pooler[0]]

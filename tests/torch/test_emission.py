@@ -52,6 +52,40 @@ class Convolutions(nn.Module):
         return self.head(torch.relu(self.deep(x)).mean((2, 3)))
 
 
+class Decaying(nn.Module):
+    """Units are scaled by numbers that calls make of a range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.first(x)) * (torch.arange(1, 9) / -8).exp())
+
+
+class Expanding(nn.Module):
+    """Units of all rows stand in one row; a size that is computed counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last, self.shift = nn.Linear(5, 8), nn.Linear(8, 3), nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        flat = torch.relu(self.first(x)).reshape(-1)
+        return self.last((flat + self.shift.expand(8 * x.shape[0])).reshape(-1, 8))
+
+
+class Normed(nn.Module):
+    """A norm without gain and bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(5, 8), nn.LayerNorm(8, 1e-5, False), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last(self.norm(self.first(x)))
+
+
 def gpt2():
     config = GPT2Config(vocab_size=40, n_positions=16, n_embd=16, n_layer=2, n_head=4, use_cache=False)
     return GPT2LMHeadModel(config), {"input_ids": IDS}
@@ -73,6 +107,18 @@ def vit():
 
 def perceptron():
     return Perceptron(), {"x": torch.randn(4, 5)}
+
+
+def decaying():
+    return Decaying(), {"x": torch.randn(4, 5)}
+
+
+def expanding():
+    return Expanding(), {"x": torch.randn(4, 5)}
+
+
+def normed():
+    return Normed(), {"x": torch.randn(4, 5)}
 
 
 def convolutions():
@@ -117,6 +163,9 @@ CASES = [
     (llama, "widen vocab to 50 with zero fill"),
     (perceptron, 'widen axis 0 of "first.weight" to 12 with uniform copy'),
     (convolutions, "widen channels to 2 * channels with cyclic copy"),
+    (decaying, 'widen axis 0 of "first.weight" to 12 with uniform copy'),
+    (decaying, 'reorder axis 0 of "first.weight" by magnitude'),
+    (expanding, 'widen axis 0 of "first.weight" to 12 with uniform copy'),
 ]
 
 
@@ -189,3 +238,11 @@ def test_the_result_can_be_grown_again():
     module, inputs = built(llama)
     result = grown(grown(module, inputs, FFN), inputs, WIDER)
     assert_same(module, result, inputs)
+
+
+def test_a_norm_that_has_no_gain_gets_none_where_it_would_be_one():
+    module, inputs = built(normed)
+    result = grown(module, inputs, 'widen axis 0 of "first.weight" to 16 with cyclic copy')
+    assert_same(module, result, inputs)
+    assert set(result.state_dict()) == set(module.state_dict())
+    assert list(result.buffers()) == []

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
+from growc.checkpoint.directory import config_of
 from growc.diagnostic import GrowError
-from growc.dialects.torch.classes import build, config_of, example_inputs, real_inputs
+from growc.dialects.torch.classes import build, example_inputs, real_inputs
 from growc.dialects.torch.export import export, run
 
 SIZES = {

@@ -13,6 +13,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, Phi3Config, Phi3ForCausalL
 
 import growc
 
+DEEPER = "stack layers to 4 by each with zero outputs"
+
 
 def dropping():
     config = GPT2Config(vocab_size=40, n_positions=16, n_embd=16, n_layer=2, n_head=4, use_cache=False)
@@ -21,7 +23,8 @@ def dropping():
 
 def test_the_result_says_how_it_came_to_be():
     module, inputs = built(llama)
-    result = growc.apply(module, growc.Recipe().widen("ffn", to=36, fill="uniform copy"), inputs)
+    recipe = growc.Recipe().widen("ffn", to=36, fill="uniform copy")
+    result = growc.apply(module, recipe, inputs, keep_class=False)
     assert result.plan.certificate.exact
     assert result.verification.relative < 1e-5
     assert 0 < result.verification.rounding < 1e-5
@@ -29,17 +32,34 @@ def test_the_result_says_how_it_came_to_be():
     assert growc.verify(module, result, inputs=inputs).relative < 1e-5
 
 
+class Loss(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, labels):
+        logits = self.model(input_ids=ids).logits
+        return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def test_a_tensor_that_is_given_twice_is_two_inputs():
+    module, ids = Loss(built(gpt2)[0]).eval(), IDS
+    result = growc.apply(module, "widen ffn to 64 with tail copy", (ids, ids))
+    torch.testing.assert_close(result(ids, ids.flip(0)), module(ids, ids.flip(0)))
+    assert (result(ids, ids.flip(0)) - result(ids, ids)).abs() > 1e-3
+
+
 def test_an_expectation_that_fails_gives_no_module():
     module, inputs = built(gpt2)
-    with pytest.raises(growc.GrowError, match="G401"):
-        growc.apply(module, "widen hidden to 24 with neighbor copy\nexpect exact", inputs)
-    with pytest.raises(growc.GrowError, match="G401"):
-        growc.apply(module, "widen hidden to 24 with neighbor copy\nexpect preserved within 1e-6", inputs)
+    for expected in ("exact", "preserved within 1e-6"):
+        recipe = f"widen hidden to 24 with neighbor copy\nexpect {expected}"
+        with pytest.raises(growc.GrowError, match="G401"):
+            growc.apply(module, recipe, inputs, keep_class=False)
 
 
 def test_in_training_dropout_works_as_in_the_source():
     module, inputs = built(dropping)
-    result = growc.apply(module, "widen ffn to 64 with tail copy", inputs, check=False)
+    result = growc.apply(module, "widen ffn to 64 with tail copy", inputs, check=False, keep_class=False)
     for one in (module, result):
         one.train()
     torch.manual_seed(1)
@@ -77,7 +97,7 @@ def losses(module: nn.Module, inputs, steps: int) -> list[float]:
 
 def test_the_result_trains_as_the_class_of_its_sizes_does():
     module, inputs = built(llama)
-    result = growc.apply(module, FFN, inputs)
+    result = growc.apply(module, FFN, inputs, keep_class=False)
     config = copy.deepcopy(module.config)
     config.intermediate_size = 36
     rebuilt = type(module)(config)
@@ -87,7 +107,7 @@ def test_the_result_trains_as_the_class_of_its_sizes_does():
 
 def test_both_modes_survive_a_pickle():
     module, inputs = built(dropping)
-    result = pickle.loads(pickle.dumps(growc.apply(module, WIDER, inputs).train()))
+    result = pickle.loads(pickle.dumps(growc.apply(module, WIDER, inputs, keep_class=False).train()))
     assert result.training
     assert losses(result, inputs, 3)[-1] < 10
     assert result.plan.certificate.exact
@@ -96,7 +116,7 @@ def test_both_modes_survive_a_pickle():
 @pytest.mark.parametrize("order", ["1, 0, 1", "0"])
 def test_layers_are_those_that_torch_has_in_this_order(order):
     module, inputs = built(gpt2)
-    result = growc.apply(module, f"arrange layers as {order}", inputs)
+    result = growc.apply(module, f"arrange layers as {order}", inputs, keep_class=False)
     numbers = [int(n) for n in order.split(",")]
     module.transformer.h = nn.ModuleList(copy.deepcopy(module.transformer.h[n]) for n in numbers)
     assert list(result.state_dict()) == list(module.state_dict())
@@ -110,7 +130,7 @@ def test_layers_that_join_a_part_with_nothing_stay_apart():
         return Phi3ForCausalLM(config), {"input_ids": IDS}
 
     module, inputs = built(rotated)
-    result = growc.apply(module, "arrange layers as 1, 0, 1", inputs)
+    result = growc.apply(module, "arrange layers as 1, 0, 1", inputs, keep_class=False)
     module.model.layers = nn.ModuleList(copy.deepcopy(module.model.layers[n]) for n in (1, 0, 1))
     module.config.num_hidden_layers = 3
     torch.testing.assert_close(result(**inputs).logits, module(**inputs).logits)
@@ -118,7 +138,7 @@ def test_layers_that_join_a_part_with_nothing_stay_apart():
 
 def test_a_deeper_module_trains_all_its_layers():
     module, inputs = built(llama)
-    result = growc.apply(module, "stack layers to 4 by each with zero outputs", inputs).train()
+    result = growc.apply(module, DEEPER, inputs, keep_class=False).train()
     assert result.plan.certificate.exact
     assert losses(result, inputs, 3)[0] == pytest.approx(losses(module, inputs, 1)[0], rel=1e-5)
     assert {name.split(".")[2] for name, _ in result.named_parameters() if "layers" in name} == set("0123")

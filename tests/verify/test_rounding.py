@@ -96,6 +96,26 @@ def test_a_float64_copy_of_operators_that_all_have_kernels_is_exact(onnx_file, r
     assert np.abs(y - np.tanh(x.astype(np.float64) @ random(64, 4))).max() < 1e-14
 
 
+def test_an_operator_that_is_expanded_into_one_without_a_float64_kernel_keeps_its_type(
+    onnx_file, random, tmp_path
+):
+    path = onnx_file(
+        "g (float[b, 64] x) => (float[b, 4] y) { a = HardSwish(x)  c = Swish(a)  y = MatMul(c, w) }",
+        w=random(64, 4),
+        opset=24,
+    )
+    copy = write_copy(path, tmp_path / "copy.onnx", WIDER)
+    casts = [node.input[0] for node in onnx.load(copy).graph.node if node.op_type == "Cast"]
+    assert len(casts) == 3, "at the input, and around HardSwish; all that Swish expands into has kernels"
+    x = random(3, 64, seed=1)
+    with Session(copy, optimised=False) as session:
+        y = session.run({"x": x})["y"]
+    a = (x * np.clip(x / np.float32(6) + np.float32(0.5), 0, 1)).astype(np.float64)
+    wanted = (a / (1 + np.exp(-a))) @ random(64, 4)
+    assert y.dtype == np.float64
+    assert np.abs(y - wanted).max() < 2e-7 * np.abs(wanted).max()
+
+
 def test_constants_casts_and_declared_types_follow_the_copy(onnx_file, tmp_path):
     path = onnx_file(STATISTICS, shape=np.array([1]))
     copy = write_copy(path, tmp_path / "copy.onnx", WIDER)

@@ -4,12 +4,21 @@ import numpy as np
 import pytest
 
 from growc.diagnostic import GrowError
+from growc.difference import compare
 from growc.feeds import draw_cases
+from growc.session import Session
 from growc.unitmaps import StateMap, UnitMap
 from growc.verification import verify
 
 MLP = "g (float[b, 6] x) => (float[b, 3] y) { a = MatMul(x, w)  c = Relu(a)  y = MatMul(c, v) }"
 HEAD = "g (float[b, 6] x) => (float[b, d] y) { y = MatMul(x, w) }"
+ILL = """g (float[b, 6] x) => (float[b, 3] y) {
+    a = MatMul(x, w)  s = Add(a, far)  n = LayerNormalization(s, gain)  h = HardSwish(n)
+    y = MatMul(h, v) }"""
+EPS_FIRST = """g (float[b, 6] x) => (float[b, 3] y) {
+    s = Mul(x, small)  m = ReduceMean<axes = [-1]>(s)  d = Sub(s, m)  p = Pow(d, two)
+    v = ReduceMean<axes = [-1]>(p)  e = Add(eps, v)  r = Sqrt(e)  n = Div(d, r)  g = Mul(n, gain)
+    o = Add(g, bias)  y = MatMul(o, w) }"""
 CACHE = """g (float[b, 2, s, 4] new, float[b, h, p, 4] past) => (float[b, h, t, 4] present) {
     a = Gather<axis = 1>(new, heads)  c = Mul(a, scales)  present = Concat<axis = 2>(past, c) }"""
 
@@ -48,6 +57,35 @@ def test_a_planted_difference_is_seen(mlp, moved):
     report = verify(mlp(), mlp("result.onnx", moved=moved))
     assert report.relative > moved / 20
     assert report.refutes_exact()
+
+
+@pytest.mark.parametrize("faulty", ["", "w", "far", "gain", "v"])
+def test_a_small_fault_is_seen_in_an_ill_conditioned_model(onnx_file, random, faulty):
+    units = [*range(8), *range(8)]
+    weights = {"w": random(6, 8), "far": 30 + random(8), "gain": 1 + random(8) / 5, "v": random(8, 3)}
+    grown = {name: array[..., units] for name, array in weights.items() if name != "v"}
+    grown["v"] = weights["v"][units] / 2
+    if faulty:  # the first copy of each unit
+        np.moveaxis(grown[faulty], 0 if faulty == "v" else -1, 0)[:8] *= 1 + 1e-4
+    report = verify(onnx_file(ILL, **weights), onnx_file(ILL, "grown.onnx", **grown))
+    assert report.rounding > 3e-7, "the premise: it rounds by several last places"
+    assert report.refutes_exact() == bool(faulty), report
+
+
+@pytest.mark.parametrize("moved", [0, 1e-4])
+def test_a_source_that_onnxruntime_fuses_wrongly_is_run_as_it_stands(onnx_file, random, moved):
+    weights = {"small": np.float32(0.01), "two": np.float32(2), "eps": np.float32(1e-3), "w": random(6, 3)}
+    weights |= {"gain": 1 + random(6) / 5, "bias": random(6)}
+    source = onnx_file(EPS_FIRST, **weights)
+    result = onnx_file(EPS_FIRST, "result.onnx", **weights | {"w": weights["w"] * np.float32(1 + moved)})
+    case = {"x": random(2, 6, seed=1)}
+    with Session(source) as fused, Session(source, optimised=False) as plain:
+        assert compare(plain.run(case)["y"], fused.run(case)["y"]).relative > 0.1, "the premise"
+    report = verify(source, result)
+    assert report.rounding < 1e-6
+    assert report.relative == pytest.approx(moved, rel=0.1, abs=1e-6)
+    assert report.refutes_exact() == bool(moved)
+    assert "without onnxruntime's graph optimisations" in report.notes[0]
 
 
 def test_the_largest_difference_over_all_outputs_is_reported(onnx_file, random):

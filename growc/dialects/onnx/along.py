@@ -69,11 +69,27 @@ def global_pool(site: Site) -> Line:
 
 
 def pool(site: Site) -> Line:
-    """Windows slide over opaque axes. Indices of maxima count through all axes."""
+    """Windows slide over opaque axes; those of one element move nothing. Indices of maxima count through all
+    axes.
+    """
     if len(site.outputs) > 1:
         return opaque(site)
-    space: list[Term] = ["_"] * (first(site).rank - 2)
+    rank = first(site).rank - 2
+    plain = site.attribute("auto_pad", "NOTSET") in ("NOTSET", "VALID", b"NOTSET", b"VALID")
+
+    def still(axis: int) -> bool:
+        window, step = _each(site, "kernel_shape", axis), _each(site, "strides", axis)
+        padded = _each(site, "pads", axis, 0), _each(site, "pads", axis + rank, 0)
+        return plain and window == step == 1 and not any(padded)
+
+    space: list[Term] = [f"s{k}" if still(k) else "_" for k in range(rank)]
     return line([["b", "c", *space]], [["b", "c", *space]])
+
+
+def _each(site: Site, name: str, axis: int, default: int = 1) -> int:
+    """One element of an attribute of numbers; absent ones are all alike."""
+    given = site.attribute(name)
+    return int(given[axis]) if given else default  # type: ignore[index]
 
 
 def normalization(site: Site) -> Line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from growc.axes import ratio
 from growc.dialects.onnx.operand import first, line, names, unit
@@ -63,7 +64,7 @@ def unfold(site: Site) -> Line:
 
 
 def repeat(site: Site) -> Line:
-    """Every one of h heads g times."""
+    """Every one of h heads g times, which may be once."""
     source, out, axis = first(site), site.outputs[0], int(site.attribute("axis"))  # type: ignore[call-overload]
     assert source.sizes is not None
     assert out.sizes is not None
@@ -72,7 +73,7 @@ def repeat(site: Site) -> Line:
         return opaque(site)
     left, right = names("a", out.rank), names("a", out.rank)
     left[axis], right[axis] = "h", ("*", ("h", "g"))
-    return line([left], [right], h=source.sizes[axis], g=group)
+    return replace(line([left], [right], h=source.sizes[axis], g=group), counted=("g",))
 
 
 def rotary_embedding(site: Site) -> Line:

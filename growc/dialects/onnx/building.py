@@ -7,7 +7,7 @@ layer's tensor it asks of the same tensor of the new layer, or of one of the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,8 @@ import onnx_ir as ir
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.capture import COPY_OF, ZERO
 from growc.dialects.onnx.layered import Layered, origin_of
-from growc.dialects.onnx.owners import Place
+from growc.dialects.onnx.owners import Place, bodies
+from growc.dialects.onnx.tensors import constant_of
 from growc.graph import Value
 from growc.layers import Instance, Layer
 
@@ -119,7 +120,7 @@ class _Copying:
             self.name(new, value.name, own=self.first)
         for node in self.source.own[self.place]:
             inputs = [self.operand(node, i, v) for i, v in enumerate(node.inputs)]
-            copy = copied(node, inputs, lambda v, reader=node: self.operand(reader, -1, v))  # type: ignore[misc]
+            copy = copied(node, inputs, self.operand, self.zeros)
             self.graph.append(copy)
             self.made.nodes.append(copy)
             self.made.values.update(zip(node.outputs, copy.outputs, strict=True))
@@ -135,10 +136,12 @@ class _Copying:
             self.made.numbered.append((thing, name, own))
 
     def operand(self, node: ir.Node, i: int, value: ir.Value | None) -> ir.Value | None:
+        """What a copy reads. `node`: the source's, in a body too (`i`: -1 for what a body gives out)."""
         if value is None or value in self.made.values:
             return None if value is None else self.made.values[value]
-        if self.source.owners.is_static(value):
-            return self.constant(value, self.zeros.get((node, i), set()))
+        zeros = self.zeros.get((node, i), set())
+        if zeros or self.source.owners.is_static(value):
+            return self.constant(value, zeros)
         if value in self.source.data or value.is_graph_input():
             return self.building.elsewhere(value, node)
         return self.expression(value, node)
@@ -147,8 +150,8 @@ class _Copying:
 
     def constant(self, value: ir.Value, zeros: set[ir.Value]) -> ir.Value:
         """A stored tensor, or what is made of it: the layer's own are copied, shared ones are not."""
-        zero = _reaches(value, zeros)
-        if not zero and self.source.owners.of(value) != self.place:
+        zero, inner = _reaches(value, zeros), self.graph is not _graph_of(value)
+        if not zero and not inner and self.source.owners.of(value) != self.place:
             return value
         key = (value, zero)
         if key not in self.constants:
@@ -159,7 +162,7 @@ class _Copying:
         node = value.producer()
         if value in zeros:
             return self.initializer(value, _zeros(value), zero=True)
-        if node is None and self.first:
+        if node is None and self.first and self.graph is _graph_of(value):
             self.name(value, value.name, own=True)
             return value
         if node is None:
@@ -167,7 +170,7 @@ class _Copying:
         inputs = [None if v is None else self.constant(v, zeros) for v in node.inputs]
         if self.first and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
             return value
-        copy = copied(node, inputs, lambda v: v)
+        copy = copied(node, inputs)
         self.graph.append(copy)
         self.number(copy, node, own=False)
         for new, old in zip(copy.outputs, node.outputs, strict=True):
@@ -207,7 +210,7 @@ class _Copying:
             return value
         key = (node, *(id(v) for v in inputs))
         if key not in self.building.expressions:
-            copy = self.building.expressions[key] = copied(node, inputs, lambda v: v)
+            copy = self.building.expressions[key] = copied(node, inputs)
             self.graph.append(copy)
             self.number(copy, node, own=False)
         return self.building.expressions[key].outputs[value.index() or 0]
@@ -235,9 +238,8 @@ def _reaches(value: ir.Value, zeros: set[ir.Value]) -> bool:
 
 
 def _zeros(value: ir.Value) -> ir.LazyTensor:
-    assert value.shape is not None
-    assert value.dtype is not None
-    shape, dtype = value.shape.numpy(), value.dtype
+    tensor = constant_of(value)
+    shape, dtype = tuple(int(d) for d in tensor.shape), tensor.dtype
     return ir.LazyTensor(
         lambda: ir.tensor(np.zeros(shape, dtype=dtype.numpy()), dtype=dtype),
         dtype=dtype,
@@ -246,15 +248,24 @@ def _zeros(value: ir.Value) -> ir.LazyTensor:
     )
 
 
+Read = Callable[[ir.Node, int, ir.Value], ir.Value | None]
+"""What a copy of a node reads in the place of an operand."""
+
+
 def copied(
-    node: ir.Node, inputs: Sequence[ir.Value | None], outer: Callable[[ir.Value], ir.Value | None]
+    node: ir.Node,
+    inputs: Sequence[ir.Value | None],
+    read: Read = lambda reader, i, value: value,
+    own: Container[tuple[ir.Node, int]] = (),
 ) -> ir.Node:
-    """A copy of a node that reads other operands; its bodies read `outer` of what they take from around."""
+    """A copy of a node that reads other operands; its bodies `read` what they take from around, and the
+    operands of `own` in place of the bodies' own values.
+    """
     attributes = []
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH:
             body = attribute.as_graph().clone(allow_outer_scope_values=True)
-            _redirect(body, outer)
+            _redirect(attribute.as_graph(), body, node, read, own)
             attribute = ir.AttrGraph(attribute.name, body)
         attributes.append(attribute)
     copy = ir.Node(
@@ -272,19 +283,42 @@ def copied(
     copy.meta.update(node.meta)
     for new, old in zip(copy.outputs, node.outputs, strict=True):
         new.name, new.type = old.name, old.type
-        new.shape = None if old.shape is None else old.shape.copy()
+        new.shape = None if old.shape is None else _declared(old.shape, node.graph)
     return copy
 
 
-def _redirect(body: ir.Graph, outer: Callable[[ir.Value], ir.Value | None]) -> None:
-    inside = {v for n in body.all_nodes() for v in n.outputs} | {*body.inputs, *body.initializers.values()}
-    for node in body.all_nodes():
-        for i, value in enumerate(node.inputs):
-            if value is not None and value not in inside:
-                node.replace_input_with(i, outer(value))
-    for k, value in enumerate(body.outputs):
-        if value not in inside:
-            body.outputs[k] = outer(value) or value
+def _declared(shape: ir.Shape, graph: ir.Graph | ir.Function | None) -> ir.Shape:
+    """A shape for a copy: a length that no input bears is the source's own."""
+    borne = {d for v in (() if graph is None else graph.inputs) for d in v.shape or ()}
+    return ir.Shape([d if isinstance(d, int) or d in borne else None for d in shape])
+
+
+def _redirect(
+    source: ir.Graph, body: ir.Graph, outer: ir.Node, read: Read, own: Container[tuple[ir.Node, int]]
+) -> None:
+    """Let the copy of a body read what `read` gives for what lies around the source's."""
+    inside = {v for n in source.all_nodes() for v in n.outputs}
+    inside |= {v for b in (source, *(b for n in source.all_nodes() for b in bodies(n))) for v in _own(b)}
+    places = [(outer, source, body)]
+    while places:
+        reader, old, new = places.pop()
+        for one, other in zip(old, new, strict=True):
+            for i, value in enumerate(one.inputs):
+                if value is not None and (value not in inside or (one, i) in own):
+                    other.replace_input_with(i, read(one, i, value))
+            places += [(one, a, b) for a, b in zip(bodies(one), bodies(other), strict=True)]
+        for k, value in enumerate(old.outputs):
+            if value not in inside:
+                new.outputs[k] = read(reader, -1, value) or value
+
+
+def _own(body: ir.Graph) -> list[ir.Value]:
+    return [*body.inputs, *body.initializers.values()]
+
+
+def _graph_of(value: ir.Value) -> ir.Graph | ir.Function | None:
+    node = value.producer()
+    return value.graph if node is None else node.graph
 
 
 def needed(place: Place, reader: ir.Node | ir.Value) -> GrowError:

@@ -27,8 +27,10 @@ from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import FLOATING, Graph, Node, Value, Weight
 
-COPY_OF, ZERO = "growc.copy_of", "growc.zero"
-"""Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer."""
+COPY_OF, ZERO, ORDER = "growc.copy_of", "growc.zero", "growc.order"
+"""Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer; an
+axis, and the stored unit that each of its units is.
+"""
 
 COMMUTATIVE = frozenset(
     {"Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "Equal", "BitwiseAnd"}
@@ -74,8 +76,14 @@ def _captured(step: Step) -> Iterator[ir.Value]:
 
 def _plain(value: ir.Value, tensor: Any) -> Weight:
     shape = tuple(int(d) for d in tensor.shape)
-    read = partial(read_tensor, tensor)
-    return Weight(value.name or "", shape, _dtype_name(tensor.dtype), read, value, **_past(value))
+    order = value.meta.get(ORDER)
+    read = partial(read_tensor, tensor) if order is None else partial(_in_order, tensor, *order)
+    past = _past(value) | {"order": order}
+    return Weight(value.name or "", shape, _dtype_name(tensor.dtype), read, value, **past)
+
+
+def _in_order(tensor: Any, axis: int, units: Any) -> Any:
+    return read_tensor(tensor).take(units, axis=axis)
 
 
 def _quantised(value: ir.Value, found: Stored) -> Weight:

@@ -6,6 +6,8 @@ gives the operands and attributes that must change, whether or not the sizes wou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from growc.axes import find
@@ -50,12 +52,15 @@ def slice_(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     bounds = {
         i: tuple(None if (c := cuts[a % data.rank]) is None else c[i - 1] for a in order) for i in (1, 2)
     }
-    return _judged(node, bounds, sim)
+    sizes = wants.demand(data) or ()
+    return _judged(node, bounds, sim, [sizes[a % data.rank][0] for a in order])
 
 
-def _judged(node: Node, wanted: dict[int, tuple[int | None, ...]], sim: Simulation) -> Patch:
+def _judged(
+    node: Node, wanted: dict[int, tuple[int | None, ...]], sim: Simulation, within: Sequence[int] = ()
+) -> Patch:
     """Operands that lack a wanted element are replaced; where nothing is wanted the source's number
-    stays.
+    stays. `within`: sizes that elements are bounds in; bounds may be counted from the end, or lie behind it.
     """
     operands: dict[int, Entries] = {}
     for i, entries in wanted.items():
@@ -64,7 +69,7 @@ def _judged(node: Node, wanted: dict[int, tuple[int | None, ...]], sim: Simulati
         if known is not None and all(np.array_equal(k, known[0]) for k in known):
             row = np.atleast_1d(known[0])
             entries = tuple(int(row[k]) if e is None else e for k, e in enumerate(entries))
-        if not _holds(node, i, entries, sim):
+        if not _holds(node, i, entries, sim, within):
             operands[i] = entries
     settled = (
         i for i, entries in wanted.items() if i not in operands and any(e is not None for e in entries)
@@ -72,14 +77,22 @@ def _judged(node: Node, wanted: dict[int, tuple[int | None, ...]], sim: Simulati
     return Patch(operands, judged=tuple(settled))
 
 
-def _holds(node: Node, i: int, wanted: tuple[int | None, ...], sim: Simulation) -> bool:
+def _holds(
+    node: Node, i: int, wanted: tuple[int | None, ...], sim: Simulation, within: Sequence[int]
+) -> bool:
     """Whether operand i has the wanted elements after the change already; None: any."""
     value = node.input(i)
     after = None if value is None else sim.known.get(value)
     if after is None:
         return all(w is None for w in wanted)
+
+    def meant(k: int, number: int) -> int:
+        return min(max(number + within[k] * (number < 0), 0), within[k]) if within else number
+
     rows = [np.atleast_1d(a) for a in after]
-    return all(w is None or (k < r.size and int(r[k]) == w) for r in rows for k, w in enumerate(wanted))
+    return all(
+        w is None or (k < r.size and meant(k, int(r[k])) == w) for r in rows for k, w in enumerate(wanted)
+    )
 
 
 def _cut(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | None:

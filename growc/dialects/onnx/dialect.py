@@ -21,9 +21,11 @@ from growc.dialects.onnx.simulate import Contradiction, Simulator
 from growc.dialects.onnx.spread import counting, spread
 from growc.dialects.onnx.surgery import Rearranged, rearrange
 from growc.dialects.onnx.table import OPERATORS
+from growc.dialects.onnx.unpack import unpack
 from growc.graph import Graph, Size, Value
 from growc.layers import Instance, Layers
 from growc.passes.measured import Measured
+from growc.passes.packing import Packed
 from growc.passes.spaces import Axes
 from growc.passes.unseen import Unseen
 from growc.recipe import Measure
@@ -40,8 +42,12 @@ class IrModel:
     """Fused nodes for which plain ones stand in `source`; emission puts them back."""
     folded: list[Folded] = field(default_factory=list, kw_only=True)
     """Computed weights for which initializers stand in `source`; emission keeps those that change."""
+    counts: dict[Value, Size] = field(default_factory=dict, kw_only=True)
+    """The lengths that data decides, in the last simulation."""
     spreading: list[Any] = field(default_factory=list, kw_only=True)
     """Operators that count heads, put into `source`; emission writes plain ones in their place."""
+    repeats = False
+    """Whether what repeats heads stays one operator when the model is written, in front of attention too."""
     operators = OPERATORS | CONTROL
 
     def __post_init__(self) -> None:
@@ -57,7 +63,12 @@ class IrModel:
 
     def spread(self, unseen: Unseen) -> None:
         """Let the graph count the heads that a broadcast shares; it is to be captured once more."""
-        self.spreading += spread(unseen)
+        self.spreading += spread(unseen, inside=not self.repeats)
+        self.simulator = Simulator(self.source)
+
+    def unpack(self, packed: Sequence[Packed]) -> None:
+        """Let queries, keys and values of one projection be cut apart; it is to be captured once more."""
+        unpack(self.source, packed)
         self.simulator = Simulator(self.source)
 
     def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
@@ -77,6 +88,7 @@ class IrModel:
             node = failure.node
             message = f"the sizes of the model contradict each other at `{node.name or node.op}` ({node.op})"
             raise GrowError(Diagnostic("G311", message, notes=(failure.message,))) from failure
+        self.counts = dict(done.counts)
         for value in graph.values():
             value.sizes, value.known = done.sizes.get(value), done.known.get(value)
             value.floating = done.types.get(value, 1) in REAL
@@ -86,7 +98,11 @@ class IrModel:
         self, axes: Axes, inputs: dict[Value, tuple[Size, ...] | None], resize: Callable[[Space], Size]
     ) -> Mended:
         """Account for every size of the result."""
-        return mend(axes, self.simulator, inputs, resize)
+        return mend(axes, self.simulator, inputs, self.counts, resize)
+
+    def hold(self, c: Any) -> Any:
+        """A compilation with what stores its result, where that is more than the graph itself."""
+        return c
 
 
 @dataclass

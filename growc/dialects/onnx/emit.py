@@ -6,7 +6,7 @@ Names, metadata, opset and order stay. Weights are computed one at a time, while
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ def rewrite(
     made = [_tensors(plan, source, origins) for plan, _, source in plans]  # none is replaced yet
     for (plan, uses, source), tensors in zip(plans, made, strict=True):
         writer.weight(plan, tensors, uses, source)
+        if plan.scale != 1.0 and source.elements == 1:
+            _put_second(uses)
     for node, patch in mended.patches.items():
         if not node.chain:
             writer.patch(node, patch, node.origin)
@@ -54,7 +56,7 @@ def rewrite(
         for name, value in changed.items():
             node.origin.attributes[name] = ir.AttrFloat32(name, float(value))
     writer.shapes()
-    settle(graph.dialect.spreading, writer)
+    settle(graph.dialect.spreading, writer, repeats=graph.dialect.repeats)
     kept = {source.origin for plan, _, source in plans if plan.changed}
     for folded in graph.dialect.folded:
         if folded.stand_in not in kept:
@@ -306,6 +308,20 @@ def _pieces(value: ir.Value, count: int) -> list[ir.Value]:
         return []
     pieces = [v for v in node.inputs if v is not None and v.shape is not None and list(v.shape) == [1]]
     return pieces if len(pieces) == count else []
+
+
+def _put_second(uses: Sequence[Value]) -> None:
+    """Let sums take a number that has changed as their second term.
+
+    onnxruntime looks for the eps of a layer norm there when it fuses one, and takes 1e-5 where it finds none.
+    """
+    for use in uses:
+        *_, last = (use, *(node.outputs[0] for node in chain(use)))
+        for node, operand in last.users:
+            if node.op == "Add" and operand == 0:
+                first, second = node.origin.inputs
+                node.origin.replace_input_with(0, second)
+                node.origin.replace_input_with(1, first)
 
 
 def _scope(node: ir.Node) -> Any:

@@ -13,6 +13,11 @@ from typing import Any
 
 import onnx_ir as ir
 
+MADE_OF, STARTS = "made_of", "starts"
+"""Attributes of the steps around a body. For each result the operands that become its elements: none where a
+body changes what it is given. For the results that it carries, the operand that the body started from.
+"""
+
 Guard = tuple[ir.Value, bool]
 """The condition of an If, and for which of its values this branch is taken."""
 
@@ -72,7 +77,11 @@ def _branches(node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[Step]:
         yield from flatten(body, guards if constant is not None else (*guards, (condition, taken)))
         operands += list(body.outputs)
         places += [(body, k) for k in range(len(body.outputs))]
-    yield Step("If end", node, tuple(operands), tuple(node.outputs), {}, guards, 1, tuple(places))
+    count = len(node.outputs)
+    made = tuple(tuple(range(1 + k, len(operands), count)) for k in range(count))
+    yield Step(
+        "If end", node, tuple(operands), tuple(node.outputs), {MADE_OF: made}, guards, 1, tuple(places)
+    )
 
 
 def _iteration(op: str, node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[Step]:
@@ -87,9 +96,15 @@ def _iteration(op: str, node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[St
     attributes["kept"] = [
         k for k in carried if body.outputs[leave + k] is body.inputs[attributes["first"] + k]
     ]
-    yield Step(f"{op} begin", node, tuple(node.inputs), tuple(body.inputs), attributes, guards)
+    first = attributes["first"]
+    passed = {first + k for k in attributes["kept"]} | set(range(first + len(carried), len(body.inputs)))
+    begin = attributes | {MADE_OF: tuple((k,) if k in passed else () for k in range(len(body.inputs)))}
+    yield Step(f"{op} begin", node, tuple(node.inputs), tuple(body.inputs), begin, guards)
     yield from flatten(body, guards)
     operands = (*body.outputs, *body.inputs)
     places = tuple((body, k) for k in range(len(body.outputs)))
-    attributes["results"] = len(body.outputs)
-    yield Step(f"{op} end", node, operands, tuple(node.outputs), attributes, guards, 0, places)
+    results = len(body.outputs)
+    starts = {k: results + first + k for k in carried}
+    made = tuple((leave + k, starts[k]) if k in starts else (leave + k,) for k in range(len(node.outputs)))
+    end = attributes | {"results": results, MADE_OF: made, STARTS: starts}
+    yield Step(f"{op} end", node, operands, tuple(node.outputs), end, guards, 0, places)

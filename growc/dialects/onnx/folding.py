@@ -1,15 +1,16 @@
-"""Weights that a graph computes by norms over stored tensors (weight norm) stand for themselves.
+"""Weights that a graph computes from stored tensors, and not linearly, stand for themselves.
 
-A copied unit counts once more in such a norm, and noise changes it, so that no change of the stored tensors
-gives the weight that is wanted. While the model is analysed an initializer stands in place of the computed
-value; where that changes, the file has it as a weight, and where it does not, the computation stays.
+A copied unit counts once more in a norm over it (weight norm), and a share of it is not that share behind a
+function, so that no change of the stored tensors gives the weight that is wanted. While the model is analysed
+an initializer stands in place of the computed value, in bodies too; where that changes, the file has it as a
+weight, and where it does not, the computation stays.
 
 Needs: an onnx-ir model of plain nodes. Gives: the same model, and a `Folded` for each such weight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,27 +29,35 @@ from onnx.reference import ReferenceEvaluator
 
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.operand import REAL
+from growc.dialects.onnx.owners import around, bodies
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import Array
 
-CONTRACTIONS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose"})
+CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"})
 """Where a computed value is a weight: the other operand is an activation."""
 
 REDUCTIONS = frozenset(
     {"ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceSum", "ReduceSumSquare", "LpNormalization"}
 )
+CURVED = REDUCTIONS | frozenset(
+    {"Clip", "Exp", "Log", "LogSoftmax", "Relu", "Round", "Sigmoid", "Sign", "Softmax", "Softplus", "Tanh"}
+)
+"""Operators that no map but an order of units passes on its way to a reader."""
 
-POINTWISE = frozenset({"Abs", "Add", "Clip", "Div", "Max", "Mul", "Neg", "Pow", "Reciprocal", "Sqrt", "Sub"})
+POINTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Pow", "Reciprocal", "Sqrt", "Sub"})
 LAYOUT = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+ARITHMETIC = CURVED | POINTWISE | LAYOUT | {"MatMul"}
+BODIES = frozenset({"If", "Loop", "Scan"})
 WIDE = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 
 
 @dataclass
 class Folded:
-    """A computed weight, and the initializer that stands for it."""
+    """A computed weight, and the initializer that stands for it; `passed`: what a body gives it out by."""
 
     value: ir.Value
     stand_in: ir.Value
+    passed: ir.Node | None = None
 
     def restore(self) -> None:
         """Let the computation stand where it stood."""
@@ -57,22 +66,58 @@ class Folded:
         assert name is not None
         self.stand_in.replace_all_uses_with(self.value)
         del graph.initializers[name]
+        if self.passed is not None:
+            body = self.passed.graph
+            assert body is not None
+            body.outputs[body.outputs.index(self.passed.outputs[0])] = self.value
+            body.remove(self.passed, safe=True)
 
 
 def fold(model: ir.Model) -> list[Folded]:
-    """Let an initializer stand for every weight that norms over stored tensors make, in place."""
+    """Let an initializer stand in for every weight that is computed and not linear in stored tensors."""
     cones = _Cones(model)
     found: dict[ir.Value, Folded] = {}
-    for node in list(model.graph):
-        operands = [v for v in node.inputs if v is not None]
-        if node.op_type not in CONTRACTIONS or all(cones.is_static(v) for v in operands):
+    for value in [*_contracted(model, cones), *_given_out(model)]:
+        cone = cones.curved(value)
+        own = value.is_graph_output() and value.graph is model.graph
+        if value in found or not cone or own:
             continue
-        for value in operands[:2]:
-            if value not in found and (cone := cones.normed(value)) and not value.is_graph_output():
-                tensor = _computed(value, cone, model.opset_imports)
-                if tensor is not None:
-                    found[value] = Folded(value, _stand_in(value, tensor, model.graph))
+        tensor = _computed(value, cone, model.opset_imports)
+        if tensor is not None:
+            passed = _pass_on(value) if value.is_graph_output() else None
+            found[value] = Folded(value, _stand_in(value, tensor, model.graph), passed)
     return list(found.values())
+
+
+def _contracted(model: ir.Model, cones: _Cones) -> Iterator[ir.Value]:
+    """Static operands of contractions with activations."""
+    for node in model.graph.all_nodes():
+        operands = [v for v in node.inputs if v is not None]
+        if node.op_type in CONTRACTIONS and not all(map(cones.is_static, operands)):
+            yield from operands[:2]
+
+
+def _given_out(model: ir.Model) -> Iterator[ir.Value]:
+    """What the branches of an If give out."""
+    for node in model.graph.all_nodes():
+        for body in bodies(node) if node.op_type == "If" else ():
+            yield from body.outputs
+
+
+def _pass_on(value: ir.Value) -> ir.Node:
+    """A body cannot give out what lies around it, but a copy of that."""
+    node = value.producer()
+    assert node is not None
+    assert node.graph is not None
+    made = ir.node("Identity", [value])
+    made.outputs[0].name, made.outputs[0].type, made.outputs[0].shape = (
+        f"{value.name}.passed",
+        value.type,
+        value.shape,
+    )
+    node.graph.append(made)
+    node.graph.outputs[node.graph.outputs.index(value)] = made.outputs[0]
+    return made
 
 
 @dataclass
@@ -83,31 +128,43 @@ class _Cones:
     nodes: dict[ir.Value, list[ir.Node]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for node in self.model.graph:
-            operands = [v for v in node.inputs if v is not None]
+        for node in self.model.graph.all_nodes():
+            operands = [*_operands(node)]
             if _is_arithmetic(node) and all(map(self.is_static, operands)):
                 above = [n for v in operands for n in self.nodes.get(v, [])]
-                self.nodes[node.outputs[0]] = list(dict.fromkeys([*above, node]))
+                self.nodes.update((v, list(dict.fromkeys([*above, node]))) for v in node.outputs)
 
     def is_static(self, value: ir.Value) -> bool:
         return value in self.nodes or constant_of(value) is not None
 
-    def normed(self, value: ir.Value) -> list[ir.Node]:
-        """The nodes above a value if a norm of a stored tensor is among them."""
+    def curved(self, value: ir.Value) -> list[ir.Node]:
+        """The nodes above a value if some are not linear."""
         above = self.nodes.get(value, [])
-        return above if any(n.op_type in REDUCTIONS for n in above) else []
+        inner = (n for node in above for n in (node, *around(node)))
+        return above if any(n.op_type in CURVED for n in inner) else []
+
+
+def _operands(node: ir.Node) -> Iterator[ir.Value]:
+    """What a node and its bodies read from around them."""
+    inner = list(around(node))
+    own = {v for n in inner for v in n.outputs} | {
+        v for b in bodies(node) for v in (*b.inputs, *b.initializers.values())
+    }
+    yield from (v for n in (node, *inner) for v in n.inputs if v is not None and v not in own)
 
 
 def _is_arithmetic(node: ir.Node) -> bool:
-    if op_name(node) not in REDUCTIONS | POINTWISE | LAYOUT or len(node.outputs) != 1:
+    if op_name(node) in BODIES:
+        return all(n.op_type == "Constant" or _is_arithmetic(n) for b in bodies(node) for n in b)
+    if op_name(node) not in ARITHMETIC or len(node.outputs) != 1:
         return False
     return node.op_type != "Cast" or node.attributes["to"].value in WIDE
 
 
 def _computed(value: ir.Value, cone: Sequence[ir.Node], opsets: Mapping[str, int]) -> Any:
     """The tensor that a cone makes, computed when it is asked for; None where its shape cannot be told."""
-    made = {n.outputs[0] for n in cone}
-    leaves = {v.name or "": constant_of(v) for n in cone for v in n.inputs if v is not None and v not in made}
+    made = {v for n in cone for v in n.outputs}
+    leaves = {v.name or "": constant_of(v) for n in cone for v in _operands(n) if v not in made}
     proto = _model(value, cone, leaves, opsets)
     kind = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph.output[0].type.tensor_type
     dims = [d.dim_value for d in kind.shape.dim]

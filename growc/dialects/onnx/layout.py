@@ -63,11 +63,12 @@ def _total(sizes: Sequence[Size], *others: Sequence[Size]) -> Size:
 
 
 def expand(site: Site) -> Line:
-    """Axes of one element are stretched."""
+    """Axes of one element are stretched. What is made of a zero alone is any map of zeros."""
     source, result = first(site).sizes or (), site.outputs[0].sizes or ()
     lead = len(result) - len(source)
     left = [broadcast_label(f"a{lead + i}", s, result[lead + i]) for i, s in enumerate(source)]
-    return line([left, *rest(site)], [names("a", len(result))])
+    made, zero = line([left, *rest(site)], [names("a", len(result))]), site.static(0)
+    return made if zero is None or zero.size != 1 or zero.any() else replace(made, treatment="add")
 
 
 def tile(site: Site) -> Line:

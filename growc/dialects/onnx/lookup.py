@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from growc.axes import ratio
 from growc.dialects.onnx.grids import counted
-from growc.dialects.onnx.operand import axis_of, first, line, names, refine, rest, segments
-from growc.graph import Array, Size
+from growc.dialects.onnx.operand import axis_of, first, line, names, refine, rest, segments, unit
+from growc.graph import Array, Size, Value
 from growc.operators import Line, Site, Term, opaque
 
 HUGE = 1 << 31
@@ -198,9 +199,40 @@ def scatter_nd(site: Site) -> Line:
 
 
 def gather_elements(site: Site) -> Line:
-    """The axis that is chosen along is opaque, the others tied."""
+    """The axis that is chosen along is opaque, the others tied. An index that is the same all along an axis
+    goes with any state of it.
+    """
     if site.attribute("reduction", "none") not in ("none", "add"):
         return opaque(site)
     axis, terms = axis_of(site), names("a", first(site).rank)
     terms[axis] = "_"
-    return line([terms] * len(site.inputs), [terms])
+    index = [f"i{k}" if _stretched(site.node.input(1), k) else t for k, t in enumerate(terms)]
+    found = line([terms, index, *[terms] * (len(site.inputs) - 2)], [terms])
+    pairs = tuple((str(t), str(i)) for t, i in zip(terms, index, strict=True) if t not in ("_", i))
+    return replace(found, alike=pairs)
+
+
+def _stretched(value: Value | None, axis: int) -> bool:
+    """Whether one element was stretched to a whole axis."""
+    node = None if value is None else value.producer
+    if node is None or node.op != "Expand" or node.inputs[0] is None or node.outputs[0].sizes is None:
+        return False
+    before, after = node.inputs[0].sizes or (), node.outputs[0].sizes
+    at = axis - len(after) + len(before)
+    return at < 0 or (unit(before[at]) and not unit(after[axis]))
+
+
+def one_hot(site: Site) -> Line:
+    """Numbers become an axis of their own, which is opaque."""
+    terms = names("a", first(site).rank)
+    axis = axis_of(site, -1, len(terms) + 1)
+    return line([terms, *rest(site)], [[*terms[:axis], "_", *terms[axis:]]])
+
+
+def compress(site: Site) -> Line:
+    """Some elements of one axis, which is opaque, are kept; without an axis, some of all."""
+    if site.attribute("axis") is None:
+        return opaque(site)
+    terms = names("a", first(site).rank)
+    terms[axis_of(site)] = "_"
+    return line([terms, *rest(site)], [terms])

@@ -38,13 +38,15 @@ def mend(
     axes: Axes,
     simulator: Simulator,
     inputs: Mapping[Value, tuple[Size, ...] | None],
+    counts: Mapping[Value, Size],
     resize: Callable[[Space], Size],
 ) -> Mended:
-    """Simulate the result and mend it; `resize` gives the new size of a space.
+    """Simulate the result and mend it; `resize` gives the new size of a space, `counts` the lengths that data
+    decides.
 
     Raises GrowError (G308) naming the node that cannot be accounted for.
     """
-    return _Mender(axes, simulator, resize).run(inputs)
+    return _Mender(axes, simulator, resize).run(inputs, counts)
 
 
 class _Mender:
@@ -59,11 +61,13 @@ class _Mender:
     def weight_shape(self, use: Value) -> tuple[int, ...]:
         return tuple(self.wants.resize(s)[0] for s in self.axes.of(use))
 
-    def run(self, inputs: Mapping[Value, tuple[Size, ...] | None]) -> Mended:
+    def run(self, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]) -> Mended:
         graph: Graph = self.axes.graph
         grown = {v: self.wants.demand(v) for v in inputs}  # states grow with the outputs that carry them on
         try:
-            after = simulate(graph, self.simulator, grown, weight_shape=self.weight_shape, visit=self.visit)
+            after = simulate(
+                graph, self.simulator, grown, counts, weight_shape=self.weight_shape, visit=self.visit
+            )
         except Contradiction as found:
             raise refusal(found.node, found.message) from found
         self.done.sizes = after.sizes

@@ -12,37 +12,61 @@ from collections.abc import Mapping, Sequence
 
 
 class Numbering:
-    """Needs: the names in each layer of a run. Gives: `rename`."""
+    """Needs: the names in each layer of a run, the number of layers of the result. Gives: `rename`."""
 
-    def __init__(self, names: Sequence[frozenset[str]]) -> None:
-        self.strides = _strides(names)
+    def __init__(self, names: Sequence[frozenset[str]], count: int) -> None:
+        self.layers, self.count = len(names), count
+        self.numbers = _numbers(names)
 
     def rename(self, name: str, layer: int, place: int) -> str | None:
         """The name, which is one of `layer`, in the layer that stands at `place`; None where no number in it
         goes with the layers.
         """
         for found in re.finditer(r"\d+", name):
-            stride = self.strides.get(name[: found.start()])
-            if stride is not None:
-                number = int(found.group()) + stride * (place - layer)
+            numbers = self.numbers.get(name[: found.start()])
+            if numbers is not None:
+                number = self.moved(int(found.group()), numbers, layer, place)
                 return f"{name[: found.start()]}{number}{name[found.end() :]}"
         return None
 
+    def behind(self, name: str) -> str | None:
+        """The name of what stands behind all layers in one list with them; None of what does not."""
+        for found in re.finditer(r"\d+", name):
+            numbers = self.numbers.get(name[: found.start()])
+            if numbers is not None and int(found.group()) > max(map(max, numbers)):
+                number = int(found.group()) + len(numbers[0]) * (self.count - self.layers)
+                return f"{name[: found.start()]}{number}{name[found.end() :]}"
+        return None
 
-def _strides(names: Sequence[frozenset[str]]) -> dict[str, int]:
-    """What stands before a number that goes with the layers, and by how much it grows from one to the next.
+    def moved(self, number: int, numbers: Sequence[set[int]], layer: int, place: int) -> int:
+        """A number of `layer` at `place`: layer by layer, or kind by kind."""
+        stride, first = len(numbers[0]), min(numbers[0])
+        if _in_blocks(numbers):
+            return number + stride * (place - layer)
+        return first + (number - first) // self.layers * self.count + place
 
-    Of all names that begin so, each layer has as many numbers, without a hole from the first to the last.
+
+def _numbers(names: Sequence[frozenset[str]]) -> dict[str, list[set[int]]]:
+    """What stands before a number that goes with the layers, and the numbers of each layer.
+
+    Of all names that begin so, each layer has as many numbers: one block of them, or one of every block.
     """
     seen: Mapping[str, list[set[int]]] = defaultdict(lambda: [set() for _ in names])
     for layer, own in enumerate(names):
         for name in own:
             for found in re.finditer(r"\d+", name):
                 seen[name[: found.start()]][layer].add(int(found.group()))
-    return {prefix: len(sets[0]) for prefix, sets in seen.items() if len(names) > 1 and _in_blocks(sets)}
+    return {p: sets for p, sets in seen.items() if len(names) > 1 and (_in_blocks(sets) or _in_turns(sets))}
 
 
 def _in_blocks(sets: Sequence[set[int]]) -> bool:
     stride, first = len(sets[0]), min(sets[0], default=0)
     blocks = [set(range(first + k * stride, first + (k + 1) * stride)) for k in range(len(sets))]
     return stride > 0 and list(sets) == blocks
+
+
+def _in_turns(sets: Sequence[set[int]]) -> bool:
+    """Whether numbers go with the kinds first, as of `norms.0` and `norms.2` in the first of two layers."""
+    count, first = len(sets), min(sets[0], default=0)
+    turns = [set(range(first + k, first + k + count * len(sets[0]), count)) for k in range(count)]
+    return bool(sets[0]) and list(sets) == turns

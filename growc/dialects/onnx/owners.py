@@ -29,6 +29,8 @@ class Owners:
             if node not in home and all(v is None or self.is_static(v) for v in node.inputs):
                 self.static.add(node)
         self.found: dict[ir.Value, Place | None] = {}
+        for value in [*graph.initializers.values(), *(v for n in self.static for v in n.outputs)]:
+            self.of(value)  # now: copies of bodies will read it too
 
     def is_static(self, value: ir.Value) -> bool:
         """Whether a value is made of stored tensors alone."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from growc.dialects.onnx.counted import counted, sizes_of
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
 from growc.graph import Graph, Size, Value
 
@@ -57,11 +58,11 @@ def symbols_of(graph: Graph) -> dict[Value, Row | None]:
 def input_sizes(
     dims: Dims, samples: tuple[Size, ...], assigned: Assignment
 ) -> dict[Value, tuple[Size, ...] | None]:
-    """The sizes of the graph inputs at the sample points; dims with one name have one size."""
+    """The sizes of the dims at the sample points; those with one name have one size."""
     points = len(samples[0])
-    names = list(dict.fromkeys(d for row in dims.values() for d in row or () if isinstance(d, str)))
-    free = [n for n in names if n not in assigned]
-    sizes: dict[str, Size] = {n: samples[k % len(samples)] for k, n in enumerate(free)}
+    fed, counts = ([n for n in _names(dims, made=made) if n not in assigned] for made in (False, True))
+    sizes: dict[str, Size] = {n: samples[k % len(samples)] for k, n in enumerate(fed)}
+    sizes |= sizes_of(counts, points)
 
     def of(dim: int | str) -> Size:
         if isinstance(dim, int):
@@ -87,15 +88,15 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     furthest stays. Raises Contradiction where
     nothing helps.
     """
-    dims = symbols_of(graph)
-    names = list(dict.fromkeys(d for row in dims.values() for d in row or () if isinstance(d, str)))
+    dims = symbols_of(graph) | counted(graph)
+    names = _names(dims, made=False) + _names(dims, made=True)
     order = {n: k for k, n in enumerate(graph.nodes)}
 
     def attempt(
         samples: tuple[Size, ...], assigned: Assignment, patient: bool = False
     ) -> Simulation | Contradiction:
         try:
-            return simulate(graph, simulator, input_sizes(dims, samples, assigned), patient=patient)
+            return simulate(graph, simulator, *_given(dims, samples, assigned), patient=patient)
         except Contradiction as found:
             return found
 
@@ -104,7 +105,7 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
 
     for samples in SAMPLES:
         if isinstance(unassumed := attempt(samples, {}), Simulation):
-            return input_sizes(dims, samples, {}), unassumed
+            return _given(dims, samples, {})[0], unassumed
     first: Contradiction | None = None
     for samples in SAMPLES:
         assigned: Assignment = {}
@@ -126,9 +127,24 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
         if isinstance(result, Contradiction) and result.node.guards:
             result = attempt(samples, assigned, patient=True)
         if isinstance(result, Simulation):
-            return input_sizes(dims, samples, assigned), result
+            return _given(dims, samples, assigned)[0], result
     assert first is not None
     raise first
+
+
+def _names(dims: Dims, *, made: bool) -> list[str]:
+    """The symbols of inputs, or those of lengths that nodes count."""
+    rows = [row for value, row in dims.items() if (value.producer is not None) is made]
+    return list(dict.fromkeys(d for row in rows for d in row or () if isinstance(d, str)))
+
+
+def _given(
+    dims: Dims, samples: tuple[Size, ...], assigned: Assignment
+) -> tuple[dict[Value, tuple[Size, ...] | None], dict[Value, Size]]:
+    """The sizes of the graph inputs, and the lengths that data decides."""
+    sizes = input_sizes(dims, samples, assigned)
+    counts = {v: found[0] for v, found in sizes.items() if v.producer is not None and found}
+    return {v: found for v, found in sizes.items() if v not in counts}, counts
 
 
 def _trials(
@@ -146,7 +162,7 @@ def _trials(
             if _pattern(own) == _pattern(other) and set(own) & set(showing)
         ]
     for base in (alike, assigned):
-        free = [n for n in names if n not in base]
+        free = [n for n in _names(dims, made=False) if n not in base]
         yield [{**base, n: rule} for n in free for rule in _rules(n, free, at, samples)]
     for base in (alike, assigned):
         yield list(_squares(dims, samples, base, at))
@@ -217,7 +233,8 @@ def _squares(
     pixels = {s[0] for s in set(at.sizes) - lengths - sums if len(set(s)) > 1}
     for value, row in dims.items():
         first = {d: s[0] for d, s in zip(row or (), now[value] or (), strict=True)}
-        free = [d for d in first if isinstance(d, str) and d not in assigned] if value.floating else []
+        fed = value.floating and value.producer is None
+        free = [d for d in first if isinstance(d, str) and d not in assigned] if fed else []
         for group in (*list(combinations(free, 2))[::-1], *((d,) for d in free[::-1])):
             measure = math.prod(first[d] for d in group)
             for wanted, found in product(sorted(fixed), sorted(pixels)):

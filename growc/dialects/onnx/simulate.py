@@ -48,6 +48,8 @@ class Simulation:
     known: dict[Value, tuple[Array, ...]] = field(default_factory=dict)
     symbols: dict[str, Size] = field(default_factory=dict)
     """What the named dims of the inputs stand for."""
+    counts: Mapping[Value, Size] = field(default_factory=dict)
+    """The lengths that data decides, by the first result of the node that counts."""
 
 
 _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
@@ -139,19 +141,20 @@ def simulate(
     graph: Graph,
     simulator: Simulator,
     inputs: Mapping[Value, tuple[Size, ...] | None],
+    counts: Mapping[Value, Size],
     *,
     weight_shape: Callable[[Value], tuple[int, ...]] | None = None,
     visit: Callable[[Node, Simulation, Callable[..., Any]], None] | None = None,
     patient: bool = False,
 ) -> Simulation:
-    """Run the graph at all sample points.
+    """Run the graph at all sample points. `counts`: the lengths that data decides.
 
     What contradicts itself in a branch that is not taken there has no known size (`patient`: in any branch).
     `weight_shape` gives changed shapes of weight uses. `visit(node, simulation, run)` replaces the plain
     evaluation of a node: `run(operands=…, attributes=…)` evaluates it, with changed operands or attributes.
     """
     points = next((len(s) for sizes in inputs.values() for s in sizes or ()), 2)
-    done = Simulation(points)
+    done = Simulation(points, counts=counts)
     done.sizes.update(inputs)
     done.types.update((v, int(v.origin.dtype)) for v in inputs if v.origin.dtype is not None)
     for value, sizes in inputs.items():
@@ -272,7 +275,8 @@ def _run(
         done.types.update(
             (o, t.tensor_type.elem_type) for o, t in zip(node.outputs, found, strict=True) if _tensor(t)
         )
-        inferred.append([_dims(t) for t in found])
+        length = done.counts.get(node.outputs[0])
+        inferred.append([_dims(t, None if length is None else length[point]) for t in found])
         if node.op == "Reshape":
             _check_reshape(node, point, done, inferred[-1][0])
     for i, out in enumerate(node.outputs):
@@ -304,11 +308,12 @@ def _tensor(kind: Any) -> bool:
     return kind is not None and bool(kind.HasField("tensor_type")) and kind.tensor_type.elem_type != 0
 
 
-def _dims(kind: Any) -> tuple[int, ...] | None:
+def _dims(kind: Any, length: int | None = None) -> tuple[int, ...] | None:
+    """The sizes of a type; `length` is that of axes that are not told."""
     if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
         return None
-    dims = kind.tensor_type.shape.dim
-    return tuple(d.dim_value for d in dims) if all(d.HasField("dim_value") for d in dims) else None
+    dims = [d.dim_value if d.HasField("dim_value") else length for d in kind.tensor_type.shape.dim]
+    return None if None in dims else tuple(d for d in dims if d is not None)
 
 
 def _element(array: Array) -> int:

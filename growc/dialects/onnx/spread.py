@@ -1,9 +1,10 @@
-"""Key and value heads that a graph does not count: operators that do, in front of what shares one head.
+"""Key and value heads that a graph does not count or repeat: operators that do, in front of what reads them.
 
-Needs: where one head stands (growc.passes.unseen). Gives: the same onnx-ir model with `growc::Unfold`, which
-takes heads out of the channels behind them, and `growc::Repeat`, which gives every group of query heads its
-own copy. With one head both do nothing, and the file that is written has none of them; with more it has the
-plain operators that do the same.
+Needs: where one head stands (growc.passes.unseen), or where each has one query head (growc.passes.grouping).
+Gives: the same onnx-ir model with `growc::Unfold`, which takes heads out of the channels behind them, and
+`growc::Repeat`, which gives every group of query heads its own copy. With one head, or groups of one, they do
+nothing, and the file that is written has none of them; with more it has the plain operators that do the same.
+An attention operator shares heads by itself.
 """
 
 from __future__ import annotations
@@ -18,22 +19,41 @@ from growc.dialects.onnx.fused import PART_OF
 from growc.passes.units import REPEAT, UNFOLD
 from growc.passes.unseen import Unseen
 
+ATTENDS = "growc::Attention"
+"""Of a fused operator the part that shares key/value heads among query heads by itself."""
 
-def spread(unseen: Unseen) -> list[ir.Node]:
-    """Put the operators in, and give them."""
+
+def spread(unseen: Unseen, *, inside: bool = True) -> list[ir.Node]:
+    """Put the operators in, and give them. `inside`: in fused attention, which shares heads by itself."""
     made = []
     for value, axis in unseen.unfolds:
+        producer = value.origin.producer()
+        assert producer is not None
         node = _neutral(UNFOLD, value.origin, {"num_heads": 1, "axis": axis, "rank": value.rank})
         value.origin.replace_all_uses_with(node.outputs[0])
         node.replace_input_with(0, value.origin)
+        producer.graph.insert_after(producer, node)
         made.append(node)
     for reader, operand, axis, times in unseen.repeats:
-        value = reader.origin.inputs[operand]
         rank = reader.inputs[operand].rank  # type: ignore[union-attr]
-        node = _neutral(REPEAT, value, {"num_heads": 1, "times": times, "axis": axis, "rank": rank})
-        reader.origin.replace_input_with(operand, node.outputs[0])
+        attributes = {"times": times, "axis": axis, "rank": rank}
+        at, place = (reader.origin, operand) if inside else _in_front(reader.origin, operand)
+        heads, graph = at.inputs[place], at.graph
+        assert heads is not None
+        assert graph is not None
+        node = _neutral(REPEAT, heads, attributes if times == 1 else {"num_heads": 1, **attributes})
+        at.replace_input_with(place, node.outputs[0])
+        graph.insert_before(at, node)
         made.append(node)
     return made
+
+
+def _in_front(reader: ir.Node, operand: int) -> tuple[ir.Node, int]:
+    """Where an operand comes into the fused operator that its reader is a part of."""
+    value = reader.inputs[operand]
+    made = None if value is None else value.producer()
+    passes_on = made is not None and made.op_type == "Identity" and PART_OF in made.meta
+    return _in_front(made, 0) if passes_on and made is not None else (reader, operand)
 
 
 def counting(model: ir.Model) -> list[ir.Node]:
@@ -43,15 +63,13 @@ def counting(model: ir.Model) -> list[ir.Node]:
 
 def _neutral(op: str, value: ir.Value, attributes: dict[str, int]) -> ir.Node:
     producer = value.producer()
-    assert producer is not None
-    assert producer.graph is not None
     domain, kind = op.split("::")
     given = [ir.AttrInt64(name, number) for name, number in attributes.items()]
     name = f"{value.name}.{kind}"
     node = ir.Node(domain, kind, [value], given, num_outputs=1, name=name)
     node.outputs[0].name, node.outputs[0].type = name, value.type
-    node.meta[PART_OF] = op_name(producer)
-    producer.graph.insert_after(producer, node)
+    if producer is not None:
+        node.meta[PART_OF] = op_name(producer)
     return node
 
 
@@ -69,17 +87,30 @@ class Writer(Protocol):
         """A new initializer."""
 
 
-def settle(nodes: Sequence[ir.Node], writer: Writer) -> None:
-    """Plain operators in place of those that were put in; none where there is one head."""
+def settle(nodes: Sequence[ir.Node], writer: Writer, *, repeats: bool) -> None:
+    """Plain operators in place of those that were put in; none where they do nothing.
+
+    `repeats`: those that repeat heads stay as they are.
+    """
     for node in nodes:
         source, result, graph = node.inputs[0], node.outputs[0], node.graph
         assert source is not None
         assert graph is not None
-        made = source
-        if node.attributes["num_heads"].value > 1:
+        made, something = source, _does_something(node)
+        if something and repeats and node.op_type == "Repeat":
+            continue
+        if something:
             made = _unfolded(node, writer) if node.op_type == "Unfold" else _repeated(node, writer)
         result.replace_all_uses_with(made, replace_graph_outputs=True)
         graph.remove(node, safe=True)
+
+
+def _does_something(node: ir.Node) -> bool:
+    if node.op_type == "Repeat" and all(op_name(use.node) == ATTENDS for use in node.outputs[0].uses()):
+        return False
+    counted = node.attributes.get("num_heads")
+    times = node.attributes.get("times")
+    return (counted is None or counted.value > 1) and (times is None or times.value > 1)
 
 
 def _unfolded(node: ir.Node, writer: Writer) -> ir.Value:
@@ -98,8 +129,6 @@ def _repeated(node: ir.Node, writer: Writer) -> ir.Value:
     times, axis, rank = (node.attributes[n].value for n in ("times", "axis", "rank"))
     source = node.inputs[0]
     assert source is not None
-    if times == 1:
-        return source
     behind = [1] * (rank - axis - 1)
     place = writer.numbers(f"{node.name}.axis", [axis + 1])
     if writer.model.opset_imports[""] < 13:

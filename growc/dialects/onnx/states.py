@@ -38,7 +38,7 @@ PASTS: dict[tuple[str, str], dict[int, int]] = {
 GROWING = frozenset({"Concat", "Attention", "MultiHeadAttention", "GroupQueryAttention"})
 """Operators behind which a state is longer than before."""
 
-SCALES = frozenset({"Mul", "Div", "Expand"})
+SCALES = frozenset({"Mul", "Div", "Expand", "Repeat"})
 PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum", "Attention", "FusedMatMul"})
 SHAPES = frozenset({"Shape", "Size"})
 

@@ -7,8 +7,9 @@ runs rebuilt (growc.dialects.onnx.building), and what stood around the old layer
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Collection, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
@@ -19,7 +20,7 @@ from growc.dialects.onnx.building import Building, Named, Placed, needed
 from growc.dialects.onnx.capture import COPY_OF
 from growc.dialects.onnx.layered import Layered, origin_of
 from growc.dialects.onnx.numbering import Numbering
-from growc.dialects.onnx.owners import Place
+from growc.dialects.onnx.owners import Place, around, bodies
 from growc.graph import Graph, Node
 from growc.layers import Instance, Layer, Layers
 
@@ -74,6 +75,8 @@ class _Surgery:
         self.ports = [*self.graph.inputs, *self.graph.outputs]
         self.names = [v.name or "" for v in self.ports]
         self.became: dict[ir.Value, ir.Value | None] = {}
+        self.exits: dict[Named, str | None] = {}
+        """What stands for an output that no layer has of its own, and the name of that output."""
         self.numberings = {number: self.numbering(number) for number in orders}
 
     def build(self) -> None:
@@ -84,6 +87,16 @@ class _Surgery:
             self.rewire(number)
         self.renew(self.graph.inputs)
         self.renew(self.graph.outputs)
+        self.empty()
+
+    def empty(self) -> None:
+        """Let the bodies in the old layers read nothing: what goes with its layer is no reader."""
+        for outer in self.gone:
+            for node in around(outer):
+                for i in range(len(node.inputs)):
+                    node.replace_input_with(i, None)
+            for body in (b for node in (outer, *around(outer)) for b in bodies(node)):
+                body.outputs.clear()
 
     def finish(self) -> Rearranged:
         """Order and names, once the old layers are gone. Raises GrowError (G314) where they are not."""
@@ -95,7 +108,9 @@ class _Surgery:
         except ValueError as cycle:
             message = "the layers cannot stand in this order: one needs what a later one computes"
             raise GrowError(Diagnostic("G314", message)) from cycle
-        self.assign([named for number in self.orders for named in self.numbered(number)])
+        wanted = [named for number in self.orders for named in self.numbered(number)]
+        wanted += self.behind({thing for thing, _ in wanted})
+        self.assign(sorted(wanted, key=lambda named: named[0] not in self.exits))
         renamed: dict[str, str | None] = {}
         for value, name in zip(self.ports, self.names, strict=True):
             now = self.became.get(value, value)
@@ -138,6 +153,7 @@ class _Surgery:
             for old, new in exits.items():  # inner values need not say what they are; outputs must
                 new.type, new.shape = new.type or old.type, new.shape or old.shape
             self.became |= exits
+            self.exits |= {new: old.name for old, new in exits.items()}
             self.became |= {v: self.building.first(number, v) for v in ports}
             at = min((listed.index(v) for v in ports), default=0)
             listed = [exits.get(v, v) for v in listed if v not in ports]
@@ -152,16 +168,29 @@ class _Surgery:
         rename = self.numberings[number].rename
         for i, made in enumerate(self.building.runs[number]):
             for thing, old, own in made.numbered:
-                yield thing, rename(old, made.source, i) or (old if own else f"{old}.{i}")
+                plain = self.exits.get(thing) or (old if own else f"{old}.{i}")
+                yield thing, rename(old, made.source, i) or plain
+
+    def behind(self, layered: Collection[Named]) -> Iterator[tuple[Named, str]]:
+        """What stands behind all layers in one list with them, with its new number."""
+        outputs = (value for node in self.graph for value in node.outputs)
+        for thing in chain[Named](self.graph.initializers.values(), self.graph, outputs):
+            if thing in layered or thing in self.ports:
+                continue
+            moved = (numbering.behind(thing.name or "") for numbering in self.numberings.values())
+            name = next((name for name in moved if name is not None), None)
+            if name is not None:
+                yield thing, name
 
     def numbering(self, number: int) -> Numbering:
         count = len(self.source.layers.runs[number].layers)
-        return Numbering([frozenset(self.known(number, i)) for i in range(count)])
+        names = [frozenset(self.known(number, i)) for i in range(count)]
+        return Numbering(names, len(self.orders[number]))
 
     def known(self, number: int, layer: int) -> Iterator[str]:
         for node in self.source.own[number, layer]:
             yield from (name for name in (node.name, *(v.name for v in node.outputs)) if name)
-            for value in node.inputs:
+            for value in (v for n in (node, *around(node)) for v in n.inputs):
                 if value is None or value.producer() in self.source.home:
                     continue  # the stream bears the number of the layer that made it
                 if self.source.owners.of(value) == (number, layer) and value.name:

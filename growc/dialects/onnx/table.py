@@ -100,6 +100,8 @@ OPERATORS = table(
     RNN                      recurrent()                           recurrent
     Gather                   gather()                              lookup
     GatherND                 gather_nd()                           lookup
+    OneHot                   one_hot()                             pointwise
+    Compress                 compress()                            layout
 
     # along axes
     ReduceMean               reduce()                              mean

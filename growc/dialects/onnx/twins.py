@@ -36,11 +36,14 @@ def _alike(one: ir.Node, other: ir.Node, inside: tuple[set[ir.Node], set[ir.Node
 def _readers(
     x: ir.Value, y: ir.Value, inside: tuple[set[ir.Node], set[ir.Node]]
 ) -> list[tuple[ir.Node | None, ir.Node | None]]:
-    """Readers of two values that are alone in what they are and which operand they read."""
-    sides: list[dict[tuple[str, str, int], list[ir.Node]]] = [{}, {}]
+    """Readers of two values that are alone in what they are, which operand they read and what the model gives
+    out of them.
+    """
+    sides: list[dict[tuple[str, str, int, bool], list[ir.Node]]] = [{}, {}]
     for side, value, own in zip(sides, (x, y), inside, strict=True):
         for use in value.uses():
             if use.node in own:
-                side.setdefault((use.node.domain, use.node.op_type, use.idx), []).append(use.node)
+                given = any(out.is_graph_output() for out in use.node.outputs)
+                side.setdefault((use.node.domain, use.node.op_type, use.idx, given), []).append(use.node)
     first, second = sides
     return [(n[0], second[k][0]) for k, n in first.items() if len(n) == 1 and len(second.get(k, ())) == 1]

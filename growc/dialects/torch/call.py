@@ -17,7 +17,6 @@ import torch
 from torch import fx
 
 from growc.dialects.onnx.fused import Lowering
-from growc.graph import Array
 
 SITE = "growc.fx"
 """Key of a node's `meta`: its `Site`."""
@@ -27,10 +26,13 @@ Path = tuple[int | str, ...]
 
 
 class Place(NamedTuple):
-    """Where a literal went: an operand or attribute of a node, and its first element there."""
+    """Where a literal went: an operand or attribute of a node, its first element there, and how many it has;
+    None: all that follow.
+    """
 
     where: int | str
     first: int = 0
+    length: int | None = None
 
 
 @dataclass(eq=False)
@@ -60,6 +62,8 @@ TYPES: Mapping[torch.dtype, ir.DataType] = {
     torch.bool: ir.DataType.BOOL,
 }
 
+DTYPES = {kind: dtype for dtype, kind in TYPES.items()}
+
 LAST = (1 << 63) - 1
 """Where a slice ends that takes everything."""
 
@@ -72,12 +76,12 @@ class UnknownError(Exception):
 class Call(Lowering):
     """A call: `node`, and its arguments by the names of the operator's schema."""
 
-    node: fx.Node = None  # type: ignore[assignment]
+    node: fx.Node = field(kw_only=True)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
     program: Any = None
-    tracked: dict[int, tuple[Path, int]] = field(default_factory=dict)
-    """Operands made of literals, by id: the argument, and the first element that is its."""
+    tracked: dict[int, tuple[Path, int, int | None]] = field(default_factory=dict)
+    """Operands made of literals, by id: the argument, the first element that is its, and how many are."""
 
     # ---------------------------------------------------------------- making nodes
 
@@ -88,8 +92,8 @@ class Call(Lowering):
         given = {id(self.program.values.get(n)): n for n in self.node.all_input_nodes}
         for i, value in enumerate(inputs):
             if value is not None and id(value) in self.tracked:
-                path, first = self.tracked[id(value)]
-                site.carried[path] = Place(i, first)
+                path, first, count = self.tracked[id(value)]
+                site.carried[path] = Place(i, first, count)
             if value is not None and id(value) in given:
                 site.operands[i] = given[id(value)]
         self.made[-1].meta[SITE] = site
@@ -196,10 +200,10 @@ class Call(Lowering):
         made = parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=0)
         return self.took(made, argument)
 
-    def took(self, value: ir.Value, argument: str, first: int = 0) -> ir.Value:
-        """An operand that has an argument of the call in it, from element `first` on."""
+    def took(self, value: ir.Value, argument: str, first: int = 0, count: int | None = None) -> ir.Value:
+        """An operand that has an argument of the call in it, in `count` elements from `first` on."""
         if argument in self.paths:
-            self.tracked[id(value)] = self.paths[argument], first
+            self.tracked[id(value)] = self.paths[argument], first, count
         return value
 
     def shape(self, value: ir.Value, start: int = 0, end: int | None = None) -> ir.Value:
@@ -251,11 +255,3 @@ def dtype_of(value: Any) -> torch.dtype:
     if isinstance(value, (bool, torch.SymBool)):
         return torch.bool
     return torch.float64 if isinstance(value, (float, torch.SymFloat)) else torch.int64
-
-
-def array(tensor: torch.Tensor) -> Array:
-    """The elements of a tensor, without a copy where that is possible."""
-    plain = tensor.detach().cpu().contiguous()
-    if plain.dtype is torch.bfloat16:
-        return plain.view(torch.uint16).numpy().view(ir.DataType.BFLOAT16.numpy())
-    return np.asarray(plain.numpy())

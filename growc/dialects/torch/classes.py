@@ -5,11 +5,10 @@ Code that lies beside a checkpoint is never run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, cast
 from unittest import mock
 
@@ -20,28 +19,12 @@ from torch.utils.weak import WeakIdKeyDictionary
 from transformers.initialization import no_init_weights
 
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.torch.inputs import example_inputs, real_inputs
+from growc.dialects.torch.inputs import EXPERTS, example_inputs, real_inputs
 
-__all__ = ["build", "class_of", "config_of", "example_inputs", "real_inputs"]
+__all__ = ["ClassBuilder", "build", "class_of", "example_inputs", "real_inputs", "require_plain"]
 
-EXPERTS = "batched_mm"
-"""Experts' weights are gathered for every token: the one way of transformers without a loop over the data."""
 ATTENTIONS = (None, "eager")
 """transformers' own choice, which is one operator where a class can, and written out."""
-
-
-def config_of(directory: Path) -> dict[str, Any]:
-    """The config.json of a checkpoint. Raises GrowError (G310) where there is no such JSON."""
-    path = directory / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise _unreadable(f"there is no config.json in `{directory}`") from error
-    except ValueError as error:
-        raise _unreadable(f"`{path}` is no JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise _unreadable(f"`{path}` holds no JSON object")
-    return config
 
 
 def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
@@ -75,38 +58,49 @@ def build(config: Mapping[str, Any], *, constants: bool = False) -> nn.Module:
     Raises GrowError: G310 for a class that is not transformers' own, or does not take these values; G309 for
     quantised weights.
     """
-    if config.get("quantization_config"):
-        how = config["quantization_config"].get("quant_method", "an unnamed method")
-        message = "the checkpoint's weights are quantised, and this version grows none of these"
-        raise GrowError(Diagnostic("G309", message, notes=(f"`quantization_config` names {how}",)))
+    require_plain(config)
     chosen = class_of(config)
     reason: Exception | None = None
     for attention in ATTENTIONS:
         try:
-            return _build(chosen, config, attention, constants)
+            return ClassBuilder(chosen, attention)(config, constants=constants)
         except Exception as error:  # noqa: BLE001 - constructors raise whatever their values lead to
             reason = reason or error
     said = next((line.strip() for line in str(reason).splitlines() if line.strip()), type(reason).__name__)
     raise _unreadable(f"`{chosen.__name__}` does not take this config.json", said) from reason
 
 
-def _build(
-    chosen: type[transformers.PreTrainedModel],
-    config: Mapping[str, Any],
-    attention: str | None,
-    constants: bool,
-) -> nn.Module:
-    values = deepcopy(dict(config))
-    kind: Any = chosen.config_class
-    configuration = kind.from_dict(values)
-    if attention is not None:
-        configuration._attn_implementation = attention
-    configuration._experts_implementation = EXPERTS
-    with _computing_constants() if constants else torch.device("meta"):
-        module: Any = chosen(configuration)
-    module.tie_weights()
-    module.eval()
-    return cast(nn.Module, module)
+def require_plain(config: Mapping[str, Any]) -> None:
+    """Raises GrowError (G309) for a config of quantised weights."""
+    if config.get("quantization_config"):
+        how = config["quantization_config"].get("quant_method", "an unnamed method")
+        message = "the model's weights are quantised, and this version grows none of these"
+        raise GrowError(Diagnostic("G309", message, notes=(f"`quantization_config` names {how}",)))
+
+
+@dataclass(frozen=True)
+class ClassBuilder:
+    """Builds one class as `build` does, and raises whatever its constructor raises.
+
+    attention, experts: which of transformers' implementations, by parts of the config; None leaves it to it.
+    """
+
+    chosen: type[transformers.PreTrainedModel]
+    attention: Any = None
+    experts: Any = EXPERTS
+
+    def __call__(self, config: Mapping[str, Any], *, constants: bool = False) -> nn.Module:
+        """The module of a config on the meta device, in evaluation mode."""
+        kind: Any = self.chosen.config_class
+        configuration = kind.from_dict(deepcopy(dict(config)))
+        if self.attention is not None:
+            configuration._attn_implementation = self.attention
+        configuration._experts_implementation = self.experts
+        with _computing_constants() if constants else torch.device("meta"):
+            module: Any = self.chosen(configuration)
+        module.tie_weights()
+        module.eval()
+        return cast(nn.Module, module)
 
 
 @contextmanager

@@ -39,9 +39,18 @@ CONVERSIONS = frozenset(
 TYPED = frozenset({aten.type_as.default, aten.to.other})
 """Conversions to the type of another tensor, which is read for nothing else."""
 
+FILLED = {
+    aten.new_empty.default: aten.empty.memory_format,
+    aten.new_full.default: aten.full.default,
+    aten.new_ones.default: aten.ones.default,
+    aten.new_zeros.default: aten.zeros.default,
+}
+"""Tensors of the type of another one, which is read for nothing else, and how they are made without it."""
+
 
 def clean(program: ExportedProgram) -> None:
-    """Drop writes, checks, conversions to the type that is there already, and what nobody uses.
+    """Drop writes, checks, conversions to the type that is there already, and what nobody uses or only asks
+    for its type.
 
     What stands in the place of a write leaves the same value behind; writes to buffers stay. Raises
     NotFunctionalError for a write that no other operators give.
@@ -52,6 +61,10 @@ def clean(program: ExportedProgram) -> None:
         if node.target in TYPED:
             node.target, node.args = aten.to.dtype, (node.args[0], node.meta["val"].dtype)
             node.kwargs = {}
+        if node.target in FILLED:
+            made = node.meta["val"]
+            node.target, node.args = FILLED[node.target], node.args[1:]
+            node.kwargs = {"dtype": made.dtype, "device": made.device}
         if node.target in CLAIMS:
             graph.erase_node(node)
         elif node.target in CONVERSIONS and _same(node):

@@ -17,7 +17,7 @@ are wrong ones. A config is taken only where shapes, ties and the log are equal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -73,7 +73,8 @@ class Unsolved:
 
     sizes: (tensor, axis, planned, of the class), where both have the tensor. names: tensors that only one
     of them has. failed: what the class said of it, where it could not be built or run. follows: whether all
-    that differs are axes that the plan leaves as they are and the class does not: they can follow.
+    that differs are axes that the plan leaves as they are and the class does not: they can follow. leads: for
+    each of these, the axes that the same fields resize as they are planned.
     """
 
     config: dict[str, Any]
@@ -82,6 +83,7 @@ class Unsolved:
     names: tuple[str, ...] = ()
     failed: str = ""
     follows: bool = False
+    leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
     tied: tuple[Tied, ...] = ()
 
 
@@ -176,13 +178,41 @@ def _fields(trials: Trials, trial: Trial) -> Fields:
     return {spelled(path): (value_at(trials.config, path), new) for path, new in trial.values.items()}
 
 
-def _unsolved(trials: Trials, proposals: Proposals, trial: Trial) -> Unsolved:
+def _unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
+    trial = _plainest(trials, best)
     sizes = _sizes(trials, trial, trials.wrong(trial))
     names = tuple(sorted(trials.target.shapes.keys() ^ trial.shapes.keys()))
     following = bool(sizes) and follows(trials, trial)
     tied = () if following else _tied(trials, proposals, trial)
+    leads = _leads(trials, trial) if following else {}
     config = changed(trials.config, trial.values)
-    return Unsolved(config, _fields(trials, trial), sizes, names, trial.failed, following, tied)
+    return Unsolved(config, _fields(trials, trial), sizes, names, trial.failed, following, leads, tied)
+
+
+def _plainest(trials: Trials, best: Trial) -> Trial:
+    """Where all that is left can follow: of such configs the one with the fewest changes."""
+    if not follows(trials, best):
+        return best
+    tried = [t for t in trials.seen.values() if t.log is not None and follows(trials, t)]
+    return min(tried, key=lambda t: (len(t.values), len(trials.wrong(t))), default=best)
+
+
+def _leads(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:
+    """For every wrong axis, the right ones that change with it: by each changed field, with the others or
+    alone, as the class takes it.
+    """
+    wrong = trials.wrong(trial)
+    found: dict[Feature, set[Feature]] = {}
+    for path, value in trial.values.items():
+        without = {p: v for p, v in trial.values.items() if p != path}
+        for values, others in ((trial.values, without), ({path: value}, {})):
+            there, here = (trials.of(v, logged=False).features for v in (values, others))
+            moved = {f for f in there.keys() & here.keys() if there[f] != here[f]}
+            if moved:
+                for one in wrong & moved:
+                    found.setdefault(one, set()).update(moved - wrong)
+                break
+    return {one: tuple(sorted(leads)) for one, leads in found.items()}
 
 
 def _sizes(trials: Trials, trial: Trial, among: set[Feature]) -> tuple[tuple[str, int, int, int], ...]:

@@ -16,17 +16,7 @@ from torch import fx
 from growc.dialects.torch.call import TYPES, sizes_of
 from growc.dialects.torch.export import Captured
 
-UNIFORM = (
-    "empty",
-    "full",
-    "new_empty",
-    "new_full",
-    "new_ones",
-    "new_zeros",
-    "ones",
-    "scalar_tensor",
-    "zeros",
-)
+UNIFORM = ("empty", "full", "ones", "scalar_tensor", "zeros")
 """Calls that make one number everywhere: they are the same at any size, and stay."""
 
 
@@ -67,6 +57,13 @@ class Constants:
     def serves(self, node: fx.Node) -> bool:
         """Whether anything that is no constant itself uses a constant."""
         return any(user not in self.found for user in node.users)
+
+    def given(self, node: fx.Node) -> list[fx.Node]:
+        """The placeholders that a constant is made from."""
+        found = [node]
+        for one in found:
+            found += [given for given in one.all_input_nodes if given not in found]
+        return [one for one in found if one.op == "placeholder"]
 
     def value(self, node: fx.Node, made: dict[fx.Node, Any] | None = None) -> Any:
         """The constant."""

@@ -11,7 +11,7 @@ import torch
 from growc.dialects.torch.call import TYPES, Call, UnknownError
 
 
-def full(at: Call, size: Any, fill_value: Any = None, x: Any = None) -> ir.Value:
+def full(at: Call, size: Any, fill_value: Any = None) -> ir.Value:
     """One number everywhere."""
     return _everywhere(at, at.ints(size, "size"), fill_value)
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.dialect import IrModel
 from growc.dialects.torch.export import Captured, export
+from growc.dialects.torch.inputs import capturable, without_cache
 from growc.dialects.torch.inputs import example_inputs as guessed
-from growc.dialects.torch.inputs import without_cache
 from growc.dialects.torch.lowering import Read, lower
 from growc.dialects.torch.programs import load
 from growc.passes.measured import Measured
@@ -26,6 +26,13 @@ class TorchModel(IrModel):
 
     captured: Captured = field(kw_only=True)
     read: Read = field(kw_only=True)
+    repeats = True
+    gives: tuple[str, ...] = field(init=False)
+    """The names of the source's outputs, in order."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.gives = tuple(value.name or "" for value in self.source.graph.outputs)
 
     @staticmethod
     def open(captured: Captured, read: Read) -> TorchModel:
@@ -41,7 +48,9 @@ class TorchModel(IrModel):
         if example_inputs is None:
             example_inputs = guessed(module)
         args, kwargs = arguments(example_inputs)
-        return TorchModel.open(export(module, args, without_cache(module) | dict(kwargs)), reader(module))
+        with capturable(module):
+            captured = export(module, args, without_cache(module) | dict(kwargs))
+        return TorchModel.open(captured, reader(module))
 
     @staticmethod
     def of_program(path: Path) -> TorchModel:

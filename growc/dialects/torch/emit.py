@@ -6,35 +6,39 @@ graph is read off it again. The compilation can be used no further.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import onnx_ir as ir
 import torch
 from torch import Tensor, fx
-from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.export.graph_signature import InputKind
+from torch.utils._pytree import TreeSpec
 
 from growc.compilation import Compilation
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.onnx.layered import origin_of
-from growc.dialects.torch.call import TYPES
+from growc.dialects.torch.call import DTYPES
+from growc.dialects.torch.cases import Descent
 from growc.dialects.torch.export import Captured
-from growc.dialects.torch.holdings import Holdings, stored_name
+from growc.dialects.torch.holdings import Holdings, computed, stored_name
 from growc.dialects.torch.literals import remember
 from growc.dialects.torch.modes import Training, no_training
 from growc.dialects.torch.module import GrownModule
 from growc.dialects.torch.rebuild import Made, Rebuilding
-from growc.dialects.torch.writing import result_nodes, write
-from growc.graph import Array
-
-DTYPES = {kind: dtype for dtype, kind in TYPES.items()}
+from growc.dialects.torch.repeats import call_repeats
+from growc.dialects.torch.results import OUTPUT, Result, arranged, with_constants
+from growc.dialects.torch.writing import is_tensor, returned, write
 
 
 def planned_graph(c: Compilation) -> GrownModule:
-    """The result without values: its graph for evaluation, and all tensors on meta with their new sizes."""
-    made = emit(c, lambda value: torch.empty(_sizes(value), dtype=_dtype(value), device="meta"))
-    return made.to("meta")
+    """The result's graph for evaluation, with all that is stored on meta, in its new sizes.
+
+    What no checkpoint holds has its values.
+    """
+    holdings = replace(Holdings.of(c), read=lambda name: c.model.read(name).to("meta"))
+    return emit(c, holdings, lambda value: torch.empty(_sizes(value), dtype=_dtype(value), device="meta"))
 
 
 def grown_module(c: Compilation, training: Captured | GrowError | None = None) -> GrownModule:
@@ -42,52 +46,73 @@ def grown_module(c: Compilation, training: Captured | GrowError | None = None) -
 
     `training`: the source as it was captured in training, or why it could not be.
     """
-    return emit(c, _computed, training)
+    return emit(c, Holdings.of(c), computed, training)
 
 
 def emit(
-    c: Compilation, tensor: Callable[[ir.Value], Tensor], training: Captured | GrowError | None = None
+    c: Compilation,
+    holdings: Holdings,
+    tensor: Callable[[ir.Value], Tensor],
+    training: Captured | GrowError | None = None,
 ) -> GrownModule:
     """The result; `tensor` makes a stored one. Raises GrowError (G308)."""
     captured: Captured = c.model.captured
     model: ir.Model = c.model.source
     remember([*model.graph, *(one.node for one in c.model.fused)])
-    places, holdings = _places(c), Holdings.of(c)
+    places = _places(c)
     rewrite(c.graph, c.assembled, c.mended, c.attributes)
-    rebuilding = Rebuilding(captured.program.graph, model, placeholders(captured), places)
+    call_repeats(model.graph, captured.program.graph)
+    rebuilding = Rebuilding(captured, model, placeholders(captured), places)
     calls = rebuilding.all()
     outputs = [rebuilding.output(v) for v in model.graph.outputs]
-    graph, used = write(captured, model, calls, outputs, holdings)
+    spec, results = _results(c, captured, places)
+    graph, used = write(captured, model, calls, outputs, results, holdings)
     graphs, missing = {False: graph}, ""
     try:
         if isinstance(training, GrowError):
             raise training
         if training is not None:
-            graphs[True], more = _trained(captured, training, rebuilding, outputs, holdings)
+            graphs[True], more = _trained(captured, training, rebuilding, outputs, results, holdings)
             used += [value for value in more if value not in used]
     except GrowError as error:
         missing = reason_of(error)
-    spec = captured.program.call_spec.out_spec
-    return GrownModule(holdings.tensors(used, tensor), graphs, spec, _fixed(captured), missing)
+    held, returns = holdings.tensors(used, tensor), (r.output for r in results if r.output is not None)
+    descent = Descent.of(c, [model.graph.outputs[k].name or "" for k in returns])
+    return GrownModule(held, graphs, spec, descent, missing)
 
 
-def _fixed(captured: Captured) -> dict[str, Any]:
-    """The arguments of forward that are no tensors."""
-    given = (spec.arg for spec in captured.program.graph_signature.input_specs)
-    return {arg.name: arg.value for arg in given if isinstance(arg, ConstantArgument)}
+def _results(
+    c: Compilation, captured: Captured, places: Mapping[ir.Node, tuple[int, int]]
+) -> tuple[TreeSpec, list[Result]]:
+    """What forward returns by now. Raises GrowError (G308) where it cannot have this structure."""
+    found = []
+    for output, value in enumerate(c.model.source.graph.outputs):
+        node = value.producer()
+        layer = places.get(node)
+        past = None if layer is None else c.layers.runs[layer[0]].past
+        source = layer if layer is None or past is None else (layer[0], past.order[layer[1]])
+        found.append(Result(node.meta[OUTPUT], output, layer, source))
+    constants = {k: given for k, given in enumerate(returned(captured)) if not is_tensor(given)}
+    return arranged(captured.program.call_spec.out_spec, with_constants(found, constants))
 
 
 def _trained(
-    captured: Captured, training: Captured, rebuilding: Rebuilding, outputs: list[Made], holdings: Holdings
+    captured: Captured,
+    training: Captured,
+    rebuilding: Rebuilding,
+    outputs: list[Made],
+    results: list[Result],
+    holdings: Holdings,
 ) -> tuple[fx.Graph, list[ir.Value]]:
     """The graph for training, and the stored tensors that it reads. Raises GrowError (G320)."""
-    theirs, ours = result_nodes(captured), result_nodes(training)
-    if len(theirs) != len(ours):
+    theirs, ours = returned(captured), returned(training)
+    if [is_tensor(given) for given in theirs] != [is_tensor(given) for given in ours]:
         raise no_training("it returns other things in training")
-    pairs = {u: (e, made) for u, e, made in zip(ours, theirs, outputs, strict=True)}
+    numbers = {one.output: one.number for one in results}
+    given = [(ours[numbers[k]], theirs[numbers[k]], made) for k, made in enumerate(outputs)]
     modes = Training(training.program.graph, placeholders(training), rebuilding)
-    calls, results = modes.calls(pairs)
-    return write(training, rebuilding.model, calls, results, holdings)
+    calls, trained = modes.calls(given)
+    return write(training, rebuilding.model, calls, trained, results, holdings, modes.trained)
 
 
 def reason_of(error: GrowError) -> str:
@@ -129,11 +154,3 @@ def _sizes(value: ir.Value) -> list[int]:
 def _dtype(value: ir.Value) -> torch.dtype:
     assert value.const_value is not None
     return DTYPES[ir.DataType(value.const_value.dtype)]
-
-
-def _computed(value: ir.Value) -> Tensor:
-    assert value.const_value is not None
-    array: Array = value.const_value.numpy()
-    if _dtype(value) is torch.bfloat16:
-        return torch.from_numpy(array.view("uint16").copy()).view(torch.bfloat16).reshape(array.shape)
-    return torch.from_numpy(array.copy()).reshape(array.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,12 +32,15 @@ class Captured:
     constants: what no state dict holds, by the targets of its placeholders: buffers that are not stored, and
         tensors that forward makes. None where the module was on meta and only its class knows the value.
     symbols: what the program's symbols are called. Symbols of one name are meant to be equal.
+    parameters: the names of the arguments that forward takes in order; rest: the name of all behind these.
     """
 
     program: ExportedProgram
     names: Mapping[str, str]
     constants: Mapping[str, Tensor | None]
     symbols: Mapping[str, str]
+    parameters: tuple[str, ...] = ()
+    rest: str = ""
 
 
 def export(
@@ -60,7 +64,10 @@ def export(
     with standing_in(module, train) as fakes, torch.no_grad():
         program = trace(module, fakes.within(tuple(args)), fakes.within(dict(kwargs or {})), free)
     symbols = named_symbols(program, named.items(), free)
-    return Captured(program, _names(module), _constants(module, program), symbols)
+    kinds = inspect.signature(module.forward).parameters.values()
+    parameters = tuple(p.name for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    rest = next((p.name for p in kinds if p.kind is p.VAR_POSITIONAL), "")
+    return Captured(program, _names(module), _constants(module, program), symbols, parameters, rest)
 
 
 def _names(module: nn.Module) -> dict[str, str]:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from growc import api
+from growc.compilation import Compilation
 from growc.diagnostic import GrowError
+from growc.dialects.torch.cases import Case, Descent
 from growc.dialects.torch.dialect import arguments
-from growc.dialects.torch.emit import grown_module
+from growc.dialects.torch.emit import grown_module, reason_of
 from growc.dialects.torch.export import Captured, export
-from growc.dialects.torch.inputs import real_inputs
-from growc.dialects.torch.measuring import Inputs, verify_modules
+from growc.dialects.torch.holdings import Holdings
+from growc.dialects.torch.inputs import capturable, real_inputs, without_cache
+from growc.dialects.torch.measuring import verify_modules
 from growc.dialects.torch.module import GrownModule
-from growc.expectations import judge_measured, judge_plan
+from growc.dialects.torch.planned import WAY, awake, require_planned
+from growc.dialects.torch.running import Inputs
+from growc.dialects.torch.trained import IN_TRAINING, in_training
+from growc.expectations import judge_measured, judge_plan, preserved_conditions
 from growc.lineage import lineage_of
-from growc.ports import ports_of
-from growc.recipe import Expect, Preserved
 from growc.resolve import Resolved
 from growc.verification import Verification
 
@@ -30,37 +36,73 @@ def grow(
 
     `check=False` leaves verification out, but for `expect preserved`. Raises GrowError.
     """
-    inputs = real_arguments(module, example_inputs)
-    c = api.compile(resolved, module, example_inputs=inputs[1] or inputs[0])
+    args, kwargs = real_arguments(module, example_inputs)
+    inputs = args, without_cache(module) | dict(kwargs)
+    c = api.compile(resolved, module, example_inputs=args or inputs[1])
     judge_plan(resolved.statements, c)
-    names = [value.name for value in c.graph.outputs]
-    maps, plan = ports_of(c).output_maps(), c.plan
     result = grown_module(c, _in_training(module, inputs))
-    result.plan, result.lineage = plan, lineage_of(plan)
-    preserved = any(
-        isinstance(b.statement, Expect) and isinstance(b.statement.condition, Preserved)
-        for b in resolved.statements
-    )
-    if check or preserved:
-        result.verification = verify_modules(module, result, inputs, names, maps)
-        judge_measured(resolved.statements, plan, result.verification, refute=check)
+    cases = result.descent.cases(module, inputs, c.model.captured if check else None)
+    finish(resolved, c, module, result, cases, result.descent, check=check)
+    if check:
+        beside = {WAY: _of_plan(c, result, cases), IN_TRAINING: in_training(module, result, cases)}
+        notes = (f"{way}: {found}" for way, found in beside.items() if isinstance(found, str))
+        measured = {way: found for way, found in beside.items() if not isinstance(found, str)}
+        result.verification = replace(
+            result.verification, beside=measured, notes=(*result.verification.notes, *notes)
+        )
     return result.train() if module.training and not result.missing else result
+
+
+def _of_plan(c: Compilation, result: GrownModule, cases: Sequence[Case]) -> Verification | str:
+    """How far a module is from its plan, or why that was not measured. Raises GrowError (G406)."""
+    try:
+        with awake(c.model.source, result, Holdings.of(c)):
+            return require_planned(c.model.source, result, cases, result.descent)
+    except GrowError as error:
+        if any(diagnostic.code != "G403" for diagnostic in error.diagnostics):
+            raise
+        return reason_of(error)
+
+
+def finish(
+    resolved: Resolved,
+    c: Compilation,
+    module: nn.Module,
+    result: Any,
+    cases: Sequence[Case],
+    descent: Descent,
+    *,
+    check: bool,
+) -> None:
+    """Say of a result how it came to be, and judge what is measured of it. Raises GrowError (G401, G402)."""
+    result.plan, result.lineage, result.verification = c.plan, lineage_of(c.plan), None
+    if check or preserved_conditions(resolved.statements):
+        result.verification = verify_modules(module, result, cases, descent)
+        judge_measured(resolved.statements, c.plan, result.verification, refute=check)
 
 
 def verify(source: nn.Module, result: nn.Module, example_inputs: Any = None) -> Verification:
     """Run two modules on the same inputs, and compare what they give."""
-    return verify_modules(source, result, real_arguments(source, example_inputs))
+    descent = result.descent if isinstance(result, GrownModule) else Descent()
+    cases = descent.cases(source, real_arguments(source, example_inputs))
+    return verify_modules(source, result, cases, descent)
 
 
 def real_arguments(module: nn.Module, example_inputs: Any) -> Inputs:
     """Arguments of forward that have values: those given, or growc's for a module of transformers."""
-    if example_inputs is None or any(getattr(leaf, "is_meta", False) for leaf in tree_leaves(example_inputs)):
+    if example_inputs is None or is_on_meta(example_inputs):
         return (), real_inputs(module)
     return arguments(example_inputs)
 
 
+def is_on_meta(example_inputs: Any) -> bool:
+    """Whether some of the inputs have sizes alone."""
+    return any(getattr(leaf, "is_meta", False) for leaf in tree_leaves(example_inputs))
+
+
 def _in_training(module: nn.Module, inputs: Inputs) -> Captured | GrowError:
     try:
-        return export(module, inputs[0], inputs[1], train=True)
+        with capturable(module):
+            return export(module, inputs[0], inputs[1], train=True)
     except GrowError as error:
         return error

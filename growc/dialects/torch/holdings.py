@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind
 
 from growc.compilation import Compilation
+from growc.dialects.torch.arrays import to_torch
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.lowering import Read
 from growc.dialects.torch.module import Tensors
@@ -77,7 +78,8 @@ class Holdings:
         if self.origin(own) not in self.kinds:
             return "growc_" + "".join(c if c.isalnum() else "_" for c in own)
         if plan is None or plan.copy_of or plan.name == plan.source:
-            return own
+            origin, beside = self.origin(own), own.removeprefix(self.origin(own))
+            return f"{origin}_{beside[1:]}" if beside.startswith(".") and beside != own else own
         parts = [w.name for w in self.plans.values() if w.source == plan.source]
         names = self.aliases(plan.source)
         place = parts.index(own) - 1
@@ -88,20 +90,27 @@ class Holdings:
         return [alias for alias, first in self.captured.names.items() if first == name != alias]
 
     def tensors(self, used: Iterable[ir.Value], make: Callable[[ir.Value], Tensor]) -> Tensors:
-        """All tensors of the result."""
+        """All tensors of the result; `make` gives those that a checkpoint holds."""
         found = Tensors()
         for value in used:
-            if value.const_value is None:
-                continue  # what evaluation does not read stays as it is
-            self.hold(found, self.name(value), self.origin(value.name or ""), make(value))
+            name = value.name or ""
+            if value.const_value is None:  # what evaluation does not read stays as it is
+                own = self.captured.constants.get(name)
+                if own is not None:
+                    self.hold(found, name, name, own.clone())
+                continue
+            origin = self.origin(name)
+            self.hold(
+                found, self.name(value), origin, computed(value) if self.passes(origin) else make(value)
+            )
         for name in sorted(self.unused):
             self.hold(found, name, name, self.read(name).detach().clone())
-        found.sort(self.places([*found.parameters, *found.buffers]))
         for alias, first in self.captured.names.items():
             if first in found.parameters:
                 found.parameters.setdefault(alias, found.parameters[first])
             elif first in found.buffers:
                 found.buffers.setdefault(alias, found.buffers[first])
+        found.sort(self.places([*found.parameters, *found.buffers]))
         return found
 
     def places(self, names: Sequence[str]) -> dict[str, tuple[int, int, int]]:
@@ -124,8 +133,18 @@ class Holdings:
             found.parameters[name] = nn.Parameter(tensor, requires_grad=origin not in self.frozen)
             return
         found.buffers[name] = tensor
-        if origin in self.passing or origin not in self.kinds:
+        if self.passes(origin):
             found.passing.add(name)
+
+    def passes(self, origin: str) -> bool:
+        """Whether no state dict holds what comes from this."""
+        return origin in self.passing or origin not in self.kinds
+
+
+def computed(value: ir.Value) -> Tensor:
+    """The tensor of the result, from its plan."""
+    assert value.const_value is not None
+    return to_torch(value.const_value.numpy().copy())
 
 
 def _list_of(name: str, origin: str) -> str:

@@ -11,6 +11,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,10 @@ from torch import Tensor, nn
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.standins import standing_in
 
-__all__ = ["example_inputs", "real_inputs", "without_cache"]
+__all__ = ["EXPERTS", "capturable", "example_inputs", "real_inputs", "ways", "without_cache"]
+
+EXPERTS = "batched_mm"
+"""Experts' weights are gathered for every token: the one way of transformers without a loop over the data."""
 
 ROWS, LENGTH, DECODED = 2, 12, 7
 """Rows, and positions of texts: an encoder's and a decoder's differ, so that they are told apart."""
@@ -70,6 +74,28 @@ def without_cache(module: nn.Module) -> dict[str, Any]:
     return {"use_cache": False} if "use_cache" in inspect.signature(module.forward).parameters else {}
 
 
+def ways(config: Any, name: str) -> Any:
+    """Which implementations a configuration names, in all of its parts, as another one takes them."""
+    parts = {key: getattr(config, key, None) for key in config.sub_configs}
+    found = {key: ways(part, name) for key, part in parts.items() if part is not None}
+    return {"": getattr(config, name), **found} if found else getattr(config, name)
+
+
+@contextmanager
+def capturable(module: nn.Module) -> Iterator[None]:
+    """With experts, if the module has any, that loop over no data; it is left as it was."""
+    config: Any = getattr(module, "config", None)
+    if not hasattr(config, "_experts_implementation"):
+        yield
+        return
+    before = ways(config, "_experts_implementation")
+    config._experts_implementation = EXPERTS
+    try:
+        yield
+    finally:
+        config._experts_implementation = before
+
+
 def _dtype(slot: Slot, module: nn.Module) -> torch.dtype:
     if slot.holds != "real":
         return torch.long
@@ -89,7 +115,7 @@ def _draw(slot: Slot, module: nn.Module, generator: torch.Generator) -> Tensor:
 def _found(module: nn.Module) -> tuple[Slot, ...]:
     """The first candidates that the module runs on."""
     reason: Exception | None = None
-    with standing_in(module) as fakes, torch.no_grad():
+    with standing_in(module) as fakes, capturable(module), torch.no_grad():
         for slots in _candidates(module):
             given = {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots}
             try:

@@ -36,7 +36,7 @@ def unflatten(at: Call, x: Any, dim: int, sizes: Any) -> ir.Value:
     """One axis becomes several."""
     axis = at.axis(dim, x)
     behind = [at.shape(at.tensor(x), axis + 1)] if axis + 1 < at.rank(x) else []
-    shape = at.took(at.ints([*[0] * axis, *sizes, *behind]), "sizes", axis)
+    shape = at.took(at.ints([*[0] * axis, *sizes, *behind]), "sizes", axis, len(sizes))
     return at.add("Reshape", at.tensor(x), shape)
 
 
@@ -211,7 +211,8 @@ def repeat_interleave(at: Call, x: Any, repeats: Any, dim: Any = None) -> ir.Val
     if dim is None and rank != 1:
         value, rank = at.add("Reshape", value, at.constant([-1])), 1
     wide = at.add("Unsqueeze", value, at.constant([axis + 1]))
-    times = at.took(at.ints([*[1] * (axis + 1), repeats, *[1] * (rank - axis - 1)]), "repeats", axis + 1)
+    times = at.ints([*[1] * (axis + 1), repeats, *[1] * (rank - axis - 1)])
+    times = at.took(times, "repeats", axis + 1, 1)
     made = at.add("Expand", wide, times)
     behind = [at.shape(value, axis + 1)] if axis + 1 < rank else []
     return at.add("Reshape", made, at.ints([*[0] * axis, -1, *behind]))

@@ -31,7 +31,7 @@ Entry = int | float | bool | ir.Value
 
 @dataclass(frozen=True)
 class Before:
-    """What a node said in the source: its attributes, and its operands that are made of literals."""
+    """What a node said in the source: its attributes, and its operands that arguments of the call say."""
 
     attributes: Mapping[str, Any]
     operands: Mapping[int, Sequence[Entry]]
@@ -39,7 +39,7 @@ class Before:
 
 @dataclass(frozen=True, eq=False)
 class Parameter:
-    """A tensor that a call left out, and that is no longer what the call assumes: all of one number."""
+    """A tensor that a call left out, and that is no longer what the call assumes: one number everywhere."""
 
     value: ir.Value
 
@@ -48,18 +48,21 @@ def remember(nodes: Iterable[ir.Node]) -> None:
     """Let nodes remember what they say, before that is changed."""
     for node in nodes:
         if SITE in node.meta:
-            node.meta[BEFORE] = _said(node)
+            node.meta[BEFORE] = said(node)
 
 
-def _said(node: ir.Node) -> Before:
-    operands = {i: entries(v) for i, v in enumerate(node.inputs) if v is not None and _is_literal(v)}
+def said(node: ir.Node) -> Before:
+    """What a node says now."""
+    taken = {place.where for place in node.meta[SITE].carried.values()}
+    given = ((i, v) for i, v in enumerate(node.inputs) if v is not None)
+    operands = {i: entries(v) for i, v in given if i in taken or _is_literal(v)}
     return Before({a.name: a.value for a in node.attributes.values()}, operands)
 
 
 def _is_literal(value: ir.Value) -> bool:
     """Whether an operand is made of numbers: constants of a call, and sizes between them."""
     if value.const_value is not None:
-        return bool(value.meta.get(OWNER, "call") == "call")
+        return bool(value.meta.get(OWNER) == "call")
     node = value.producer()
     return node is not None and node.op_type == "Concat" and any(v and _is_literal(v) for v in node.inputs)
 
@@ -96,7 +99,7 @@ def changed(call: fx.Node, parts: Sequence[ir.Node]) -> dict[Path, Any]:
                 found[path] = new
             elif isinstance(given, (list, tuple, int, float)):
                 found[path] = _literal(part, given, place, old, new)
-            else:
+            elif set(old) != set(new):  # what is left out has any size
                 found[path] = Parameter(part.inputs[where])  # type: ignore[arg-type]
     return found | dict(_repeated(call, parts))
 
@@ -112,7 +115,7 @@ def argument(call: fx.Node, path: Path) -> Any:
 def _changes(part: ir.Node) -> Iterator[tuple[int | str, Any, Any]]:
     """(operand or attribute, what it was, what it is)."""
     before: Before = part.meta[BEFORE]
-    now = _said(part)
+    now = said(part)
     for name in before.attributes.keys() | now.attributes.keys():
         old, new = before.attributes.get(name), now.attributes.get(name)
         if not _same(old, new):
@@ -130,15 +133,12 @@ def _same(a: Any, b: Any) -> bool:
 
 def _literal(part: ir.Node, given: Any, place: Place, old: Sequence[Entry], new: Sequence[Entry]) -> Any:
     """A literal with its new numbers; what did not change keeps the word that the call has for it."""
+    was, now = (said[place.first :][: place.length] for said in (old, new))
     if isinstance(given, (int, float)):
-        sizes = set(new[place.first :])
-        if len(sizes) == 1:
-            return sizes.pop()
-        return list(new)
-    if len(old) != len(new):
-        raise refusal(part, f"its sizes become {len(new)}, and were {len(old)}")
-    pairs = list(zip(old, new, strict=True))[place.first :]
-    return [g if a == b else b for g, (a, b) in zip(given, pairs, strict=False)]
+        return now[0] if len(set(now)) == 1 else list(now)
+    if len(was) != len(now):
+        raise refusal(part, f"its sizes become {len(now)}, and were {len(was)}")
+    return [g if a == b else b for g, a, b in zip(given, was, now, strict=False)]
 
 
 def _repeated(call: fx.Node, parts: Sequence[ir.Node]) -> Iterator[tuple[Path, list[int]]]:

@@ -21,9 +21,11 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
 from growc.dialects.onnx.fused import detach
-from growc.dialects.torch.call import SITE, TYPES, Call, Site, UnknownError, array, sizes_of
+from growc.dialects.torch.arrays import to_numpy
+from growc.dialects.torch.call import SITE, TYPES, Call, Site, UnknownError, sizes_of
 from growc.dialects.torch.constants import Constants
 from growc.dialects.torch.export import Captured
+from growc.dialects.torch.results import OUTPUT
 from growc.dialects.torch.table import TABLE, key_of
 from growc.graph import Array
 
@@ -37,6 +39,9 @@ OWNER = "growc.owner"
 """Key of an initializer's `meta`: "state" for what the state dict holds, "class" for constants of the class
 or its forward, "call" for literals of calls and what stands for arguments that they leave out.
 """
+
+SAME = "growc.same"
+"""Key of a lowered model's `meta`: for calls that do nothing, the argument that their result is."""
 
 Read = Callable[[str], torch.Tensor]
 """The tensor of a parameter or buffer, by its first name."""
@@ -58,6 +63,7 @@ class _Lowering:
     outputs: list[ir.Value] = field(default_factory=list)
     current: str = ""
     labels: Counter[str] = field(default_factory=Counter)
+    same: dict[fx.Node, fx.Node] = field(default_factory=dict)
 
     def model(self) -> ir.Model:
         program = self.captured.program
@@ -81,7 +87,9 @@ class _Lowering:
         )
         domains = {n.domain for n in self.nodes} - {""}
         graph.opset_imports.update(dict.fromkeys(sorted(domains), 1))
-        return ir.Model(graph, ir_version=10, producer_name="torch.export")
+        model = ir.Model(graph, ir_version=10, producer_name="torch.export")
+        model.meta[SAME] = self.same
+        return model
 
     # ---------------------------------------------------------------- values
 
@@ -154,13 +162,14 @@ class _Lowering:
             return
         self.values[node] = self.lowered(node)
         self.remember(node)
+        given = (n for n in node.all_input_nodes if self.values.get(n) is self.values[node])
+        if isinstance(self.values[node], ir.Value) and (source := next(given, None)) is not None:
+            self.same[node] = source
 
     def stored(self, node: fx.Node) -> ir.Value:
-        """A constant that calls make, as an initializer; it remembers the last of these calls."""
+        """A constant that calls make, as an initializer."""
         tensor = _lazy(node.meta["val"], partial(self.constants.value, node))
-        made = self.initializer(self.label(node), tensor, "class")
-        made.meta[SITE] = Site(node)
-        return made
+        return self.initializer(self.label(node), tensor, "class")
 
     def lowered(self, node: fx.Node) -> Any:
         """What stands for the results of a call."""
@@ -231,11 +240,12 @@ class _Lowering:
         names = self.names(sum(s.kind is OutputKind.USER_OUTPUT for s in signature.output_specs))
         given = zip(node.args[0], signature.output_specs, strict=True)  # type: ignore[arg-type]
         users = [argument for argument, spec in given if spec.kind is OutputKind.USER_OUTPUT]
-        for name, argument in zip(names, users, strict=True):
+        for number, (name, argument) in enumerate(zip(names, users, strict=True)):
             if not isinstance(argument, fx.Node) or not isinstance(argument.meta.get("val"), torch.Tensor):
                 continue
             made = ir.Node("", "Identity", [self.value(argument)], num_outputs=1, name=f"output.{name}")
             made.meta[SITE] = Site(argument, operands={0: argument})
+            made.meta[OUTPUT] = number
             self.nodes.append(made)
             result = self.declared(made.outputs[0], argument.meta["val"])
             result.name = name
@@ -271,7 +281,7 @@ def _given(tensor: torch.Tensor) -> torch.Tensor:
 def _lazy(fake: torch.Tensor, read: Callable[[], torch.Tensor]) -> ir.LazyTensor:
     dtype = TYPES[fake.dtype]
     shape = ir.Shape([int(s) for s in fake.shape])
-    return ir.LazyTensor(lambda: ir.Tensor(array(read()), dtype=dtype), dtype=dtype, shape=shape)
+    return ir.LazyTensor(lambda: ir.Tensor(to_numpy(read()), dtype=dtype), dtype=dtype, shape=shape)
 
 
 def _arguments(node: fx.Node) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -7,17 +7,17 @@ the result, with the same changes of its literals; what training alone has stand
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-import onnx_ir as ir
 from torch import fx
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.call import Path
 from growc.dialects.torch.literals import argument
 from growc.dialects.torch.rebuild import Made, Rebuilding, in_order
+from growc.dialects.torch.repeats import call_likewise
 
 
 class Training:
@@ -30,6 +30,9 @@ class Training:
         self.graph, self.rebuilding = training, rebuilding
         self.evaluated = _twins(training, rebuilding.source)
         self.trained = {e: t for t, e in self.evaluated.items()}
+        if call_likewise(training, rebuilding.source, self.trained):
+            self.evaluated = _twins(training, rebuilding.source)
+            self.trained = {e: t for t, e in self.evaluated.items()}
         given = {name: node for node, name in rebuilding.stored.items()}
         self.placeholders = {node: given[name] for name, node in names.items() if name in given}
         self.instances: dict[fx.Node | None, list[Made]] = {}
@@ -38,15 +41,15 @@ class Training:
         self.made: dict[object, Made] = {}
         self.twins: dict[Made, Made] = {}
 
-    def calls(self, outputs: Mapping[fx.Node, tuple[fx.Node, Made]]) -> tuple[list[Made], list[Made]]:
+    def calls(self, outputs: Sequence[tuple[fx.Node, fx.Node, Made]]) -> tuple[list[Made], list[Made]]:
         """All calls, and what gives the outputs.
 
-        `outputs` has, for each output in training, the one in evaluation and what gives that.
+        `outputs` has, for each one of the result, it in training and in evaluation, and what gives that.
         """
         for made in in_order(self.rebuilding.calls.values(), self.rebuilding.source):
             if made.call in self.trained:  # from the first on, so that none has to wait for many others
                 self.twin(made)
-        results = [self.of(u, Made(None, arguments={e: made})) for u, (e, made) in outputs.items()]
+        results = [self.of(u, Made(None, layer=made.layer, arguments={e: made})) for u, e, made in outputs]
         for node in self.graph.nodes:
             if node.op == "call_function" and not node.users and node.is_impure():
                 self.of(node, Made(None))
@@ -54,17 +57,12 @@ class Training:
 
     def of(self, node: fx.Node, reader: Made) -> Made:
         """What stands for a node of the graph where `reader`, a call in evaluation, reads it."""
-        if node.op == "placeholder":
-            own = self.placeholders[node]
-            return reader.arguments[own] if own in reader.arguments else self.rebuilding.anywhere(own)
-        twin = self.evaluated.get(node)
+        twin = self.placeholders[node] if node.op == "placeholder" else self.evaluated.get(node)
         if twin is None:
             arguments = {given: self.of(given, reader) for given in node.all_input_nodes}
             return self.add(node, reader, arguments, {})
         made = reader.arguments.get(twin) or self.nearest(twin, reader)
-        if made.call is None:
-            return made
-        return self.twin(made)
+        return made if made.call is None else self.twin(made)
 
     def twin(self, made: Made) -> Made:
         """What a call in evaluation is in training."""
@@ -82,7 +80,9 @@ class Training:
         return self.trained[call]
 
     def nearest(self, twin: fx.Node, reader: Made) -> Made:
-        """The call in evaluation that stands for another one; of several, the one in the reader's layer."""
+        """What stands for a call or tensor in evaluation; of several calls, the one in the reader's layer."""
+        if twin.op == "placeholder":
+            return self.rebuilding.anywhere(twin)
         found = self.instances.get(twin, [])
         alike = [made for made in found if made.layer == reader.layer] or found
         if len(alike) != 1:
@@ -129,9 +129,6 @@ def _literals(made: Made, node: fx.Node) -> dict[Path, Any]:
 
 
 def _literal(value: Any, given: Any) -> Any:
-    parts = value if isinstance(value, (list, tuple)) else [value]
-    if any(isinstance(part, ir.Value) for part in parts):
-        raise no_training("a size is a part of another one")
-    if parts is value and isinstance(given, (list, tuple)):
+    if isinstance(value, (list, tuple)) and isinstance(given, (list, tuple)):
         return [g if isinstance(v, fx.Node) else v for v, g in zip(value, given, strict=True)]
     return value

@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.torch.cases import Descent
 
 MODES = {False: "evaluation", True: "training"}
 
@@ -68,8 +69,8 @@ class GrownModule(fx.GraphModule):
     """A trainable module: what a plan makes of another one.
 
     `train` and `eval` choose the graph; `lineage`, `plan` and `verification` say how it came to be. It can be
-    pickled and copied, and ties stay. fixed: arguments of the source's forward that are no tensors, with the
-    values that they had; they may be given again, and not otherwise.
+    pickled and copied, and ties stay. It is called as its source is; what is no tensor has the value that it
+    was captured with. New layers may have inputs of their own, which are given by name.
     """
 
     def __init__(
@@ -77,13 +78,13 @@ class GrownModule(fx.GraphModule):
         tensors: Tensors,
         graphs: Mapping[bool, fx.Graph],
         results: TreeSpec,
-        fixed: Mapping[str, Any],
+        descent: Descent,
         missing: str = "",
     ) -> None:
         super().__init__(nn.Module(), fx.Graph(), "GrownModule")
         tensors.place(self)
         self.graphs, self.results, self.missing = dict(graphs), results, missing
-        self.fixed = dict(fixed)
+        self.descent = descent
         self.lineage: Any = None
         self.plan: Any = None
         self.verification: Any = None
@@ -126,8 +127,7 @@ class GrownModule(fx.GraphModule):
 
         @functools.wraps(plain)
         def forward(self: GrownModule, *args: Any, **kwargs: Any) -> Any:
-            given = {k: v for k, v in kwargs.items() if k not in self.fixed or v != self.fixed[k]}
-            return tree_unflatten(plain(self, *args, **given), self.results)
+            return tree_unflatten(plain(self, **self.descent.tensors(args, kwargs)), self.results)
 
         type(self).forward = forward
         return code
@@ -136,7 +136,9 @@ class GrownModule(fx.GraphModule):
         return _restored, (self._state(),)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GrownModule:
-        copy = _restored(deepcopy(self._state(), memo))
+        state = self._state()
+        said = {name: state[name] for name in ("said", "descent", "results")}  # which nobody changes
+        copy = _restored(deepcopy({k: v for k, v in state.items() if k not in said}, memo) | said)
         memo[id(self)] = copy
         return copy
 
@@ -144,13 +146,13 @@ class GrownModule(fx.GraphModule):
         said = {"lineage": self.lineage, "plan": self.plan, "verification": self.verification}
         graphs = {mode: _packed(graph) for mode, graph in self.graphs.items()}
         shared = {"tensors": Tensors.of(self), "results": self.results, "missing": self.missing}
-        shared["fixed"] = self.fixed
+        shared["descent"] = self.descent
         return {**shared, "graphs": graphs, "said": said, "training": self.training}
 
 
 def _restored(state: Mapping[str, Any]) -> GrownModule:
     graphs = {mode: _unpacked(rows) for mode, rows in state["graphs"].items()}
-    made = GrownModule(state["tensors"], graphs, state["results"], state["fixed"], state["missing"])
+    made = GrownModule(state["tensors"], graphs, state["results"], state["descent"], state["missing"])
     for name, value in state["said"].items():
         setattr(made, name, value)
     return made.train() if state["training"] else made

@@ -37,6 +37,8 @@ LIFTED = ("lift_fresh", "lift_fresh_copy")
 """What brings a number of the program in as a tensor."""
 PLAIN = frozenset({*LIFTED, "alias", "detach", "clone", "contiguous"})
 """Operators that give what they are given."""
+TYPED = "new_"
+"""How operators begin that ask a tensor for its type alone: captured programs make the same without it."""
 VIEWS = frozenset({"view", "_unsafe_view", "reshape"})
 CONSTANT = "constant"
 SCALED = "_scaled_dot_product"
@@ -238,6 +240,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif name in PLAIN or _same(name, args, made):
             self.wire[id(made[0])] = self.wire.get(id(args[0]), UNKNOWN)
             self.alive.append(made)
+        elif name.startswith(TYPED):
+            self.add(_entry(func, name.removeprefix(TYPED), args, kwargs, made), [], made)
         else:
             self.add(_entry(func, name, args, kwargs, made), given, made)
 
@@ -277,9 +281,10 @@ def _cut(args: Any, kwargs: Any) -> list[int | float]:
 
 
 def _literals(func: Any, args: Any, kwargs: Any) -> Iterator[bool | int | float]:
-    """Numbers that are given, defaults too; lists of sizes are left out: shapes tell them."""
+    """Numbers that are given, defaults too. Sizes are left out, which shapes tell, and kinds of memory."""
     for position, argument in enumerate(func._schema.arguments):
-        if str(argument.type) == "List[int]" and argument.name in ("size", "shape"):
+        sizes = str(argument.type) == "List[int]" and argument.name in ("size", "shape")
+        if sizes or argument.name == "pin_memory":
             continue
         named = kwargs.get(argument.name, argument.default_value)
         value = args[position] if position < len(args) else named

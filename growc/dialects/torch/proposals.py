@@ -61,6 +61,8 @@ class Proposals:
                 continue
             sizes = {f: (n, there.features.get(f, n)) for f, n in trial.features.items() if f in wanted}
             moved = {f: (old, new) for f, (old, new) in sizes.items() if old != new}
+            if not moved and value is None and probe != probes(value)[-1]:
+                continue  # what stands for None may be this very number
             if not moved and not trial.values:
                 self.still.add(path)
             found = {f: estimate(value, probe, old, new, wanted[f]) for f, (old, new) in moved.items()}

@@ -13,11 +13,16 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from torch import Tensor, fx
 
+from growc.dialects.torch.arrays import to_numpy
 from growc.dialects.torch.call import SITE, Path, Site
+from growc.dialects.torch.constants import Constants
+from growc.dialects.torch.export import Captured
 from growc.dialects.torch.literals import changed, refusal
+from growc.dialects.torch.lowering import SAME
 
 Layer = tuple[int, int]
 """A layer of the result, by run and position."""
@@ -29,7 +34,7 @@ class Made:
 
     call: fx.Node | None
     layer: Layer | None = None
-    arguments: Mapping[fx.Node, Made] = field(default_factory=dict)
+    arguments: Mapping[fx.Node, Made] = field(default_factory=dict, repr=False)
     literals: Mapping[Path, Any] = field(default_factory=dict)
     tensor: ir.Value | None = None
 
@@ -43,14 +48,16 @@ class Rebuilding:
 
     def __init__(
         self,
-        source: fx.Graph,
+        captured: Captured,
         model: ir.Model,
         tensors: Mapping[str, fx.Node],
         places: Mapping[ir.Node, Layer],
     ) -> None:
         self.model, self.places = model, places
-        self.source = source
+        self.source, self.constants = captured.program.graph, Constants(captured)
+        self.same: Mapping[fx.Node, fx.Node] = model.meta[SAME]
         self.stored = {node: name for name, node in tensors.items()}
+        self.known: dict[fx.Node, Any] = {}
         self.calls: dict[object, Made] = {}
         self.tensors: dict[ir.Value | fx.Node, Made] = {}
         self.named: dict[tuple[fx.Node, ir.Value], Made] = {}
@@ -87,8 +94,10 @@ class Rebuilding:
 
     def _built(self, name: fx.Node, value: ir.Value) -> Made:
         node = value.producer()
+        if node is None and name in self.same:
+            return self.call(name, [], value)
         if node is None:
-            return self.tensor(value) if name.op == "placeholder" else self.call(name, [], value)
+            return self.anywhere(name) if self.still_makes(name, value) else self.tensor(value)
         own: fx.Node = node.meta[SITE].node
         if name is own:
             return self.call(own, parts_of(node), value)
@@ -100,6 +109,21 @@ class Rebuilding:
     def tensor(self, value: ir.Value) -> Made:
         """An input, or a tensor that the module holds."""
         return self.tensors.setdefault(value, Made(None, tensor=value))
+
+    def still_makes(self, name: fx.Node, value: ir.Value) -> bool:
+        """Whether a stored tensor is a constant that the calls of the source make as it is by now."""
+        if value.const_value is None or not self.constants.stands(name):
+            return False
+        held = self.model.graph.initializers
+        behind = ((given, held.get(self.stored[given])) for given in self.constants.given(name))
+        return not any(self.differs(*pair) for pair in ((name, value), *behind))
+
+    def differs(self, name: fx.Node, value: ir.Value | None) -> bool:
+        """Whether a stored tensor is another one than in the source."""
+        if value is None or value.const_value is None:
+            return False
+        before = to_numpy(self.constants.value(name, self.known))
+        return not np.array_equal(before, value.const_value.numpy())
 
     def resolved(self, given: fx.Node, value: ir.Value) -> Made:
         """A value under the name that an argument had, or under the one that stands in its place."""
@@ -134,11 +158,13 @@ class Rebuilding:
     def argument(self, given: fx.Node, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
         """What an argument of a call is by now."""
         for part in parts:
-            for i, named in part.meta[SITE].operands.items():
+            site: Site = part.meta[SITE]
+            sizes = {place.where for place in site.carried.values()}  # which literals account for
+            for i, named in site.operands.items():
                 found = part.inputs[i] if i < len(part.inputs) else None
-                if named is given and found is not None:
+                if named is given and found is not None and i not in sizes:
                     return self.resolved(given, found)
-        if not parts and (given is call.args[0] or given in names_of(value)):
+        if not parts and (given is self.same.get(call) or given in names_of(value)):
             return self.resolved(given, value)
         return self.anywhere(given, self.place(value))
 

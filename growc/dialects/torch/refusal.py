@@ -1,22 +1,14 @@
 """Why no config of a class gives what was planned, and what to ask for too.
 
 Needs: `Unsolved`, and what a recipe calls an axis of a tensor. Gives: a diagnostic (G318).
-
-Some axes are tied to another one by the class alone: a pooler's inner width is a space of its own in the
-program, and its class makes it as wide as the stream. They follow with the same fill: `following` gives the
-statement, with which the plan is made once more and the config is solved again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
 from growc.diagnostic import Diagnostic
 from growc.dialects.torch.config import Tied, Unsolved
-from growc.expression import Int, TensorAxis
-from growc.recipe import NamedAxis, Subclone, Widen
-from growc.resolve import Bound
 
 Called = Callable[[str, int], tuple[str, int] | None]
 """What a recipe calls an axis of a tensor, or a factor of it, and its planned size; None without a role."""
@@ -76,25 +68,3 @@ def _statements(axes: Axes, called: Called, before: Mapping[str, tuple[int, ...]
         elif role[1] * size % planned == 0:
             named[f"{verb} {role[0]} to {role[1] * size // planned}"] = None
     return list(named or plain)
-
-
-def following(
-    found: Unsolved, statements: Sequence[Bound], sizes: Mapping[str, Collection[int]]
-) -> Bound | None:
-    """A statement that lets the first axis follow, as the last one says that resizes what has its size.
-
-    sizes: those of each axis with a role, in the source. None where no statement is like it.
-    """
-    if not found.follows:
-        return None
-    name, axis, planned, there = found.sizes[0]
-    kind = Widen if there > planned else Subclone
-    for bound in reversed(statements):
-        said = bound.statement
-        if not isinstance(said, kind) or not isinstance(said.axis, NamedAxis):
-            continue
-        if planned in sizes.get(said.axis.name, ()):
-            number = max(one.number for one in statements) + 1
-            resized = replace(said, axis=TensorAxis(axis, name), size=Int(there))
-            return Bound(number, (), resized)
-    return None

@@ -34,17 +34,20 @@ class Fakes:
 
     def of(self, tensor: Tensor) -> Tensor:
         """The tensor that stands for this one."""
-        if id(tensor) not in self._made:
-            with self.mode:
-                made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
-            if isinstance(tensor, nn.Parameter):
-                made = nn.Parameter(made, requires_grad=tensor.requires_grad)
-            self._made[id(tensor)] = tensor, made  # the first is held, so that its id stays its own
+        if id(tensor) not in self._made:  # the first is held, so that its id stays its own
+            self._made[id(tensor)] = tensor, self._another(tensor)
         return self._made[id(tensor)][1]
 
     def within(self, arguments: Any) -> Any:
-        """The same structure with fake tensors."""
-        return tree_map_only(Tensor, self.of, arguments)
+        """The same structure with fake tensors, each another one: what is given twice need not be."""
+        return tree_map_only(Tensor, self._another, arguments)
+
+    def _another(self, tensor: Tensor) -> Tensor:
+        with self.mode:
+            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+        if isinstance(tensor, nn.Parameter):
+            return nn.Parameter(made, requires_grad=tensor.requires_grad)
+        return made
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind
-from torch.utils._pytree import tree_flatten, tree_map_only
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.cleaning import clean
@@ -31,10 +31,12 @@ def by_name(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 def free_axes(inputs: Mapping[str, Any]) -> Axes:
     """The axes that have any size, and what they are called.
 
-    Rows are first. Second stands the sequence of token numbers, of masks, and of vectors.
+    Rows are first, in what stands in lists and mappings too. Second stands the sequence of token numbers, of
+    masks, and of vectors.
     """
     tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor) and value.ndim}
-    free: dict[str, dict[int, str]] = {name: {0: "batch"} for name in tensors}
+    several = [name for name, value in inputs.items() if not isinstance(value, Tensor) and tree_leaves(value)]
+    free: dict[str, dict[int, str]] = {name: {0: "batch"} for name in (*tensors, *several)}
     lengths: dict[str, str] = {}
     for name, value in tensors.items():
         if value.ndim == 3 or (value.ndim > 1 and not value.is_floating_point()):
@@ -99,10 +101,13 @@ def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], a
     """The axes as torch.export wants them: a structure like the arguments'."""
     bound = inspect.signature(module.forward).bind(*args, **kwargs)
 
-    def of(value: Any, free: Mapping[int, str]) -> Any:
-        if isinstance(value, Tensor):
+    def of(given: Any, free: Mapping[int, str]) -> Any:
+        def sizes(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return None
             return {axis: Dim.AUTO if axis in free else Dim.STATIC for axis in range(value.ndim)}
-        return None
+
+        return tree_map(sizes, given)
 
     kinds = inspect.signature(module.forward).parameters
     shapes: dict[str, Any] = {}
@@ -125,7 +130,7 @@ def named_symbols(program: ExportedProgram, inputs: Iterable[tuple[str, Any]], a
     for name, spec in zip(leaves, specs, strict=True):
         value = values[spec.arg.name]
         if isinstance(value, Tensor):
-            for axis, called in axes.get(name, {}).items():
+            for axis, called in axes.get(name, {}).items() if value.ndim else ():
                 size = value.shape[axis]
                 if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
                     names.setdefault(str(size), called)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import onnx_ir as ir
@@ -12,41 +13,44 @@ from torch import fx
 from torch.export.graph_signature import OutputKind
 
 from growc.dialects.torch.call import SITE, Path
+from growc.dialects.torch.calling import identifier
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.holdings import Holdings
 from growc.dialects.torch.literals import Parameter, entries, refusal
 from growc.dialects.torch.rebuild import Made, names_of
+from growc.dialects.torch.results import Result
 
 aten = torch.ops.aten
 
+NOTHING: Mapping[fx.Node, fx.Node] = MappingProxyType({})
+
 
 def write(
-    captured: Captured, model: ir.Model, calls: Sequence[Made], outputs: Sequence[Made], holdings: Holdings
+    captured: Captured,
+    model: ir.Model,
+    calls: Sequence[Made],
+    outputs: Sequence[Made],
+    results: Sequence[Result],
+    holdings: Holdings,
+    twins: Mapping[fx.Node, fx.Node] = NOTHING,
 ) -> tuple[fx.Graph, list[ir.Value]]:
-    """The graph, and the stored tensors that it reads."""
-    writing = _Writing(model, holdings)
+    """The graph, and the stored tensors that it reads. `outputs`: what gives the model's, of which `results`
+    are made. `twins`: the calls that stand for those that the model names.
+    """
+    writing = _Writing(model, holdings, twins)
     for made in calls:
         writing.call(made)
     graph = writing.graph
-    graph.output(_results(captured, [writing.node(made) for made in outputs]))
+    given = returned(captured)
+    graph.output([given[r.number] if r.output is None else writing.node(outputs[r.output]) for r in results])
     graph.eliminate_dead_code()
     graph.lint()
     held = {node.target for node in graph.nodes if node.op == "get_attr"}
     return graph, [value for value, node in writing.stored.items() if node.target in held]
 
 
-def _results(captured: Captured, tensors: list[fx.Node]) -> list[Any]:
-    """What forward returns, one after the other: tensors, and what is no tensor as it is."""
-    given = iter(tensors)
-    return [next(given) if _is_tensor(argument) else argument for argument in _returned(captured)]
-
-
-def result_nodes(captured: Captured) -> list[fx.Node]:
-    """The tensors that a program returns."""
-    return [argument for argument in _returned(captured) if _is_tensor(argument)]
-
-
-def _returned(captured: Captured) -> list[Any]:
+def returned(captured: Captured) -> list[Any]:
+    """What a program returns, one after the other; see `is_tensor`."""
     program = captured.program
     last: Any = next(iter(reversed(program.graph.nodes)))
     specs = program.graph_signature.output_specs
@@ -54,17 +58,18 @@ def _returned(captured: Captured) -> list[Any]:
     return [argument for argument, spec in given if spec.kind is OutputKind.USER_OUTPUT]
 
 
-def _is_tensor(argument: Any) -> bool:
+def is_tensor(argument: Any) -> bool:
+    """Whether something that a program returns is a tensor."""
     return isinstance(argument, fx.Node) and isinstance(argument.meta.get("val"), torch.Tensor)
 
 
 class _Writing:
-    def __init__(self, model: ir.Model, holdings: Holdings) -> None:
-        self.graph, self.holdings = fx.Graph(), holdings
+    def __init__(self, model: ir.Model, holdings: Holdings, twins: Mapping[fx.Node, fx.Node]) -> None:
+        self.graph, self.holdings, self.twins = fx.Graph(), holdings, twins
         self.nodes: dict[Made, fx.Node] = {}
         self.results: dict[fx.Node, list[fx.Node]] = {}
         self.stored: dict[ir.Value, fx.Node] = {}
-        self.inputs = {v: self.graph.placeholder(v.name or "") for v in model.graph.inputs}
+        self.inputs = {v: self.graph.placeholder(identifier(v.name or "")) for v in model.graph.inputs}
 
     def node(self, made: Made) -> fx.Node:
         """The node of a call that is written, or of a tensor."""
@@ -111,9 +116,9 @@ class _Writing:
 
     def computed(self, value: ir.Value) -> fx.Node:
         """A number that the graph computes: one of the source's, or a part of one."""
-        known = [node for name in names_of(value) for node in self.results.get(name, [])]
-        if known:
-            return known[0]
+        for name in names_of(value):
+            if made := self.results.get(self.twins.get(name, name)):
+                return made[0]
         node = value.producer()
         if node is None or SITE in node.meta or node.op_type not in _ARITHMETIC:
             raise refusal(node, "it is a number that no call computes")

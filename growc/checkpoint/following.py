@@ -1,0 +1,78 @@
+"""Axes that only a class ties to others follow these, with the same fill.
+
+Needs: a compilation, and the config that comes closest to its plan. Gives: statements with which the plan is
+made once more. A pooler's inner width is a space of its own in the program, and its class makes it as wide as
+the stream; heads times their width are as many as the stream in some classes, and not in others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from growc.checkpoint.storedaxes import Place, StoredAxes
+from growc.dialects.torch.config import Unsolved
+from growc.expression import Binary, Expr, Int, Name, TensorAxis
+from growc.recipe import NamedAxis, Subclone, Widen
+from growc.resolve import Bound
+
+Led = tuple[Bound, Bound]
+"""A new statement, and the one that it says the same as."""
+
+
+def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
+    """Statements for axes that the plan leaves as they are and the class does not: for those of one role
+    first, since others may follow these; else for all that are spaces of their own.
+    """
+    if not found.follows:
+        return []
+    number = max((bound.number for bound in axes.c.statements), default=0)
+    roles: dict[str, Led] = {}
+    plain: dict[int, Led] = {}
+    for name, axis, planned, there in found.sizes:
+        leader = _leader(found, axes, (name, axis), there > planned)
+        space = axes.at((name, axis))
+        if leader is None or space is None or id(space) in plain:
+            continue
+        called = axes.called(name, axis)
+        if called is None or space in _whole(axes, called[0]):
+            one = TensorAxis(axis, axes.first(name))
+            bound = _resized(leader, number + len(plain) + 1, one, Int(there))
+            plain[id(space)] = replace(bound, scopes=()), leader
+        elif called[1] * there % planned == 0:
+            size = _size(axes, called[0], called[1], called[1] * there // planned)
+            roles.setdefault(called[0], (_resized(leader, number + 1, NamedAxis(called[0]), size), leader))
+    order = [role for role in axes.c.roles.axes if role in roles]
+    return [roles[order[0]]] if order else list(plain.values())
+
+
+def _leader(found: Unsolved, axes: StoredAxes, place: Place, grows: bool) -> Bound | None:
+    """The statement that resizes most of what the same fields of the config resize."""
+    kind = Widen if grows else Subclone
+    asked = (axes.resized(lead) for lead in found.leads.get(place, ()))
+    counts = Counter(b.number for b in asked if b is not None and isinstance(b.statement, kind))
+    if not counts:
+        return None
+    most = max(counts, key=lambda number: (counts[number], number))
+    return next(b for b in axes.c.statements if b.number == most)
+
+
+def _whole(axes: StoredAxes, role: str) -> Iterator[object]:
+    """The spaces that are axes of a role by themselves."""
+    return (axis.spaces[0] for axis in axes.c.roles.axes[role] if len(axis.spaces) == 1)
+
+
+def _resized(leader: Bound, number: int, axis: NamedAxis | TensorAxis, size: Expr) -> Bound:
+    said = leader.statement
+    assert isinstance(said, Widen | Subclone), "only what changes a size leads"
+    axis = replace(axis, span=said.axis.span)
+    return replace(leader, number=number, statement=replace(said, axis=axis, size=size))
+
+
+def _size(axes: StoredAxes, role: str, before: int, after: int) -> Expr:
+    """A size of a role: as a number, or, where axes of several sizes have it, in relation to theirs."""
+    sizes = {axes.c.lowered.sizes.product(axis.spaces) for axis in axes.c.roles.axes[role]}
+    if sizes <= {before, after}:
+        return Int(after)
+    return Binary("/", Binary("*", Int(after), Name(role)), Int(before))

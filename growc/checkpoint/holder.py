@@ -1,0 +1,70 @@
+"""A class of transformers with weights that lie anywhere: what a config is solved for, and what is grown."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from growc.checkpoint.tensorfile import Entry
+from growc.dialects.torch.arrays import to_torch
+from growc.graph import Array
+
+if TYPE_CHECKING:
+    import torch
+
+    from growc.dialects.torch.trials import Build
+
+
+@dataclass(frozen=True)
+class Holder(ABC):
+    """A class and its weights.
+
+    module: on meta. stored: for every name of the class's state, the one under which the same tensor lies.
+    """
+
+    module: Any
+    stored: Mapping[str, str]
+
+    @property
+    @abstractmethod
+    def config(self) -> Mapping[str, Any]:
+        """What the class is built from."""
+
+    @property
+    @abstractmethod
+    def build(self) -> Build:
+        """What builds the class from another config."""
+
+    @abstractmethod
+    def entry(self, name: str) -> Entry:
+        """What one tensor of the class's state is, by any of its names."""
+
+    @abstractmethod
+    def read(self, name: str) -> Array:
+        """One tensor of the class's state, by any of its names, as it is stored."""
+
+    @cached_property
+    def first(self) -> dict[str, str]:
+        """For every name of a tensor of the state, the first of its names."""
+        return first_names(self.module)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """The same for a class that computes in single precision."""
+        found = to_torch(self.read(name))
+        return found.float() if found.is_floating_point() else found
+
+
+def same_tensors(module: Any) -> list[list[str]]:
+    """The names of each tensor of a module's state."""
+    found: dict[int, list[str]] = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        found.setdefault(id(tensor), []).append(name)
+    return list(found.values())
+
+
+def first_names(module: Any) -> dict[str, str]:
+    """For every name of a tensor of a module's state, the first of its names."""
+    return {name: same[0] for same in same_tensors(module) for name in same}

@@ -1,0 +1,68 @@
+"""The axes of stored tensors: their spaces, what a recipe calls them, and which statement resized them.
+
+Needs: a compilation of a class with weights. Gives: `StoredAxes`, by names that the result's class has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from growc.axes import Space, factors, find
+from growc.compilation import Compilation
+from growc.resolve import Bound
+
+Place = tuple[str, int]
+"""A tensor's name and the number of an axis."""
+
+
+@dataclass(frozen=True)
+class StoredAxes:
+    """first: of all names of a tensor the first, by which the graph knows it."""
+
+    c: Compilation
+    spaces: dict[Place, Space]
+    first: Callable[[str], str]
+
+    @staticmethod
+    def of(c: Compilation) -> StoredAxes:
+        """Those of a compilation."""
+        names: dict[str, str] = c.model.holder.first
+        found: dict[Place, Space] = {}
+        for use in c.graph.uses():
+            assert use.weight is not None
+            for axis, space in enumerate(c.axes.of(use)):
+                found[use.weight.name, axis] = space
+        return StoredAxes(c, found, lambda name: names.get(name, name))
+
+    def at(self, place: Place) -> Space | None:
+        """The space of an axis; nothing for a tensor that the program does not use."""
+        space = self.spaces.get((self.first(place[0]), place[1]))
+        return None if space is None else find(space)
+
+    def called(self, name: str, axis: int) -> tuple[str, int] | None:
+        """What a recipe calls an axis, or its outermost factors, and their planned size."""
+        space = self.at((name, axis))
+        if space is None:
+            return None
+        named: dict[tuple[int, ...], str] = {}
+        for role, axes in self.c.roles.axes.items():
+            for one in axes:
+                named.setdefault(_identity(one.spaces), role)
+        parts = factors(space)
+        for start in ([space], *(parts[:n] for n in range(len(parts), 0, -1))):
+            if _identity(start) in named:
+                return named[_identity(start)], self.c.lowered.sizes.product(start)
+        return None
+
+    def resized(self, place: Place) -> Bound | None:
+        """The last statement that resizes an axis as a whole."""
+        space = self.at(place)
+        for stage in reversed(self.c.lowered.stages):
+            if id(space) in stage.requests:
+                return next((b for b in self.c.statements if b.number == stage.number), None)
+        return None
+
+
+def _identity(spaces: Sequence[Space]) -> tuple[int, ...]:
+    return tuple(id(find(s)) for s in spaces)

@@ -1,0 +1,74 @@
+"""Projections that make queries, keys and values head by head: their rows in another order, and plain cuts.
+
+Needs: where their parts would have to stand apart (growc.passes.packing). Gives: the same onnx-ir model with
+a Split of the packed value and a Reshape and a Transpose of each part in place of what cut it before; stored
+tensors stay, and say by `meta` in which order their rows are meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.dialects.onnx.capture import COPY_OF, ORDER
+from growc.dialects.onnx.tensors import constant_of
+from growc.graph import Value
+from growc.passes.packing import Packed
+
+
+def unpack(model: ir.Model, found: Sequence[Packed]) -> None:
+    """Put the plain cuts in, in place."""
+    for packed in found:
+        order = np.concatenate(packed.rows)
+        for use, axis in packed.uses:
+            _own(model, use).meta[ORDER] = axis, order
+        whole, after = packed.value.origin, packed.value.origin.producer()
+        lead = packed.value.rank - 1
+        cut = _split(model, whole, lead, [len(rows) for rows in packed.rows])
+        made = [cut]
+        for part, piece in zip(packed.parts, cut.outputs, strict=True):
+            old = part.value.origin
+            piece.name, piece.type = f"{old.name}.rows", old.type
+            shape = _numbers(model, f"{old.name}.sizes", [0] * lead + list(part.sizes))
+            apart = ir.node("Reshape", [piece, shape], name=f"{old.name}.Reshape")
+            apart.outputs[0].name, apart.outputs[0].type = f"{old.name}.apart", old.type
+            turned = ir.node(
+                "Transpose", [apart.outputs[0]], {"perm": list(part.order)}, name=f"{old.name}.Transpose"
+            )
+            turned.outputs[0].type, turned.outputs[0].shape = old.type, old.shape
+            old.replace_all_uses_with(turned.outputs[0])
+            turned.outputs[0].name, old.name = old.name, f"{old.name}.packed"
+            made += [apart, turned]
+        after.graph.insert_after(after, made)
+
+
+def _split(model: ir.Model, value: ir.Value, axis: int, widths: list[int]) -> ir.Node:
+    name, count = f"{value.name}.Split", len(widths)
+    if model.opset_imports[""] < 13:
+        return ir.node("Split", [value], {"axis": axis, "split": widths}, num_outputs=count, name=name)
+    sizes = _numbers(model, f"{value.name}.widths", widths)
+    return ir.node("Split", [value, sizes], {"axis": axis}, num_outputs=count, name=name)
+
+
+def _own(model: ir.Model, use: Value) -> ir.Value:
+    """The stored tensor of one use; where others use it too, a tensor of the same elements for this one."""
+    stored: ir.Value = use.origin
+    if len(stored.uses()) == 1:
+        return stored
+    name = f"{stored.name}.{use.users[0][0].name}"
+    made = ir.Value(name=name, shape=stored.shape, type=stored.type, const_value=constant_of(stored))
+    made.meta.update({COPY_OF: stored.name, **stored.meta})
+    model.graph.register_initializer(made)
+    for node, operand in use.users:
+        node.origin.replace_input_with(operand, made)
+    return made
+
+
+def _numbers(model: ir.Model, name: str, values: list[int]) -> ir.Value:
+    tensor = ir.tensor(np.array(values, dtype=np.int64), name=name)
+    kind, shape = ir.TensorType(tensor.dtype), ir.Shape([len(values)])
+    made = ir.Value(name=name, shape=shape, type=kind, const_value=tensor)
+    model.graph.register_initializer(made)
+    return made

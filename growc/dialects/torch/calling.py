@@ -1,0 +1,82 @@
+"""How the forward of a module is called: from its arguments to the tensors that its graph takes.
+
+A graph takes tensors alone, by name; a forward takes them in order or by name, inside of lists and mappings,
+and beside numbers and flags, for which a graph was captured with one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from growc.dialects.torch.export import Captured
+
+
+def identifier(name: str) -> str:
+    """The name of an input as an argument has it."""
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
+@dataclass(frozen=True)
+class Calling:
+    """The arguments that a module was captured with.
+
+    parameters: the names of those that can be given in order. rest: the name of those behind, or nothing.
+    arguments: for each argument the names of its leaves, in its own structure. fixed: the leaves that are no
+    tensors.
+    """
+
+    parameters: tuple[str, ...]
+    rest: str
+    arguments: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+
+    @staticmethod
+    def of(captured: Captured) -> Calling:
+        """That of a captured module."""
+        specs = [
+            s.arg for s in captured.program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT
+        ]
+        spec = captured.program.call_spec.in_spec
+        given, named = tree_unflatten([arg.name for arg in specs], spec)
+        parameters, rest = captured.parameters or tuple(named), captured.rest
+        arguments = dict(zip(parameters, given, strict=False)) | named
+        if rest and len(given) > len(parameters):
+            arguments[rest] = tuple(given[len(parameters) :])
+        fixed = {arg.name: arg.value for arg in specs if isinstance(arg, ConstantArgument)}
+        return Calling(parameters, rest, arguments, fixed)
+
+    def tensors(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], takes: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """The tensors by the names that a graph `takes` them by; these may be given as arguments, too.
+
+        Raises TypeError for what the module was not captured with.
+        """
+        given = dict(zip(self.parameters, args, strict=False)) | dict(kwargs)
+        if len(args) > len(self.parameters):
+            given[self.rest] = tuple(args[len(self.parameters) :])
+        found: dict[str, Any] = {}
+        for name, value in given.items():
+            if name in self.arguments:
+                found |= self._leaves(name, value)
+            elif name in takes:
+                found[name] = value
+            elif value is not None:
+                raise TypeError(f"the source was captured without `{name}`")
+        return found
+
+    def _leaves(self, name: str, value: Any) -> dict[str, Any]:
+        names, structure = tree_flatten(self.arguments[name])
+        leaves, own = tree_flatten(value)
+        if own != structure:
+            raise TypeError(f"the source was captured with another structure of `{name}`")
+        pairs = dict(zip(names, leaves, strict=True))
+        for leaf in pairs.keys() & self.fixed.keys():
+            if pairs[leaf] is not self.fixed[leaf] and pairs[leaf] != self.fixed[leaf]:
+                raise TypeError(f"the source was captured with {self.fixed[leaf]!r} for `{name}`")
+        return {leaf: found for leaf, found in pairs.items() if leaf not in self.fixed}

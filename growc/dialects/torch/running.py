@@ -1,0 +1,132 @@
+"""Running modules: in either mode, with wider numbers throughout, and without chance.
+
+A module's own calls decide on types (rotary angles in float32) and on chance (dropout in training), so what
+torch dispatches is changed, and not the module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
+
+from growc.dialects.torch.arrays import to_numpy, widened
+from growc.dialects.torch.inputs import capturable
+from growc.graph import Array
+
+aten = torch.ops.aten
+
+Inputs = tuple[Sequence[Any], Mapping[str, Any]]
+"""Positional and named arguments of forward."""
+
+NARROW = frozenset({torch.float16, torch.bfloat16, torch.float32})
+
+
+class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """All real numbers are float64, whatever type a call asks for.
+
+    A module's own tensors must be float64 already, or what it writes to them is lost.
+    """
+
+    def __torch_dispatch__(
+        self,
+        call: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Make a call with wider operands, and its results wider."""
+        args, kwargs = tree_map(_wide, (args, kwargs or {}))
+        return tree_map(_wide, call(*args, **kwargs))
+
+
+def _wide(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.double() if value.dtype in NARROW else value
+    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW else value
+
+
+class Expected(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """What is drawn is what is expected: dropout keeps everything, as it is."""
+
+    def __torch_dispatch__(
+        self,
+        call: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Make a call, but for those that draw."""
+        if call in DRAWN:
+            return DRAWN[call](*args)
+        return call(*args, **(kwargs or {}))
+
+
+DRAWN: Mapping[Any, Callable[..., Any]] = {
+    aten.bernoulli.default: torch.clone,
+    aten.bernoulli.p: torch.full_like,
+    aten.bernoulli_.Tensor: lambda x, p: x.copy_(p),
+    aten.bernoulli_.float: lambda x, p=0.5: x.fill_(p),
+    aten.native_dropout.default: lambda x, p, train: (x.clone(), torch.ones_like(x, dtype=torch.bool)),
+    aten.normal_.default: lambda x, mean=0.0, deviation=1.0: x.fill_(mean),
+    aten.uniform_.default: lambda x, low=0.0, high=1.0: x.fill_((low + high) / 2),
+}
+"""What stands in the place of calls that draw. All others draw alike from the same seed."""
+
+
+def outputs(module: nn.Module, inputs: Inputs, *, train: bool = False) -> list[Array]:
+    """What a module gives, as arrays: 16-bit numbers as float32, complex ones as pairs.
+
+    In training without chance; the module and its buffers are left as they were.
+    """
+    args, kwargs = inputs
+    with contextlib.ExitStack() as stack, torch.no_grad():
+        stack.enter_context(_in_mode(module, train))
+        if train:
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            torch.manual_seed(0)
+            stack.enter_context(Expected())  # type: ignore[no-untyped-call]
+        found = tree_flatten(module(*args, **kwargs))[0]
+    tensors = (value for value in found if isinstance(value, Tensor))
+    return [to_numpy(widened(_real(tensor))) for tensor in tensors]
+
+
+class Otherwise:
+    """A module in float64; where a call knows no such numbers, by other kernels."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module, self.wide = module, deepcopy(module).double()
+
+    def outputs(self, inputs: Inputs, *, train: bool = False) -> list[Array]:
+        """As of the module itself."""
+        try:
+            with capturable(self.wide), Widened():  # type: ignore[no-untyped-call]
+                return outputs(self.wide, tree_map_only(Tensor, _wide, inputs), train=train)
+        except RuntimeError:
+            with torch.backends.mkldnn.flags(enabled=False, allow_tf32=None):
+                return outputs(self.module, inputs, train=train)
+
+
+@contextlib.contextmanager
+def _in_mode(module: nn.Module, train: bool) -> Iterator[None]:
+    modes = [(part, part.training) for part in module.modules()]
+    kept = [(buffer, buffer.clone()) for buffer in module.buffers()] if train else []
+    module.train(train)
+    try:
+        yield
+    finally:
+        module.train(modes[0][1])  # which chooses a graph, too
+        for part, training in modes:
+            part.training = training
+        for buffer, value in kept:
+            buffer.copy_(value)
+
+
+def _real(tensor: Tensor) -> Tensor:
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor

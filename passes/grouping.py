@@ -1,0 +1,80 @@
+"""Attention without groups: where operators that repeat key/value heads have to stand for it to get some.
+
+Needs: the axis graph, its roles, the statements. Gives: the operands of products and attention operators that
+are the keys and values of heads of their own, each with the axis of these. A head that is repeated once is
+the same head: with `growc::Repeat` in front of these operands (growc.dialects.onnx.spread) query heads are
+(keys 1), and the one counts. What averages key/value heads (growc.passes.pooling) makes it more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from growc import recipe as ast
+from growc.axes import leaves
+from growc.graph import Node
+from growc.passes.flow import Flow
+from growc.passes.roles import Roles
+from growc.passes.spaces import Axes, Instance
+from growc.passes.unseen import Unseen
+from growc.resolve import Bound
+
+
+def averages(statement: ast.Statement) -> bool:
+    """Whether a statement averages units instead of choosing some."""
+    return isinstance(statement, ast.Subclone) and statement.ranking.name == "mean"
+
+
+def groups_of_one(statements: Sequence[Bound], axes: Axes, roles: Roles) -> Unseen:
+    """What would have to repeat heads, if a statement averages them; nothing where they come in groups."""
+    if not any(averages(bound.statement) for bound in statements):
+        return Unseen()
+    finder = _Finder(axes, roles)
+    places = (place for instance in axes.instances for place in finder.shared(instance))
+    return Unseen([], list(dict.fromkeys(places)))
+
+
+def operands_of(flow: Flow, instance: Instance) -> list[tuple[Instance, int]]:
+    """The operands that are queries, keys and values, of an operator or of the products around a softmax.
+
+    None where it is no attention.
+    """
+    if instance.line.treatment == "attention":
+        return [(instance, operand) for operand in (0, 1, 2)]
+    if instance.node.op != "Softmax":
+        return []
+    scores, below = flow.product_above(instance.node), flow.product_below(instance.node)
+    if scores is None or below is None:
+        return []
+    last = (scores.line.outputs[0] or ("_",))[-1]
+    keys = [i for i in (0, 1) if last in (scores.line.inputs[i] or ())]
+    return [(scores, 1 - keys[0]), (scores, keys[0]), below] if len(keys) == 1 else []
+
+
+class _Finder(Flow):
+    def __init__(self, axes: Axes, roles: Roles) -> None:
+        super().__init__(axes)
+        alone = [a for a in roles.axes.get("heads", []) if not any(id(s) in roles.expanded for s in a.spaces)]
+        self.heads = {id(x) for a in alone for s in a.spaces for x in leaves(s)}
+
+    def shared(self, instance: Instance) -> list[tuple[Node, int, int, int]]:
+        """Keys and values of one attention, each with the axis of its heads; both, or none."""
+        places = [self.place(*operand) for operand in operands_of(self, instance)[1:]]
+        return [p for p in places if p is not None] if None not in places else []
+
+    def place(self, instance: Instance, operand: int) -> tuple[Node, int, int, int] | None:
+        """The axis of heads, of an operand or of what it was before they were merged with others."""
+        value = instance.node.input(operand)
+        spaces = () if value is None else self.axes.of(value)
+        atoms = [[id(x) for x in leaves(space)] for space in spaces]
+        bearing = [k for k, own in enumerate(atoms) if not self.heads.isdisjoint(own)]
+        if value is None or len(bearing) != 1 or atoms[bearing[0]][-1] not in self.heads:
+            return None
+        above = None if value.producer is None else self.by_node.get(value.producer)
+        here = instance.node, operand, bearing[0], 1
+        if self.heads.issuperset(atoms[bearing[0]]) or above is None or above.line.treatment == "contract":
+            return here
+        moving = [
+            i for i, v in enumerate(above.node.inputs) if v not in self.static and v and v.known is None
+        ]
+        return (self.place(above, moving[0]) if len(moving) == 1 else None) or here

@@ -1,0 +1,205 @@
+"""What becomes of the checkpoint directory of every transformers model of the zoo: a table.
+
+    python tests/checkpoint/sweep.py [NAME…] [--recipe RECIPE] [--json FILE]
+
+A directory is saved by its class, grown, and loaded by `from_pretrained`; source and result run on the zoo's
+inputs. growc's own verification has no part in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "zoo")]
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+import zoo  # noqa: E402, F401 - fills the registry
+from facts import Facts  # noqa: E402
+from registry import ZOO, Built, build  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+
+from growc import api  # noqa: E402
+from growc.diagnostic import GrowError  # noqa: E402
+
+CLOSE = 2e-4
+"""Outputs of an exact result differ by less, relative to the largest number."""
+EXACT, AS_PLANNED, REFUSED, WRONG = "exact", "as planned", "refused", "wrong"
+"""The certificate is exact, and the outputs are the source's; it is not, and they are those of the planned
+program; nothing was written, for a reason; all else."""
+
+
+def doubled(facts: Facts) -> Iterator[str]:
+    """All widths times two, of those that the model has."""
+    if facts.convolutional:
+        yield "widen channels to 2 * channels with cyclic copy"
+        return
+    if facts.hidden:
+        yield "widen hidden to 2 * hidden with cyclic copy"
+    if facts.heads:
+        yield "widen heads to 2 * heads with neighbor copy"
+    if facts.ffn:
+        yield "widen ffn to 2 * ffn with cyclic copy"
+
+
+def wider(facts: Facts) -> Iterator[str]:
+    """One width times one and a half."""
+    if facts.ffn:
+        yield "widen ffn to 3 * ffn / 2 with uniform copy"
+
+
+def deeper(facts: Facts) -> Iterator[str]:
+    """Two more layers that do nothing yet: of a post-norm model they would."""
+    if facts.layers and facts.stream != "post":
+        yield "stack layers to layers + 2 by last with zero outputs"
+
+
+def halved(facts: Facts) -> Iterator[str]:
+    """Half of the layers, or one, and half of what they hold."""
+    if facts.layers and max(facts.layers) > 1:
+        odd = any(n % 2 for n in facts.layers)
+        yield f"subclone layers to {'1' if odd else 'layers / 2'} by even"
+    if facts.ffn:
+        yield "subclone ffn to ffn / 2 by magnitude"
+
+
+RECIPES: Mapping[str, Callable[[Facts], Iterator[str]]] = {
+    "all ×2": doubled,
+    "ffn ×1.5": wider,
+    "layers + 2": deeper,
+    "half": halved,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one case. difference: from the source or the planned program, relative."""
+
+    status: str
+    said: str = ""
+    difference: float = 0.0
+    seconds: float = 0.0
+
+
+def names() -> list[str]:
+    """The models of the zoo that transformers saves by itself."""
+    return [name for name, blueprint in ZOO.items() if blueprint.pick is not None]
+
+
+def recipe_of(name: str, recipe: str) -> str:
+    """The text of a recipe for a model; empty where it has nothing to act on."""
+    return "\n".join(RECIPES[recipe](ZOO[name].facts))
+
+
+def saved(name: str, folder: Path) -> Path:
+    """The model's directory."""
+    module: Any = build(name).module
+    module.save_pretrained(folder / "source")
+    return folder / "source"
+
+
+def loaded(name: str, path: Path) -> nn.Module:
+    """The class with the weights of a directory. Raises AssertionError where one is missing or unexpected."""
+    chosen: Any = type(ZOO[name].make("eager"))
+    module, report = chosen.from_pretrained(path, output_loading_info=True)
+    assert not any(report.values()), f"loading: {report}"
+    return module.eval()  # type: ignore[no-any-return]
+
+
+def outputs(name: str, module: nn.Module) -> list[Tensor]:
+    """All outputs on all inputs of the zoo, as they are picked there."""
+    blueprint = ZOO[name]
+    assert blueprint.pick is not None
+    made: list[Tensor] = []
+    for feed in build(name).feeds:
+        with torch.no_grad():
+            made += blueprint.pick(module(**feed, **blueprint.fixed))
+    return made
+
+
+def difference(ours: list[Tensor], theirs: list[Tensor]) -> float:
+    """The largest of all, relative to the largest number of an output. Raises AssertionError."""
+    found = 0.0
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.shape == b.shape, f"outputs of {list(a.shape)} and {list(b.shape)}"
+        assert bool(b.isfinite().all()), "not finite"
+        found = max(found, float((a - b).abs().max() / a.abs().max()))
+    return found
+
+
+def planned(name: str, text: str) -> list[Tensor]:
+    """What the planned program gives, without a class."""
+    model: Built = build(name)
+    grown = api.grow(model.module, text, dict(model.feeds[0]), check=False)
+    with torch.no_grad():
+        made = [grown(**feed) for feed in model.feeds]
+    return [tensor for one in made for tensor in (one if isinstance(one, tuple) else (one,))]
+
+
+def judged(name: str, text: str, source: Path, target: Path) -> Outcome:
+    """Grow a directory, and compare what comes of it."""
+    start = time.monotonic()
+    try:
+        done = api.apply(text, source, target, check=False, force=True)
+    except GrowError as error:
+        first = error.diagnostics[0]
+        said = "; ".join([f"{first.code} {first.message}", *first.notes, first.help or ""])
+        return Outcome(REFUSED, said.strip("; "), 0.0, time.monotonic() - start)
+    except Exception as error:  # noqa: BLE001 - a crash is an outcome as well
+        traceback.print_exc(file=sys.stderr)
+        return Outcome(WRONG, f"{type(error).__name__}: {error}", 0.0, time.monotonic() - start)
+    seconds, exact = time.monotonic() - start, done.plan.certificate.exact
+    try:
+        made = outputs(name, loaded(name, target))
+        wanted = outputs(name, loaded(name, source)) if exact else planned(name, text)
+        off = difference(wanted, made)
+    except (AssertionError, RuntimeError, ValueError, GrowError) as error:
+        return Outcome(WRONG, f"{type(error).__name__}: {error}", 0.0, seconds)
+    gaps = "; ".join(gap.cause for gap in done.plan.certificate.gaps[:2])
+    if not off <= CLOSE:
+        return Outcome(WRONG, f"{'claimed exact' if exact else gaps}", off, seconds)
+    return Outcome(EXACT if exact else AS_PLANNED, gaps, off, seconds)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--recipe", default="", help="of these alone, with commas between them")
+    parser.add_argument("--json", type=Path, help="a file for the outcomes")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    transformers.utils.logging.disable_progress_bar()
+    recipes = [r for r in RECIPES if not options.recipe or r in options.recipe.split(",")]
+    found: dict[str, dict[str, Any]] = {}
+    for name in options.names or names():
+        with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+            source = saved(name, Path(folder))
+            for recipe in recipes:
+                if text := recipe_of(name, recipe):
+                    outcome = judged(name, text, source, Path(folder) / "grown")
+                    found.setdefault(name, {})[recipe] = asdict(outcome)
+                    row = f"{name:14} {recipe:10} {outcome.status:10} {outcome.difference:7.0e}"
+                    print(f"{row} {outcome.seconds:6.1f} s  {outcome.said[:400]}", flush=True)
+                    if options.json:
+                        options.json.write_text(json.dumps(found, indent=1))
+    print(Counter(case["status"] for cases in found.values() for case in cases.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Axes that only a class ties to others follow these with the same fill, and are listed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers
+from checkpoints import tiny_config
+from torch import nn
+
+import growc
+from growc.checkpoint import comparing
+from growc.cli import main
+
+IDS = torch.randint(4, 48, (2, 9), generator=torch.Generator().manual_seed(1))
+POOLER = 'axis 0 of "bert.pooler.dense.bias"'
+
+
+def built(class_name: str, config) -> nn.Module:
+    torch.manual_seed(0)
+    module = getattr(transformers, class_name)(config).eval()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, 1.0 if parameter.ndim == 1 else 0.0, 0.3)
+    return module
+
+
+def sequences(**changes) -> nn.Module:
+    return built("BertForSequenceClassification", tiny_config("Bert", **changes))
+
+
+def assert_same(result: nn.Module, module: nn.Module, **inputs) -> None:
+    with torch.no_grad():
+        for ours, theirs in zip(result(**inputs).to_tuple(), module(**inputs).to_tuple(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=3e-4, atol=3e-4)
+
+
+def test_heads_and_a_pooler_follow_the_stream_that_their_class_makes_them_as_wide_as():
+    module = sequences()
+    result = growc.apply(module, "widen hidden to 2 * hidden with cyclic copy\nexpect exact")
+    assert (result.config.hidden_size, result.config.num_attention_heads) == (64, 8)
+    assert result.bert.pooler.dense.weight.shape == (64, 64)
+    assert_same(result, module, input_ids=IDS)
+    listed = {summary.axis: (summary.before, summary.after) for summary in result.plan.summaries}
+    assert listed == {"hidden": ((32,), (64,)), "heads": ((4,), (8,)), POOLER: ((32,), (64,))}
+    assert result.plan.notes == (
+        "`heads` follows `hidden`, to which the config of `BertForSequenceClassification` ties it",
+        f"`{POOLER}` follows `hidden`, to which the config of `BertForSequenceClassification` ties it",
+    )
+
+
+def test_it_is_the_fill_of_the_statement_that_leads():
+    recipe = "widen heads to 8 with neighbor copy\nwiden ffn to 64 with tail copy\n"
+    result = growc.apply(sequences(), f"{recipe}widen hidden to 64 with average fill split random seed 3")
+    weights = {weight.name: weight for weight in result.plan.weights}
+    rows = [step for step in weights["bert.pooler.dense.weight"].steps if step.axis == 0]
+    written = 'widen axis 0 of "bert.pooler.dense.bias" to 64 with average fill split random seed 3'
+    asked = growc.plan(
+        f"{recipe}widen hidden to 64 with average fill split random seed 3\n{written}", sequences()
+    )
+    same = {weight.name: weight for weight in asked.weights}["bert.pooler.dense.weight"]
+    assert [step.signature for step in rows] == [step.signature for step in same.steps if step.axis == 0]
+    assert rows
+    assert not [note for note in asked.notes if "follows" in note]
+
+
+def test_what_is_dropped_is_dropped_alike():
+    result = growc.apply(sequences(), "subclone hidden to 16 by first", check=False)
+    assert (result.config.hidden_size, result.config.num_attention_heads) == (16, 2)
+    pooler = next(s for s in result.plan.summaries if s.axis == POOLER)
+    assert (pooler.before, pooler.after, pooler.note) == ((32,), (16,), "first")
+
+
+def test_axes_of_several_sizes_follow_each_its_own():
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 4}
+    text = {"hidden_size": 32, "intermediate_size": 40, "vocab_size": 48, "eos_token_id": 2, **sizes}
+    vision = {"hidden_size": 48, "intermediate_size": 56, "image_size": 8, "patch_size": 4, **sizes}
+    module = built("CLIPModel", transformers.CLIPConfig(text_config=text, vision_config=vision))
+    result = growc.apply(module, "widen hidden to 3 * hidden / 2 with cyclic copy")
+    found = [
+        (part.hidden_size, part.num_attention_heads)
+        for part in (result.config.text_config, result.config.vision_config)
+    ]
+    assert found == [(48, 6), (72, 6)]
+
+
+def test_the_config_with_the_fewest_changes_says_what_follows():
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 48}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    module = built("Phi3ForCausalLM", transformers.Phi3Config(**sizes, **heads, pad_token_id=0))
+    result = growc.apply(module, "widen hidden to 64 with cyclic copy\nexpect exact")
+    assert (result.config.hidden_size, result.config.num_attention_heads) == (64, 8)
+
+
+def test_what_the_statements_size_themselves_follows_nothing():
+    with pytest.raises(growc.GrowError, match="G318"):
+        growc.plan("widen heads to 8 with neighbor copy", sequences())
+
+
+def test_a_directory_says_so_too(save, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(comparing, "compare_exported", lambda *_: {})
+    path = save("BertForSequenceClassification", tiny_config("Bert"))
+    statement = "widen hidden to 64 with cyclic copy"
+    for command in (["plan"], ["apply", "-o", str(tmp_path / "out")]):
+        assert main([*command, "-e", f"{statement}\nexpect exact", str(path)]) == 0
+        assert f"`{POOLER}` follows `hidden`" in capsys.readouterr().out
+    grown = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "out").eval()
+    assert_same(grown, transformers.BertForSequenceClassification.from_pretrained(path).eval(), input_ids=IDS)
+    assert main(["verify", str(path), str(tmp_path / "out")]) == 0

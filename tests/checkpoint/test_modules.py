@@ -1,0 +1,203 @@
+"""`growc.apply` on modules of transformers: the same class comes out, from the config that has its sizes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers
+from checkpoints import tiny_config
+from torch import nn
+
+import growc
+from growc.dialects.torch.module import GrownModule
+
+IDS = torch.randint(4, 48, (2, 9), generator=torch.Generator().manual_seed(1))
+DOUBLED = (
+    "widen hidden to 2 * hidden with cyclic copy\n"
+    "widen heads to 2 * heads with neighbor copy\n"
+    "widen ffn to 2 * ffn with cyclic copy\n"
+)
+FFN = "widen ffn to 3 * ffn / 2 with uniform copy"
+
+
+def built(class_name: str, kind: str, **changes) -> nn.Module:
+    """A module in evaluation whose gains and biases are drawn too."""
+    torch.manual_seed(0)
+    module = getattr(transformers, class_name)(tiny_config(kind, **changes)).eval()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, 1.0 if parameter.ndim == 1 else 0.0, 0.3)
+    return module
+
+
+def logits(module: nn.Module) -> torch.Tensor:
+    with torch.no_grad():
+        return module(input_ids=IDS).logits
+
+
+@pytest.mark.parametrize(
+    ("class_name", "kind", "recipe", "fields"),
+    [
+        ("GPT2LMHeadModel", "GPT2", DOUBLED, {"n_embd": 64, "n_head": 8}),
+        ("LlamaForCausalLM", "Llama", FFN, {"intermediate_size": 72}),
+        ("MixtralForCausalLM", "Mixtral", FFN, {"intermediate_size": 36}),
+        (
+            *("LlamaForCausalLM", "Llama"),
+            *("stack layers to 3 by last with zero outputs", {"num_hidden_layers": 3}),
+        ),
+    ],
+)
+def test_the_class_stays_and_computes_the_same(class_name, kind, recipe, fields, tmp_path):
+    module = built(class_name, kind)
+    result = growc.apply(module, f"{recipe}\nexpect exact")
+    assert type(result) is type(module)
+    assert {name: getattr(result.config, name) for name in fields} == fields
+    torch.testing.assert_close(logits(result), logits(module), rtol=2e-4, atol=2e-4)
+    assert result.verification.relative < 1e-4
+    assert dict(result.named_parameters()).keys() <= result.lineage["weights"].keys()
+    result.save_pretrained(tmp_path)
+    again = type(module).from_pretrained(tmp_path)
+    torch.testing.assert_close(logits(again), logits(result))
+
+
+def test_types_of_elements_what_is_trained_and_modes_stay():
+    module = built("GPT2LMHeadModel", "GPT2", attn_pdrop=0.0).bfloat16().train()
+    module.transformer.h[0].ln_1.float().requires_grad_(False)
+    module.transformer.h[1].eval()
+    result = growc.apply(module, "widen ffn to 2 * ffn with cyclic copy", {"input_ids": IDS}, check=False)
+    for name, parameter in module.named_parameters():
+        twin = result.get_parameter(name)
+        assert (twin.dtype, twin.requires_grad) == (parameter.dtype, parameter.requires_grad), name
+    assert result.lm_head.weight is result.transformer.wte.weight
+    assert {n: p.training for n, p in result.named_modules()} == {
+        n: p.training for n, p in module.named_modules()
+    }
+
+
+def test_the_source_is_left_as_it_was():
+    module = built("LlamaForCausalLM", "Llama").train()
+    module.model.layers[0].eval()
+    config, modes = module.config.to_dict(), [part.training for part in module.modules()]
+    state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    result = growc.apply(module, FFN)
+    result.model.norm.weight.data += 1
+    assert module.config.to_dict() == config
+    assert [part.training for part in module.modules()] == modes
+    assert all(torch.equal(tensor, state[name]) for name, tensor in module.state_dict().items())
+
+
+def test_dropout_draws_as_in_the_source():
+    module = built("GPT2LMHeadModel", "GPT2").train()
+    result = growc.apply(module, "widen ffn to 2 * ffn with tail copy", IDS)
+    found = []
+    for one in (module, result):
+        torch.manual_seed(1)
+        found.append(one(input_ids=IDS).logits)
+    torch.testing.assert_close(*found, rtol=2e-4, atol=2e-4)
+    assert not torch.allclose(result(input_ids=IDS).logits, found[1], atol=1e-2)
+
+
+def gradients(module: nn.Module) -> list[torch.Tensor]:
+    module.zero_grad()
+    module(input_ids=IDS, labels=IDS).loss.backward()
+    return [parameter.grad for parameter in module.parameters()]
+
+
+def test_gradients_are_computed_by_checkpoints_where_the_source_does_so(monkeypatch):
+    module = built("LlamaForCausalLM", "Llama").train()
+    plain = growc.apply(module, FFN, check=False)
+    assert not any(getattr(part, "gradient_checkpointing", False) for part in plain.modules())
+    module.activation_checkpointing_enable()
+    result = growc.apply(module, FFN, check=False)
+    passes = []
+    forward = type(result.model.layers[0].mlp).forward
+    monkeypatch.setattr(
+        type(result.model.layers[0].mlp), "forward", lambda *a: passes.append(a[0]) or forward(*a)
+    )
+    torch.testing.assert_close(gradients(result), gradients(plain))
+    assert [sum(one in part.modules() for one in passes) for part in (result, plain)] == [4, 2]
+
+
+def test_what_the_class_cannot_have_is_refused_and_a_plain_module_has_it():
+    module = built("GPT2LMHeadModel", "GPT2")
+    for ask in (growc.apply, growc.plan):
+        with pytest.raises(growc.GrowError, match="G318") as refused:
+            ask(module, "widen heads to 8 with neighbor copy")
+        [said] = refused.value.diagnostics
+        assert said.help == "the class ties these: `widen hidden to 64` too"
+    recipe = "widen heads to 8 with neighbor copy\nexpect exact"
+    result = growc.apply(module, recipe, {"input_ids": IDS}, keep_class=False)
+    assert isinstance(result, GrownModule)
+    torch.testing.assert_close(logits(result), logits(module), rtol=2e-4, atol=2e-4)
+
+
+class Capped(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x)
+
+
+def another_part(module):
+    module.model.layers[1].mlp.act_fn = Capped()
+
+
+def another_number(module):
+    module.model.layers[0].self_attn.scaling = 1.0
+
+
+def another_tie(module):
+    module.lm_head.weight = module.model.embed_tokens.weight
+
+
+def another_tensor(module):
+    module.model.norm.bias = nn.Parameter(torch.zeros(32))
+
+
+@pytest.mark.parametrize("change", [another_part, another_number, another_tie, another_tensor])
+def test_a_module_that_its_class_does_not_build_is_refused(change):
+    module = built("LlamaForCausalLM", "Llama")
+    change(module)
+    with pytest.raises(growc.GrowError, match="G321") as refused:
+        growc.plan(module, FFN)
+    assert "keep_class=False" in refused.value.diagnostics[0].help
+    assert growc.plan(module, FFN, keep_class=False).certificate.exact
+
+
+def test_experts_run_as_they_did():
+    module = built("MixtralForCausalLM", "Mixtral")
+    before = module.config._experts_implementation
+    assert growc.apply(module, FFN, check=False).config._experts_implementation == before
+    result = growc.apply(module, FFN, {"input_ids": IDS}, keep_class=False)
+    torch.testing.assert_close(logits(result), logits(module), rtol=2e-4, atol=2e-4)
+    assert module.config._experts_implementation == before
+
+
+def test_what_the_class_computes_otherwise_is_a_gap_with_its_cause():
+    config = transformers.XGLMConfig(
+        vocab_size=48, max_position_embeddings=16, d_model=32, ffn_dim=48, num_layers=1, attention_heads=4
+    )
+    torch.manual_seed(0)
+    module = transformers.XGLMForCausalLM(config).eval()
+    recipe = "widen hidden to 64 with cyclic copy"
+    result = growc.apply(module, recipe)
+    assert type(result) is type(module)
+    [gap] = result.plan.certificate.gaps
+    assert gap.cause.startswith("`XGLMForCausalLM` computes from its config what no weight makes up for: ")
+    assert result.verification.relative > 1e-3
+    with pytest.raises(growc.GrowError, match="G401"):
+        growc.apply(module, f"{recipe}\nexpect exact")
+
+
+def test_the_lineage_has_the_factors_that_make_up_for_the_class():
+    config = transformers.Gemma2Config(**tiny_config("Llama").to_dict() | {"head_dim": 8, "pad_token_id": 0})
+    torch.manual_seed(0)
+    module = transformers.Gemma2ForCausalLM(config).eval()  # it multiplies embeddings by the root of hidden
+    result = growc.apply(module, "widen hidden to 64 with cyclic copy\nexpect exact")
+    table = module.model.embed_tokens.weight
+    torch.testing.assert_close(result.model.embed_tokens.weight[:, :32], table / 2**0.5)
+    assert result.lineage["weights"]["model.embed_tokens.weight"]["factor"] == pytest.approx(0.5**0.5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_bytes_to_write_are_those_of_what_is_stored(dtype):
+    module = built("LlamaForCausalLM", "Llama").to(getattr(torch, dtype))
+    result = growc.apply(module, FFN, check=False)
+    assert result.plan.bytes_to_write == sum(p.nbytes for p in result.parameters())

@@ -1,0 +1,47 @@
+"""Checkpoints that are too large to be loaded run with the same outputs as loaded ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from checkpoints import tiny_config
+
+from growc.checkpoint import running
+from growc.checkpoint.directory import config_of
+from growc.dialects.torch.classes import build
+from growc.dialects.torch.inputs import real_inputs
+
+KINDS = {
+    "GPT2": "GPT2LMHeadModel",
+    "Llama": "LlamaForCausalLM",
+    "Mixtral": "MixtralForCausalLM",
+    "Bert": "BertForMaskedLM",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", ["float32", "bfloat16"])
+def test_a_streamed_checkpoint_computes_what_a_loaded_one_does(kind, number, save, monkeypatch):
+    path = save(KINDS[kind], tiny_config(kind), dtype=number)
+    whole = running.load(path)
+    given = real_inputs(build(config_of(path)))
+    monkeypatch.setattr(running, "WHOLE", 0)
+    streamed = running.load(path)
+    assert whole.whole
+    assert not streamed.whole
+    assert all(p.is_meta for p in streamed.module.parameters())
+    expected, found = whole.run(given), streamed.run(given)
+    assert expected.keys() == found.keys()
+    for name, output in expected.items():
+        np.testing.assert_allclose(found[name], output, rtol=2e-5, atol=2e-5)
+
+
+def test_a_streamed_checkpoint_runs_in_wider_numbers(save, monkeypatch):
+    path = save("LlamaForCausalLM", tiny_config("Llama"), dtype="bfloat16")
+    given = real_inputs(build(config_of(path)))
+    expected = running.load(path, torch.float64).run(given)
+    monkeypatch.setattr(running, "WHOLE", 0)
+    found = running.load(path, torch.float64).run(given)
+    assert found["logits"].dtype == np.float64
+    np.testing.assert_allclose(found["logits"], expected["logits"], rtol=1e-9, atol=1e-12)

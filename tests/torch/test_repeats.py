@@ -1,0 +1,99 @@
+"""Modules whose key/value heads are repeated for their groups by calls that they did not have."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from growc import api
+
+HEADS, DEPTH, WIDTH = 4, 8, 32
+IDS = torch.tensor([[3, 7, 1, 30, 2], [5, 5, 0, 11, 39]])
+
+
+class Decoder(nn.Module):
+    """Two layers of attention, by one operator or by products, and nothing else."""
+
+    def __init__(self, kv_heads: int = HEADS, whole: bool = False) -> None:
+        super().__init__()
+        self.kv_heads, self.whole = kv_heads, whole
+        self.embedding, self.head = nn.Embedding(40, WIDTH), nn.Linear(WIDTH, 40)
+        sizes = {"q": (WIDTH, HEADS * DEPTH), "o": (HEADS * DEPTH, WIDTH)}
+        sizes |= dict.fromkeys("kv", (WIDTH, kv_heads * DEPTH))
+        self.layers = nn.ModuleList(
+            nn.ModuleDict({name: nn.Linear(*size) for name, size in sizes.items()}) for _ in range(2)
+        )
+        self.dropout = nn.Dropout(0.0)
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        for layer in self.layers:
+            q, k, v = (layer[n](x).unflatten(-1, (-1, DEPTH)).transpose(1, 2) for n in "qkv")
+            if self.kv_heads not in (1, HEADS):
+                k, v = (t.repeat_interleave(HEADS // self.kv_heads, 1) for t in (k, v))
+            if self.whole:
+                context = F.scaled_dot_product_attention(q, k, v)
+            else:
+                context = self.dropout((q @ k.transpose(-1, -2) / math.sqrt(DEPTH)).softmax(-1)) @ v
+            x = x + layer["o"](context.transpose(1, 2).flatten(2))
+        return self.head(x)
+
+
+def decoder(kv_heads: int = HEADS, whole: bool = False) -> Decoder:
+    torch.manual_seed(2)
+    return Decoder(kv_heads, whole).eval()
+
+
+def pooled(source: Decoder, left: int) -> Decoder:
+    """The module whose keys and values are the means of a source's."""
+    wanted, state = decoder(left), source.state_dict()
+    for name, value in state.items():
+        if ".k." in name or ".v." in name:
+            state[name] = value.reshape(left, -1, DEPTH, *value.shape[1:]).mean(1).flatten(0, 1)
+    wanted.load_state_dict(state)
+    return wanted
+
+
+def repeats(module: nn.Module) -> list[object]:
+    return [n.args[1] for n in module.graph.nodes if n.target is torch.ops.aten.repeat_interleave.self_int]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("left", [1, 2])
+def test_heads_become_means_and_are_repeated(left, whole):
+    source = decoder(whole=whole)
+    made = api.grow(source, f"subclone kv_heads to {left} by mean", IDS)
+    wanted = pooled(source, left)(IDS)
+    assert torch.allclose(made(IDS), wanted, atol=1e-6)
+    assert repeats(made) == [HEADS // left] * 4
+    assert not made.missing
+    assert torch.allclose(made.train()(IDS), wanted, atol=1e-6)
+
+
+def test_only_the_layer_that_has_means_repeats_heads(tmp_path):
+    text = "stack layers to 4 by last\nin layers 2 { subclone kv_heads to 2 by mean }"
+    made = api.grow(decoder(), text, IDS)
+    sizes = [len(p) for name, p in made.named_parameters() if name.endswith("k.weight")]
+    assert sizes == [HEADS * DEPTH, HEADS * DEPTH, 2 * DEPTH, HEADS * DEPTH]
+    assert repeats(made) == [2, 2]
+    assert made(IDS).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("widen kv_heads to 2 with neighbor copy", [2] * 4),
+        ("widen kv_heads to 2 with neighbor copy\nwiden heads to 8 with neighbor copy", [4] * 4),
+        ("widen heads to 8 with neighbor copy", []),
+    ],
+)
+def test_one_head_for_all_queries_becomes_two(text, times):
+    source = decoder(1)
+    made = api.grow(source, f"{text}\nexpect exact", IDS)
+    assert torch.allclose(made(IDS), source(IDS), atol=1e-5)
+    assert repeats(made) == times
+    assert torch.allclose(made.train()(IDS), source(IDS), atol=1e-5)
