@@ -21,7 +21,7 @@ from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.mend import Mended
 from growc.dialects.onnx.patches import Entries, Part, Patch
 from growc.dialects.onnx.schemas import check_model
-from growc.dialects.onnx.spread import settle
+from growc.dialects.onnx.spread import counting, settle
 from growc.dialects.onnx.stored import Stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import Array, Graph, Node, Size, Value, Weight
@@ -63,6 +63,11 @@ def rewrite(
             folded.restore()
     restore(graph.dialect.fused)
     RemoveUnusedNodesPass()(graph.source)
+
+
+def settle_repeats(graph: Graph, mended: Mended) -> None:
+    """Plain operators for repeated heads in a model that was rewritten with operators of growc's own."""
+    settle(counting(graph.source), _Rewriter(graph, mended), repeats=False)
 
 
 class _Rewriter:

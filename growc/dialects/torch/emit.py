@@ -17,7 +17,7 @@ from torch.utils._pytree import TreeSpec
 
 from growc.compilation import Compilation
 from growc.diagnostic import GrowError
-from growc.dialects.onnx.emit import rewrite
+from growc.dialects.onnx.emit import rewrite, settle_repeats
 from growc.dialects.onnx.layered import origin_of
 from growc.dialects.torch.call import DTYPES
 from growc.dialects.torch.cases import Descent
@@ -78,6 +78,7 @@ def emit(
         missing = reason_of(error)
     held, returns = holdings.tensors(used, tensor), (r.output for r in results if r.output is not None)
     descent = Descent.of(c, [model.graph.outputs[k].name or "" for k in returns])
+    settle_repeats(c.graph, c.mended)
     return GrownModule(held, graphs, spec, descent, missing)
 
 
