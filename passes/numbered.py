@@ -40,6 +40,9 @@ SHARING = RANKING | {"Softmax"}
 MOVING = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators that bring a factor to what it is a factor of."""
 
+TAKING = MOVING | {"Gather", "GatherElements", "GatherND", "Slice", "Split"}
+"""Operators whose results have no numbers but those of their first operand."""
+
 
 def vocabularies(flow: Flow) -> list[Space]:
     """What the numbers of model inputs mean."""
@@ -81,7 +84,7 @@ def positions(flow: Flow, taken: Collection[int]) -> list[Space]:
     found: list[Space] = []
     for index, table, axis in _lookups(flow):
         spaces = flow.axes.of(table)
-        computed = not _given(index) and not (index.known and _all_equal(index))
+        computed = not _given(index) and not _all_equal(index)
         if computed and any(id(find(s)) in read for s in spaces):
             found.append(find(spaces[axis]))
     for instance in flow.axes.instances:
@@ -252,7 +255,12 @@ def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
 
 
 def _all_equal(value: Value) -> bool:
-    return all(len(np.unique(k)) <= 1 for k in value.known or ())
+    """Whether all numbers are known to be one and the same, wherever they were taken from."""
+    while value.known is None and (node := value.producer) is not None and node.op in TAKING:
+        data = node.inputs[0]
+        assert data is not None
+        value = data
+    return bool(value.known) and all(len(np.unique(k)) <= 1 for k in value.known or ())
 
 
 def _given(index: Value) -> bool:

@@ -147,6 +147,44 @@ def test_places_that_are_gathered_by_computed_numbers_are_positions(tmp_path):
     judge("widen positions to 20 with tail copy", model, tmp_path / "grown.onnx").assert_exact()
 
 
+KINDS = """
+kinds (int64[N, S] tokens) => (float[N, S, 9] logits)
+<float[9, 8] table, float[12, 8] places, float[2, 8] parts, float[8, 12] up, float[12, 8] down,
+ float[8, 9] head, int64[1, 12] zeros, int64 last, int64[1] begin, int64[1] end>
+{
+    t = Gather(table, tokens)
+    one = CastLike(tokens, last)
+    none = Sub(one, one)
+    ones = Sub(none, last)
+    counted = CumSum(ones, last)
+    i = Add(counted, last)
+    p = Gather(places, i)
+    x0 = Add(t, p)
+    full = Shape(tokens)
+    first = Slice(full, begin, end)
+    rest = Shape <start = 1> (zeros)
+    wide = Concat <axis = 0> (first, rest)
+    many = Expand(zeros, wide)
+    kind = GatherElements <axis = 1> (many, i)
+    k = Gather(parts, kind)
+    x1 = Add(x0, k)
+    u = MatMul(x1, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    x2 = Add(x1, d)
+    logits = MatMul(x2, head)
+}
+"""
+
+
+def test_a_table_that_is_read_at_one_row_alone_is_of_no_positions(tmp_path):
+    numbers = {"last": -1, "begin": [0], "end": [1], "zeros": [[0] * 12]}
+    arrays = {name: np.array(value, dtype=np.int64) for name, value in numbers.items()}
+    model = save(tmp_path / "kinds.onnx", KINDS, **arrays)
+    assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9, "positions": 12}
+    judge("widen hidden to 16 with cyclic copy", model, tmp_path / "grown.onnx").assert_exact()
+
+
 SHARED_PART = """
 shared (int64[N, S] tokens) => (float[N, S, 9] logits)
 <float[9, 8] table, float[8, 24] q_weight, float[8, 16] k_weight, float[8, 2] part_weight,

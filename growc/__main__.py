@@ -1,0 +1,7 @@
+"""`python -m growc` is `growc`."""
+
+import sys
+
+from growc.cli import main
+
+sys.exit(main())
