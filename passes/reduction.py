@@ -15,7 +15,7 @@ from growc.axes import find
 from growc.graph import Value, readers, static_values
 from growc.passes.flow import THROUGH
 from growc.passes.norms import Norm
-from growc.passes.solve import DUAL, Solution
+from growc.passes.solution import DUAL, Solution
 from growc.passes.spaces import Axes
 from growc.passes.ties import Tie, looked_up
 from growc.plans import Gap

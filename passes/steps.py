@@ -15,7 +15,7 @@ from growc.graph import Graph, Value
 from growc.indexmap import Floats, IndexMap, Ints
 from growc.links import Var
 from growc.passes.ancestry import Ancestry
-from growc.passes.solve import DUAL, GAIN, PRIMAL, Solution
+from growc.passes.solution import DUAL, GAIN, PRIMAL, Solution
 from growc.passes.ties import Tie
 from growc.plans import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
 from growc.sinusoid import is_sinusoid

@@ -28,7 +28,8 @@ from growc.passes.ancestry import Ancestry
 from growc.passes.assemble import assemble_weights
 from growc.passes.certify import rounded
 from growc.passes.links import build_links, carriers_of
-from growc.passes.solve import Solution, solve
+from growc.passes.solution import Solution
+from growc.passes.solve import solve
 from growc.passes.spaces import Axes, Instance, infer_spaces
 from growc.passes.steps import weight_steps
 from growc.stage import Options, Request, Sizes, Stage
