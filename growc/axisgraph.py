@@ -71,12 +71,16 @@ def axis_graph(axes: Axes, ties: Sequence[Tie]) -> nx.Graph[Any]:
 
 def bearers(axes: Axes, role: RoleAxis) -> list[Vertex]:
     """The weight axes in which the atoms of a named axis stand, in canonical order."""
-    atoms = {id(x) for s in role.spaces for x in leaves(s)}
+    atoms = _atoms(role)
+    return [(u, k) for u in axes.graph.uses() for k, s in enumerate(axes.of(u)) if _bears(s, atoms)]
 
-    def bears(space: Space) -> bool:
-        return any(id(find(x)) in atoms for x in leaves(space))
 
-    return [(u, k) for u in axes.graph.uses() for k, s in enumerate(axes.of(u)) if bears(s)]
+def _atoms(role: RoleAxis) -> set[int]:
+    return {id(find(x)) for s in role.spaces for x in leaves(s)}
+
+
+def _bears(space: Space, atoms: set[int]) -> bool:
+    return any(id(find(x)) in atoms for x in leaves(space))
 
 
 def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[Way]:
@@ -87,7 +91,9 @@ def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[Way]:
     wanted = bearers(axes, role)
     if not wanted:
         return []
-    graph = axis_graph(axes, ties)
+    atoms = _atoms(role)
+    whole = axis_graph(axes, ties)
+    graph = whole.subgraph([(v, k) for v, k in whole if _bears(axes.of(v)[k], atoms)])
     tree = _tree(graph, wanted[0])
     arrived: dict[Vertex, Node | Tie | None] = {wanted[0]: None}
     found: dict[tuple[str, int], Way] = {}

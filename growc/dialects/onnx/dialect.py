@@ -9,6 +9,7 @@ from typing import Any
 
 from growc.axes import Space
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.broadcasts import part
 from growc.dialects.onnx.capture import capture
 from growc.dialects.onnx.container import load
 from growc.dialects.onnx.control import CONTROL
@@ -111,6 +112,10 @@ class OnnxModel(IrModel):
 
     scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
     """What was measured of the file, by the inputs and the number of samples."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        part(self.source)
 
     @staticmethod
     def open(path: Path) -> OnnxModel:

@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from growc.dialects.onnx.broadcasts import rejoin
 from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
@@ -62,6 +63,7 @@ def rewrite(
         if folded.stand_in not in kept:
             folded.restore()
     restore(graph.dialect.fused)
+    rejoin(graph.source)
     RemoveUnusedNodesPass()(graph.source)
 
 
