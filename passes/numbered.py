@@ -242,14 +242,18 @@ def _ranked(flow: Flow, index: Value, operators: Collection[str] = RANKING) -> I
 
 
 def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
-    """(index, table, the axis of the table that is numbered) of every look-up along one axis."""
+    """(index, table, the axis of the table that is numbered) of every look-up along one axis; what takes
+    some in order numbers nothing.
+    """
     for instance in flow.axes.instances:
         node, terms = instance.node, list(instance.line.inputs[0] or ()) if instance.line.inputs else []
         table, index = node.input(0), node.input(1)
         if table is None or index is None or table not in flow.static or not table.floating:
             continue
         if node.op == "Gather":
-            yield index, table, int(node.attributes.get("axis", 0)) % max(table.rank, 1)
+            axis = int(node.attributes.get("axis", 0)) % max(table.rank, 1)
+            if len(terms) == table.rank and terms[axis] in ("#", "_", ROUTED):
+                yield index, table, axis
         elif node.op == "GatherND" and terms.count("#") == 1:
             yield index, table, terms.index("#")
 

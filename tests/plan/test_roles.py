@@ -308,3 +308,26 @@ around (int64[N, S] tokens) => (float[N, S, 9] logits)
 def test_a_weighted_way_around_something_inside_a_branch_is_no_stream(tmp_path):
     model = save(tmp_path / "around.onnx", AROUND)
     assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9}
+
+
+FIXED = """
+fixed (int64[N, {length}] tokens) => (float[N, {length}, 9] logits)
+<float[9, 8] table, float[12, 8] places, float[8, 12] up, float[12, 8] down, float[8, 9] head>
+{{
+    t = Gather(table, tokens)
+    p = Gather(places, order)
+    x0 = Add(t, p)
+    u = MatMul(x0, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    x1 = Add(x0, d)
+    logits = MatMul(x1, head)
+}}
+"""
+
+
+@pytest.mark.parametrize("length", [12, 7])
+def test_a_table_that_is_taken_in_order_is_one_that_is_added(tmp_path, length):
+    order = np.arange(length, dtype=np.int64)
+    model = save(tmp_path / "fixed.onnx", FIXED.format(length=length), order=order)
+    assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9}
