@@ -215,7 +215,11 @@ def read_inputs(path: Path, model: Path, samples: int | None = None) -> list[Fee
 
     Raises GrowError (G403) where the file cannot be read, lacks an input, or holds the wrong type or rank.
     """
-    inputs = read_signature(model)
+    return cases_in(path, read_signature(model), samples)
+
+
+def cases_in(path: Path, inputs: Sequence[Input], samples: int | None = None) -> list[Feeds]:
+    """As `read_inputs`, for a model whose signature is known."""
     arrays = _load(Path(path), inputs)
     numbers = sorted({int(found[1]) for name in arrays if (found := re.match(r"in(\d+)\.", name))})
     if numbers and not any(port.name in arrays for port in inputs):

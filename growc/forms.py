@@ -55,7 +55,7 @@ def require_torch(path: Path) -> None:
 def form_of(path: Path, shard_size: str = "", optimizer: Path | None = None) -> Form:
     """The form of a model; only checkpoint directories have shards, and optimizers beside them.
 
-    Raises GrowError: G200 for what the form has not, and for what is no size; G309 where none is written.
+    Raises GrowError: G200 for what the form has not, and for what is no size; G309 without torch.
     """
     if path.is_dir():
         require_torch(path)
@@ -67,8 +67,10 @@ def form_of(path: Path, shard_size: str = "", optimizer: Path | None = None) -> 
         if given:
             raise wrong(f"`{option}` is for checkpoint directories, and `{path}` is none")
     if path.suffix == ".pt2":
-        message = f"`{path}` is a program of torch.export, and this version writes none"
-        raise GrowError(Diagnostic("G309", message, help="`growc plan` says what would become of it"))
+        require_torch(path)
+        from growc.dialects.torch.form import ProgramFile
+
+        return ProgramFile()
     from growc.dialects.onnx.form import OnnxFile
 
     return OnnxFile()

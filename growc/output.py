@@ -16,6 +16,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
+from growc.archive import record_of
 from growc.diagnostic import Diagnostic, GrowError
 from growc.placing import on_disk, put
 
@@ -111,7 +112,7 @@ def made_by_growc(path: Path) -> bool:
         with path.open("rb") as file:
             if file.read(len(OPENING)) == OPENING.encode():
                 return True
-        return METADATA in load(path).metadata_props
+        return bool(record_of(path)) or METADATA in load(path).metadata_props
     return False
 
 
@@ -164,7 +165,7 @@ def own_data(model: Path) -> set[Path]:
     """The `STEM-<12 hex>.data` files of a model that growc wrote: it made them for this model alone."""
     from growc.dialects.onnx.container import load
 
-    if not model.is_file() or not made_by_growc(model):
+    if not model.is_file() or record_of(model) or not made_by_growc(model):
         return set()
     tensors = (value.const_value for value in load(model).graph.initializers.values())
     names = {str(t.location) for t in tensors if isinstance(t, ir.ExternalTensor)}

@@ -6,7 +6,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,24 +92,38 @@ def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:
     return grammar.format(Recipe(tuple(expanded(grammar.parse(*sources).body)))).splitlines()
 
 
-def retraced(source: Path, result: Path, progress: Progress) -> Ports:
-    """How the inputs and outputs of `result` follow from those of `source`, by the recipes in its metadata.
+@dataclass(frozen=True)
+class Past:
+    """A model's file, the records of the growths that made it, and what it declares."""
+
+    path: Path
+    records: Sequence[Mapping[str, Any]]
+    declared: Declared
+
+    @staticmethod
+    def of(path: Path) -> Past:
+        """Of an ONNX file."""
+        model = load_model(path)
+        return Past(path, history(model), declared_by(model))
+
+
+def retraced(source: Past, result: Past, progress: Progress) -> Ports:
+    """How the inputs and outputs of `result` follow from those of `source`, by the recipes in its records.
 
     A source that was grown itself must be a model on the way to the result; one without a record may be any
     of them. Nothing follows where both have the same inputs and outputs, and no unit changed its place; nor
     where the recipes do not lead from this source to this result.
     """
-    grown, start = load_model(result), load_model(source)
-    records, own = history(grown), history(start)
+    records, own = list(result.records), list(source.records)
     if records[: len(own)] != own:
         return Ports()
     for first in [len(own)] if own else range(len(records)):
         with contextlib.suppress(GrowError):
             recipes = [recipe_of(record) for record in records[first:]]
-            if _declared(start) == _declared(grown) and not any(map(_moves_units, recipes)):
+            if source.declared == result.declared and not any(map(_moves_units, recipes)):
                 return Ports()
-            found = _replayed(source, list(zip(records[first:], recipes, strict=True)), progress)
-            if _leads_to(found, _declared(grown)):
+            found = _replayed(source.path, list(zip(records[first:], recipes, strict=True)), progress)
+            if _leads_to(found, result.declared):
                 return found
     return Ports()
 
@@ -176,7 +190,8 @@ def _leads_to(found: Ports, declared: Declared) -> bool:
     return True
 
 
-def _declared(model: ir.Model) -> Declared:
+def declared_by(model: ir.Model) -> Declared:
+    """What a model declares of the sizes of its inputs and outputs."""
     found: Declared = {}
     for value in (*model.graph.inputs, *model.graph.outputs):
         sizes = value.shape or ()

@@ -105,7 +105,12 @@ def read_signature(model: Path) -> tuple[Input, ...]:
 
     Raises GrowError: G310 for a file that is no ONNX model, G403 for an input that cannot be fed.
     """
-    graph = written_out(load_model(model).graph)
+    return signature_of(load_model(model).graph)
+
+
+def signature_of(graph: ir.Graph) -> tuple[Input, ...]:
+    """The same of a graph, whose bodies are written out in it. Raises GrowError (G403)."""
+    graph = written_out(graph)
     moving, states = moving_values(graph), state_pairs(graph)
     return tuple(
         _describe(value, moving, states.get(value))

@@ -21,7 +21,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.difference import OutputReport as OutputReport
 from growc.difference import compare as compare
 from growc.difference import incomparable, worst
-from growc.feeds import complete, draw, read_inputs
+from growc.feeds import Runner, complete, draw, read_inputs
 from growc.float_copies import runnable
 from growc.rounding import Rounding, limit, measure, ways
 from growc.session import Feeds, Session
@@ -195,24 +195,30 @@ def _for_both(
     source: Path, result: Path, signature: Path, ports: Sequence[Input], maps: InputMaps, seed: int
 ) -> list[Feeds]:
     """Cases of the source, drawn so that the result can run them too."""
+    with Session(source) as before, Session(result) as after:
+        return cases_for_both(before, after, read_signature(signature), ports, maps, seed)
+
+
+def cases_for_both(
+    before: Runner, after: Runner, own: Sequence[Input], ports: Sequence[Input], maps: InputMaps, seed: int
+) -> list[Feeds]:
+    """Cases of a source with inputs of its `own`, drawn so that a result with other `ports` can run them too.
+
+    Raises GrowError (G403) where there are none.
+    """
     low = {port.name: port for port in ports}
-    drawn = [
-        replace(p, low=low[p.name].low, high=low[p.name].high) if p.name in low else p
-        for p in read_signature(signature)
-    ]
+    drawn = [replace(p, low=low[p.name].low, high=low[p.name].high) if p.name in low else p for p in own]
     numbers = {name: m for name, found in maps.items() for m in found if isinstance(m, NumberMap)}
 
     def wide(feeds: Feeds) -> Feeds:
         return {n: numbers[n].narrow(a) if n in numbers else a for n, a in feeds.items()}
 
-    with Session(source) as before, Session(result) as after:
+    class Both:
+        def run(self, feeds: Feeds) -> Feeds:
+            after.run(grown_feeds(wide(feeds), ports, maps, {}, seed))
+            return before.run(wide(feeds))
 
-        class Both:
-            def run(self, feeds: Feeds) -> Feeds:
-                after.run(grown_feeds(wide(feeds), ports, maps, {}, seed))
-                return before.run(wide(feeds))
-
-        return [wide(case) for case in draw(drawn, Both(), seed)]
+    return [wide(case) for case in draw(drawn, Both(), seed)]
 
 
 def grown_feeds(

@@ -49,6 +49,12 @@ tapped (float[N, 8] x0) => (float[N, 8] y, float[N, 8] deep)
     deep = MatMul(r1, probe)
 }
 """
+BLOCKED = """
+blocked (float[N, 8, 4, 4] x) => (float[N, 8, 4, 4] y) <float[8, 8, 1, 1] w>
+{
+    y = com.microsoft.nchwc.Conv(x, w)
+}
+"""
 WRONG = MLP.replace("float[8, 3] fc2_weight", "float[9, 3] fc2_weight")
 
 
@@ -79,7 +85,7 @@ CASES: dict[str, list[str]] = {
     "G307-outside": plan("in encoder { widen vocab to 24 with tail copy }", "translator.onnx"),
     "G307-nothing-there": plan('in "up*" { widen vocab to 24 with tail copy }'),
     "G308-unaccounted": plan("widen ffn to 24 with tail copy"),
-    "G309-program": ["apply", "-e", "untie head", "model.pt2"],
+    "G309-blocked": ["inspect", "blocked.onnx"],
     "G310-folder": ["inspect", "."],
     "G310-missing": ["inspect", "nosuch.onnx"],
     "G310-no-model": ["inspect", "text.onnx"],
@@ -135,6 +141,7 @@ PATCHES: dict[str, tuple[str, Callable[..., object]]] = {
 def test_an_error_is_explained_as_agreed(name, growc, golden, tmp_path, monkeypatch):
     save(tmp_path / "frozen.onnx", FROZEN)
     save(tmp_path / "wrong.onnx", WRONG)
+    save(tmp_path / "blocked.onnx", BLOCKED)
     save(tmp_path / "tapped.onnx", TAPPED)
     save(tmp_path / "translator.onnx", TRANSLATOR)
     save(tmp_path / "other.onnx", STREAM, norm1_bias=np.ones(8, np.float32))

@@ -66,9 +66,9 @@ class OnnxFile:
 
     def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
         """By the recipes in the metadata of the result."""
-        from growc.provenance import retraced
+        from growc.provenance import Past, retraced
 
-        return retraced(source, result, progress)
+        return retraced(Past.of(source), Past.of(result), progress)
 
     def verify(
         self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter
 from typing import Any
 
 from torch.export.graph_signature import ConstantArgument, InputKind
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from growc.dialects.torch.export import Captured
 
@@ -69,6 +70,16 @@ class Calling:
             elif value is not None:
                 raise TypeError(f"the source was captured without `{name}`")
         return found
+
+    def signature(self, takes: Collection[str] = ()) -> list[Parameter]:
+        """The arguments, and behind them by name the tensors that a graph `takes` and no argument holds."""
+        leaves = {leaf for names in self.arguments.values() for leaf in tree_leaves(names)}
+        others = [name for name in self.arguments if name not in (*self.parameters, self.rest)]
+        found = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in self.parameters]
+        if self.rest:
+            found.append(Parameter(self.rest, Parameter.VAR_POSITIONAL))
+        named = [*others, *(name for name in takes if name not in leaves)]
+        return found + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named]
 
     def _leaves(self, name: str, value: Any) -> dict[str, Any]:
         names, structure = tree_flatten(self.arguments[name])

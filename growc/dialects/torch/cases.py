@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import Parameter
 from typing import Any
 
 import onnx_ir as ir
@@ -93,6 +94,11 @@ class Descent:
         """The tensors among arguments of the result, by the names that its graph has for them."""
         assert self.calling is not None
         return self.calling.tensors(args, kwargs, [identifier(name) for name in self.takes])
+
+    def signature(self) -> list[Parameter]:
+        """The arguments of the result: the source's, and those that only the result takes, by name."""
+        assert self.calling is not None
+        return self.calling.signature([identifier(name) for name in self.takes])
 
     def _drawn(self, feeds: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         """What only the result takes, in sizes that go with the rest."""

@@ -16,7 +16,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils._pytree import TreeSpec
 
 from growc.compilation import Compilation
-from growc.diagnostic import GrowError
+from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.emit import rewrite, settle_repeats
 from growc.dialects.onnx.layered import origin_of
 from growc.dialects.torch.call import DTYPES
@@ -57,6 +57,7 @@ def emit(
 ) -> GrownModule:
     """The result; `tensor` makes a stored one. Raises GrowError (G308)."""
     captured: Captured = c.model.captured
+    _require_pure(captured)
     model: ir.Model = c.model.source
     remember([*model.graph, *(one.node for one in c.model.fused)])
     places = _places(c)
@@ -80,6 +81,12 @@ def emit(
     descent = Descent.of(c, [model.graph.outputs[k].name or "" for k in returns])
     settle_repeats(c.graph, c.mended)
     return GrownModule(held, graphs, spec, descent, missing)
+
+
+def _require_pure(captured: Captured) -> None:
+    if captured.written:
+        message = f"evaluation writes to `{captured.written[0]}`, and what is grown from that would not"
+        raise GrowError(Diagnostic("G308", message, help="export the model without this state"))
 
 
 def _results(

@@ -15,6 +15,7 @@ from torch.export._tree_utils import reorder_kwargs
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from growc.dialects.torch.functional import writes
 from growc.dialects.torch.standins import standing_in
 from growc.dialects.torch.tracing import Axes, by_name, free_axes, named_symbols, trace
 
@@ -41,6 +42,15 @@ class Captured:
     symbols: Mapping[str, str]
     parameters: tuple[str, ...] = ()
     rest: str = ""
+
+    @property
+    def written(self) -> list[str]:
+        """What running the program changes."""
+        signature = self.program.graph_signature
+        targets = {spec.arg.name: str(spec.target) for spec in signature.input_specs}
+        inside = [targets.get(node.name, node.name) for node in writes(self.program.graph)]
+        given = [s for s in signature.output_specs if s.kind is not OutputKind.USER_OUTPUT]
+        return inside + [str(spec.target or spec.arg.name) for spec in given]
 
 
 def export(

@@ -39,6 +39,11 @@ def functionalise(graph: fx.Graph, buffers: Collection[str]) -> None:
         _Rewriting(graph, buffers).run()
 
 
+def writes(graph: fx.Graph) -> list[fx.Node]:
+    """What a graph still writes to: buffers, in evaluation too."""
+    return [target for node in graph.nodes if (target := _target(node)) is not None]
+
+
 class _Rewriting:
     """One pass over a graph, in order.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,20 +44,35 @@ def grow(
     cases = result.descent.cases(module, inputs, c.model.captured if check else None)
     finish(resolved, c, module, result, cases, result.descent, check=check)
     if check:
-        beside = {WAY: _of_plan(c, result, cases), IN_TRAINING: in_training(module, result, cases)}
-        notes = (f"{way}: {found}" for way, found in beside.items() if isinstance(found, str))
-        measured = {way: found for way, found in beside.items() if not isinstance(found, str)}
-        result.verification = replace(
-            result.verification, beside=measured, notes=(*result.verification.notes, *notes)
-        )
+        measured = beside_plan(result.verification, c, result, cases, result.descent)
+        training = in_training(module, result, cases)
+        result.verification = _with_ways(measured, {IN_TRAINING: training})
     return result.train() if module.training and not result.missing else result
 
 
-def _of_plan(c: Compilation, result: GrownModule, cases: Sequence[Case]) -> Verification | str:
-    """How far a module is from its plan, or why that was not measured. Raises GrowError (G406)."""
+def beside_plan(
+    measured: Verification, c: Compilation, result: nn.Module, cases: Sequence[Case], descent: Descent
+) -> Verification:
+    """What was measured of a result, and how far it is from its plan or why that was not measured.
+
+    Raises GrowError (G406).
+    """
+    return _with_ways(measured, {WAY: _of_plan(c, result, cases, descent)})
+
+
+def _with_ways(measured: Verification, beside: Mapping[str, Verification | str]) -> Verification:
+    """A measurement with others beside it, or the reasons why there are none."""
+    notes = (f"{way}: {found}" for way, found in beside.items() if isinstance(found, str))
+    known = {way: found for way, found in beside.items() if not isinstance(found, str)}
+    return replace(measured, beside={**measured.beside, **known}, notes=(*measured.notes, *notes))
+
+
+def _of_plan(
+    c: Compilation, result: nn.Module, cases: Sequence[Case], descent: Descent
+) -> Verification | str:
     try:
         with awake(c.model.source, result, Holdings.of(c)):
-            return require_planned(c.model.source, result, cases, result.descent)
+            return require_planned(c.model.source, result, cases, descent)
     except GrowError as error:
         if any(diagnostic.code != "G403" for diagnostic in error.diagnostics):
             raise

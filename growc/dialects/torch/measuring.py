@@ -35,13 +35,26 @@ def verify_modules(
 ) -> Verification:
     """Run both modules, and compare what they give. Both are left in their modes."""
     known = descent or Descent()
-    twice = Twice(source, known.gives, train=train)
+    return compare_in(source, result, cases, known.ports, known.gives, known.returns, train=train)
+
+
+def compare_in(
+    source: nn.Module,
+    result: nn.Module,
+    cases: Sequence[Case],
+    ports: Ports,
+    gives: Sequence[str],
+    returns: Sequence[str],
+    *,
+    train: bool = False,
+) -> Verification:
+    """The same, where the names of the outputs of both are known, and how they follow from each other."""
+    twice = Twice(source, gives, train=train)
 
     def run(case: Case) -> Ways:
-        found = named(outputs(result, case.result, train=train), known.returns)
-        return Ways(*twice(case.source), found)
+        return Ways(*twice(case.source), named(outputs(result, case.result, train=train), returns))
 
-    return compared(cases, run, known.ports)
+    return compared(cases, run, ports)
 
 
 def compared(cases: Sequence[Case], run: Callable[[Case], Ways], ports: Ports | None = None) -> Verification:

@@ -1,9 +1,14 @@
-"""Modules that growc makes: a GraphModule with one set of tensors and a graph for each mode."""
+"""Modules that growc makes: one set of tensors, and a graph of torch.fx for each mode.
+
+They are no GraphModules: torch.export runs the graphs of those itself, on arguments in whatever order, and
+what they return loses its form.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -11,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.graph_module import _forward_from_src
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from growc.diagnostic import Diagnostic, GrowError
@@ -65,7 +71,7 @@ def _owner(module: nn.Module, name: str) -> tuple[nn.Module, str]:
     return module, last
 
 
-class GrownModule(fx.GraphModule):
+class GrownModule(nn.Module):
     """A trainable module: what a plan makes of another one.
 
     `train` and `eval` choose the graph; `lineage`, `plan` and `verification` say how it came to be. It can be
@@ -81,7 +87,7 @@ class GrownModule(fx.GraphModule):
         descent: Descent,
         missing: str = "",
     ) -> None:
-        super().__init__(nn.Module(), fx.Graph(), "GrownModule")
+        super().__init__()
         tensors.place(self)
         self.graphs, self.results, self.missing = dict(graphs), results, missing
         self.descent = descent
@@ -90,8 +96,9 @@ class GrownModule(fx.GraphModule):
         self.verification: Any = None
         self.device: torch.device | None = None
         self.training = False
-        self.graph = self.graphs[False]
+        self.forward = self._forward()  # by its name in the module, so that it has a signature of its own
         self.follow()
+        self.recompile()
 
     def train(self, mode: bool = True) -> GrownModule:
         """Choose the graph of a mode. Raises GrowError (G320) where there is none."""
@@ -99,9 +106,13 @@ class GrownModule(fx.GraphModule):
             message = f"this module has no graph for {MODES[mode]}"
             raise GrowError(Diagnostic("G320", message, notes=(self.missing,) if self.missing else ()))
         super().train(mode)
-        if self.graph is not self.graphs[mode]:
-            self.graph = self.graphs[mode]
+        self.recompile()
         return self
+
+    @property
+    def graph(self) -> fx.Graph:
+        """The graph of the mode that it is in."""
+        return self.graphs[self.training]
 
     def follow(self) -> None:
         """Let the graphs make their own tensors where the module's tensors are."""
@@ -120,17 +131,20 @@ class GrownModule(fx.GraphModule):
         self.follow()
         return self
 
-    def recompile(self) -> Any:
-        """Make the code of the graph; what it returns has the form of what the source returns."""
-        code = super().recompile()
-        plain = type(self).forward
+    def recompile(self) -> None:
+        """Make the code of the graph."""
+        code = self.graph.python_code(root_module="self")
+        self._code = _forward_from_src(code.src, code.globals)
 
-        @functools.wraps(plain)
-        def forward(self: GrownModule, *args: Any, **kwargs: Any) -> Any:
-            return tree_unflatten(plain(self, **self.descent.tensors(args, kwargs)), self.results)
+    def _forward(self) -> Any:
+        """What is called: with the source's arguments, it returns what the source returns, in its form."""
 
-        type(self).forward = forward
-        return code
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            given = self.descent.tensors(args, kwargs)
+            return tree_unflatten(self._code(self, **given), self.results)
+
+        forward.__signature__ = inspect.Signature(self.descent.signature())  # type: ignore[attr-defined]
+        return forward
 
     def __reduce__(self) -> Any:
         return _restored, (self._state(),)

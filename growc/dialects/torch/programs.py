@@ -116,7 +116,18 @@ def _captured(program: ExportedProgram) -> Captured:
     names = {name: first.setdefault(_identity(tensor), name) for name, tensor in stored.items()}
     targets = [str(spec.target) for spec in specs]
     made = {target: program.constants[target] for target in targets if target in program.constants}
-    return Captured(program, names, made, named_symbols(program, inputs.items(), free_axes(inputs)))
+    symbols = named_symbols(program, inputs.items(), free_axes(inputs))
+    return Captured(program, names, made, symbols, _parameters(program))
+
+
+def _parameters(program: ExportedProgram) -> tuple[str, ...]:
+    """The names of the arguments that are given in order; where none is known, those of their tensors."""
+    signature = program.module_call_graph[0].signature
+    order, named = program.call_spec.in_spec.children()
+    known = [] if signature is None else signature.forward_arg_names or []
+    if len(known) == order.num_children + named.num_children:
+        return tuple(known[: order.num_children])
+    return tuple(f"argument {k}" for k in range(order.num_children))
 
 
 def _identity(tensor: Tensor) -> tuple[Any, ...]:

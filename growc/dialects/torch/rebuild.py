@@ -23,6 +23,7 @@ from growc.dialects.torch.constants import Constants
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.literals import changed, refusal
 from growc.dialects.torch.lowering import SAME
+from growc.dialects.torch.stacks import Move, move_of
 
 Layer = tuple[int, int]
 """A layer of the result, by run and position."""
@@ -30,13 +31,17 @@ Layer = tuple[int, int]
 
 @dataclass(eq=False)
 class Made:
-    """A call of the source with what it has in the result, and the layer there; without `call` a tensor."""
+    """A call of the source with what it has in the result, and the layer there; without `call` a tensor.
+
+    move: where it stands in the result's modules, where that is another place than in the source's.
+    """
 
     call: fx.Node | None
     layer: Layer | None = None
     arguments: Mapping[fx.Node, Made] = field(default_factory=dict, repr=False)
     literals: Mapping[Path, Any] = field(default_factory=dict)
     tensor: ir.Value | None = None
+    move: Move | None = None
 
 
 class Rebuilding:
@@ -142,7 +147,9 @@ class Rebuilding:
     def call(self, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
         """A call with the arguments that it has by now; one without nodes does nothing but name `value`."""
         arguments = {given: self.argument(given, call, parts, value) for given in call.all_input_nodes}
-        return self.add(call, arguments, changed(call, parts), self.place(value))
+        made = self.add(call, arguments, changed(call, parts), self.place(value))
+        made.move = made.move or move_of(value.producer())
+        return made
 
     def add(
         self,

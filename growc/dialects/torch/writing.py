@@ -19,6 +19,7 @@ from growc.dialects.torch.holdings import Holdings
 from growc.dialects.torch.literals import Parameter, entries, refusal
 from growc.dialects.torch.rebuild import Made, names_of
 from growc.dialects.torch.results import Result
+from growc.dialects.torch.stacks import STACK, moved
 
 aten = torch.ops.aten
 
@@ -99,6 +100,8 @@ class _Writing:
         if target is aten.split.Tensor and isinstance(args[1], (list, tuple)):
             target = aten.split.sizes
         node = self.graph.create_node(source.op, target, tuple(args), kwargs, source.name)
+        if stack := source.meta.get(STACK):
+            node.meta[STACK] = moved(stack, made.move)
         self.nodes[made] = node
         self.results.setdefault(source, []).append(node)
 

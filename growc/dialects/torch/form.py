@@ -1,0 +1,98 @@
+"""`.pt2` programs as a form of models: how a result is written and stamped, and compared with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from growc.archive import add_record, record_of
+from growc.dialects.torch.cases import Case
+from growc.dialects.torch.programmed import Program, arguments
+from growc.ports import Ports
+from growc.provenance import Past, declared_by, records_in, retraced
+from growc.session import Feeds
+from growc.verification import Verification, cases_for_both, grown_feeds
+
+if TYPE_CHECKING:
+    from growc.api import Progress
+    from growc.compilation import Compilation
+    from growc.dialects.torch.module import GrownModule
+
+OTHER_INPUTS = "the result takes other tensors than its source: all of them by name"
+
+
+@dataclass
+class ProgramFile:
+    """See growc.forms.Form. made: what was written last."""
+
+    remarks: tuple[str, ...] = ()
+    made: tuple[Compilation, GrownModule] | None = None
+
+    def write(self, c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
+        """The program. Raises GrowError (G308) where what was grown is none."""
+        import torch
+
+        from growc.dialects.torch.emit import grown_module
+        from growc.dialects.torch.exported import program_of
+
+        progress(f"writing {target.name}", 0, 0)
+        grown = grown_module(c)
+        program = program_of(grown, c.model.captured)
+        draft = folder / target.name
+        with draft.open("wb") as file:
+            torch.export.save(program, file)
+        self.made = c, grown
+        specs = program.call_spec.in_spec, c.model.captured.program.call_spec.in_spec
+        self.remarks = () if specs[0] == specs[1] else (OTHER_INPUTS,)
+        return [draft]
+
+    def stamp(self, result: Path, record: str) -> None:
+        """Into the archive, among what torch leaves alone."""
+        add_record(result, record)
+
+    def history(self, model: Path) -> list[dict[str, Any]]:
+        """From the archive."""
+        return records_in(record_of(model))
+
+    def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
+        """By the recipes in the archive of the result."""
+        return retraced(self._past(source), self._past(result), progress)
+
+    def _past(self, path: Path) -> Past:
+        return Past(path, self.history(path), declared_by(Program.at(path).model))
+
+    def verify(
+        self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
+    ) -> Verification:
+        """Run both in torch; and what was just written beside its plan, in onnxruntime."""
+        from growc.dialects.torch.growth import beside_plan
+        from growc.dialects.torch.measuring import compare_in
+
+        progress("running both programs", 0, 0)
+        before, after = Program.at(source), Program.at(result)
+        cases = _cases(before, after, ports, None if inputs is None else Path(inputs))
+        measured = compare_in(before.module, after.module, cases, ports, before.gives, after.gives)
+        if self.made is None:
+            return measured
+        c, grown = self.made
+        return beside_plan(measured, c, after.module, cases, grown.descent)
+
+    def refute(self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress) -> None:
+        """Nothing more: the rounding of both is measured with wider numbers."""
+
+
+def _cases(before: Program, after: Program, ports: Ports, inputs: Path | None) -> list[Case]:
+    """The cases of a file, or drawn ones that both can run."""
+    from growc.feeds import cases_in, draw
+
+    own, theirs, maps = before.signature, after.signature, ports.input_maps()
+    if inputs is not None:
+        found: Sequence[Feeds] = cases_in(inputs, own)
+    elif ports.narrower:
+        found = cases_for_both(before, after, own, theirs, maps, 0)
+    else:
+        found = draw(own, before, 0)
+    grown = (grown_feeds(case, theirs, maps, ports.renamed, 0) for case in found)
+    return [Case(arguments(a), arguments(b)) for a, b in zip(found, grown, strict=True)]
