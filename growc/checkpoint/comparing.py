@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from growc.checkpoint.directory import config_of
+from growc.checkpoint.directory import Checkpoint, config_of
 from growc.checkpoint.exported import compare_exported
 from growc.checkpoint.running import Loaded, load
 from growc.diagnostic import Diagnostic, GrowError
@@ -35,16 +35,16 @@ def compare(
     result: Path,
     *,
     inputs: Path | None = None,
-    kind: torch.dtype | None = None,
     exported: bool = True,
 ) -> Verification:
     """Run both on the same cases: those of a `.npz` file, else drawn ones.
 
-    kind: the type of all real numbers, where they are not to be as they are stored. exported: compare both
-    as ONNX files too. Raises GrowError (G308, G403) where one cannot be loaded or run.
+    With weights of 16 bits both compute in single precision: in 16 bits nearly all would be hidden.
+    exported: compare both as ONNX files too. Raises GrowError (G308, G403) where one cannot be loaded or run.
     """
-    before = load(source, kind)
-    after = load(result, kind)
+    narrow = Checkpoint.open(source).narrow
+    kind = torch.float32 if narrow else None
+    before, after = load(source, kind), load(result, kind)
     cases = _read(inputs, source) if inputs is not None else _drawn(before, source, result, ports)
     maps, notes = ports.input_maps(), list[str]()
     reports: dict[str, list[OutputReport]] = {}
@@ -55,10 +55,14 @@ def compare(
             outputs, grown, ports.output_maps(), ports.renamed, notes, ports.logits
         ):
             reports.setdefault(name, []).append(report)
-    measured = summed_up(reports, _rounding(source, before, cases, expected), len(cases), notes)
+    if narrow:
+        notes.append("compared in single precision, with the weights as they are stored")
+    other = load(source, torch.float32 if narrow else torch.float64, thirds=narrow)
+    measured = summed_up(reports, _rounding(other, cases, expected), len(cases), notes)
     if not exported:
         return measured
-    return replace(measured, **compare_exported(ports, before, after, cases[0], measured.notes))
+    twins = (load(source), load(result)) if narrow else (before, after)
+    return replace(measured, **compare_exported(ports, *twins, cases[0], measured.notes))
 
 
 def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Case]:
@@ -106,15 +110,12 @@ def _moved(value: Any, maps: Sequence[Any]) -> Any:
     return value
 
 
-def _rounding(source: Path, before: Loaded, cases: Sequence[Case], expected: Sequence[Any]) -> Rounding:
-    """The source beside itself with wider numbers."""
+def _rounding(other: Loaded, cases: Sequence[Case], expected: Sequence[Any]) -> Rounding:
+    """The source beside itself with `other` numbers."""
     found = Rounding()
-    sizes = [p.itemsize for p in before.module.parameters() if p.is_floating_point()]
-    kind = torch.float32 if sizes and min(sizes) < 4 else torch.float64
-    wide = load(source, kind)
     for case, outputs in zip(cases, expected, strict=True):
         try:
-            seen = wide.run(case)
+            seen = other.run(case)
         except RuntimeError as error:
             found.notes.append(f"own rounding not measured: {str(error).splitlines()[0]}")
             break

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from growc.checkpoint.pickled import read_pickle
-from growc.checkpoint.tensorfile import Entry, read_header, unreadable
+from growc.checkpoint.tensorfile import NARROW, Entry, read_header, unreadable
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Array
 
@@ -67,6 +67,11 @@ class Checkpoint:
                 raise unreadable(file, f"the index says that it holds `{absent}`")
             tensors |= {name: found[name] for name in promised or found}
         return Checkpoint(path, config, tensors, metadata or {"format": "pt"})
+
+    @property
+    def narrow(self) -> bool:
+        """Whether there are real numbers of 16 bits."""
+        return any(tensor.entry.dtype in NARROW for tensor in self.tensors.values())
 
     def read(self, name: str) -> Array:
         """One tensor."""

@@ -90,8 +90,6 @@ class CheckpointDirectory:
 
     def refute(self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress) -> None:
         """With 16-bit weights: both once more in single precision, of weights that were never rounded."""
-        import torch
-
         from growc.checkpoint.comparing import compare
         from growc.checkpoint.twins import write_in_single
         from growc.expectations import judge_measured
@@ -100,5 +98,5 @@ class CheckpointDirectory:
         twins = write_in_single(c.held, folder / "single")
         if twins is not None:
             given = None if inputs is None else Path(inputs)
-            measured = compare(ports_of(c), *twins, inputs=given, kind=torch.float32, exported=False)
+            measured = compare(ports_of(c), *twins, inputs=given, exported=False)
             judge_measured((), c.plan, measured, refute=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,19 +64,23 @@ class Loaded:
         }
 
 
-def load(path: Path, kind: torch.dtype | None = None) -> Loaded:
+def load(path: Path, kind: torch.dtype | None = None, *, thirds: bool = False) -> Loaded:
     """A checkpoint by its class, as it is stored or with all real numbers of another type.
 
-    Raises GrowError (G403) where the class does not load it, (G308) where tensors are missing or do not fit.
+    thirds: weights of 16 bits after one more rounding, which is what storing a grown weight costs. Raises
+    GrowError (G403) where the class does not load it, (G308) where tensors are missing or do not fit.
     """
     if sum(file.stat().st_size for file in weight_files(path)) > WHOLE:
         opened = Opened.open(path)
-        return Loaded(opened.module, Streaming(opened, kind))
+        return Loaded(opened.module, Streaming(opened, partial(_typed, kind=kind, thirds=thirds)))
     chosen: Any = class_of(config_of(path))
     try:
         with quiet():
             module, report = chosen.from_pretrained(
-                path, dtype=kind or "auto", output_loading_info=True, local_files_only=True
+                path,
+                dtype="auto" if thirds or kind is None else kind,
+                output_loading_info=True,
+                local_files_only=True,
             )
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -85,4 +90,17 @@ def load(path: Path, kind: torch.dtype | None = None) -> Loaded:
         if found := report.get(problem):
             message = f"`{chosen.__name__}` does not find all of its weights in `{path}`"
             raise GrowError(Diagnostic("G308", message, notes=(f"{problem}: {sorted(map(str, found))[:3]}",)))
+    if thirds:
+        for parameter in module.parameters():
+            parameter.data = _typed(parameter.data, kind, thirds=True)
+        module.to(kind)
     return Loaded(module.eval())
+
+
+def _typed(tensor: torch.Tensor, kind: torch.dtype | None, *, thirds: bool) -> torch.Tensor:
+    """A stored tensor with numbers of a type, divided by three, stored, and multiplied by three again."""
+    if kind is None or not tensor.is_floating_point():
+        return tensor
+    if thirds and tensor.itemsize < kind.itemsize and tensor.numel() > 1:
+        return (tensor.to(kind) / 3).to(tensor.dtype).to(kind) * 3
+    return tensor.to(kind)

@@ -17,12 +17,12 @@ from growc.dialects.torch.arrays import to_torch
 class Streaming(TorchFunctionMode):
     """While it is entered, parameters of a module on meta are those of a checkpoint wherever they are used.
 
-    kind: the type of all real numbers, where they are not to be as they are stored.
+    typed: what is made of each stored tensor.
     """
 
-    def __init__(self, opened: Opened, kind: torch.dtype | None) -> None:
+    def __init__(self, opened: Opened, typed: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
-        self._opened, self._kind = opened, kind
+        self._opened, self._typed = opened, typed
         state: Mapping[str, torch.Tensor] = opened.module.state_dict(keep_vars=True)
         self._names = {id(tensor): name for name, tensor in state.items()}
         for name, tensor in state.items():  # what asks for a type without an operator sees the stored one
@@ -43,6 +43,3 @@ class Streaming(TorchFunctionMode):
         if name is None:
             return given
         return self._typed(to_torch(self._opened.read(name)))
-
-    def _typed(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self._kind) if self._kind is not None and tensor.is_floating_point() else tensor

@@ -42,6 +42,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 """The element types of the format that numpy can hold, in the order in which files have them."""
 
+NARROW = frozenset(("F16", "BF16"))
+"""Types of real numbers of 16 bits."""
+
 WORDS = {kind: word for word, kind in DTYPES.items()}
 
 _RANK = {word: rank for rank, word in enumerate(DTYPES)}

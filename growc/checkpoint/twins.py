@@ -14,12 +14,10 @@ from growc.checkpoint.directory import Readable
 from growc.checkpoint.growth import GrownWeights, write_grown
 from growc.checkpoint.names import ModuleNames
 from growc.checkpoint.opened import Opened
-from growc.checkpoint.tensorfile import Entry
+from growc.checkpoint.tensorfile import NARROW, Entry
 from growc.checkpoint.write import as_they_are, write_checkpoint
 from growc.graph import Array
 from growc.rounding import COPY_BYTES
-
-NARROW = frozenset(("F16", "BF16"))
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,7 @@ class Single:
 def write_in_single(grown: GrownWeights[Opened], folder: Path) -> tuple[Path, Path] | None:
     """The source and the result in single precision; nothing, where that is no other or takes too much."""
     source = grown.source.checkpoint
-    narrow = any(tensor.entry.dtype in NARROW for tensor in source.tensors.values())
-    if not narrow or 4 * sum(grown.entry(name).elements for name in grown.plans) > COPY_BYTES:
+    if not source.narrow or 4 * sum(grown.entry(name).elements for name in grown.plans) > COPY_BYTES:
         return None
     folder.mkdir()
     wide = replace(source, tensors={name: Single(tensor) for name, tensor in source.tensors.items()})
