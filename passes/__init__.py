@@ -232,7 +232,7 @@ def solve_pass(c: Compilation) -> Compilation:
 
 def mend_pass(c: Compilation) -> Compilation:
     """Every size of the result, accounted for."""
-    return replace(c, mended=c.model.mend(c.axes, c.simulation, c.lowered.sizes.of))
+    return replace(c, mended=c.model.mend(c.axes, c.simulation, c.lowered.sizes.of, c.lowered.taken))
 
 
 def assemble_pass(c: Compilation) -> Compilation:
@@ -241,7 +241,8 @@ def assemble_pass(c: Compilation) -> Compilation:
     shapes = {u: tuple(sizes.of(s)[0] for s in c.axes.of(u)) for u in c.graph.uses()}
     tables = continue_tables(c.graph, c.roles, sizes)
     cut = cut_by_untie(c.axes, c.untied)
-    made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.mended.patches, cut)
+    gone = c.lowered.taken.gone
+    made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.mended.patches, cut, gone)
     return replace(c, assembled=made)
 
 

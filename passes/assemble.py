@@ -34,14 +34,16 @@ def assemble_weights(
     literals: Mapping[Weight, WeightPlan],
     patches: Mapping[Node, Any],
     cut: frozenset[Value] = frozenset(),
+    gone: frozenset[Value] = frozenset(),
 ) -> Assembled:
     """One `WeightPlan` for each group of uses of a stored tensor that want the same values; `cut` ones stand
-    apart.
+    apart, and there is none of those that are `gone`.
     """
     by_weight: dict[Weight, list[Value]] = defaultdict(list)
     for use in graph.uses():
         assert use.weight is not None
-        by_weight[use.weight].append(use)
+        if use not in gone:
+            by_weight[use.weight].append(use)
     taken = {w.name for w in graph.weights}
     done = Assembled()
     for weight, uses in by_weight.items():
@@ -113,6 +115,7 @@ def count_parameters(
         weight = use.weight
         assert weight is not None
         used = not use.users or any(n in live for n, _ in use.users)
+        used = used and (shapes is None or use in shapes)
         if weight.floating and weight.elements > 1 and used and use not in followers:
             elements = 1
             for d in weight.shape if shapes is None else shapes[use]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from growc import recipe as ast
-from growc.axes import leaves
+from growc.axes import find, leaves
 from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
@@ -21,6 +21,7 @@ from growc.indexmap import Ints
 from growc.layers import Layers
 from growc.orders import Depth as DepthStatement
 from growc.passes.ancestry import Ancestry
+from growc.passes.apart import Taken, taken
 from growc.passes.counts import number_of_layers
 from growc.passes.grouping import averages
 from growc.passes.magnitude import Magnitudes
@@ -53,6 +54,8 @@ class Lowered:
     """The sizes before each statement, by its number."""
     numbers: dict[str, Ints] = field(default_factory=dict)
     """For inputs that number units of which some are gone, the old number of each."""
+    taken: Taken = field(default_factory=Taken)
+    """What becomes of units that are taken out one by one."""
 
     def before(self, moment: int) -> Sizes:
         """The sizes as they stood before the statement of a number."""
@@ -110,7 +113,10 @@ class _Lowering:
         self.errors += self.pairs.settle()
         if self.errors:
             raise GrowError(*self.errors)
-        self.done.numbers = renumbered(self.axes, self.requests.rankings.made)
+        made = self.requests.rankings.made
+        self.done.numbers = renumbered(self.axes, made)
+        apart = self.axes.apart
+        self.done.taken = taken([(a, made.get(id(find(self.axes.of(a.whole)[a.axis])))) for a in apart])
         stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(id(own), ()), own)]
         self.done.stages = [s for s in stages if s.requests or s.regroups or s.pools]
         for name, found in self.roles.axes.items():

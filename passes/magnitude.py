@@ -2,6 +2,7 @@
 
 Needs: the axis graph, the ties. Gives: for every unit of a space the L2 norm over all weights that make or
 read it, each tensor divided by its own Frobenius norm. Tied weights are one; running statistics are none.
+Networks of which each unit has one of its own count as if their tensors were stacked.
 Every weight is read once, and kept no longer than it is summed up.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 from growc.axes import Space, find, leaves
 from growc.graph import Array, Value
 from growc.indexmap import Floats, Ints
+from growc.passes.apart import Apart
 from growc.passes.spaces import Axes
 from growc.passes.ties import Tie
 
@@ -52,8 +54,24 @@ class Magnitudes:
                 inside = unit >= 0
                 if norm > 0:
                     total += np.bincount(unit[inside], squares[inside] / norm, len(total))
+        total += self._networks(atoms)
         scores: Floats = np.sqrt(total)
         return scores
+
+    def _networks(self, atoms: Sequence[Space]) -> Floats | float:
+        """What networks of their own add to the scores of units: corresponding tensors count as one stack."""
+        total: Floats | float = 0.0
+        for apart in self.axes.apart:
+            [atom] = leaves(self.axes.of(apart.whole)[apart.axis])
+            own = [self._own(apart, unit) for unit in range(atom.size[0])]
+            if list(atoms) == [atom] and len({tuple(u.sizes or () for u in uses) for uses in own}) == 1:
+                table = np.array([[self._squares(use, ()).sum() for use in uses] for uses in own])
+                total = total + (table / np.maximum(table.sum(axis=0), np.finfo(float).tiny)).sum(axis=1)
+        return total
+
+    @staticmethod
+    def _own(apart: Apart, unit: int) -> list[Value]:
+        return [u for u in apart.networks.get(unit, ()) if u.weight is not None and u.weight.floating]
 
     def _placed(self, use: Value, atoms: Sequence[Space]) -> tuple[Floats, Ints] | None:
         spaces = self.axes.of(use)

@@ -6,13 +6,12 @@ Needs: the flow of an axis graph. Gives: the spaces of these names.
   or through a weight, the largest), and an output of that size.
 - positions: the rows of a table of units that a weight reads, looked up or cut by computed numbers.
 - experts: what numbers from a ranking of scores choose from in a stack of matrices, and these scores; or a
-  stack of which all are used, over an axis that a weight makes; or shares of one of which each is a factor
-  of another network's result: the scores behind them.
+  stack of which all are used, over an axis that a weight makes; or scores whose units are taken one by one,
+  each for a network of its own.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
@@ -33,9 +32,6 @@ COMPARING = frozenset(
 
 RANKING = frozenset({"TopK", "ArgMax"})
 """Operators that tell where the highest scores are."""
-
-SHARING = RANKING | {"Softmax"}
-"""Operators that tell how much of each there is to be."""
 
 MOVING = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators that bring a factor to what it is a factor of."""
@@ -112,7 +108,7 @@ def experts(flow: Flow, taken: Collection[int]) -> list[Space]:
     routed = {id(s) for m in flow.maps for s in flow.made(m)} - set(taken)
     for instance in flow.maps:
         found.update((id(s), s) for s in _stacked(flow, instance) if id(s) in routed)
-    found.update((id(s), s) for s in _weighed(flow) if id(s) in routed)
+    found.update((id(s), s) for s in _apart(flow) if id(s) in routed)
     return [s for s in found.values() if s.kind == "atom" or all(x.unit for x in segments(s))]
 
 
@@ -158,62 +154,10 @@ def _stacked(flow: Flow, instance: Instance) -> Iterator[Space]:
                 yield find(space)
 
 
-def _weighed(flow: Flow) -> Iterator[Space]:
-    """Scores whose shares are cut apart, each of them a factor of what weights of its own have made."""
-    networks: dict[Value, list[set[Instance]]] = defaultdict(list)
-    for instance in flow.axes.instances:
-        shares = instance.node.input(0)
-        if (
-            instance.node.op in ("Gather", "Slice", "Split")
-            and shares is not None
-            and shares not in flow.static
-        ):
-            parts = [out for out in instance.node.outputs if _is_one_share(out, shares)]
-            networks[shares] += [_network(flow, out) for out in parts]
-    for shares, found in networks.items():
-        if len(found) < 2:
-            continue
-        common = set.intersection(*found)
-        own = [one - common for one in found]
-        apart = all(own) and sum(map(len, own)) == len(set.union(*own))
-        scores = _ranked(flow, shares, SHARING) if apart else ()
-        yield from (s for s in scores if s.size[0] == len(own))
-
-
-def _is_one_share(part: Value, whole: Value) -> bool:
-    """Whether all of one axis of fixed size is gone but for one element."""
-    before, after = ([n[0] for n in v.sizes or () if len(set(n)) == 1] for v in (whole, part))
-    return any(n > 1 and n * math.prod(after) == math.prod(before) for n in before)
-
-
-def _network(flow: Flow, factor: Value) -> set[Instance]:
-    """The products with weights that stand next above what one number for all units is multiplied with."""
-    pending = [factor]
-    while pending:
-        value = pending.pop()
-        for node, operand in value.users:
-            if node.op in MOVING and operand == 0:
-                pending += node.outputs
-            elif node.op == "Mul" and (other := node.inputs[1 - operand]) is not None:
-                return _products_above(flow, other)
-    return set()
-
-
-def _products_above(flow: Flow, value: Value) -> set[Instance]:
-    pending, seen = [value], {value}
-    found = set()
-    while pending:
-        node = pending.pop().producer
-        instance = None if node is None else flow.by_node.get(node)
-        if instance is None:
-            continue
-        if instance.line.treatment == "contract":
-            found |= {instance} if flow.weight_of(instance) is not None else set()
-        else:
-            fresh = [v for v in instance.node.operands if v not in seen]
-            seen.update(fresh)
-            pending += fresh
-    return found
+def _apart(flow: Flow) -> Iterator[Space]:
+    """Scores whose units are taken one by one, each for a network of its own."""
+    for one in (*flow.axes.apart, *flow.axes.refused):
+        yield find(flow.axes.of(one.whole)[one.axis])
 
 
 def _stored(value: Value) -> bool:
@@ -223,15 +167,15 @@ def _stored(value: Value) -> bool:
     return value.weight is not None
 
 
-def _ranked(flow: Flow, index: Value, operators: Collection[str] = RANKING) -> Iterator[Space]:
-    """The axes of scores that an index ranks, or that shares are made of."""
+def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
+    """The axes of scores that an index ranks."""
     pending, seen = [index], {index}
     while pending:
         node = pending.pop().producer
         instance = None if node is None else flow.by_node.get(node)
         if instance is None or instance.line.treatment == "contract":
             continue
-        if instance.node.op in operators:
+        if instance.node.op in RANKING:
             scores, terms = instance.node.inputs[0], instance.line.inputs[0] or ()
             assert scores is not None
             yield from (find(s) for s, t in zip(flow.axes.of(scores), terms, strict=True) if _whole(t))

@@ -61,7 +61,7 @@ class Placing:
         if self.fixed(space) is not None:
             raise GrowError(self.frozen(space))
         if space.kind == "sum" and not any(True for _ in leaves(space)):
-            raise GrowError(self.refused(APART))
+            raise GrowError(self.apart(space))
         if space.kind == "sum":
             return self._segments(space, before, after, block)
         if space.kind == "product":
@@ -79,7 +79,9 @@ class Placing:
             raise GrowError(
                 self.frozen(find(spaces[0]))
                 if atoms
-                else self.refused(APART if apart else "there is one, and nothing counts it")
+                else self.apart(spaces[0])
+                if apart
+                else self.refused("there is one, and nothing counts it")
             )
         sizes = [self.sizes.of(x)[0] for x in free]
         return [Place(x, n, n, 1) for x, n in zip(free, sizes, strict=True)]
@@ -115,6 +117,14 @@ class Placing:
                 raise GrowError(Diagnostic("G305", cause, self.size))
             found += self.resized([part], size, after * size // before, block)
         return found
+
+    def apart(self, space: Space) -> Diagnostic:
+        """Units that are cut apart cannot go, and what would be left behind."""
+        for one in self.axes.refused:
+            if one.refusal is not None and find(self.axes.of(one.whole)[one.axis]) is find(space):
+                node: Node = one.refusal.node
+                return self.refused(f"{APART}; `{node.name or node.kind}` ({node.kind}) {one.refusal.cause}")
+        return self.refused(APART)
 
     def refused(self, cause: str) -> Diagnostic:
         """The axis cannot change."""

@@ -9,7 +9,7 @@ them. Units of equal score are ranked by their places: of ties nothing is claime
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from growc.graph import Graph, Node, Value
@@ -38,12 +38,15 @@ class Stop:
 Routes = Mapping[Node, Sequence[Stop]]
 
 
-def find_routes(graph: Graph) -> Routes:
-    """The stops of every node, of all rankings whose numbers can be followed."""
+def find_routes(graph: Graph, compared: Collection[Node] = ()) -> Routes:
+    """The stops of every node, of all rankings whose numbers can be followed.
+
+    `compared`: comparisons of numbers with constants, which follow them (growc.passes.apart).
+    """
     found: dict[Node, list[Stop]] = {}
     outputs = set(graph.outputs)
     for node in graph.nodes:
-        stops = _stops(node, outputs) if node.op in RANKED else None
+        stops = _stops(node, outputs, compared) if node.op in RANKED else None
         for at, stop in stops or ():
             found.setdefault(at, []).append(stop)
     return found
@@ -71,13 +74,28 @@ def fewest(ranking: Node) -> int:
     return max(int(k.reshape(-1)[0]) for k in count.known)
 
 
-def _stops(ranking: Node, outputs: set[Value]) -> list[tuple[Node, Stop]] | None:
-    """Every place where the numbers of a ranking mean units; None where they mean anything else."""
+def numbers_of(value: Value) -> tuple[Node, int] | None:
+    """The ranking that numbers are of, however moved, and the axis of the scores that it numbers."""
+    while (node := value.producer) is not None and node.op not in RANKED:
+        if not (node.op in MOVING or _is_whole(node)) or node.inputs[0] is None:
+            return None
+        value = node.inputs[0]
+    ranks = node is not None and value in node.outputs[RANKED[node.op] :]
+    return (node, axis) if node is not None and ranks and (axis := _ranked_axis(node)) is not None else None
+
+
+def _ranked_axis(ranking: Node) -> int | None:
     scores = ranking.inputs[0]
-    if scores is None or scores.sizes is None:
+    if scores is None or not scores.sizes:
         return None
-    axis = int(ranking.attributes.get("axis", -1 if ranking.op == "TopK" else 0)) % max(scores.rank, 1)
-    if not scores.sizes or len(set(scores.sizes[axis])) != 1:
+    axis = int(ranking.attributes.get("axis", -1 if ranking.op == "TopK" else 0)) % scores.rank
+    return axis if len(set(scores.sizes[axis])) == 1 else None
+
+
+def _stops(ranking: Node, outputs: set[Value], compared: Collection[Node]) -> list[tuple[Node, Stop]] | None:
+    """Every place where the numbers of a ranking mean units; None where they mean anything else."""
+    axis = _ranked_axis(ranking)
+    if axis is None:
         return None
     found = [(ranking, Stop(ranking, False, 0, axis))]
     place = RANKED[ranking.op]
@@ -89,7 +107,7 @@ def _stops(ranking: Node, outputs: set[Value]) -> list[tuple[Node, Stop]] | None
         for node, operand in value.users:
             if (node.op in MOVING and operand == 0) or _is_whole(node):
                 pending += node.outputs
-            elif node.op not in ("Shape", "Size"):
+            elif node.op not in ("Shape", "Size") and node not in compared:
                 stops = list(_numbered(ranking, node, operand))
                 if not stops:
                     return None
@@ -105,6 +123,8 @@ def _is_whole(node: Node) -> bool:
 def _numbered(ranking: Node, node: Node, operand: int) -> Iterator[Stop]:
     """The axes that a look-up by numbers means."""
     table, index = node.input(0), node.input(1)
+    if node.op == "OneHot" and operand == 0:
+        yield Stop(ranking, True, 0, int(node.attributes.get("axis", -1)) % node.outputs[0].rank)
     if operand != 1 or table is None or index is None or table.sizes is None or index.sizes is None:
         return
     axis = int(node.attributes.get("axis", 0)) % max(table.rank, 1)

@@ -16,6 +16,8 @@ from functools import cached_property
 from growc.axes import Reason, Space, address, choose, find, freeze, leaves, product, sum_of, unify
 from growc.graph import Graph, Node, Value, Weight
 from growc.operators import Line, Operand, Row, Site, Term, labels, opaque
+from growc.passes.apart import Apart, one_by_one
+from growc.passes.fates import find_apart
 from growc.passes.routing import ROUTED, Routes, find_routes, routed
 
 
@@ -48,10 +50,19 @@ class Axes:
     routes: Routes = field(default_factory=dict)
     ranked: dict[Node, Space] = field(default_factory=dict)
     """What each ranking of scores chooses from."""
+    apart: list[Apart] = field(default_factory=list)
+    """Axes whose units are taken out one by one."""
+    refused: list[Apart] = field(default_factory=list)
+    """Likewise, but units that go would leave something behind."""
 
     def of(self, value: Value) -> tuple[Space, ...]:
         """The space of each axis of a value; empty where its rank is unknown."""
         return self.spaces.get(value, ())
+
+    @cached_property
+    def cuts(self) -> dict[Node, int]:
+        """The nodes that take single units out of an axis, or compare their numbers, and the axis."""
+        return {node: apart.axis for apart in self.apart for node in apart.cuts}
 
     @cached_property
     def used_often(self) -> frozenset[Weight]:
@@ -71,7 +82,10 @@ class Axes:
 
 def infer_spaces(graph: Graph) -> Axes:
     """Build the axis graph of a simulated graph."""
-    axes = Axes(graph, routes=find_routes(graph))
+    found = find_apart(graph)
+    axes = Axes(graph, apart=[a for a in found if a.refusal is None])
+    axes.refused = [a for a in found if a.refusal is not None]
+    axes.routes = find_routes(graph, axes.cuts)
     for value in graph.values():
         axes.spaces[value] = tuple(Space(s) for s in value.sizes or ())
     live = live_nodes(graph)
@@ -157,6 +171,8 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     site = site_of(node, axes.graph.dialect.opset(axes.graph), axes.of if counted else None)
     if line is None:
         line = opaque(site) if row is None else routed(row.line(site), axes.routes.get(node, ()))
+        if node in axes.cuts and node.op != "Equal":
+            line = one_by_one(line, axes.cuts[node])
     made: dict[str, Space] = {}
     pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]
     places = [

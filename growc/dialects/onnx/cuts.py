@@ -19,6 +19,19 @@ from growc.operators import labels
 from growc.passes.spaces import Instance
 
 
+def numbered(node: Node, numbers: Sequence[int | None] | None) -> Patch:
+    """A cut that takes the unit of another number, or a comparison with it; None: those that it had."""
+    number = None if numbers is None else numbers[0]
+    if number is None:
+        return Patch()
+    if node.op == "Slice" and "starts" in node.attributes:
+        return Patch({}, {"starts": [number], "ends": [number + 1]})
+    if node.op == "Slice":
+        return Patch({1: (number,), 2: (number + 1,)})
+    constant = 1 if node.op == "Gather" else next(i for i, v in enumerate(node.inputs) if v and v.known)
+    return Patch({constant: (number,)})
+
+
 def split(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     """The sizes of the parts, where they change."""
     node = instance.node
@@ -178,6 +191,14 @@ def pad(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     if wanted == amounts:
         return Patch()
     return Patch({}, {"pads": wanted}) if given is not None else Patch({1: tuple(wanted)})
+
+
+def depth(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+    """How many numbers there are, of which each has a place of its own."""
+    [out] = instance.node.outputs
+    axis = int(instance.node.attributes.get("axis", -1)) % out.rank
+    size = (wants.demand(out) or ())[axis]
+    return _judged(instance.node, {1: (size[0],)}, sim) if len(set(size)) == 1 else Patch()
 
 
 def tile(wants: Demands, instance: Instance, sim: Simulation) -> Patch:

@@ -25,6 +25,7 @@ from growc.dialects.onnx.table import OPERATORS
 from growc.dialects.onnx.unpack import unpack
 from growc.graph import Graph, Size, Value
 from growc.layers import Instance, Layers
+from growc.passes.apart import Taken
 from growc.passes.measured import Measured
 from growc.passes.packing import Packed
 from growc.passes.spaces import Axes
@@ -96,10 +97,14 @@ class IrModel:
         return inputs
 
     def mend(
-        self, axes: Axes, inputs: dict[Value, tuple[Size, ...] | None], resize: Callable[[Space], Size]
+        self,
+        axes: Axes,
+        inputs: dict[Value, tuple[Size, ...] | None],
+        resize: Callable[[Space], Size],
+        taken: Taken | None = None,
     ) -> Mended:
         """Account for every size of the result."""
-        return mend(axes, self.simulator, inputs, self.counts, resize)
+        return mend(axes, self.simulator, inputs, self.counts, resize, taken)
 
     def hold(self, c: Any) -> Any:
         """A compilation with what stores its result, where that is more than the graph itself."""

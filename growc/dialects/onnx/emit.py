@@ -19,6 +19,7 @@ from growc.dialects.onnx.broadcasts import rejoin
 from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
+from growc.dialects.onnx.leaving import all_gone, left_out
 from growc.dialects.onnx.mend import Mended
 from growc.dialects.onnx.patches import Entries, Part, Patch
 from growc.dialects.onnx.schemas import check_model
@@ -57,6 +58,7 @@ def rewrite(
         for name, value in changed.items():
             node.origin.attributes[name] = ir.AttrFloat32(name, float(value))
     writer.shapes()
+    left_out(graph, mended.taken, writer)
     settle(graph.dialect.spreading, writer, repeats=graph.dialect.repeats)
     kept = {source.origin for plan, _, source in plans if plan.changed}
     for folded in graph.dialect.folded:
@@ -65,6 +67,7 @@ def rewrite(
     restore(graph.dialect.fused)
     rejoin(graph.source)
     RemoveUnusedNodesPass()(graph.source)
+    all_gone(graph, mended.taken)
 
 
 def settle_repeats(graph: Graph, mended: Mended) -> None:

@@ -22,6 +22,7 @@ from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.patches import Demands, Part, Patch, loses_remainder, part_of, refusal
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
 from growc.graph import Array, Graph, Node, Size, Value
+from growc.passes.apart import Taken
 from growc.passes.spaces import Axes, Instance
 
 
@@ -32,6 +33,8 @@ class Mended:
     patches: dict[Node, Patch] = field(default_factory=dict)
     constants: dict[Value, Array] = field(default_factory=dict)
     sizes: dict[Value, tuple[Size, ...] | None] = field(default_factory=dict)
+    taken: Taken = field(default_factory=Taken)
+    """What goes with units that are taken out one by one, or gets other numbers."""
 
 
 def mend(
@@ -40,21 +43,24 @@ def mend(
     inputs: Mapping[Value, tuple[Size, ...] | None],
     counts: Mapping[Value, Size],
     resize: Callable[[Space], Size],
+    taken: Taken | None = None,
 ) -> Mended:
     """Simulate the result and mend it; `resize` gives the new size of a space, `counts` the lengths that data
     decides.
 
     Raises GrowError (G308) naming the node that cannot be accounted for.
     """
-    return _Mender(axes, simulator, resize).run(inputs, counts)
+    return _Mender(axes, simulator, resize, taken or Taken()).run(inputs, counts)
 
 
 class _Mender:
-    def __init__(self, axes: Axes, simulator: Simulator, resize: Callable[[Space], Size]) -> None:
+    def __init__(
+        self, axes: Axes, simulator: Simulator, resize: Callable[[Space], Size], taken: Taken
+    ) -> None:
         self.axes, self.simulator = axes, simulator
         self.wants = Demands(axes, resize, simulator.opsets)
         self.instances = {i.node: i for i in axes.instances}
-        self.done = Mended()
+        self.done = Mended(taken=taken)
         self.resized: set[Value] = set()
         """Numbers that are counted up to a size that changes, once they are too many to be known."""
 
@@ -75,6 +81,12 @@ class _Mender:
 
     def visit(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
         instance = self.instances.get(node)
+        if self.is_taken(node):
+            kept = node.inputs[next(iter(self.done.taken.left.get(node, (0,))))]
+            sim.sizes.update((out, self.wants.demand(out)) for out in node.outputs)
+            if kept in sim.types:
+                sim.types.update(dict.fromkeys(node.outputs, sim.types[kept]))
+            return
         if instance is None or all(o.sizes is None for o in node.outputs):
             self.shape_arithmetic(node, sim, run)
             return
@@ -88,6 +100,11 @@ class _Mender:
         found = map(sim.sizes.get, node.outputs)
         raise refusal(node, f"its result should have {_spell(wanted)}, but has {_spell(found)}")
 
+    def is_taken(self, node: Node) -> bool:
+        """Whether what a node gives is known without running it: it is gone, or comes from elsewhere."""
+        taken = self.done.taken
+        return node in taken.dead or node in taken.left or (node.op == "Split" and node in taken.numbers)
+
     def required(self, instance: Instance, sim: Simulation) -> Patch:
         """What must hold whether or not the sizes come out right: where cuts are made, and how many groups
         there are.
@@ -96,7 +113,10 @@ class _Mender:
         """
         node = instance.node
         rule = _PLACES.get(node.op)
-        patch = Patch() if rule is None else rule(self.wants, instance, sim)
+        if node in self.axes.cuts:
+            patch = cuts.numbered(node, self.done.taken.numbers.get(node))
+        else:
+            patch = Patch() if rule is None else rule(self.wants, instance, sim)
         for i, value in enumerate(node.inputs):
             if value in self.resized and i not in patch.judged:
                 if instance.line.treatment != "layout":
@@ -242,6 +262,7 @@ _PLACES: dict[str, Callable[[Demands, Instance, Simulation], Patch]] = {
     "Tile": cuts.tile,
     "ScatterND": cuts.scatter,
     "Pad": cuts.pad,
+    "OneHot": cuts.depth,
     "growc::SplitPacked": counts.packed,
     "growc::Attention": counts.scale,
 }

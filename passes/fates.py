@@ -1,0 +1,212 @@
+"""What becomes of the units that are taken out of an axis one by one (growc.passes.apart).
+
+Needs: a simulated graph. Gives: for every such axis whose units have networks of their own, the values that
+vanish with each unit, and the nodes that serve it alone; where units meet in anything but sums, a refusal.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from growc.axes import Reason
+from growc.graph import Graph, Node, Value, Weight, static_values
+from growc.passes.apart import ADDING, WRITING, Apart, Units, cut_singly
+
+TIMES = frozenset({"Mul", "MatMul", "Gemm", "Einsum", "And", "Gather", "GatherND", "GatherElements", "Where"})
+"""Operators that give nothing where one of their operands is nothing, or chooses nothing."""
+
+NEGATING = frozenset({"Not"})
+SIZES = frozenset({"Shape", "Size"})
+
+
+def find_apart(graph: Graph) -> list[Apart]:
+    """Every axis whose units have networks of their own, those that cannot change included."""
+    order = {node: k for k, node in enumerate(graph.nodes)}
+    static = static_values(graph)
+    found = (
+        _Tracing(graph, order, static, *place, cuts).found() for place, cuts in cut_singly(graph, static)
+    )
+    return [apart for apart in found if apart is not None]
+
+
+class _Tracing:
+    """What becomes of the units that are cut out of one axis."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        order: Mapping[Node, int],
+        static: Collection[Value],
+        whole: Value,
+        axis: int,
+        cuts: Mapping[Node, tuple[int, ...]],
+    ) -> None:
+        self.order, self.static, self.whole, self.axis, self.cuts = order, static, whole, axis, cuts
+        self.outputs = set(graph.outputs)
+        self.every = frozenset(range((whole.sizes or ())[axis][0]))
+        self.fates: dict[Value, Units] = {}
+        self.refusal: Reason | None = None
+        self.offsets: dict[int, int] = defaultdict(int)
+        """How many constants are added to what each unit gives."""
+
+    def found(self) -> Apart | None:
+        """None where the units have no networks of their own."""
+        for node, units in self.cuts.items():
+            self.fates.update((out, frozenset({unit})) for out, unit in zip(node.outputs, units, strict=True))
+        self.forward()
+        if len({self.offsets[u] for units in self.cuts.values() for u in units}) > 1:
+            self.refuse(next(iter(self.cuts)), "gives units of which not all have constants added to them")
+        made = Apart(self.whole, self.axis, self.cuts, self.fates, self.backward(), self.refusal)
+        taken = sorted({unit for units in self.cuts.values() for unit in units})
+        behind = [self.matrices(made, unit) for unit in taken]
+        own = [one - frozenset.intersection(*behind) for one in behind]
+        alone = all(own) and len(frozenset.union(*own)) == sum(map(len, own))
+        return made if alone else None
+
+    def matrices(self, made: Apart, unit: int) -> frozenset[Weight | None]:
+        """The matrices that serve one unit, and those next above what it is multiplied with."""
+        found = {v.weight for v in made.networks.get(unit, ()) if v.rank > 1}
+        nodes = {v.producer for v, units in self.fates.items() if units == {unit} and v.producer}
+        pending = [v for node in nodes - set(self.cuts) for v in node.inputs if v and v not in self.fates]
+        seen = set(pending)
+        while pending:
+            value = pending.pop()
+            node = value.producer
+            above = [] if node is None else [v for v in node.inputs if v is not None]
+            weights = {w for v in [value, *above] if self.constant(v) and v.rank > 1 and (w := stored(v))}
+            found.update(weights)
+            fresh = [] if weights else [v for v in above if v not in seen]
+            seen.update(fresh)
+            pending += fresh
+        return frozenset(found)
+
+    def forward(self) -> None:
+        """Follow what the units give until it is all of them together, or more."""
+        pending = {self.order[n]: n for n in self.users(list(self.fates))}
+        waiting = list(pending)
+        heapify(waiting)
+        while waiting:
+            node = pending[heappop(waiting)]
+            units = self.fate(node)
+            if units is None or self.every <= units:
+                continue
+            self.fates.update(dict.fromkeys(node.outputs, units))
+            if not self.outputs.isdisjoint(node.outputs):
+                self.refuse(node, "gives some of them out")
+            for n in self.users(node.outputs):
+                if self.order[n] not in pending:
+                    pending[self.order[n]] = n
+                    heappush(waiting, self.order[n])
+
+    def refuse(self, node: Node, cause: str) -> Units | None:
+        """Units cannot go; what a node makes of them is followed no further."""
+        self.refusal = self.refusal or Reason(node, cause)
+        return None
+
+    @staticmethod
+    def users(values: Sequence[Value]) -> Iterator[Node]:
+        return (node for value in values for node, _ in value.users)
+
+    def fate(self, node: Node) -> Units | None:
+        """The units that a node's result vanishes with; None where it never does."""
+        if node.op in SIZES:
+            return None
+        if any(v in self.fates for v in node.captured) or node.op in NEGATING:
+            return self.refuse(node, "makes something else of them")
+        given = [self.fates.get(v) for v in node.inputs if v is not None]
+        met = [units for units in given if units is not None]
+        if node.op in ADDING:
+            return self.added(node, met)
+        if node.op in WRITING:
+            return self.written(node, met)
+        if any(units != met[0] for units in met):
+            return self.refuse(node, "joins what several of them give")
+        beside = [v for v in node.inputs if v is not None and v not in self.fates and not self.constant(v)]
+        if beside and (node.op not in TIMES or (node.op == "Where" and not self.chosen(node))):
+            return self.refuse(node, "joins them with something else")
+        return met[0]
+
+    def added(self, node: Node, met: Sequence[Units]) -> Units | None:
+        """A sum vanishes with all of its terms. Constants belong to the one unit that they are added to."""
+        others = [v for v in node.inputs if v is not None and v not in self.fates and not _zero(v)]
+        if all(map(self.constant, others)):
+            units = frozenset().union(*met)
+            if others and len(units) > 1:
+                return self.refuse(node, "adds a constant to several of them")
+            for unit in units if others else ():
+                self.offsets[unit] += 1
+            if len(node.inputs) - len(met) - len(others) or others:
+                return units
+        if any(v is not None and v.sizes != node.outputs[0].sizes for v in node.inputs):
+            return self.refuse(node, "stretches what one of them gives")
+        return None if others else frozenset().union(*met)
+
+    def written(self, node: Node, met: Sequence[Units]) -> Units | None:
+        """Into its first operand, which stays, a node writes what vanishes."""
+        base = self.fates.get(node.inputs[0])  # type: ignore[arg-type]
+        writes = {
+            units for v in node.inputs[1:] if v is not None and (units := self.fates.get(v)) is not None
+        }
+        if len(writes) > 1:
+            return self.refuse(node, "joins what several of them give")
+        return None if base is None else frozenset().union(*met)
+
+    def chosen(self, node: Node) -> bool:
+        """Whether a choice gives zero where there is nothing."""
+        return all(v in self.fates or _zero(v) for v in node.inputs[2:] if v is not None)
+
+    def constant(self, value: Value) -> bool:
+        return value in self.static or value.known is not None
+
+    def backward(self) -> dict[Node, int]:
+        """The nodes all of whose results are for one unit."""
+        alone = {v: min(units) for v, units in self.fates.items() if len(units) == 1}
+        owners: dict[Node, int] = {}
+        pending = {self.order[v.producer]: v.producer for v in alone if v.producer}
+        waiting = [-k for k in pending]
+        heapify(waiting)
+        while waiting:
+            node = pending[-heappop(waiting)]
+            wanted = {self.owner(v, alone, owners) for v in node.outputs if v.users or v in self.outputs}
+            unit = wanted.pop() if len(wanted) == 1 else None
+            if unit is None:
+                continue
+            owners[node] = unit
+            above = {v.producer for v in node.operands if v.producer is not None} - set(self.cuts)
+            for n in above:
+                if self.order[n] not in pending:
+                    pending[self.order[n]] = n
+                    heappush(waiting, -self.order[n])
+        return dict(sorted(owners.items(), key=lambda pair: self.order[pair[0]]))
+
+    def owner(self, value: Value, alone: Mapping[Value, int], owners: Mapping[Node, int]) -> int | None:
+        if value in alone or value in self.outputs:
+            return alone.get(value)
+        found = {owners.get(node) for node, _ in value.users}
+        return found.pop() if len(found) == 1 else None
+
+
+def stored(value: Value) -> Weight | None:
+    """The stored tensor that a constant is, but for its layout."""
+    while value.weight is None and value.producer is not None and value.producer.chain:
+        if value.producer.inputs[0] is None:
+            return None
+        value = value.producer.inputs[0]
+    return value.weight if value.weight is not None and value.weight.floating else None
+
+
+def _zero(value: Value) -> bool:
+    """Whether a value is zero throughout. Of stored tensors only those are read that are no vectors."""
+    if value.known is None and value.weight is not None and value.rank > 1:
+        return not np.asarray(value.weight.read()).any()
+    if value.known is not None:
+        return not any(k.any() for k in value.known)
+    node = value.producer
+    if node is None or node.op != "ConstantOfShape":
+        return False
+    filler = node.attributes.get("value")
+    return filler is None or not np.asarray(filler.numpy()).any()
