@@ -1,16 +1,18 @@
-"""Whether a module and its ONNX file are understood alike: a table of differences.
+"""Whether a module and its ONNX file are understood alike: what is said differently, and why.
 
-    python tests/torch/agreement.py [NAME…]
+    python tests/torch/agreement.py [NAME…] [--kept FOLDER] [--page PATH]
 
-Names of nodes and parameters are left out; what is compared is what `inspect` and `plan` say.
+Compared is what `inspect` and `plan` say, without names of nodes and parameters. `--kept`: facts are stored
+there as JSON and not found twice. `--page` writes docs/agreement.md.
 """
 
 from __future__ import annotations
 
+import argparse
 import inspect
+import json
 import re
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -25,15 +27,14 @@ import zoo  # noqa: E402, F401 - fills the registry
 from registry import ATTENTIONS, ZOO, Built, build  # noqa: E402
 
 from growc import api  # noqa: E402
-from growc.axes import leaves  # noqa: E402
+from growc.axes import find, leaves  # noqa: E402
 from growc.compilation import Compilation  # noqa: E402
 from growc.diagnostic import GrowError  # noqa: E402
 from growc.dialects.onnx.dialect import OnnxModel  # noqa: E402
 from growc.dialects.torch.dialect import TorchModel, reader  # noqa: E402
 from growc.dialects.torch.export import Captured, export  # noqa: E402
-from growc.dialects.torch.lowering import OPAQUE  # noqa: E402
 from growc.passes import ANALYSIS, PIPELINE, run  # noqa: E402
-from growc.render.inspection import inspect_lines  # noqa: E402
+from growc.passes.assemble import count_parameters  # noqa: E402
 
 FILES = HERE.parents[1] / "build" / "zoo"
 RECIPES = (
@@ -47,21 +48,8 @@ RECIPES = (
     "subclone ffn to ffn / 2 by magnitude",
 )
 
-
-ONCE = "the exporter merges equal constants of several layers, which makes one space of theirs"
-FOLDED = "the exporter computes weights in advance: tables of biases, batch norms"
-NORMED = "the exporter writes a group norm as another norm, whose gains of ones count as parameters"
-EXPLAINED = {
-    "mamba": ONCE,
-    "own_separable": FOLDED,
-    "own_stacked_experts": ONCE,
-    "own_unet": NORMED,
-    "resnet": FOLDED,
-    "roformer": "the exporter computes once what two equal calls give",
-    "swin": FOLDED,
-    "wav2vec2": NORMED,
-}
-"""Why a file is understood otherwise than its module."""
+Facts = dict[str, Any]
+"""What is said, by what it is said of: of the analysis under "", and of a plan under its recipe."""
 
 
 def built(name: str) -> Built:
@@ -81,81 +69,136 @@ def captured(model: Built) -> Captured:
     return export(model.module, tuple(model.feeds[0].values()), axes=axes)
 
 
-def inspected(c: Compilation) -> Iterator[str]:
-    """What is said of a model, without names and numbers of nodes."""
-    lines = list(inspect_lines(c))
-    end = lines.index("Frozen:") if "Frozen:" in lines else len(lines)
-    yield lines[0].split("·")[1].strip()
-    yield from (", ".join(sorted(line.split(", "))) for line in lines[2:end] if line.strip())
-    axes = {
-        (space.size[0], bool(space.frozen))
-        for use in c.graph.uses()
-        if use.weight is not None and use.weight.floating and len(use.weight.shape) > 1
-        for axis in c.axes.of(use)
-        for space in leaves(axis)
-    }
-    yield from (f"axes of {size}{', frozen' * frozen}" for size, frozen in sorted(axes))
+# ---------------------------------------------------------------------------------------------- facts
 
 
-def planned(c: Compilation) -> Iterator[str]:
-    """What a plan says, without names."""
+def analysed(c: Compilation) -> Facts:
+    """What the analysis says."""
+    found: Facts = {f"axes `{name}`": _spaces(c, name) for name in c.roles.axes}
+    found["layers"] = [f"{len(r.layers)} {r.scope} {r.kinds} {r.period}" for r in c.layers.runs]
+    found["axes of matrices"] = sorted(
+        {
+            f"{space.size[0]}{', frozen' * bool(space.frozen)}"
+            for use in c.graph.uses()
+            if use.weight is not None and use.weight.floating and len(use.weight.shape) > 1
+            for axis in c.axes.of(use)
+            for space in leaves(axis)
+        }
+    )
+    live = {i.node for i in c.axes.instances}
+    norms = Counter(n.op for n in c.graph.nodes if n in live and "Normalization" in n.op)
+    found["parameters"] = count_parameters(c.axes, c.ties)
+    found["norms"] = [f"{n} {op}" for op, n in sorted(norms.items())]
+    return found
+
+
+def _spaces(c: Compilation, name: str) -> list[str]:
+    """The spaces of a role that change by themselves: how many there are of a size, scope and number of
+    matrices.
+    """
+    groups: list[tuple[set[int], list[Any]]] = []
+    for axis in c.roles.axes[name]:
+        atoms = {id(find(x)) for s in axis.spaces for x in leaves(s)}
+        near = [g for g in groups if g[0] & atoms]
+        groups = [g for g in groups if not g[0] & atoms]
+        groups.append((atoms.union(*(g[0] for g in near)), [axis, *(a for g in near for a in g[1])]))
+    found: Counter[str] = Counter()
+    for atoms, axes in groups:
+        sizes = "/".join(sorted({str(a.size) for a in axes}))
+        scopes = ", ".join(sorted({s for a in axes for s in c.roles.scopes.of_axis(a)}))
+        fixed = any(x.frozen for a in axes for s in a.spaces for x in leaves(s))
+        found[f"{sizes} in {_bearing(c, atoms)} matrices {scopes}{' frozen' * fixed}".strip()] += 1
+    return [f"{n} x {what}" for what, n in sorted(found.items())]
+
+
+def _bearing(c: Compilation, atoms: set[int]) -> int:
+    """How many matrices have an axis of these units; one that operators of two kinds read counts twice."""
+    return len(
+        {
+            (use.weight.name, use.users[0][0].op if use.users else "")
+            for use in c.graph.uses()
+            if use.weight is not None and sum(k > 1 for k in use.weight.shape) > 1
+            if any(id(find(x)) in atoms for s in c.axes.of(use) for x in leaves(s))
+        }
+    )
+
+
+def planned(c: Compilation) -> Facts:
+    """What a plan says."""
     plan = c.plan
-    yield f"exact: {plan.certificate.exact}"
-    yield from sorted({re.sub("`.*?`", "`…`", f"gap: {g.cause}") for g in plan.certificate.gaps})
-    yield from (f"{name}: {change.before} -> {change.after}" for name, change in plan.axes.items())
-    yield f"parameters: {plan.parameters}"
     shapes = {
-        (tuple(sorted(w.before)), tuple(sorted(w.after)))
+        tuple(sorted((a, b) for a, b in zip(w.before, w.after, strict=True) if max(a, b) > 1))
         for w in plan.weights
         if w.changed and sum(k > 1 for k in w.before) > 1
     }
-    yield from (f"{a} -> {b}" for a, b in sorted(shapes))
+    return {
+        "exact": plan.certificate.exact,
+        "gaps": sorted({re.sub("`.*?`", "`…`", g.cause) for g in plan.certificate.gaps}),
+        "sizes": {name: [list(a.before), list(a.after)] for name, a in plan.axes.items()},
+        "parameters": plan.parameters,
+        "matrices that change": [" x ".join(f"{a} -> {b}" for a, b in one) for one in sorted(shapes)],
+    }
 
 
-def said(opened: Any, name: str, recipe: str) -> list[str]:
+def said(opened: Any, name: str, recipe: str) -> Facts:
     """What is said of a model, or of a plan for it."""
     bound = api.recipe(recipe).statements if recipe else ()
     try:
         c = run(PIPELINE if recipe else ANALYSIS, Compilation(Path(name), opened, bound))
     except GrowError as error:
-        return [f"refused: {d.code}" for d in error.diagnostics]
-    return list(planned(c) if recipe else inspected(c))
+        return {"refused": [d.code for d in error.diagnostics]}
+    return planned(c) if recipe else analysed(c)
 
 
-def differences(name: str, path: Path) -> Iterator[str]:
-    """What is said differently of a module and of its file."""
+def facts(name: str) -> dict[str, dict[str, Facts]]:
+    """What is said of a file and of a module of the zoo."""
     model = built(name)
-    program = captured(model)
-    read = reader(model.module)
-    opaque = Counter(n.op_type for n in TorchModel.open(program, read).source.graph if n.domain == OPAQUE)
-    yield from (f"opaque: {n} x {op}" for op, n in opaque.items())
-    for recipe in ("", *RECIPES):
-        ours = said(TorchModel.open(program, read), name, recipe)
-        theirs = said(OnnxModel.open(path), name, recipe)
-        for line in (
-            *(f"- {x}" for x in theirs if x not in ours),
-            *(f"+ {x}" for x in ours if x not in theirs),
-        ):
-            yield f"{recipe.splitlines()[0] if recipe else 'inspect'}: {line}"
+    program, read, path = captured(model), reader(model.module), FILES / f"{name}.dynamo.onnx"
+    found = {
+        "file": {recipe: said(OnnxModel.open(path), name, recipe) for recipe in ("", *RECIPES)},
+        "module": {recipe: said(TorchModel.open(program, read), name, recipe) for recipe in ("", *RECIPES)},
+    }
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def kept(name: str, folder: Path | None) -> dict[str, dict[str, Facts]]:
+    """The facts, found once where a folder keeps them."""
+    path = None if folder is None else folder / f"{name}.json"
+    if path is not None and path.exists():
+        return json.loads(path.read_text())  # type: ignore[no-any-return]
+    made = facts(name)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(made))
+    return made
+
+
+def differences(found: dict[str, dict[str, Facts]]) -> Iterator[tuple[str, str, Any, Any]]:
+    """(recipe, what, of the file, of the module) for everything that is said differently."""
+    for recipe, theirs in found["file"].items():
+        ours = found["module"][recipe]
+        for what in dict.fromkeys([*theirs, *ours]):
+            if theirs.get(what) != ours.get(what):
+                yield recipe, what, theirs.get(what), ours.get(what)
 
 
 def main() -> None:
-    """Print the table: - is said of the file, + of the module."""
+    """Print what differs: - is said of the file, + of the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--kept", type=Path)
+    options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    names, agreeing = sys.argv[1:] or list(ZOO), 0
-    for name in names:
-        start, path = time.time(), FILES / f"{name}.dynamo.onnx"
-        if not path.exists():
+    for name in options.names or list(ZOO):
+        if not (FILES / f"{name}.dynamo.onnx").exists():
             print(f"{name}: no file")
             continue
-        found = list(differences(name, path))
-        agreeing += not found
-        said_of = EXPLAINED.get(name, "") if found else "as its file"
-        print(f"{name}: {said_of} ({time.time() - start:.0f} s)", flush=True)
-        for line in found:
-            print(f"    {line}", flush=True)
-    print(f"{agreeing} of {len(names)} agree")
+        found = list(differences(kept(name, options.kept)))
+        print(f"{name}: {'differs' if found else 'as its file'}", flush=True)
+        for recipe, what, theirs, ours in found:
+            print(f"    {recipe.splitlines()[0] if recipe else 'inspect'}: {what}")
+            print(f"        - {theirs}\n        + {ours}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Tensors that are stretched once and read in several places: each reader gets its own while a model is open.
 
-Exporters compute once what equal calls of several layers give. The axes that an Expand adds are whatever its
-reader has there, so one Expand would tie the heads of all layers that it serves.
+Exporters compute once what equal calls of several layers give. The axes that an Expand adds, or those of a
+tensor of zeros, are whatever its reader has there, so one of them would tie the heads of all layers that it
+serves.
 
-Needs: an onnx-ir model. Gives: the same with an Expand for each reader; those that are still equal when it is
+Needs: an onnx-ir model. Gives: the same with one for each reader; those that are still equal when it is
 written are one again.
 """
 
@@ -17,32 +18,61 @@ from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 
 PARTED = "growc.parted"
-"""Key of a node's `meta`: the name of the one Expand that it stood for in the source."""
+"""Key of a node's `meta`: the name of the one result that it stood for in the source."""
+
+
+MAKING = frozenset({"Expand", "ConstantOfShape"})
+"""Operators whose results have axes that nothing but their reader asks for."""
+
+MOVING = frozenset({"Transpose", "Cast", "Identity", "Unsqueeze", "Squeeze"})
+"""Operators that only move such a tensor."""
 
 
 def part(model: ir.Model) -> None:
-    """Give every reader of an Expand one of its own."""
-    for node in list(model.graph.all_nodes()):
-        if op_name(node) != "Expand":
-            continue
+    """Give every reader of a stretched tensor one of its own."""
+    made: dict[ir.Node, None] = {}
+    for node in model.graph.all_nodes():
+        source = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
+        if op_name(node) in MAKING or (op_name(node) in MOVING and source in made):
+            made[node] = None
+    taken = _names(model) if made else set()
+    for node in reversed(made):
         result, graph = node.outputs[0], node.graph
         others = list(result.uses())[0 if result.is_graph_output() else 1 :]
         if not others or graph is None:
             continue
         node.meta[PARTED] = result.name
-        for number, (reader, operand) in enumerate(others):
-            copy = _copy(node, number)
+        for reader, operand in others:
+            copy = _copy(node, taken)
             graph.insert_after(node, copy)
             reader.replace_input_with(operand, copy.outputs[0])
 
 
-def _copy(node: ir.Node, number: int) -> ir.Node:
-    copy = ir.Node(node.domain, node.op_type, node.inputs, num_outputs=1, name=f"{node.name}.{number}")
+def _names(model: ir.Model) -> set[str | None]:
+    """All names of nodes and values."""
+    nodes = list(model.graph.all_nodes())
+    found = {n.name for n in nodes} | {
+        v.name for n in nodes for v in [*n.inputs, *n.outputs] if v is not None
+    }
+    return found | {v.name for scope in model.graphs() for v in [*scope.inputs, *scope.initializers.values()]}
+
+
+def _copy(node: ir.Node, taken: set[str | None]) -> ir.Node:
+    given, result = list(node.attributes.values()), node.outputs[0]
+    name = _unused(f"{node.name}.copy", taken) if node.name else node.name
+    copy = ir.Node(node.domain, node.op_type, node.inputs, given, num_outputs=1, name=name)
     copy.meta.update(node.meta)
-    made, result = copy.outputs[0], node.outputs[0]
-    made.name, made.type = f"{result.name}.{number}", result.type
+    made = copy.outputs[0]
+    made.name, made.type = _unused(f"{result.name}.copy", taken), result.type
     made.shape = None if result.shape is None else result.shape.copy()
     return copy
+
+
+def _unused(name: str, taken: set[str | None]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
 
 
 def rejoin(model: ir.Model) -> None:

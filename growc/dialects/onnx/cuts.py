@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from growc.axes import find
-from growc.dialects.onnx.grids import counted
+from growc.dialects.onnx.grids import counted, is_list
 from growc.dialects.onnx.patches import Demands, Entries, Part, Patch, part_of, refusal
 from growc.dialects.onnx.simulate import Simulation
 from growc.graph import Node, Size, Value
@@ -169,6 +169,11 @@ def scatter(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     for axis, begin in enumerate(counted(node)):
         now = counted(node, sim.known.get)[axis]
         cut = _cut(wants, instance, axis)
+        size = (wants.demand(node.outputs[0]) or ())[axis]
+        if is_list(node) and begin is not None and len(set(size)) == 1:
+            index, wanted = node.inputs[1], tuple(range(*(cut or (0, size[0]))))
+            assert index is not None
+            return Patch(judged=(1,)) if _same_index(index, wanted, size, sim) else Patch({1: wanted})
         if begin is not None and now != (begin if cut is None else cut[0]):
             raise refusal(node, f"its indices no longer count along axis {axis}")
     return Patch(judged=(1,))

@@ -14,12 +14,15 @@ def counted(node: Node, read: Callable[[Value], tuple[Array, ...] | None] | None
     """For every axis that ScatterND addresses, where its indices begin if they count along it, else None.
 
     Assigning to a slice is written as a grid of indices: side by side, for every axis, numbers that are
-    expanded over all others. `read` gives the value of what is expanded (default: the source's).
+    expanded over all others; or, on one axis, as the list of its indices. `read` gives the value of what is
+    expanded (default: the source's).
     """
     read = read or (lambda value: value.known)
     grid = node.inputs[1]
     assert grid is not None
     columns = _producer(grid, "Concat")
+    if is_list(node):
+        return [_begin(read(grid))]
     if columns is None or columns.attributes.get("axis") not in (-1, grid.rank - 1):
         return []
     found: list[int | None] = []
@@ -33,11 +36,22 @@ def counted(node: Node, read: Callable[[Value], tuple[Array, ...] | None] | None
             continue
         along = axis - (grid.rank - 1) + numbers.rank
         alone = all(unit(s) for i, s in enumerate(numbers.sizes) if i != along)
-        rows = [k.reshape(-1) for k in known]
-        counts = alone and all((r == r[:1] + np.arange(r.size)).all() for r in rows)
-        begins = {int(r[0]) for r in rows if r.size}
-        found.append(begins.pop() if counts and len(begins) == 1 else None)
+        found.append(_begin(known) if alone else None)
     return found
+
+
+def is_list(node: Node) -> bool:
+    """Whether ScatterND addresses one axis, by a list of indices."""
+    grid = node.inputs[1]
+    return grid is not None and grid.rank == 2 and unit((grid.sizes or ())[1])
+
+
+def _begin(known: tuple[Array, ...] | None) -> int | None:
+    """Where numbers begin that count on from there, at every sample point."""
+    rows = [k.reshape(-1) for k in known or ()]
+    counts = all((r == r[:1] + np.arange(r.size)).all() for r in rows)
+    begins = {int(r[0]) for r in rows if r.size}
+    return begins.pop() if counts and len(begins) == 1 else None
 
 
 def _producer(value: Value | None, *ops: str) -> Node | None:
