@@ -18,6 +18,7 @@ from growc.diagnostic import GrowError
 from growc.dialects.torch.compensation import Compensation, compensate
 from growc.dialects.torch.config import Solved, Unsolved, solve
 from growc.dialects.torch.emit import planned_graph
+from growc.dialects.torch.entries import alike, same_logs
 from growc.dialects.torch.gate import check
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.refusal import refusal
@@ -116,7 +117,7 @@ def _made_up(module: Any, target: Target) -> Compensation:
     Raises GrowError (G319) where the class computes something else.
     """
     log = operator_log(module, target.inputs)
-    if log.structure != target.log.structure or log == target.log:
+    if alike(target.log, log) is None or same_logs(target.log, log):
         check(module, target)
         return Compensation()
     return compensate(target.log, log)

@@ -143,7 +143,7 @@ def difference(ours: list[Tensor], theirs: list[Tensor]) -> float:
 def planned(name: str, text: str) -> list[Tensor]:
     """What the planned program gives, without a class."""
     model: Built = build(name)
-    grown = api.grow(model.module, text, dict(model.feeds[0]), check=False)
+    grown = api.grow(model.module, text, dict(model.feeds[0]), check=False, keep_class=False)
     with torch.no_grad():
         made = [grown(**feed) for feed in model.feeds]
     return [tensor for one in made for tensor in (one if isinstance(one, tuple) else (one,))]

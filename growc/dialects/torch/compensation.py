@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from growc.dialects.torch.entries import UNKNOWN, Log, Wire, alike, is_input
 from growc.dialects.torch.homogeneous import Balance, NoFactorError, balances, none
-from growc.dialects.torch.oplog import UNKNOWN, Log, Wire, is_input
 from growc.graph import Array
 
 TOLERANCE = 1e-6
@@ -54,8 +54,10 @@ def compensate(planned: Log, found: Log) -> Compensation:
 
     Raises ValueError where the logs differ in more than real literals.
     """
-    if planned.structure != found.structure:
+    logs = alike(planned, found)
+    if logs is None:
         raise ValueError("the logs differ in more than literals")
+    planned, found = logs
     pairs = enumerate(zip(planned.entries, found.entries, strict=True))
     parting = [i for i, (a, b) in pairs if a != b]
     factors = _factors(planned, found, parting)

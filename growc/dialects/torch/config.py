@@ -22,6 +22,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
+from growc.dialects.torch.entries import alike, same_logs
 from growc.dialects.torch.leaves import Path, changed, spelled, value_at
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.proposals import Proposals
@@ -140,7 +141,7 @@ def fewest(trials: Trials, best: Trial) -> Trial:
     """The same program from fewer changed fields."""
     for path in best.values:
         fewer = trials.of({p: value for p, value in best.values.items() if p != path})
-        if trials.solves(fewer) and fewer.log == best.log:
+        if trials.solves(fewer) and trials.same(fewer, best):
             best = fewer
     return best
 
@@ -150,7 +151,9 @@ def fewest(trials: Trials, best: Trial) -> Trial:
 
 def _solved(trials: Trials, trial: Trial) -> Solved:
     assert trial.log is not None
-    pairs = zip(trials.target.log.entries, trial.log.entries, strict=True)
+    logs = alike(trials.target.log, trial.log)
+    assert logs is not None, "only what solves is an answer"
+    pairs = zip(*(log.entries for log in logs), strict=True)
     literals = tuple(dict.fromkeys((a.operator, a.real, b.real) for a, b in pairs if a.real != b.real))
     return Solved(_written(trials, trial), _fields(trials, trial), literals)
 
@@ -162,8 +165,9 @@ def _written(trials: Trials, trial: Trial) -> dict[str, Any]:
         return whole
     short = changed(trials.given, trial.values)
     module = trials.build(short, constants=True)
-    same = dict(shapes_of(module)) == dict(trial.shapes)
-    return short if same and operator_log(module, trials.target.inputs) == trial.log else whole
+    if dict(shapes_of(module)) != dict(trial.shapes) or trial.log is None:
+        return whole
+    return short if same_logs(trial.log, operator_log(module, trials.target.inputs)) else whole
 
 
 def _within(config: Mapping[str, Any], path: Path) -> bool:

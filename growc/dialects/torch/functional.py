@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
-__all__ = ["NotFunctionalError", "functionalise"]
+__all__ = ["NotFunctionalError", "functionalise", "put_back", "put_part", "without_write"]
 
 aten = torch.ops.aten
 
@@ -101,7 +101,7 @@ class _Rewriting:
             if aten.detach_.default is node.target:
                 return
             for view, shown in pairwise(chain):
-                value = self.now[shown] = self._insert(*_put_back(view, self._by_now(shown), value))
+                value = self.now[shown] = self._insert(*_restored(view, self._by_now(shown), value))
             for view in [v for v in self.shows if v not in chain and self._chain(v)[-1] is chain[-1]]:
                 source = self._by_now(self.taken[view])
                 self.now[view] = self._insert(view.target, (source, *view.args[1:]), view)
@@ -114,7 +114,8 @@ class _Rewriting:
             if value.meta["val"].shape != before.meta["val"].shape:
                 value = self._insert(aten.expand_as.default, (value, before))
         else:
-            value = self._insert(_without_write(node), node.args, node)
+            assert isinstance(node.target, OpOverload), "what writes is an operator"
+            value = self._insert(without_write(node.target), node.args, node)
         if value.meta["val"].dtype != before.meta["val"].dtype:
             value = self._insert(aten.to.dtype, (value, before.meta["val"].dtype))
         return value
@@ -170,10 +171,16 @@ def _value(node: fx.Node) -> Any:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-def _without_write(node: fx.Node) -> Any:
-    """The operator that computes what a write would leave behind."""
-    target = node.target
-    assert isinstance(target, OpOverload)
+def _restored(view: fx.Node, shown: fx.Node, value: fx.Node) -> Call:
+    """The operator that gives what is shown, with a view's new value in it."""
+    if not _is_part(view):
+        return put_back(view.target, view.args[1:], shown, value)
+    parts = _node(view.args[0])
+    return put_part(parts.target, (parts.args, parts.kwargs), parts.meta["val"], view.args[1], shown, value)
+
+
+def without_write(target: OpOverload) -> Any:
+    """The operator that computes what a write would leave behind. Raises NotFunctionalError."""
     if target is aten.zero_.default:
         return aten.zeros_like.default
     name = target._schema.name.removeprefix("aten::")
@@ -185,30 +192,30 @@ def _without_write(node: fx.Node) -> Any:
     return found
 
 
-def _put_back(view: fx.Node, shown: fx.Node, value: fx.Node) -> Call:
-    """The operator that gives what is shown, with a view's new value in it."""
-    rest: tuple[Any, ...] = view.args[1:]
-    if _is_part(view):
-        return _put_part(_node(view.args[0]), rest[0], shown, value)
-    if view.target is aten.slice.Tensor:
+def put_back(target: Any, rest: tuple[Any, ...], shown: Any, value: Any) -> Call:
+    """The operator that gives what is shown, with a new value of a view in it.
+
+    target, rest: what takes the view, and its arguments behind the first. Raises NotFunctionalError.
+    """
+    if target is aten.slice.Tensor:
         return aten.slice_scatter.default, (shown, value, *rest)
-    if view.target is aten.select.int:
+    if target is aten.select.int:
         return aten.select_scatter.default, (shown, value, *rest)
-    if view.target is aten.transpose.int:
-        return aten.transpose.int, (value, *rest)
-    if view.target is aten.permute.default:
+    if target in (aten.transpose.int, aten.t.default):
+        return target, (value, *rest)
+    if target is aten.permute.default:
         order = [axis % len(rest[0]) for axis in rest[0]]
         return aten.permute.default, (value, [order.index(axis) for axis in range(len(order))])
-    if view.target in IN_ORDER:
+    if target in IN_ORDER:
         return aten.reshape_as.default, (value, shown)
-    raise NotFunctionalError(f"a view by `{view.target}` is written to")
+    raise NotFunctionalError(f"a view by `{target}` is written to")
 
 
-def _put_part(parts: fx.Node, number: int, shown: fx.Node, value: fx.Node) -> Call:
-    """The same for one of the parts that a tensor is taken apart into."""
-    target, sizes = parts.target, parts.meta["val"]
+def put_part(target: Any, called: Any, sizes: Any, number: Any, shown: Any, value: Any) -> Call:
+    """The same for one of the parts that a tensor is taken apart into; sizes: the parts as tensors."""
     assert isinstance(target, OpOverload)
-    given = dict(zip((a.name for a in target._schema.arguments), parts.args, strict=False)) | parts.kwargs
+    args, kwargs = called
+    given = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
     dim: Any = given.get("dim", 0)
     if target is aten.unbind.int:
         return aten.select_scatter.default, (shown, value, dim, number)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from torch import nn
 
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.torch.oplog import CONSTANT, Entry, Log, operator_log
+from growc.dialects.torch.entries import CONSTANT, Entry, Log, same_logs
+from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.shapes import shapes_of, ties_of
 from growc.dialects.torch.trials import Target, said
 
@@ -34,7 +35,7 @@ def difference(module: nn.Module, target: Target) -> str:
         log = operator_log(module, target.inputs)
     except Exception as error:  # noqa: BLE001 - a forward may refuse with anything
         return f"the class does not run: {said(error)}"
-    return parting(target.log, log)
+    return "" if same_logs(target.log, log) else parting(target.log, log)
 
 
 def parting(planned: Log, found: Log) -> str:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from growc.dialects.torch.oplog import CONSTANT, SCALED, Entry, Wire
+from growc.dialects.torch.entries import CONSTANT, SCALED, Entry, Wire
 
 SAME = """
     view t transpose permute unsqueeze squeeze slice select expand _to_copy neg abs relu mean sum repeat split

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from growc.dialects.torch.entries import Log, alike, same_logs
 from growc.dialects.torch.leaves import Values, changed, leaves
-from growc.dialects.torch.oplog import Log, operator_log
+from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.shapes import Feature, Shape, agreement, features, shapes_of, ties_of
 
 
@@ -108,7 +109,15 @@ class Trials:
         """Whether it is the planned program, but for real literals."""
         if dict(trial.shapes) != dict(self.target.shapes) or trial.ties != self.target.ties:
             return False
-        return trial.log is not None and trial.log.structure == self.target.log.structure
+        return trial.log is not None and alike(self.target.log, trial.log) is not None
+
+    def exact(self, trial: Trial) -> bool:
+        """Whether it has the real literals of the planned program too."""
+        return trial.log is not None and same_logs(self.target.log, trial.log)
+
+    def same(self, trial: Trial, other: Trial) -> bool:
+        """Whether two trials compute the same."""
+        return trial.log is not None and other.log is not None and same_logs(trial.log, other.log)
 
     def wrong(self, trial: Trial) -> set[Feature]:
         """The planned sizes that a trial has otherwise."""

@@ -10,8 +10,8 @@ from itertools import combinations
 from typing import Any
 
 from growc.config_sizes import FIELDS, SCOPED
+from growc.dialects.torch.entries import rounded
 from growc.dialects.torch.leaves import Path, scaled
-from growc.dialects.torch.oplog import rounded
 from growc.dialects.torch.trials import Trial, Trials
 
 PAIRS, LIMIT = 200, 160
@@ -101,7 +101,7 @@ class Unseen:
 
     def exact(self, best: Trial) -> Trial:
         """The same with the real literals of the target, as far as fields hold them."""
-        while best.log != self.trials.target.log:
+        while not self.trials.exact(best):
             tried = [self.varied(best, s) for s in self.suggestions(best)]
             better = max([best, *tried], key=self.trials.score)
             if better is best:

@@ -1,0 +1,103 @@
+"""Logs of programs that write in place, and of what programs make of numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from growc.dialects.torch.entries import Log, alike, same_logs
+from growc.dialects.torch.oplog import operator_log
+
+
+class Plain(nn.Module):
+    def __init__(self, run: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4, 6))
+        self.run = run
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.run(x, self.weight)
+
+
+def log_of(run: Callable[[Tensor, Tensor], Tensor]) -> Log:
+    return operator_log(Plain(run), {"x": torch.zeros(3, 4)})
+
+
+def in_place(x: Tensor, weight: Tensor) -> Tensor:
+    made = x @ weight
+    shown = made[:, 2:]
+    made[:, :3].mul_(2.0)
+    made[0].copy_(made[1])
+    parts = made.chunk(2, dim=1)
+    parts[1].add_(1.0)
+    return made + shown.sum()
+
+
+def functional(x: Tensor, weight: Tensor) -> Tensor:
+    made = x @ weight
+    made = torch.slice_scatter(made, made[:, :3].mul(2.0), 1, 0, 3)
+    made = torch.select_scatter(made, made[1], 0, 0)
+    made = torch.slice_scatter(made, made.chunk(2, dim=1)[1].add(1.0), 1, 3, 6)
+    return made + made[:, 2:].sum()
+
+
+def test_what_is_written_to_is_another_value():
+    assert log_of(in_place) == log_of(functional)
+
+
+def test_a_view_shows_what_stands_there_when_it_is_read():
+    def early(x: Tensor, weight: Tensor) -> Tensor:
+        made = x @ weight
+        shown = made[0] + 0.5
+        made.mul_(2.0)
+        return shown + made
+
+    def late(x: Tensor, weight: Tensor) -> Tensor:
+        made = x @ weight
+        made.mul_(2.0)
+        return made[0] + 0.5 + made
+
+    assert log_of(early) != log_of(late)
+
+
+def scaled(values: Callable[[], Tensor]) -> Log:
+    return log_of(lambda x, weight: (x @ weight) * values())
+
+
+def test_numbers_are_the_same_however_they_are_made():
+    computed = scaled(lambda: torch.arange(1, 7).float() * 2.0)
+    written = scaled(lambda: torch.tensor([2.0, 4.0, 6.0, 8.0, 10.0, 12.0]))
+    others = scaled(lambda: torch.tensor([2.0, 4.0, 6.0, 8.0, 10.0, 14.0]))
+    assert computed != written
+    assert same_logs(computed, written)
+    assert not same_logs(computed, others)
+    assert alike(computed, others) is not None
+
+
+def test_whole_numbers_are_structure():
+    def chosen(values: Callable[[], Tensor]) -> Log:
+        return log_of(lambda x, weight: (x @ weight)[:, values()])
+
+    computed = chosen(lambda: torch.arange(3) + 1)
+    assert same_logs(computed, chosen(lambda: torch.tensor([1, 2, 3])))
+    assert alike(computed, chosen(lambda: torch.tensor([1, 2, 4]))) is None
+
+
+def test_every_entry_of_a_large_constant_counts():
+    def added(at: int) -> Log:
+        values = torch.zeros(3, 6, 200)
+        values[1, 2, at] = 1.0
+        return log_of(lambda x, weight: (x @ weight)[..., None] + values)
+
+    assert not any(same_logs(added(7), added(at)) for at in range(8, 40))
+    assert same_logs(added(7), added(7))
+
+
+def test_what_chance_or_memory_gives_is_not_known():
+    drawn = [log_of(lambda x, weight: (x @ weight) * torch.rand(6)) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert drawn[0].folded == drawn[0]
+    unset = log_of(lambda x, weight: (x @ weight) * torch.empty(6))
+    assert unset.folded == unset
