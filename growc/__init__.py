@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from growc.api import measure as measure
     from growc.api import plan as plan
     from growc.api import verify as verify
+    from growc.checkpoint.statefile import save as save
     from growc.diagnostic import GrowError as GrowError
     from growc.fluent import Recipe as Recipe
     from growc.training import param_groups as param_groups
@@ -33,6 +34,7 @@ __all__ = [
     "measure",
     "param_groups",
     "plan",
+    "save",
     "verify",
 ]
 
@@ -45,6 +47,7 @@ _HOMES = {
     "measure": "growc.api",
     "param_groups": "growc.training",
     "plan": "growc.api",
+    "save": "growc.checkpoint.statefile",
     "verify": "growc.api",
 }
 

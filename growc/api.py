@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from growc.verification import Verification
 
     Model = str | Path | nn.Module
+    State = str | Path | Mapping[str, Any]
 
 Progress = Callable[[str, int, int], None]
 """(what is being done, done so far, of how much); a total of 0 means that it is not known."""
@@ -159,17 +160,19 @@ def plan(
     params: Mapping[str, str] | None = None,
     *,
     example_inputs: Any = None,
+    state_dict: State | None = None,
     keep_class: bool = True,
 ) -> Plan:
     """What would become of a model. Writes nothing. A module and its recipe may stand in either order.
 
     `example_inputs` are for the forward of a module, by name or in order; classes of transformers need none.
-    `keep_class` is as for `grow`.
+    `state_dict` and `keep_class` are as for `grow`.
 
     >>> plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx").certificate.exact  # doctest: +SKIP
     True
     """
     words, source = _in_order(text, model)
+    source = _with_state(source, state_dict)
     made = compile(recipe(words, params), source, example_inputs=example_inputs, keep_class=keep_class)
     return made.plan
 
@@ -180,6 +183,7 @@ def grow(
     example_inputs: Any = None,
     params: Mapping[str, str] | None = None,
     *,
+    state_dict: State | None = None,
     check: bool = True,
     keep_class: bool = True,
 ) -> Any:
@@ -188,9 +192,11 @@ def grow(
     Of a module of transformers it is one of the same class, with the config that has the planned sizes; of
     any other, and with `keep_class=False`, it is a GrownModule, for which no class and no config stand in
     the way. It has the `plan`, the `lineage` and, but for `check=False`, the `verification` that was
-    measured. `example_inputs` are for forward, by name or in order; modules of transformers need none. Raises
-    GrowError.
+    measured. `example_inputs` are for forward, by name or in order; modules of transformers need none.
+    `state_dict`, a `.safetensors` file or a mapping, has the weights of a module that may be on meta; the
+    module is left as it is. Raises GrowError.
     """
+    module = _with_state(module, state_dict)
     if keep_class and has_config(module):
         from growc.checkpoint.reviving import grow as grow_class
 
@@ -207,6 +213,7 @@ def apply(
     example_inputs: Any = None,
     params: Mapping[str, str] | None = None,
     *,
+    state_dict: State | None = None,
     check: bool = True,
     keep_class: bool = True,
 ) -> Any: ...
@@ -219,6 +226,7 @@ def apply(
     example_inputs: Any = None,
     params: Mapping[str, str] | None = None,
     *,
+    state_dict: State | None = None,
     check: bool = True,
     keep_class: bool = True,
 ) -> Any: ...
@@ -256,6 +264,19 @@ def apply(text: Any, model: Any, *others: Any, **options: Any) -> Any:
 def _in_order(text: Any, model: Any) -> tuple[Any, Any]:
     """The recipe and the model: a module may stand before its recipe."""
     return (model, text) if is_module(text) else (text, model)
+
+
+def _with_state(model: Any, state_dict: State | None) -> Any:
+    """A module with the weights of a state dict, where there is one. Raises GrowError (G200, G322)."""
+    if state_dict is None:
+        return model
+    if not is_module(model):
+        from growc.arguments import wrong
+
+        raise wrong(f"`state_dict` is for modules, and `{model}` has its own weights")
+    from growc.checkpoint.filling import filled
+
+    return filled(model, state_dict)
 
 
 def is_module(given: Any) -> bool:
@@ -430,9 +451,13 @@ def profile(
     return profile(inspect(model), Path(inputs), samples, found, progress)
 
 
-def inspect(model: Model, *, example_inputs: Any = None) -> Compilation:
-    """The analysis of a model: spaces, roles, what is frozen. See growc.render for how it is shown."""
-    return compile(Resolved(()), model, analysis_only=True, example_inputs=example_inputs)
+def inspect(model: Model, *, example_inputs: Any = None, state_dict: State | None = None) -> Compilation:
+    """The analysis of a model: spaces, roles, what is frozen. See growc.render for how it is shown.
+
+    `example_inputs` and `state_dict` are as for `grow`.
+    """
+    source = _with_state(model, state_dict)
+    return compile(Resolved(()), source, analysis_only=True, example_inputs=example_inputs)
 
 
 # ------------------------------------------------------------------------------------------ parts of apply

@@ -458,6 +458,16 @@ _code(
     """,
 )
 _code(
+    "G322",
+    "weights that do not fit their module",
+    """
+    A state dict is given beside a module, and its names or sizes are others than the module's: every tensor
+    of the module's state dict must be there by one of its names, in its size, and no other. What is tied in
+    the module may stand there once, or several times with the same numbers. Values that no state dict holds
+    are computed by the class; a module on meta has none of them, unless its class is one of transformers.
+    """,
+)
+_code(
     "G401",
     "expectation that failed",
     """

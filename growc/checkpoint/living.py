@@ -42,12 +42,7 @@ class Living(Holder):
         """
         values = module.config.to_dict()
         require_plain(values)
-        build = ClassBuilder(type(module), ways(module.config, "_attn_implementation"))
-        try:
-            with quiet():
-                built, alike = (build(values, constants=True) for _ in range(2))
-        except Exception as error:
-            raise _other(module, said(error)) from error
+        built, alike = (built_like(module) for _ in range(2))
         tensors = module.state_dict(keep_vars=True)
         if reason := _difference(module, alike, tensors, inputs):
             raise _other(module, reason)
@@ -61,7 +56,7 @@ class Living(Holder):
     @property
     def build(self) -> ClassBuilder:
         """The module's class, as it can be captured."""
-        return ClassBuilder(type(self.source), ways(self.source.config, "_attn_implementation"))
+        return _builder(self.source)
 
     def entry(self, name: str) -> Entry:
         """As a file would have it. Raises GrowError (G309) where files have no such elements."""
@@ -70,6 +65,23 @@ class Living(Holder):
     def read(self, name: str) -> Array:
         """From the module."""
         return to_numpy(self.tensors[name])
+
+
+def built_like(module: Any) -> Any:
+    """What the class of a module builds from its config: parameters on meta, all else with its values.
+
+    Raises GrowError (G321) where it builds nothing.
+    """
+    try:
+        with quiet():
+            return _builder(module)(module.config.to_dict(), constants=True)
+    except Exception as error:
+        raise _other(module, said(error)) from error
+
+
+def _builder(module: Any) -> ClassBuilder:
+    """The module's class, as it can be captured."""
+    return ClassBuilder(type(module), ways(module.config, "_attn_implementation"))
 
 
 def _difference(

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 BUGS = {"G900"}
 """Its message names a file; test_exit_status.py has it."""
 
-IN_PROGRAMS = {"G316", "G317", "G318", "G319", "G320", "G321", "G406"}
+IN_PROGRAMS = {"G316", "G317", "G318", "G319", "G320", "G321", "G322", "G406"}
 """What the command line does not come to: tests/torch has them."""
 
 FROZEN = STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = LpNormalization <axis = -1, p = 1> (s1)")
