@@ -17,6 +17,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.arrays import to_numpy, to_torch
 from growc.dialects.torch.classes import build
 from growc.dialects.torch.inputs import real_inputs
+from growc.dialects.torch.measuring import IN_SINGLE
 from growc.difference import OutputReport
 from growc.ports import Ports
 from growc.rounding import Rounding
@@ -56,7 +57,7 @@ def compare(
         ):
             reports.setdefault(name, []).append(report)
     if narrow:
-        notes.append("compared in single precision, with the weights as they are stored")
+        notes.append(IN_SINGLE)
     other = load(source, torch.float32 if narrow else torch.float64, thirds=narrow)
     measured = summed_up(reports, _rounding(other, cases, expected), len(cases), notes)
     if not exported:

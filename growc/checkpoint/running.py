@@ -20,7 +20,7 @@ from growc.checkpoint.opened import Opened
 from growc.checkpoint.silence import quiet
 from growc.checkpoint.streaming import Streaming
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.torch.arrays import to_numpy, widened
+from growc.dialects.torch.arrays import in_thirds, to_numpy, widened
 from growc.dialects.torch.classes import class_of
 from growc.dialects.torch.lowering import plain_name
 from growc.session import Feeds
@@ -98,9 +98,7 @@ def load(path: Path, kind: torch.dtype | None = None, *, thirds: bool = False) -
 
 
 def _typed(tensor: torch.Tensor, kind: torch.dtype | None, *, thirds: bool) -> torch.Tensor:
-    """A stored tensor with numbers of a type, divided by three, stored, and multiplied by three again."""
+    """A stored tensor with real numbers of a type, if there is one."""
     if kind is None or not tensor.is_floating_point():
         return tensor
-    if thirds and tensor.itemsize < kind.itemsize and tensor.numel() > 1:
-        return (tensor.to(kind) / 3).to(tensor.dtype).to(kind) * 3
-    return tensor.to(kind)
+    return in_thirds(tensor, kind) if thirds else tensor.to(kind)

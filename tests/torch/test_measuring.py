@@ -108,3 +108,17 @@ def test_a_module_that_insists_on_its_types_rounds_all_the_same():
     measured = verify_modules(module, module, CASES)
     assert 1e-9 < measured.rounding < 1e-6
     assert measured.relative == 0
+
+
+def test_modules_of_16_bits_are_compared_in_single_precision():
+    args, _ = inputs()
+    source, near, far = Single().bfloat16(), Single().bfloat16(), Single().bfloat16()
+    with torch.no_grad():
+        source.layer.weight[:] = torch.randn(4, 6, generator=torch.Generator().manual_seed(2)) / 3
+        near.layer.weight[:] = source.layer.weight
+        far.layer.weight[:] = source.layer.weight * 1.1
+    given = (tuple(x.bfloat16() for x in args), {})
+    cases = [Case(given, given)]
+    assert verify_modules(source, near, cases).relative < 1e-6
+    measured = verify_modules(source, far, cases)
+    assert 1e-4 < measured.rounding < 1e-2 < measured.relative < 0.2

@@ -48,6 +48,16 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor
 
 
+def in_thirds(tensor: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """Numbers of another type; narrower ones divided by three, stored, and multiplied by three again.
+
+    That is one more rounding, which storing a grown weight costs.
+    """
+    wide = tensor.to(kind)
+    rounded = tensor.itemsize < kind.itemsize and tensor.numel() > 1
+    return (wide / 3).to(tensor.dtype).to(kind) * 3 if rounded else wide
+
+
 def name_of(kind: torch.dtype) -> str:
     """`float32`: what numpy and ml_dtypes call a type of torch."""
     return str(kind).removeprefix("torch.")

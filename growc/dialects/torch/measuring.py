@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+import torch
 from torch import nn
 
 from growc.dialects.torch.cases import Case, Descent
-from growc.dialects.torch.running import Inputs, Otherwise, outputs
+from growc.dialects.torch.running import Inputs, Otherwise, is_narrow, outputs
 from growc.difference import OutputReport
 from growc.graph import Array
 from growc.ports import Ports
 from growc.rounding import Rounding
 from growc.session import Feeds
 from growc.verification import Verification, compare_outputs, summed_up
+
+IN_SINGLE = "compared in single precision, with the weights as they are stored"
 
 
 class Ways(NamedTuple):
@@ -49,12 +53,39 @@ def compare_in(
     train: bool = False,
 ) -> Verification:
     """The same, where the names of the outputs of both are known, and how they follow from each other."""
+    if is_narrow(source):
+        return _in_single(source, result, cases, ports, gives, returns, train=train)
     twice = Twice(source, gives, train=train)
 
     def run(case: Case) -> Ways:
         return Ways(*twice(case.source), named(outputs(result, case.result, train=train), returns))
 
     return compared(cases, run, ports)
+
+
+def _in_single(
+    source: nn.Module,
+    result: nn.Module,
+    cases: Sequence[Case],
+    ports: Ports,
+    gives: Sequence[str],
+    returns: Sequence[str],
+    *,
+    train: bool,
+) -> Verification:
+    """Modules of 16 bits with the same weights in single precision: 16 bits hide nearly all."""
+    expected, wider = (Otherwise(source, torch.float32, thirds=thirds) for thirds in (False, True))
+    found = Otherwise(result, torch.float32)
+
+    def run(case: Case) -> Ways:
+        return Ways(
+            named(expected.outputs(case.source, train=train), gives),
+            named(wider.outputs(case.source, train=train), gives),
+            named(found.outputs(case.result, train=train), returns),
+        )
+
+    measured = compared(cases, run, ports)
+    return replace(measured, notes=(*measured.notes, IN_SINGLE))
 
 
 def compared(cases: Sequence[Case], run: Callable[[Case], Ways], ports: Ports | None = None) -> Verification:

@@ -7,7 +7,7 @@ torch dispatches is changed, and not the module.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
 
-from growc.dialects.torch.arrays import to_numpy, widened
+from growc.dialects.torch.arrays import in_thirds, to_numpy, widened
 from growc.dialects.torch.inputs import capturable
 from growc.graph import Array
 
@@ -25,14 +25,27 @@ aten = torch.ops.aten
 Inputs = tuple[Sequence[Any], Mapping[str, Any]]
 """Positional and named arguments of forward."""
 
-NARROW = frozenset({torch.float16, torch.bfloat16, torch.float32})
+NARROWER: Mapping[torch.dtype, Set[torch.dtype]] = {
+    torch.float32: {torch.float16, torch.bfloat16},
+    torch.float64: {torch.float16, torch.bfloat16, torch.float32},
+}
+"""Types of real numbers, and all that have fewer bits."""
+
+
+def is_narrow(module: nn.Module) -> bool:
+    """Whether a module has weights of 16 bits."""
+    return any(one.dtype in NARROWER[torch.float32] for one in module.parameters())
 
 
 class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """All real numbers are float64, whatever type a call asks for.
+    """All real numbers are of one type, if not of a wider one, whatever type a call asks for.
 
-    A module's own tensors must be float64 already, or what it writes to them is lost.
+    A module's own tensors must be of that type already, or what it writes to them is lost.
     """
+
+    def __init__(self, kind: torch.dtype) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kind = kind
 
     def __torch_dispatch__(
         self,
@@ -42,14 +55,14 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Make a call with wider operands, and its results wider."""
-        args, kwargs = tree_map(_wide, (args, kwargs or {}))
-        return tree_map(_wide, call(*args, **kwargs))
+        args, kwargs = tree_map(self.wide, (args, kwargs or {}))
+        return tree_map(self.wide, call(*args, **kwargs))
 
-
-def _wide(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.double() if value.dtype in NARROW else value
-    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW else value
+    def wide(self, value: Any) -> Any:
+        """A tensor, or the name of a type, as it is to be; anything else as it is."""
+        if isinstance(value, Tensor):
+            return value.to(self.kind) if value.dtype in NARROWER[self.kind] else value
+        return self.kind if isinstance(value, torch.dtype) and value in NARROWER[self.kind] else value
 
 
 class Expected(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -98,16 +111,23 @@ def outputs(module: nn.Module, inputs: Inputs, *, train: bool = False) -> list[A
 
 
 class Otherwise:
-    """A module in float64; where a call knows no such numbers, by other kernels."""
+    """A module with wider numbers; where a call knows no such numbers, by other kernels.
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module, self.wide = module, deepcopy(module).double()
+    thirds: with weights after one more rounding, as storing a grown weight costs.
+    """
+
+    def __init__(self, module: nn.Module, kind: torch.dtype = torch.float64, *, thirds: bool = False) -> None:
+        self.module, self.wide, self.mode = module, deepcopy(module), Widened(kind)
+        if thirds:
+            for parameter in self.wide.parameters():
+                parameter.data = in_thirds(parameter.data, kind)
+        self.wide.to(kind)
 
     def outputs(self, inputs: Inputs, *, train: bool = False) -> list[Array]:
         """As of the module itself."""
         try:
-            with capturable(self.wide), Widened():  # type: ignore[no-untyped-call]
-                return outputs(self.wide, tree_map_only(Tensor, _wide, inputs), train=train)
+            with capturable(self.wide), self.mode:
+                return outputs(self.wide, tree_map_only(Tensor, self.mode.wide, inputs), train=train)
         except RuntimeError:
             with torch.backends.mkldnn.flags(enabled=False, allow_tf32=None):
                 return outputs(self.module, inputs, train=train)
