@@ -23,6 +23,7 @@ from growc.dialects.onnx.leaving import all_gone, left_out
 from growc.dialects.onnx.mend import Mended
 from growc.dialects.onnx.patches import Entries, Part, Patch
 from growc.dialects.onnx.schemas import check_model
+from growc.dialects.onnx.sharing import share
 from growc.dialects.onnx.spread import counting, settle
 from growc.dialects.onnx.stored import Stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
@@ -64,7 +65,8 @@ def rewrite(
     for folded in graph.dialect.folded:
         if folded.stand_in not in kept:
             folded.restore()
-    restore(graph.dialect.fused)
+    sizes = {v.origin: after for v, after in mended.sizes.items()}
+    restore(graph.dialect.fused, lambda one: share(one, writer, sizes))
     rejoin(graph.source)
     RemoveUnusedNodesPass()(graph.source)
     all_gone(graph, mended.taken)

@@ -11,7 +11,7 @@ What it reads then stands where its operands were.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -177,10 +177,17 @@ def lower(model: ir.Model, rules: Mapping[tuple[str, str], Any]) -> list[Fused]:
     return found
 
 
-def restore(fused: Sequence[Fused]) -> None:
-    """Put all fused nodes back. Raises GrowError (G308) naming the node that cannot be one any more."""
+def restore(fused: Sequence[Fused], otherwise: Callable[[Fused], bool] = lambda one: False) -> None:
+    """Put all fused nodes back; `otherwise` writes one that cannot be, and says whether it could.
+
+    Raises GrowError (G308) naming the node of which neither is possible.
+    """
     for one in fused:
-        one.restore()
+        try:
+            one.restore()
+        except GrowError:
+            if not otherwise(one):
+                raise
 
 
 def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:

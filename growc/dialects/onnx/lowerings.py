@@ -179,7 +179,7 @@ def multi_head_attention(at: Lowering) -> Results:
         q, k, v = (_heads(at, x, "num_heads") for x in (query, key, value))
     bias = at.input(3)
     if bias is not None:
-        biases = at.several("growc::SplitBias", bias, v, outputs=3)
+        biases = at.several("growc::SplitBias", bias, q, k, v, outputs=3)
         q, k, v = (_total(at, x, b) for x, b in zip((q, k, v), biases, strict=True))
     k, v = _extended(at, at.input(6), k), _extended(at, at.input(7), v)
     y, scores = _core(at, q, k, v, at.input(5), at.input(4), *at.inputs[8:])

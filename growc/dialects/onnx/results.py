@@ -77,9 +77,11 @@ def _repeat(operands: Types, attributes: Attributes) -> Types:
 
 
 def _split_bias(operands: Types, attributes: Attributes) -> Types:
-    (element, (width,)), (_, (_, heads, _, last)) = operands[0], operands[1]
-    channels = _ratio(width - heads * last, 2 * heads)
-    return [Type(element, (heads, 1, c)) for c in (channels, channels, last)]
+    element, (width,) = operands[0]
+    parts = [(heads, channels) for _, (_, heads, _, channels) in operands[1:4]]
+    if sum(heads * channels for heads, channels in parts) != width:
+        raise ValueError(f"parts of {parts} make no {width}")
+    return [Type(element, (heads, 1, channels)) for heads, channels in parts]
 
 
 def _unpack(operands: Types, attributes: Attributes) -> Types:

@@ -56,6 +56,14 @@ def _in_front(reader: ir.Node, operand: int) -> tuple[ir.Node, int]:
     return _in_front(made, 0) if passes_on and made is not None else (reader, operand)
 
 
+def repeat(before: ir.Node, heads: ir.Value, times: int) -> ir.Node:
+    """A new operator in front of a node: heads, the second of four axes, each so many times."""
+    node = _neutral(REPEAT, heads, {"times": times, "axis": 1, "rank": 4})
+    assert before.graph is not None
+    before.graph.insert_before(before, node)
+    return node
+
+
 def counting(model: ir.Model) -> list[ir.Node]:
     """The operators that were put into a model, in order."""
     return [node for node in model.graph.all_nodes() if op_name(node) in (UNFOLD, REPEAT)]
@@ -140,7 +148,8 @@ def _repeated(node: ir.Node, writer: Writer) -> ir.Value:
     factors = writer.numbers(f"{node.name}.times", [1] * axis + [times, *behind])
     before = writer.insert(node, "Shape", [source], {}, f"{node.name}.before")
     shape = writer.insert(node, "Mul", [before, factors], {}, f"{node.name}.shape")
-    return _add(node, writer, "Reshape", [many, shape])
+    empty = {"allowzero": 1} if writer.model.opset_imports[""] >= 14 else {}  # an empty cache stays one
+    return _add(node, writer, "Reshape", [many, shape], empty)
 
 
 def _add(

@@ -163,7 +163,7 @@ OPERATORS = table(
     growc::SplitHeads        b s (h d) -> b h s d | b h s d -> b h s d   layout
     growc::MergeHeads        b h s e -> b s (h e)                  layout
     growc::SplitPacked       split_packed()                        layout
-    growc::SplitBias         ((h d) + (h2 d2) + (h3 e)), b h3 s e -> h 1 d, h2 1 d2, h3 1 e   layout
+    growc::SplitBias         ((h d) + (i e) + (j f)), b h s d, c i t e, c j t f -> h 1 d, i 1 e, j 1 f  layout
     growc::Unfold            unfold()                              layout
     growc::Repeat            repeat()                              layout
     growc::Unpack            b s h _ d -> b h s d                  layout
