@@ -114,7 +114,7 @@ def groups_pass(c: Compilation) -> Compilation:
     if packed:
         c.model.unpack(packed)
         c = run(ANALYSIS, c)
-    single = groups_of_one(c.statements, c.axes, c.roles)
+    single = groups_of_one(c.statements, c.axes, c.roles, c.ties)
     if not single.repeats:
         return c
     c.model.spread(single)

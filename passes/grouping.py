@@ -8,14 +8,15 @@ the same head: with `growc::Repeat` in front of these operands (growc.dialects.o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from growc import recipe as ast
 from growc.axes import leaves
-from growc.graph import Node
+from growc.graph import Node, Value
 from growc.passes.flow import Flow
 from growc.passes.roles import Roles
 from growc.passes.spaces import Axes, Instance
+from growc.passes.ties import Tie
 from growc.passes.unseen import Unseen
 from growc.resolve import Bound
 
@@ -25,11 +26,11 @@ def averages(statement: ast.Statement) -> bool:
     return isinstance(statement, ast.Subclone) and statement.ranking.name == "mean"
 
 
-def groups_of_one(statements: Sequence[Bound], axes: Axes, roles: Roles) -> Unseen:
+def groups_of_one(statements: Sequence[Bound], axes: Axes, roles: Roles, ties: Sequence[Tie] = ()) -> Unseen:
     """What would have to repeat heads, if a statement averages them; nothing where they come in groups."""
     if not any(averages(bound.statement) for bound in statements):
         return Unseen()
-    finder = _Finder(axes, roles)
+    finder = _Finder(axes, roles, ties)
     places = (place for instance in axes.instances for place in finder.shared(instance))
     return Unseen([], list(dict.fromkeys(places)))
 
@@ -52,15 +53,69 @@ def operands_of(flow: Flow, instance: Instance) -> list[tuple[Instance, int]]:
 
 
 class _Finder(Flow):
-    def __init__(self, axes: Axes, roles: Roles) -> None:
+    def __init__(self, axes: Axes, roles: Roles, ties: Sequence[Tie]) -> None:
         super().__init__(axes)
+        self.tied = {use: k for k, tie in enumerate(ties) for use in tie.uses}
         alone = [a for a in roles.axes.get("heads", []) if not any(id(s) in roles.expanded for s in a.spaces)]
         self.heads = {id(x) for a in alone for s in a.spaces for x in leaves(s)}
 
     def shared(self, instance: Instance) -> list[tuple[Node, int, int, int]]:
-        """Keys and values of one attention, each with the axis of its heads; both, or none."""
-        places = [self.place(*operand) for operand in operands_of(self, instance)[1:]]
+        """Keys and values of one attention, each with the axis of its heads; all of them, or none."""
+        operands = operands_of(self, instance)
+        places = [self.place(*operand) for operand in [*operands[1:], *self.beside(instance, operands)]]
         return [p for p in places if p is not None] if None not in places else []
+
+    def beside(
+        self, instance: Instance, operands: Sequence[tuple[Instance, int]]
+    ) -> Iterator[tuple[Instance, int]]:
+        """In other products that are added to the scores: what the weights of the keys make, and not those of
+        queries (keys that are compared with positions, and positions that take their weights).
+        """
+        if instance.node.op != "Softmax" or not operands:
+            return
+        queries, keys = (self.makers(one.node.inputs[operand]) for one, operand in operands[:2])
+        for product in self.products_above(instance.node):
+            for operand in (0, 1) if product is not operands[0][0] else ():
+                if self.makers(product.node.inputs[operand]) & (keys - queries):
+                    yield product, operand
+
+    def products_above(self, softmax: Node) -> list[Instance]:
+        """All products of activations that a softmax normalises the sum of."""
+        pending, found = [softmax.inputs[0]], {}
+        seen = set(pending)
+        while pending:
+            value = pending.pop()
+            instance = None if value is None or value.producer is None else self.by_node.get(value.producer)
+            if instance is None:
+                continue
+            if instance.line.treatment == "contract":
+                found.update({} if self.weight_of(instance) is not None else {instance.node: instance})
+                continue
+            fresh = [v for v in instance.node.inputs if v is not None and v not in self.static | seen]
+            seen.update(fresh)
+            pending += fresh
+        return sorted(found.values(), key=lambda i: self.order[i.node])
+
+    def makers(self, value: Value | None) -> set[object]:
+        """The weights next above a value; tied ones are one."""
+        found: set[object] = set()
+        pending, seen = [value], {value}
+        while pending:
+            at = pending.pop()
+            instance = None if at is None or at.producer is None else self.by_node.get(at.producer)
+            if instance is None:
+                continue
+            place = self.weight_of(instance) if instance.line.treatment == "contract" else None
+            if place is not None:
+                use = instance.node.inputs[place]
+                while use is not None and use.weight is None and use.producer is not None:
+                    use = use.producer.inputs[0]
+                found.add(self.tied.get(use, use and use.weight))  # type: ignore[arg-type]
+                continue
+            fresh = [v for v in instance.node.inputs if v is not None and v not in seen]
+            seen.update(fresh)
+            pending += fresh
+        return found
 
     def place(self, instance: Instance, operand: int) -> tuple[Node, int, int, int] | None:
         """The axis of heads, of an operand or of what it was before they were merged with others."""
@@ -74,7 +129,6 @@ class _Finder(Flow):
         here = instance.node, operand, bearing[0], 1
         if self.heads.issuperset(atoms[bearing[0]]) or above is None or above.line.treatment == "contract":
             return here
-        moving = [
-            i for i, v in enumerate(above.node.inputs) if v not in self.static and v and v.known is None
-        ]
+        given = [i for i, v in enumerate(above.node.inputs) if v and v.known is None and v.weight is None]
+        moving = [i for i in given if above.node.inputs[i] not in self.static] or given
         return (self.place(above, moving[0]) if len(moving) == 1 else None) or here
