@@ -437,18 +437,19 @@ def profile(
     inputs: str | Path,
     samples: int | None = None,
     *,
+    out: str | Path | None = None,
     layers: Sequence[LayerScore] | None = None,
     progress: Progress = _quiet,
 ) -> Profile:
-    """What each layer adds to its stream, and what it costs to remove or to double it. `layers`: their
-    scores, where they were measured before.
+    """What each layer adds to its stream, and what it costs to remove or to double it; kept with the scores,
+    in `out` or beside the model. `layers`: their scores, where they were measured before.
     """
     from growc.profile import profile
 
-    found = (
-        measurement(model, inputs, samples=samples, progress=progress).layers if layers is None else layers
-    )
-    return profile(inspect(model), Path(inputs), samples, found, progress)
+    if layers is None:
+        layers = measurement(model, inputs, out, samples, progress=progress).layers
+    kept = None if out is None else Path(out)
+    return profile(inspect(model), Path(inputs), samples, layers, progress, kept)
 
 
 def inspect(model: Model, *, example_inputs: Any = None, state_dict: State | None = None) -> Compilation:

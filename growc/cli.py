@@ -252,7 +252,7 @@ def _measure(options: Namespace) -> int:
         found = measurement(model, inputs, options.out, samples, force=options.force, progress=advance)
         made = None
         if options.layers:
-            made = profile(model, inputs, samples, layers=found.layers, progress=advance)
+            made = profile(model, inputs, samples, out=options.out, layers=found.layers, progress=advance)
     if options.json:
         data = {"scores": {name: scores.tolist() for name, scores in found.scores.items()}}
         layers = {"layers": [layer_data(score) for score in found.layers]}

@@ -2,22 +2,26 @@
 costs to remove or to double it (weight subcloning, figure 2).
 
 Needs: a model, inputs to measure on. Gives: a `Profile`. Each layer is removed and doubled in a model of its
-own, by the surgery that recipes do, and that model is run beside the source.
+own, by the surgery that recipes do, and that model is run beside the source. What was found is kept with the
+scores: what was interrupted goes on from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from growc.calibration import Outcome, Reference
+from growc.closeness import Closeness
 from growc.depth import Depth, Move, Past
 from growc.diagnostic import GrowError
 from growc.ports import logits, ports_of
 from growc.prediction import Loss
+from growc.scores import Scores, cache_path, fingerprint, read_scores, write_scores
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
@@ -56,27 +60,111 @@ class Profile:
 
 
 def profile(
-    c: Compilation, data: Path, samples: int | None, scores: Sequence[LayerScore], progress: Progress
+    c: Compilation,
+    data: Path,
+    samples: int | None,
+    scores: Sequence[LayerScore],
+    progress: Progress,
+    kept: Path | None = None,
 ) -> Profile:
-    """Remove and double every layer of an analysed model, whose layers' scores are these."""
+    """Remove and double every layer of an analysed model, whose layers' scores are these.
+
+    `kept`: where its scores are kept, if they are; what every change costs is read from there, and written.
+    """
+    book = Book.of(c.path, data, samples, kept)
     rows = []
-    with Reference(c.path, data, samples, logits(c)) as reference:
-        total, done = 2 * len(scores) * sum(reference.rows), 0
+    with ExitStack() as stack:
+        total, done = 2 * len(scores), 0
         for score in scores:
-            count, k = len(c.layers.runs[score.run].layers), score.layer
-            orders = {
-                f"without layer {k}": [*range(k), *range(k + 1, count)],
-                f"layer {k} twice": [*range(k + 1), *range(k, count)],
-            }
             trials = []
-            for phrase, order in orders.items():
-                progress(phrase, done, total)
-                trials.append(
-                    tried(c.path, score.run, order, reference, _from(progress, phrase, done, total))
-                )
-                done += sum(reference.rows)
+            for phrase, order in changes(score, len(c.layers.runs[score.run].layers)).items():
+                found = book.trial(score.run, phrase)
+                if found is None:
+                    reference = book.reference(stack, c, data, samples)
+                    each = sum(reference.rows)
+                    tell = _from(progress, phrase, done * each, total * each)
+                    tell(0)
+                    found = tried(c.path, score.run, order, reference, tell)
+                    book.keep(score.run, phrase, found)
+                trials.append(found)
+                done += 1
             rows.append(LayerProfile(c.layers.runs[score.run].scope, score, trials[0], trials[1]))
-        return Profile(sum(reference.rows), reference.whole_loss, tuple(rows))
+        count, loss = book.source(stack, c, data, samples)
+        return Profile(count, loss, tuple(rows))
+
+
+def changes(score: LayerScore, count: int) -> dict[str, list[int]]:
+    """What is done to a layer, in words, and the order of layers that makes."""
+    k = score.layer
+    return {
+        f"without layer {k}": [*range(k), *range(k + 1, count)],
+        f"layer {k} twice": [*range(k + 1), *range(k, count)],
+    }
+
+
+@dataclass
+class Book:
+    """Trials that were kept with the scores of the same measurement."""
+
+    path: Path | None = None
+    scores: Scores | None = None
+    opened: Reference | None = None
+
+    @staticmethod
+    def of(model: Path, data: Path, samples: int | None, kept: Path | None) -> Book:
+        """That of the scores in a file; an empty one where they are of something else."""
+        path = kept or cache_path(model)
+        scores = read_scores(path)
+        same = scores is not None and scores.fingerprint == fingerprint(model, data, samples)
+        return Book(path, scores) if same else Book()
+
+    @property
+    def entries(self) -> dict[str, Any]:
+        """What is kept, as JSON."""
+        return {} if self.scores is None else self.scores.profile
+
+    def trial(self, run: int, phrase: str) -> Trial | None:
+        """What a change costs, if that is known."""
+        found = self.entries.get(f"{run}: {phrase}")
+        return None if found is None else trial_of(found)
+
+    def keep(self, run: int, phrase: str, trial: Trial) -> None:
+        """What a change costs is known from now on."""
+        self.write(f"{run}: {phrase}", asdict(trial))
+
+    def write(self, key: str, entry: Any) -> None:
+        """One entry more."""
+        if self.scores is not None and self.path is not None:
+            self.scores.profile[key] = entry
+            write_scores(self.path, self.scores)
+
+    def reference(self, stack: ExitStack, c: Compilation, data: Path, samples: int | None) -> Reference:
+        """The source, opened once."""
+        if self.opened is None:
+            self.opened = stack.enter_context(Reference(c.path, data, samples, logits(c)))
+        return self.opened
+
+    def source(
+        self, stack: ExitStack, c: Compilation, data: Path, samples: int | None
+    ) -> tuple[int, Loss | None]:
+        """How many samples there are, and the source's own loss."""
+        if "source" not in self.entries:
+            reference = self.reference(stack, c, data, samples)
+            count, loss = sum(reference.rows), reference.whole_loss
+            self.write("source", [count, None if loss is None else asdict(loss)])
+            return count, loss
+        count, entry = self.entries["source"]
+        return count, None if entry is None else Loss(**entry)
+
+
+def trial_of(data: Mapping[str, Any]) -> Trial:
+    """A trial from JSON."""
+    found = data["outcome"]
+    if found is None:
+        return Trial(None, data["reason"])
+    near = {name: Closeness(**entry) for name, entry in found["closeness"].items()}
+    losses = {k: None if found[k] is None else Loss(**found[k]) for k in ("before", "after")}
+    return Trial(Outcome(**(found | losses | {"closeness": near})), data["reason"])
 
 
 def tried(

@@ -28,7 +28,8 @@ Floats = NDArray[np.float64]
 class Scores:
     """Sums over activations, and how many numbers each adds up; `done` of `cases` batches.
 
-    samples, seconds: what was run just now, and not read from where it was kept.
+    profile: what changes of layers cost, as JSON (growc.profile). samples, seconds: what was run just now,
+    and not read from where it was kept.
     """
 
     fingerprint: str
@@ -36,6 +37,7 @@ class Scores:
     done: int = 0
     sums: list[Floats] = field(default_factory=list)
     counts: list[Floats] = field(default_factory=list)
+    profile: dict[str, Any] = field(default_factory=dict)
     samples: int = 0
     seconds: float = 0.0
 
@@ -63,8 +65,8 @@ def fingerprint(model: Path, data: Path, samples: int | None) -> str:
 
 def write_scores(path: Path, scores: Scores) -> None:
     """Keep scores; a folder that cannot be written to keeps none."""
-    head = json.dumps({"fingerprint": scores.fingerprint, "cases": scores.cases, "done": scores.done})
-    arrays: dict[str, Any] = {"growc": np.array(head)}
+    head = {"fingerprint": scores.fingerprint, "cases": scores.cases, "done": scores.done}
+    arrays: dict[str, Any] = {"growc": np.array(json.dumps(head | {"profile": scores.profile}))}
     for k, (total, count) in enumerate(zip(scores.sums, scores.counts, strict=True)):
         arrays |= {f"sum.{k}": total, f"count.{k}": count}
     buffer = io.BytesIO()
@@ -84,7 +86,8 @@ def read_scores(path: Path) -> Scores | None:
             head = json.loads(str(file["growc"]))
             count = sum(name.startswith("sum.") for name in file.files)
             sums, counts = ([file[f"{kind}.{k}"] for k in range(count)] for kind in ("sum", "count"))
-            return Scores(head["fingerprint"], head["cases"], head["done"], sums, counts)
+            known = head["fingerprint"], head["cases"], head["done"]
+            return Scores(*known, sums, counts, head.get("profile", {}))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
 

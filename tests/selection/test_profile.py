@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from test_layer_importance import inputs, stack
 
 from growc import api
+from growc import profile as profiling
 from growc.profile import Profile
 from growc.render.profile import places, profile_data, profile_lines
 
@@ -114,3 +116,38 @@ def test_without_a_loss_bars_show_the_kl_and_without_logits_the_difference(tmp_p
     bare = save(tmp_path / "bare.onnx", text)
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32))
     assert "difference without it" in "\n".join(profile_lines(api.profile(bare, tmp_path / "x.npz"), "m"))
+
+
+def test_what_was_found_is_kept_and_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, data = stack(tmp_path / "m.onnx", 0.3, 0.1, 0.2, vocab=10), inputs(tmp_path / "data.npz")
+    tried, calls = profiling.tried, []
+
+    def counted(*arguments: Any) -> profiling.Trial:
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return tried(*arguments)
+
+    monkeypatch.setattr(profiling, "tried", counted)
+    with pytest.raises(KeyboardInterrupt):
+        api.profile(model, data)
+    found = api.profile(model, data)
+    assert len(calls) == 7  # three, the one that was interrupted, and the three that were left
+    again = api.profile(model, data)
+    assert len(calls) == 7
+    assert again == found
+    assert api.profile(model, data, samples=1) != found
+    assert len(calls) == 13
+    assert len(api.measurement(model, data).layers) == 3
+
+
+def test_reasons_are_kept_and_another_file_is_asked_for(tmp_path: Path) -> None:
+    model = save(tmp_path / "m.onnx", STREAM)
+    np.savez(tmp_path / "data.npz", tokens=np.arange(12))
+    made = [api.profile(model, tmp_path / "data.npz", out=tmp_path / "kept.npz") for _ in range(2)]
+    assert made[0] == made[1]
+    assert made[1].layers[0].removed.reason == "it is the only layer"
+    assert (tmp_path / "kept.npz").exists()
+    assert not (tmp_path / "m.importance.npz").exists()
