@@ -54,8 +54,9 @@ def in_thirds(tensor: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
     That is one more rounding, which storing a grown weight costs.
     """
     wide = tensor.to(kind)
-    rounded = tensor.itemsize < kind.itemsize and tensor.numel() > 1
-    return (wide / 3).to(tensor.dtype).to(kind) * 3 if rounded else wide
+    if tensor.itemsize < kind.itemsize and tensor.numel() > 1:
+        wide.copy_(wide.div_(3).to(tensor.dtype)).mul_(3)  # in place: a table of tokens is large
+    return wide
 
 
 def name_of(kind: torch.dtype) -> str:
