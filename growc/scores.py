@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
 
-FORMAT = 3
+FORMAT = 4
 
 Floats = NDArray[np.float64]
 

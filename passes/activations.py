@@ -177,4 +177,23 @@ def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:
             gone = [find(instance.spaces[n]) for n in names_of(terms) if n not in made]
             spaces = [s for s in gone if not any(id(x) in read for x in leaves(s))]
             if value is not None and spaces:
-                yield value, spaces
+                yield _unscaled(flow, value), spaces
+
+
+def _unscaled(flow: Flow, value: Value) -> Value:
+    """What a tensor was before it was scaled by one number: fused products take such a scale as their own."""
+    while (node := through_casts(value).producer) is not None and node.op in ("Mul", "Div"):
+        single = [
+            i
+            for i, v in enumerate(node.inputs)
+            if v is not None and (v in flow.static or v.known is not None) and _is_one_number(v)
+        ]
+        data = [v for i, v in enumerate(node.inputs) if i not in single]
+        if len(data) != 1 or data[0] is None or (node.op == "Div" and single != [1]):
+            break
+        value = data[0]
+    return value
+
+
+def _is_one_number(value: Value) -> bool:
+    return value.sizes is not None and all(set(size) == {1} for size in value.sizes)

@@ -39,8 +39,8 @@ def test_scores_of_a_fused_file_are_those_of_the_plain_one(tmp_path: Path, name:
     np.savez(tmp_path / "data.npz", **{port: data[port] for port in ports})
     before = growc.measure(plain, tmp_path / "data.npz", tmp_path / "plain.npz")
     after = growc.measure(other, tmp_path / "data.npz", tmp_path / "fused.npz")
-    ranked = [axis for axis in before if axis.split(".")[0] in ("hidden", "heads", "ffn")]
-    assert {"hidden.0", "heads.0", "ffn.1"} <= set(ranked)
+    ranked = [axis for axis in before if axis.split(".")[0] in ("hidden", "heads", "ffn", "head_dim")]
+    assert {"hidden.0", "heads.0", "ffn.1", "head_dim.0", "head_dim.1"} <= set(ranked)
     for axis in ranked:
         assert np.allclose(after[axis], before[axis], rtol=1e-4), axis
     assert "layers.0" in after
