@@ -1,22 +1,27 @@
 """Names of layers by their number: `h.3.mlp.c_fc.weight` of the fourth layer is `h.12.mlp.c_fc.weight` in the
 thirteenth, and of `past6` and `past7` it is `past24` and `past25`.
 
-Names label, they decide nothing: where no number is found that goes with the layers, copies get a suffix.
+Names label, they decide nothing: where no number is found that goes with the layers, copies get a suffix. Of a
+layer that stands alone it is the last number that most names of its tensors have and no others.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 
 class Numbering:
-    """Needs: the names in each layer of a run, the number of layers of the result. Gives: `rename`."""
+    """Needs: the names in each layer of a run, the number of layers of the result; of stored tensors, those in
+    the run and those elsewhere. Gives: `rename`.
+    """
 
-    def __init__(self, names: Sequence[frozenset[str]], count: int) -> None:
+    def __init__(
+        self, names: Sequence[frozenset[str]], count: int, own: Collection[str], others: Collection[str]
+    ) -> None:
         self.layers, self.count = len(names), count
-        self.numbers = _numbers(names)
+        self.numbers = _numbers(names) if len(names) > 1 else _number(own, others)
 
     def rename(self, name: str, layer: int, place: int) -> str | None:
         """The name, which is one of `layer`, in the layer that stands at `place`; None where no number in it
@@ -56,7 +61,18 @@ def _numbers(names: Sequence[frozenset[str]]) -> dict[str, list[set[int]]]:
         for name in own:
             for found in re.finditer(r"\d+", name):
                 seen[name[: found.start()]][layer].add(int(found.group()))
-    return {p: sets for p, sets in seen.items() if len(names) > 1 and (_in_blocks(sets) or _in_turns(sets))}
+    return {p: sets for p, sets in seen.items() if _in_blocks(sets) or _in_turns(sets)}
+
+
+def _number(own: Collection[str], others: Collection[str]) -> dict[str, list[set[int]]]:
+    """The same for one layer: what stands before the last number that most of its tensors have, and no others."""
+    counts = Counter(name[: found.end()] for name in own for found in re.finditer(r"\d+(?=\.)", name))
+    common = [p for p, n in counts.items() if 2 * n > len(own) and n == max(counts.values())]
+    for prefix in sorted(common, key=len, reverse=True):
+        if not any(name.startswith(f"{prefix}.") for name in others):
+            before = prefix.rstrip("0123456789")
+            return {before: [{int(prefix.removeprefix(before))}]}
+    return {}
 
 
 def _in_blocks(sets: Sequence[set[int]]) -> bool:

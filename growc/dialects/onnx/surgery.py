@@ -185,7 +185,9 @@ class _Surgery:
     def numbering(self, number: int) -> Numbering:
         count = len(self.source.layers.runs[number].layers)
         names = [frozenset(self.known(number, i)) for i in range(count)]
-        return Numbering(names, len(self.orders[number]))
+        stored = {name for name, value in self.graph.initializers.items() if value.uses()}
+        own = stored.intersection(*names[:1])
+        return Numbering(names, len(self.orders[number]), own, stored - own)
 
     def known(self, number: int, layer: int) -> Iterator[str]:
         for node in self.source.own[number, layer]:
