@@ -185,9 +185,9 @@ class _Surgery:
     def numbering(self, number: int) -> Numbering:
         count = len(self.source.layers.runs[number].layers)
         names = [frozenset(self.known(number, i)) for i in range(count)]
-        stored = {name for name, value in self.graph.initializers.items() if value.uses()}
-        own = stored.intersection(*names[:1])
-        return Numbering(names, len(self.orders[number]), own, stored - own)
+        stored = {name: value for name, value in self.graph.initializers.items() if value.uses()}
+        own = {name for name, value in stored.items() if self.source.owners.of(value) == (number, 0)}
+        return Numbering(names, len(self.orders[number]), own, stored.keys() - own)
 
     def known(self, number: int, layer: int) -> Iterator[str]:
         for node in self.source.own[number, layer]:
