@@ -15,8 +15,10 @@ from growc.checkpoint.lora import Growth, adapters_of, grow_adapter
 from growc.checkpoint.opened import Opened
 from growc.checkpoint.shards import SHARD_SIZE, Part
 from growc.checkpoint.tensorfile import Entry
+from growc.checkpoint.unread import Unread
 from growc.checkpoint.write import Tell, as_they_are, write_checkpoint
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.torch.shapes import Feature
 from growc.graph import Array
 from growc.plans import WeightPlan
 from growc.weights import execute
@@ -32,7 +34,7 @@ class GrownWeights(Generic[H]):
     """The weights of a result by the names of its class.
 
     planned: by names of the class. module: the result's class, on meta. config: what it was built from.
-    factors: what makes up for numbers that the class computes from it.
+    factors: what makes up for numbers that the class computes from it. leads: as of `Unread`.
     """
 
     source: H
@@ -40,6 +42,7 @@ class GrownWeights(Generic[H]):
     planned: Mapping[str, WeightPlan]
     config: Mapping[str, Any]
     factors: Mapping[str, Factor] = field(default_factory=dict)
+    leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
 
     @cached_property
     def first(self) -> dict[str, str]:
@@ -56,7 +59,10 @@ class GrownWeights(Generic[H]):
         shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
         kept = remove_tied_weights_from_state_dict(dict(state), self.module)
         found = {name: replace(self._plan_of(same[name]), name=name) for name in kept}
+        unread = Unread(self.planned, self.leads)
         for name, plan in found.items():
+            if plan.after != shapes[name] and name not in self.planned:
+                plan = found[name] = unread.resized(plan, shapes[name]) or plan
             if plan.after != shapes[name]:
                 sizes = f"{list(plan.after)} by the plan and {list(shapes[name])} in its class"
                 raise GrowError(Diagnostic("G308", f"`{name}` would be {sizes}"))

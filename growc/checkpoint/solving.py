@@ -22,7 +22,7 @@ from growc.dialects.torch.entries import alike, same_logs
 from growc.dialects.torch.gate import check
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.refusal import refusal
-from growc.dialects.torch.shapes import layer_counts, shapes_of, ties_of
+from growc.dialects.torch.shapes import among, layer_counts, read_by, shapes_of, ties_of
 from growc.dialects.torch.trials import Target
 from growc.plans import Certificate, Gap, WeightPlan
 from growc.resolve import Bound
@@ -55,7 +55,7 @@ def hold(c: Compilation) -> Compilation:
     source: Holder = c.model.holder
     module = source.build(answer.config, constants=True)
     made_up = _made_up(module, target)
-    held = GrownWeights(source, module, _planned(c), answer.config, made_up.factors)
+    held = GrownWeights(source, module, _planned(c), answer.config, made_up.factors, answer.leads)
     gaps = (*c.plan.certificate.gaps, *_gaps(module, made_up))
     written = sum(held.entry(name).nbytes for name in held.plans)  # in the types that are stored
     plan = replace(
@@ -63,7 +63,7 @@ def hold(c: Compilation) -> Compilation:
         certificate=Certificate(gaps),
         weights=_with_factors(c, held),
         bytes_to_write=written,
-        notes=(*c.plan.notes, *told),
+        notes=(*c.plan.notes, *told, *_unread(held)),
     )
     return replace(c, held=held, plan=plan)
 
@@ -95,6 +95,13 @@ def _told(c: Compilation, bound: Bound, leader: Bound) -> str:
     return f"`{ours}` follows `{theirs}`, to which the config of `{kind}` ties it"
 
 
+def _unread(held: GrownWeights[Holder]) -> list[str]:
+    """What is said of tensors that nothing reads, and that their class resizes."""
+    found = (name for name, plan in held.plans.items() if name not in held.planned and plan.steps)
+    kind = type(held.module).__name__
+    return [f"`{name}` is as large as `{kind}` makes it: the program does not read it" for name in found]
+
+
 def _planned(c: Compilation) -> dict[str, WeightPlan]:
     """What becomes of the tensors that are stored, by the names of the result."""
     stored = c.model.holder.stored
@@ -108,7 +115,9 @@ def _target(c: Compilation) -> Target:
     inputs = c.model.inputs
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     log = operator_log(program, tensors)
-    return Target(shapes_of(program), ties_of(program), log, inputs, _layers(_planned(c)))
+    ties = ties_of(program)
+    shapes = read_by(log.reads, shapes_of(program), ties)
+    return Target(shapes, among(ties, shapes), log, inputs, _layers(_planned(c)))
 
 
 def _made_up(module: Any, target: Target) -> Compensation:

@@ -37,9 +37,11 @@ from growc.diagnostic import GrowError  # noqa: E402
 
 CLOSE = 2e-4
 """Outputs of an exact result differ by less, relative to the largest number."""
-EXACT, AS_PLANNED, REFUSED, WRONG = "exact", "as planned", "refused", "wrong"
+EXACT, AS_PLANNED, AS_CERTIFIED, REFUSED, WRONG = "exact", "as planned", "as certified", "refused", "wrong"
 """The certificate is exact, and the outputs are the source's; it is not, and they are those of the planned
-program; nothing was written, for a reason; all else."""
+program; the certificate names what the class computes otherwise; nothing was written, for a reason; all
+else."""
+OTHERWISE = "computes from its config what no weight makes up for"
 
 
 def doubled(facts: Facts) -> Iterator[str]:
@@ -169,6 +171,8 @@ def judged(name: str, text: str, source: Path, target: Path) -> Outcome:
     except (AssertionError, RuntimeError, ValueError, GrowError) as error:
         return Outcome(WRONG, f"{type(error).__name__}: {error}", 0.0, seconds)
     gaps = "; ".join(gap.cause for gap in done.plan.certificate.gaps[:2])
+    if OTHERWISE in gaps:
+        return Outcome(AS_CERTIFIED, gaps, off, seconds)
     if not off <= CLOSE:
         return Outcome(WRONG, f"{'claimed exact' if exact else gaps}", off, seconds)
     return Outcome(EXACT if exact else AS_PLANNED, gaps, off, seconds)

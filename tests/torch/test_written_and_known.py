@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import transformers
 from torch import Tensor, nn
 
 from growc.dialects.torch.entries import Log, alike, same_logs
@@ -101,3 +102,15 @@ def test_what_chance_or_memory_gives_is_not_known():
     assert drawn[0].folded == drawn[0]
     unset = log_of(lambda x, weight: (x @ weight) * torch.empty(6))
     assert unset.folded == unset
+
+
+def test_nothing_without_values_is_kept_by_a_class():
+    """Beit keeps its indices in a cache of the process, unless it is being captured."""
+    import growc
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    shape = {"image_size": 8, "patch_size": 4, "use_relative_position_bias": True}
+    module = transformers.BeitForImageClassification(transformers.BeitConfig(**sizes, **shape)).eval()
+    growc.plan("widen ffn to 24 with zero fill", module)
+    made = module(torch.zeros(1, 3, 8, 8)).logits
+    assert type(made) is Tensor

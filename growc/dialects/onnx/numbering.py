@@ -1,8 +1,8 @@
 """Names of layers by their number: `h.3.mlp.c_fc.weight` of the fourth layer is `h.12.mlp.c_fc.weight` in the
 thirteenth, and of `past6` and `past7` it is `past24` and `past25`.
 
-Names label, they decide nothing: where no number is found that goes with the layers, copies get a suffix. Of a
-layer that stands alone it is the last number that most names of its tensors have and no others.
+Names label, they decide nothing: where no number is found that goes with the layers, copies get a suffix. Of
+a layer that stands alone it is the last number that most names of its tensors have and no others.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 
 class Numbering:
-    """Needs: the names in each layer of a run, the number of layers of the result; of stored tensors, those in
-    the run and those elsewhere. Gives: `rename`.
+    """Needs: the names in each layer of a run, the number of layers of the result; of stored tensors, those
+    in the run and those elsewhere. Gives: `rename`.
     """
 
     def __init__(
@@ -65,7 +65,9 @@ def _numbers(names: Sequence[frozenset[str]]) -> dict[str, list[set[int]]]:
 
 
 def _number(own: Collection[str], others: Collection[str]) -> dict[str, list[set[int]]]:
-    """The same for one layer: what stands before the last number that most of its tensors have, and no others."""
+    """The same for one layer: what stands before the last number that most of its tensors have, and no
+    others.
+    """
     counts = Counter(name[: found.end()] for name in own for found in re.finditer(r"\d+(?=\.)", name))
     common = [p for p, n in counts.items() if 2 * n > len(own) and n == max(counts.values())]
     for prefix in sorted(common, key=len, reverse=True):

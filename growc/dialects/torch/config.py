@@ -47,12 +47,14 @@ class Solved:
     """A config with which the class is the planned program.
 
     literals: (operator, planned, of the class) for real numbers in which the class differs all the same;
-    weights must make up for them.
+    weights must make up for them. leads: for axes of tensors that nothing reads and whose size changes, the
+    axes that change with them.
     """
 
     config: dict[str, Any]
     fields: Fields
     literals: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = ()
+    leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def starts(trials: Trials, best: Trial) -> list[Trial]:
 
 def follows(trials: Trials, trial: Trial) -> bool:
     """Whether what differs are axes alone that the plan leaves as they are."""
-    if trial.shapes.keys() != trials.target.shapes.keys():
+    if trial.read.keys() != trials.target.shapes.keys():
         return False
     return all(trials.source.features.get(f) == trials.wanted[f] for f in trials.wrong(trial))
 
@@ -155,7 +157,7 @@ def _solved(trials: Trials, trial: Trial) -> Solved:
     assert logs is not None, "only what solves is an answer"
     pairs = zip(*(log.entries for log in logs), strict=True)
     literals = tuple(dict.fromkeys((a.operator, a.real, b.real) for a, b in pairs if a.real != b.real))
-    return Solved(_written(trials, trial), _fields(trials, trial), literals)
+    return Solved(_written(trials, trial), _fields(trials, trial), literals, _unread(trials, trial))
 
 
 def _written(trials: Trials, trial: Trial) -> dict[str, Any]:
@@ -185,10 +187,10 @@ def _fields(trials: Trials, trial: Trial) -> Fields:
 def _unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
     trial = _plainest(trials, best)
     sizes = _sizes(trials, trial, trials.wrong(trial))
-    names = tuple(sorted(trials.target.shapes.keys() ^ trial.shapes.keys()))
+    names = tuple(sorted(trials.target.shapes.keys() ^ trial.read.keys()))
     following = bool(sizes) and follows(trials, trial)
     tied = () if following else _tied(trials, proposals, trial)
-    leads = _leads(trials, trial) if following else {}
+    leads = _leads(trials, trial, trials.wrong(trial)) if following else {}
     config = changed(trials.config, trial.values)
     return Unsolved(config, _fields(trials, trial), sizes, names, trial.failed, following, leads, tied)
 
@@ -201,11 +203,17 @@ def _plainest(trials: Trials, best: Trial) -> Trial:
     return min(tried, key=lambda t: (len(t.values), len(trials.wrong(t))), default=best)
 
 
-def _leads(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:
+def _unread(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:
+    """For axes that the program does not read and the class changes, those that change with them."""
+    before = trials.source.features
+    free = {f for f, n in trial.features.items() if f[0] not in trial.read and before.get(f, n) != n}
+    return _leads(trials, trial, free) if free else {}
+
+
+def _leads(trials: Trials, trial: Trial, wrong: set[Feature]) -> dict[Feature, tuple[Feature, ...]]:
     """For every wrong axis, the right ones that change with it: by each changed field, with the others or
     alone, as the class takes it.
     """
-    wrong = trials.wrong(trial)
     found: dict[Feature, set[Feature]] = {}
     for path, value in trial.values.items():
         without = {p: v for p, v in trial.values.items() if p != path}

@@ -69,6 +69,11 @@ class Log:
     folded: Log | None = field(default=None, compare=False, repr=False)
 
     @cached_property
+    def reads(self) -> frozenset[str]:
+        """The names of stored tensors that it is made from; of several names of one tensor the first."""
+        return frozenset(w for wires in self.wires for w in wires if isinstance(w, str) and not is_input(w))
+
+    @cached_property
     def counts(self) -> Counter[Entry]:
         """How often each entry stands in the log."""
         return Counter(self.entries)

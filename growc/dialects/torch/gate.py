@@ -10,7 +10,7 @@ from torch import nn
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.entries import CONSTANT, Entry, Log, same_logs
 from growc.dialects.torch.oplog import operator_log
-from growc.dialects.torch.shapes import shapes_of, ties_of
+from growc.dialects.torch.shapes import among, read_by, shapes_of, ties_of
 from growc.dialects.torch.trials import Target, said
 
 
@@ -24,17 +24,18 @@ def check(module: nn.Module, target: Target) -> None:
 
 def difference(module: nn.Module, target: Target) -> str:
     """The first difference between a class and the planned program, in words; empty where there is none."""
-    shapes = shapes_of(module)
-    for name in (*target.shapes, *shapes):
-        planned, there = target.shapes.get(name), shapes.get(name)
-        if planned != there:
-            return f"`{name}` is planned as {_shape(planned)}, and is {_shape(there)} in the class"
-    for names in ties_of(module) ^ target.ties:
-        return f"{_listed(names)} are one tensor in one of both"
     try:
         log = operator_log(module, target.inputs)
     except Exception as error:  # noqa: BLE001 - a forward may refuse with anything
         return f"the class does not run: {said(error)}"
+    ties = ties_of(module)
+    shapes = read_by(log.reads, shapes_of(module), ties)
+    for name in (*target.shapes, *shapes):
+        planned, there = target.shapes.get(name), shapes.get(name)
+        if planned != there:
+            return f"`{name}` is planned as {_shape(planned)}, and is {_shape(there)} in the class"
+    for names in among(ties, shapes) ^ target.ties:
+        return f"{_listed(names)} are one tensor in one of both"
     return "" if same_logs(target.log, log) else parting(target.log, log)
 
 

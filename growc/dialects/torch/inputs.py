@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.torch.standins import standing_in
+from growc.dialects.torch.standins import exporting, standing_in
 
 __all__ = ["EXPERTS", "capturable", "example_inputs", "real_inputs", "ways", "without_cache"]
 
@@ -115,7 +115,7 @@ def _draw(slot: Slot, module: nn.Module, generator: torch.Generator) -> Tensor:
 def _found(module: nn.Module) -> tuple[Slot, ...]:
     """The first candidates that the module runs on."""
     reason: Exception | None = None
-    with standing_in(module) as fakes, capturable(module), torch.no_grad():
+    with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():
         for slots in _candidates(module):
             given = {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots}
             try:

@@ -16,9 +16,7 @@ may compute from its config what a plan holds as values.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 
 from growc.dialects.torch.entries import INPUT, Log
 from growc.dialects.torch.recorder import Recorder
-from growc.dialects.torch.standins import standing_in
+from growc.dialects.torch.standins import exporting, standing_in
 
 __all__ = ["computed", "operator_log"]
 
@@ -36,7 +34,7 @@ def operator_log(module: nn.Module, inputs: Mapping[str, Any]) -> Log:
     """The log of one forward, with the inputs as keyword arguments. Raises whatever the forward raises."""
     recorder = Recorder()
     own = list(computed(module).values())
-    with torch.no_grad(), standing_in(module) as fakes, _exporting():
+    with torch.no_grad(), standing_in(module) as fakes, exporting():
         fed = fakes.within(dict(inputs))
         given = {INPUT + name: value for name, value in fed.items() if isinstance(value, Tensor)}
         state = module.state_dict(keep_vars=True)
@@ -51,20 +49,3 @@ def computed(module: nn.Module) -> dict[str, Tensor]:
     """Buffers that no checkpoint holds: the module makes them."""
     saved = module.state_dict(keep_vars=True).keys()
     return {name: buffer for name, buffer in module.named_buffers() if name not in saved}
-
-
-@contextmanager
-def _exporting() -> Iterator[None]:
-    """Models that ask whether they are captured are told so: the log takes the paths that captures take.
-
-    torch's own log is silent: forwards that fail are no news here.
-    """
-    compiler, disabled = torch.compiler, logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    before = compiler._is_exporting_flag, compiler._is_compiling_flag
-    compiler._is_exporting_flag = compiler._is_compiling_flag = True
-    try:
-        yield
-    finally:
-        compiler._is_exporting_flag, compiler._is_compiling_flag = before
-        logging.disable(disabled)

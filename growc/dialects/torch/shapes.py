@@ -6,7 +6,7 @@ Needs: the shapes of a state dict. Gives: `Features`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from torch import nn
 
@@ -14,6 +14,8 @@ Feature = tuple[str, int]
 """A tensor's name and the number of an axis; a container's name and -1: how many layers it has."""
 Features = Mapping[Feature, int]
 LAYERS = -1
+Ties = frozenset[frozenset[str]]
+"""Names that are one tensor."""
 Shape = tuple[int, ...]
 
 
@@ -23,12 +25,23 @@ def shapes_of(module: nn.Module) -> dict[str, Shape]:
     return {name: tuple(tensor.shape) for name, tensor in state.items()}
 
 
-def ties_of(module: nn.Module) -> frozenset[frozenset[str]]:
+def ties_of(module: nn.Module) -> Ties:
     """Names that are one tensor."""
     names: dict[int, set[str]] = defaultdict(set)
     for name, tensor in module.state_dict(keep_vars=True).items():
         names[id(tensor)].add(name)
     return frozenset(frozenset(found) for found in names.values() if len(found) > 1)
+
+
+def read_by(reads: Collection[str], shapes: Mapping[str, Shape], ties: Ties) -> dict[str, Shape]:
+    """The shapes of tensors that are read, by all of their names."""
+    others = {name for names in ties if names & set(reads) for name in names}
+    return {name: shape for name, shape in shapes.items() if name in reads or name in others}
+
+
+def among(ties: Ties, names: Collection[str]) -> Ties:
+    """The ties of some tensors."""
+    return frozenset(tied for tied in ties if not tied.isdisjoint(names))
 
 
 def features(shapes: Mapping[str, Shape]) -> dict[Feature, int]:

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_map_only
 
-__all__ = ["Fakes", "standing_in"]
+__all__ = ["Fakes", "exporting", "standing_in"]
 
 HELD = ("_parameters", "_buffers", "_modules")
 """What a module keeps in dictionaries of its own."""
@@ -74,6 +74,24 @@ def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
             for held, content in zip(HELD, contents, strict=True):
                 attributes[held].clear()
                 attributes[held].update(content)
+
+
+@contextmanager
+def exporting() -> Iterator[None]:
+    """Models that ask whether they are captured are told so: they take the paths that captures take, and keep
+    nothing for later that has no values.
+
+    torch's own log is silent: forwards that fail are no news here.
+    """
+    compiler, disabled = torch.compiler, logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    before = compiler._is_exporting_flag, compiler._is_compiling_flag
+    compiler._is_exporting_flag = compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        compiler._is_exporting_flag, compiler._is_compiling_flag = before
+        logging.disable(disabled)
 
 
 def _exchange(part: nn.Module, fakes: Fakes) -> None:

@@ -15,7 +15,17 @@ from torch import nn
 from growc.dialects.torch.entries import Log, alike, same_logs
 from growc.dialects.torch.leaves import Values, changed, leaves
 from growc.dialects.torch.oplog import operator_log
-from growc.dialects.torch.shapes import Feature, Shape, agreement, features, shapes_of, ties_of
+from growc.dialects.torch.shapes import (
+    Feature,
+    Shape,
+    Ties,
+    agreement,
+    among,
+    features,
+    read_by,
+    shapes_of,
+    ties_of,
+)
 
 
 class Build(Protocol):
@@ -30,12 +40,13 @@ class Build(Protocol):
 class Target:
     """What the planned program is.
 
-    shapes: of all that the result's checkpoint holds. ties: names that are one tensor. log: of the planned
-    program on `inputs`. layers: for each container whose layers change, the source layer of each new one.
+    shapes: of all that the result's checkpoint holds and the program reads: what else its class has is free.
+    ties: names that are one tensor. log: of the planned program on `inputs`. layers: for each container whose
+    layers change, the source layer of each new one.
     """
 
     shapes: Mapping[str, Shape]
-    ties: frozenset[frozenset[str]]
+    ties: Ties
     log: Log
     inputs: Mapping[str, Any]
     layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -47,7 +58,7 @@ class Trial:
 
     values: Values
     shapes: Mapping[str, Shape] = field(default_factory=dict)
-    ties: frozenset[frozenset[str]] = frozenset()
+    ties: Ties = frozenset()
     log: Log | None = None
     failed: str = ""
 
@@ -55,6 +66,11 @@ class Trial:
     def features(self) -> dict[Feature, int]:
         """Its sizes."""
         return features(self.shapes)
+
+    @cached_property
+    def read(self) -> Mapping[str, Shape]:
+        """The shapes of all that it reads, or of all where that is not known."""
+        return self.shapes if self.log is None else read_by(self.log.reads, self.shapes, self.ties)
 
     @cached_property
     def key(self) -> str:
@@ -107,7 +123,7 @@ class Trials:
 
     def solves(self, trial: Trial) -> bool:
         """Whether it is the planned program, but for real literals."""
-        if dict(trial.shapes) != dict(self.target.shapes) or trial.ties != self.target.ties:
+        if trial.read != self.target.shapes or among(trial.ties, trial.read) != self.target.ties:
             return False
         return trial.log is not None and alike(self.target.log, trial.log) is not None
 
