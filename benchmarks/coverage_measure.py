@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from growc import api
 from growc.compilation import Compilation
 from growc.diagnostic import GrowError
-from growc.dialects.onnx.emit import rewrite, save
+from growc.dialects.onnx.emit import rewrite
+from growc.dialects.onnx.saving import save
 from growc.passes.counts import numbers
 from growc.plans import WeightPlan
 from growc.ports import ports_of

@@ -30,7 +30,8 @@ from coverage_measure import Maps, Source, difference, opened
 
 from growc import api
 from growc.diagnostic import GrowError
-from growc.dialects.onnx.emit import rewrite, save
+from growc.dialects.onnx.emit import rewrite
+from growc.dialects.onnx.saving import save
 from growc.session import Session
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "selection"))

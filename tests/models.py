@@ -126,7 +126,7 @@ def _architecture(name: str) -> Any:
             **sizes,
             num_key_value_heads=2,
             tie_word_embeddings=True,
-            rms_norm_eps=1e-2,
+            rms_norm_eps=3e-2,
             bos_token_id=0,
             eos_token_id=0,
         )

@@ -15,7 +15,8 @@ from random_recipes import random_recipe
 from growc.api import compile, recipe  # noqa: A004 - growc.api.compile is what it is
 from growc.compilation import Compilation
 from growc.diagnostic import GrowError
-from growc.dialects.onnx.emit import rewrite, save
+from growc.dialects.onnx.emit import rewrite
+from growc.dialects.onnx.saving import save
 from growc.difference import compare
 from growc.ports import ports_of
 from growc.rounding import FLOOR, Rounding, limit, measure, ways

@@ -16,7 +16,8 @@ import pytest
 from models import Models, with_epsilon
 
 from growc import api, ports
-from growc.dialects.onnx.emit import rewrite, save
+from growc.dialects.onnx.emit import rewrite
+from growc.dialects.onnx.saving import save
 from growc.verification import Verification, verify
 
 if TYPE_CHECKING:

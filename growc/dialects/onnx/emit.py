@@ -1,14 +1,12 @@
 """Writing the result: the source's model with other weights, other shape operands, and nothing else changed.
 
-Names, metadata, opset and order stay. Weights are computed one at a time, while they are written.
+Names, metadata, opset and order stay. Weights are computed one at a time, while they are written (saving.py).
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,11 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from growc.dialects.onnx.broadcasts import rejoin
-from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.leaving import all_gone, left_out
 from growc.dialects.onnx.mend import Mended
 from growc.dialects.onnx.patches import Entries, Part, Patch
-from growc.dialects.onnx.schemas import check_model
 from growc.dialects.onnx.sharing import share
 from growc.dialects.onnx.spread import counting, settle
 from growc.dialects.onnx.stored import Stored
@@ -31,11 +27,6 @@ from growc.graph import Array, Graph, Node, Size, Value, Weight
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
 from growc.weights import execute, read_beside
-
-EXTERNAL_ABOVE = 2_000_000_000
-"""Bytes of weights above which external data is used, whatever the source did (a protobuf ends at 2 GiB)."""
-
-ALIGNMENT = 4096
 
 
 def rewrite(
@@ -357,65 +348,3 @@ def _lazy(plan: WeightPlan, origin: ir.Value, beside: Mapping[str, Any]) -> Any:
         return ir.tensor(made, dtype=source.dtype)
 
     return ir.LazyTensor(compute, dtype=source.dtype, shape=ir.Shape(plan.after), name=plan.name)
-
-
-# -------------------------------------------------------------------------------------------- files
-
-
-def save(
-    model: ir.Model, folder: Path, name: str, external: bool, progress: Callable[[str, int], None]
-) -> list[Path]:
-    """Write `name` into `folder`; with external data as `STEM-<12 hex of its SHA-256>.data` beside it.
-
-    One weight is in memory at a time. Returns the files in the order in which they are to appear; the `.onnx`
-    is the last. `progress(name, bytes)` is called for every tensor written.
-    """
-    path = folder / name
-    tensors: dict[str, Any] = {k: v.const_value for k, v in model.graph.initializers.items()}
-    large = {key: tensor for key, tensor in tensors.items() if _is_large(tensor)}
-    data = folder / f"{path.stem}.data"
-    if external:
-        places, data = _write_data(large, data, progress)
-    else:
-        places = dict.fromkeys(large, (0, 0))
-    for key, (offset, length) in places.items():
-        value, tensor = model.graph.initializers[key], large[key]
-        shape = ir.Shape([int(d) for d in tensor.shape])
-        value.const_value = ir.ExternalTensor(
-            data.name, offset, length, tensor.dtype, shape=shape, name=key, base_dir=folder
-        )
-    proto = ir.to_proto(model)
-    with path.open("wb") as file:
-        if external:
-            file.write(proto.SerializeToString(deterministic=True))
-        else:
-            write_inline(proto, large, file, progress)
-    check_model(path)
-    return [data, path] if external else [path]
-
-
-def _is_large(tensor: Any) -> bool:
-    if tensor is None or tensor.dtype == ir.DataType.STRING:
-        return False
-    return isinstance(tensor, ir.ExternalTensor) or tensor.nbytes >= INLINE_LIMIT
-
-
-def _write_data(
-    tensors: Mapping[str, Any], draft: Path, progress: Callable[[str, int], None]
-) -> tuple[dict[str, tuple[int, int]], Path]:
-    """Write tensors one after the other; returns the place of each, and the file under the name of its
-    digest.
-    """
-    digest = hashlib.sha256()
-    places: dict[str, tuple[int, int]] = {}
-    with draft.open("wb") as file:
-        for key, tensor in tensors.items():
-            file.write(b"\0" * (-file.tell() % ALIGNMENT))
-            content = tensor.tobytes()
-            places[key] = (file.tell(), len(content))
-            file.write(content)
-            digest.update(content)
-            progress(key, len(content))
-    final = draft.with_name(f"{draft.stem}-{digest.hexdigest()[:12]}.data")
-    draft.rename(final)
-    return places, final

@@ -25,7 +25,8 @@ class OnnxFile:
         from onnx.checker import ValidationError
 
         from growc.dialects.onnx.container import EXTERNAL
-        from growc.dialects.onnx.emit import EXTERNAL_ABOVE, rewrite, save
+        from growc.dialects.onnx.emit import rewrite
+        from growc.dialects.onnx.saving import EXTERNAL_ABOVE, save
         from growc.dialects.onnx.schemas import check_model
         from growc.output import METADATA
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.capture import ZERO
-from growc.dialects.onnx.emit import EXTERNAL_ABOVE, save
+from growc.dialects.onnx.saving import EXTERNAL_ABOVE, save
 from growc.dialects.torch.arrays import to_numpy
 from growc.dialects.torch.cases import Case, Descent
 from growc.dialects.torch.holdings import Holdings
