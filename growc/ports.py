@@ -10,11 +10,11 @@ import numpy as np
 
 from growc.axes import find
 from growc.graph import Node, Value, static_values
-from growc.unitmaps import NumberMap, StateMap, UnitMap
+from growc.unitmaps import BlendMap, InputMap, NumberMap, OutputMap, StateMap, UnitMap
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
-    from growc.indexmap import IndexMap, Ints
+    from growc.indexmap import Floats, IndexMap, Ints
     from growc.passes.spaces import Instance
 
 
@@ -28,6 +28,7 @@ class Ports:
     renamed: inputs and outputs that have another name in the result, or None for no place there.
     narrower: whether units are gone that inputs number, or count by their lengths.
     logits: outputs that look like scores, of a result that is not exact.
+    blends: axes of outputs whose units are means of several: the whole map, as a matrix.
     """
 
     outputs: Mapping[tuple[str, int], IndexMap] = field(default_factory=dict)
@@ -36,28 +37,29 @@ class Ports:
     renamed: Mapping[str, str | None] = field(default_factory=dict)
     narrower: bool = False
     logits: frozenset[str] = frozenset()
+    blends: Mapping[tuple[str, int], Floats] = field(default_factory=dict)
 
-    def input_maps(self) -> dict[str, list[StateMap | NumberMap]]:
+    def input_maps(self) -> dict[str, list[InputMap]]:
         """For every resized axis of a state, how the input is filled from the source's; and for numbers of
         units that have other numbers now, which.
         """
-        found: dict[str, list[StateMap | NumberMap]] = {}
+        found: dict[str, list[InputMap]] = {}
         for (name, axis), state in self.outputs.items():
             if self._is_state(name, axis) and not state.is_identity:
-                found.setdefault(self.states[name][0], []).append(_state_map(axis, state))
+                found.setdefault(self.states[name][0], []).append(self._state(name, axis))
         for name, kept in self.numbers.items():
             found.setdefault(name, []).append(NumberMap(kept))
         return found
 
-    def output_maps(self) -> dict[str, list[UnitMap | StateMap]]:
+    def output_maps(self) -> dict[str, list[OutputMap]]:
         """For every resized axis of an output, where the source's units stand; all of it, where it is of a
         state, or has lost units.
         """
-        found: dict[str, list[UnitMap | StateMap]] = {}
+        found: dict[str, list[OutputMap]] = {}
         for (name, axis), state in self.outputs.items():
             if self._is_state(name, axis) or (state.counts == 0).any():
                 if not state.is_identity:
-                    found.setdefault(name, []).append(_state_map(axis, state))
+                    found.setdefault(name, []).append(self._state(name, axis))
                 continue
             rows = np.flatnonzero(state.copies)
             order = rows[np.argsort(~np.isclose(state.weight[rows], 1.0), kind="stable")]
@@ -69,10 +71,12 @@ class Ports:
 
     def then(self, later: Ports) -> Ports:
         """Of the source and the result of another growth, whose source is this result."""
-        outputs = dict(self.outputs)
+        outputs, blends = dict(self.outputs), dict(self.blends)
         for (name, axis), state in later.outputs.items():
             if own := self._origin(name):
                 first = outputs.get((own, axis))
+                if (name, axis) in later.blends or (own, axis) in blends:
+                    blends[own, axis] = later._matrix(name, axis) @ self._matrix(own, axis, state.source)
                 outputs[own, axis] = state if first is None else state.after(first)
         states = dict(self.states)
         for name, (past, axes) in later.states.items():
@@ -86,7 +90,20 @@ class Ports:
         renamed |= {own: now for name, now in later.renamed.items() if (own := self._origin(name))}
         logits = {own for name in later.logits if (own := self._origin(name))}
         narrower = self.narrower or later.narrower
-        return Ports(outputs, states, numbers, renamed, narrower, self.logits | logits)
+        return Ports(outputs, states, numbers, renamed, narrower, self.logits | logits, blends)
+
+    def _matrix(self, name: str, axis: int, size: int = 0) -> Floats:
+        """What became of an axis, as a matrix; of one of this size that is as it was, if nothing did."""
+        if (name, axis) in self.blends:
+            return self.blends[name, axis]
+        state = self.outputs.get((name, axis))
+        return np.eye(size) if state is None else np.nan_to_num(state.matrix())
+
+    def _state(self, name: str, axis: int) -> StateMap | BlendMap:
+        blend, state = self.blends.get((name, axis)), self.outputs[name, axis]
+        if blend is not None:
+            return BlendMap(axis, blend)
+        return StateMap(axis, state.index, state.weight, state.mean, state.junk)
 
     def _origin(self, name: str) -> str | None:
         """The source's name for an input or output of the result; None where that is new."""
@@ -103,6 +120,7 @@ def ports_of(c: Compilation) -> Ports:
         outputs=c.outputs,
         states={s.present.name: (s.past.name, s.axes) for s in c.axes.states},
         numbers=c.lowered.numbers,
+        blends=c.blends,
         narrower=_narrower(c),
         logits=frozenset() if c.plan.certificate.exact else logits(c),
     )
@@ -142,7 +160,3 @@ def _is_product(value: Value, by_node: Mapping[Node, Instance], static: Collecti
 def _narrower(c: Compilation) -> bool:
     stages = c.lowered.stages
     return any(r.drops and r.space.addressed is not None for s in stages for r in s.requests.values())
-
-
-def _state_map(axis: int, state: IndexMap) -> StateMap:
-    return StateMap(axis, state.index, state.weight, state.mean, state.junk)

@@ -19,6 +19,7 @@ def to_json(ports: Ports) -> dict[str, Any]:
         "states": {name: [past, sorted(axes)] for name, (past, axes) in ports.states.items()},
         "numbers": {name: _runs(kept) for name, kept in ports.numbers.items()},
         "renamed": dict(ports.renamed),
+        "blends": [{"name": n, "axis": axis, "matrix": m.tolist()} for (n, axis), m in ports.blends.items()],
         "narrower": ports.narrower,
         "logits": sorted(ports.logits),
     }
@@ -33,6 +34,7 @@ def from_json(data: Mapping[str, Any]) -> Ports:
         data["renamed"],
         data["narrower"],
         frozenset(data["logits"]),
+        {(one["name"], one["axis"]): np.array(one["matrix"]) for one in data.get("blends", ())},
     )
 
 

@@ -77,6 +77,29 @@ class StateMap:
 
 
 @dataclass(frozen=True)
+class BlendMap:
+    """How one axis of a state follows from the source's where units are means of several.
+
+    axis: the axis of the input and of the output. matrix: shape (D, d); each grown unit is the sum of the
+    source's by its row.
+    """
+
+    axis: int
+    matrix: Array
+
+    def extend(self, array: Array) -> Array:
+        """The grown state for the source's."""
+        made = np.tensordot(self.matrix, array.astype(np.float64), axes=(1, self.axis))
+        return np.asarray(np.moveaxis(made, 0, self.axis), dtype=array.dtype)
+
+    def restrict(self, source: Array, grown: Array) -> tuple[Array, Array]:
+        """Both on the grown units. Raises IndexError where the grown output has another number of them."""
+        if self.axis >= grown.ndim or grown.shape[self.axis] != len(self.matrix):
+            raise IndexError(self.axis)
+        return self.extend(source), grown
+
+
+@dataclass(frozen=True)
 class NumberMap:
     """Numbers of units, of which some are gone: the result's unit j is the source's unit kept[j]."""
 
@@ -94,6 +117,13 @@ class NumberMap:
     def narrow(self, array: Array) -> Array:
         """The source's numbers for the result's."""
         return np.asarray(np.asarray(self.kept)[array], dtype=array.dtype)
+
+
+OutputMap = UnitMap | StateMap | BlendMap
+"""What shows the source's units in an output."""
+
+InputMap = StateMap | BlendMap | NumberMap
+"""What fills an input from the source's."""
 
 
 def _along(vector: Array, axis: int, ndim: int) -> Array:

@@ -26,10 +26,10 @@ from growc.float_copies import runnable
 from growc.rounding import Rounding, limit, measure, ways
 from growc.session import Feeds, Session
 from growc.signature import Input, read_signature
-from growc.unitmaps import NumberMap, StateMap, UnitMap
+from growc.unitmaps import InputMap, NumberMap, OutputMap
 
 Array = NDArray[Any]
-InputMaps = Mapping[str, Sequence[StateMap | NumberMap]]
+InputMaps = Mapping[str, Sequence[InputMap]]
 
 HELD_BYTES = 256 << 20
 """About how much of the source's outputs is kept while the grown model is run."""
@@ -76,7 +76,7 @@ def verify(
     source: Path,
     result: Path,
     *,
-    output_maps: Mapping[str, Sequence[UnitMap | StateMap]] = MappingProxyType({}),
+    output_maps: Mapping[str, Sequence[OutputMap]] = MappingProxyType({}),
     input_maps: InputMaps = MappingProxyType({}),
     renamed: Mapping[str, str | None] = MappingProxyType({}),
     inputs: Path | None = None,
@@ -127,7 +127,7 @@ class _Pair:
 
     source: Path
     result: Path
-    output_maps: Mapping[str, Sequence[UnitMap | StateMap]]
+    output_maps: Mapping[str, Sequence[OutputMap]]
     input_maps: InputMaps
     renamed: Mapping[str, str | None]
     inputs: Path | None
@@ -248,7 +248,7 @@ def grown_feeds(
 def compare_outputs(
     expected: Feeds,
     grown: Feeds,
-    maps: Mapping[str, Sequence[UnitMap | StateMap]],
+    maps: Mapping[str, Sequence[OutputMap]],
     renamed: Mapping[str, str | None],
     notes: list[str],
     logits: Collection[str],
@@ -268,7 +268,7 @@ def compare_outputs(
 
 
 def compare_output(
-    output: Array, grown: Array | None, maps: Sequence[UnitMap | StateMap], scores: bool
+    output: Array, grown: Array | None, maps: Sequence[OutputMap], scores: bool
 ) -> OutputReport:
     """How far an output moved, on the source's units; as distributions too where it holds `scores`."""
     if grown is None:

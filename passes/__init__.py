@@ -16,7 +16,6 @@ from growc.compilation import Compilation
 from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Node, Value
-from growc.indexmap import IndexMap
 from growc.matching import Known
 from growc.passes.ancestry import Ancestry
 from growc.passes.assemble import assemble_weights, count_parameters
@@ -31,8 +30,9 @@ from growc.passes.lower import Lowered, lower
 from growc.passes.match import expand_matches, known_sizes
 from growc.passes.next_layer import NextLayers, from_next_layer, gaps_of
 from growc.passes.norms import find_norms
+from growc.passes.outgoing import Outgoing
 from growc.passes.packing import packed_heads
-from growc.passes.pooling import averaged, pool
+from growc.passes.pooling import averaged, blended, pool
 from growc.passes.reduction import Rescaling, dropped
 from growc.passes.roles import find_roles
 from growc.passes.single_heads import count_heads
@@ -185,7 +185,7 @@ def solve_pass(c: Compilation) -> Compilation:
     scales: dict[Value, float] = defaultdict(lambda: 1.0)
     attributes: dict[Node, dict[str, float]] = {}
     gaps: list[Gap] = []
-    outputs: dict[tuple[str, int], IndexMap] = {}
+    outgoing = Outgoing()
     sizes = Sizes()
     rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
     for stage in c.lowered.stages:
@@ -193,7 +193,9 @@ def solve_pass(c: Compilation) -> Compilation:
             moved, kept = (regroup if stage.regroups else pool)(c.axes, stage, sizes)
             for use, found in moved.items():
                 steps[use] += found
-            outputs |= {at: s.after(outputs[at]) if at in outputs else s for at, s in kept.items()}
+            blends = blended(c.axes, stage, sizes)
+            for place, state in kept.items():
+                outgoing.follow(place, state, blends.get(place))
             gaps += averaged(stage)
             sizes.apply(stage)
             continue
@@ -215,7 +217,7 @@ def solve_pass(c: Compilation) -> Compilation:
         rescaling.apply(solution, sizes)
         gaps += [g for g in (*dropped(stage), *solution.gaps) if g not in gaps]
         for place, state in solution.outputs.items():
-            outputs[place] = state.after(outputs[place]) if place in outputs else state
+            outgoing.follow(place, state)
         sizes.apply(stage)
     for use, factor in rescaling.factors.items():
         scales[use] *= factor
@@ -225,7 +227,8 @@ def solve_pass(c: Compilation) -> Compilation:
         scales=dict(scales),
         attributes=attributes,
         gaps=gaps,
-        outputs=outputs,
+        outputs=outgoing.maps,
+        blends=outgoing.blends,
         notes=tuple(rescaling.notes),
     )
 

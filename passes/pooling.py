@@ -16,7 +16,7 @@ import numpy as np
 from growc.axes import Space, factors, find, leaves
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Value
-from growc.indexmap import IndexMap
+from growc.indexmap import Floats, IndexMap
 from growc.operators import names_of
 from growc.passes.spaces import Axes, Instance
 from growc.plans import MEAN, AxisStep, Gap, Layout, LeafStep
@@ -36,6 +36,31 @@ def pool(
     found = _Pooling(axes, stage, sizes)
     found.check()
     return found.steps(), found.outputs()
+
+
+def blended(axes: Axes, stage: Stage, sizes: Sizes) -> dict[tuple[str, int], Floats]:
+    """What the means of a statement make of axes of model outputs, as matrices."""
+    found = _Pooling(axes, stage, sizes)
+    changed = ((v, axis, layout) for v in axes.graph.outputs for axis, layout in found.changed(v))
+    return {(value.name, axis): _matrix(layout) for value, axis, layout in changed if stage.pools}
+
+
+def _matrix(layout: Layout) -> Floats:
+    """What a layout of means does to the units of an axis."""
+    if layout.step is not None:
+        return np.eye(layout.before) if layout.is_identity else np.full((1, layout.before), 1 / layout.before)
+    parts = [_matrix(part) for part in layout.parts]
+    if layout.kind == "product":
+        made = np.eye(1)
+        for part in parts:
+            made = np.asarray(np.kron(made, part), dtype=np.float64)
+        return made
+    whole = np.zeros((layout.after, layout.before))
+    rows = np.cumsum([0, *(p.after for p in layout.parts)])
+    columns = np.cumsum([0, *(p.before for p in layout.parts)])
+    for k, part in enumerate(parts):
+        whole[rows[k] : rows[k + 1], columns[k] : columns[k + 1]] = part
+    return whole
 
 
 def averaged(stage: Stage) -> Iterator[Gap]:
