@@ -119,12 +119,12 @@ def compile(  # noqa: A001 - growc.api.compile is what it is
     from growc.compilation import Compilation
     from growc.passes import ANALYSIS, PIPELINE, run
 
-    path, opened = _opened(model, example_inputs, keep_class)
-    start = Compilation(path, opened, resolved.statements, progress, keeps)
+    path, source = _named(model, example_inputs, keep_class)
+    start = Compilation(path, source, resolved.statements, progress, keeps)
     return run(ANALYSIS if analysis_only else PIPELINE, start)
 
 
-def _opened(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, Any]:
+def _named(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, Any]:
     """A model with the path that it is called by. Raises GrowError: G309, G310, G317, G321."""
     if not isinstance(model, str | Path):
         if keep_class and has_config(model):
@@ -134,9 +134,13 @@ def _opened(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, 
         from growc.dialects.torch.dialect import TorchModel
 
         return Path(type(model).__name__), TorchModel.of(model, example_inputs)
+    return Path(model), opened(Path(model))
+
+
+def opened(path: Path) -> Any:
+    """A model on disk, as passes see it. Raises GrowError: G309, G310, G317."""
     from growc.forms import require_torch
 
-    path = Path(model)
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
     if path.is_dir() or path.suffix == ".pt2":
@@ -144,14 +148,14 @@ def _opened(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, 
     if path.is_dir():
         from growc.checkpoint.model import HeldModel
 
-        return path, HeldModel.at(path)
+        return HeldModel.at(path)
     if path.suffix == ".pt2":
         from growc.dialects.torch.dialect import TorchModel
 
-        return path, TorchModel.of_program(path)
+        return TorchModel.of_program(path)
     from growc.dialects.onnx.dialect import OnnxModel
 
-    return path, OnnxModel.open(path)
+    return OnnxModel.open(path)
 
 
 def plan(
@@ -425,7 +429,7 @@ def measurement(
     compilation = inspect(model)
     kept = None if out is None else Path(out)
     if kept is not None and kept.exists() and not force:
-        require(kept, Path(model), Path(inputs), samples)
+        require(kept, importance.mark(compilation, Path(inputs), samples))
     found = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress)
     scores = dict(importance.named_scores(compilation, found))
     layers = importance.layer_scores(compilation, found)
@@ -444,12 +448,16 @@ def profile(
     """What each layer adds to its stream, and what it costs to remove or to double it; kept with the scores,
     in `out` or beside the model. `layers`: their scores, where they were measured before.
     """
-    from growc.profile import profile
+    from growc.profile import Book, profile
+    from growc.scores import cache_path, fingerprint
 
     if layers is None:
         layers = measurement(model, inputs, out, samples, progress=progress).layers
-    kept = None if out is None else Path(out)
-    return profile(inspect(model), Path(inputs), samples, layers, progress, kept)
+    path, data, source = Path(model), Path(inputs), opened(Path(model))
+    kept = cache_path(path) if out is None else Path(out)
+    book = Book.of(kept, fingerprint(source.files(path), data, samples))
+    c = inspect(source.file(path))  # of what onnxruntime runs
+    return profile(c, data, samples, layers, progress, book, source.lenient)
 
 
 def inspect(model: Model, *, example_inputs: Any = None, state_dict: State | None = None) -> Compilation:

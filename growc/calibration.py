@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from growc.closeness import Closeness
 from growc.diagnostic import GrowError
 from growc.difference import OutputReport, worst
-from growc.feeds import read_inputs, rows_of
+from growc.feeds import cases_in, rows_of
 from growc.float_copies import runnable
 from growc.importance import calibration
 from growc.ports import Ports, ports_of
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 
 NO_INPUTS = "no inputs are given, by `--inputs` or by `measure importance`"
-NO_FILE = "only ONNX files are run on calibration data"
 NO_LOGITS = "no output looks like logits"
 NO_TOKENS = "no output predicts the next token of an input"
 
@@ -64,18 +63,19 @@ def calibrated(
     """What a result costs on `inputs`, else on those of the recipe's last `measure importance`; or why that
     is not known.
     """
+    from growc.api import opened
+
     ports = ports_of(c)
     measures = [b.statement for b in c.statements if isinstance(b.statement, Measure)]
     if inputs is None and not measures:
         return None, NO_INPUTS if c.plan.reduces and ports.logits else ""
-    if result.suffix != ".onnx":
-        return None, NO_FILE
     data, samples = (Path(inputs), None) if inputs is not None else calibration(measures[-1])
     try:
-        with Reference(c.path, data, samples, ports.logits) as reference:
+        before, after = opened(c.path), opened(result)
+        with Reference(before.file(c.path), data, samples, ports.logits, before.lenient) as reference:
             total = sum(reference.rows)
             return reference.compared(
-                result, ports, lambda done: progress("comparing on samples", done, total)
+                after.file(result), ports, lambda done: progress("comparing on samples", done, total)
             ), ""
     except GrowError as error:
         return None, "; ".join([error.diagnostics[0].message, *error.diagnostics[0].notes])
@@ -83,12 +83,14 @@ def calibrated(
 
 class Reference:
     """A source on its calibration data; what it gives out is kept as far as memory goes. `logits`: those
-    outputs that look like them.
+    outputs that look like them; `lenient`: masks that are not given are open.
     """
 
-    def __init__(self, model: Path, data: Path, samples: int | None, logits: Collection[str]) -> None:
+    def __init__(
+        self, model: Path, data: Path, samples: int | None, logits: Collection[str], lenient: bool = False
+    ) -> None:
         self.model, self.logits = model, logits
-        self.cases = read_inputs(data, model, samples)
+        self.cases = cases_in(data, read_signature(model), samples, lenient=lenient)
         self.rows = [rows_of(case) for case in self.cases]
         self.kept: list[Feeds] = []
         self.losses: dict[int, Loss] = {}

@@ -218,14 +218,29 @@ def read_inputs(path: Path, model: Path, samples: int | None = None) -> list[Fee
     return cases_in(path, read_signature(model), samples)
 
 
-def cases_in(path: Path, inputs: Sequence[Input], samples: int | None = None) -> list[Feeds]:
-    """As `read_inputs`, for a model whose signature is known."""
+def cases_in(
+    path: Path, inputs: Sequence[Input], samples: int | None = None, *, lenient: bool = False
+) -> list[Feeds]:
+    """As `read_inputs`, for a known signature. `lenient`: masks that are not there are open."""
     arrays = _load(Path(path), inputs)
+    if lenient:
+        arrays = _open_masks(inputs, arrays) | arrays
     numbers = sorted({int(found[1]) for name in arrays if (found := re.match(r"in(\d+)\.", name))})
     if numbers and not any(port.name in arrays for port in inputs):
         prefixes = [f"in{number}." for number in numbers]
         return [_fitted(inputs, arrays, prefix, Path(path)) for prefix in prefixes[:samples]]
     return _rows(inputs, _fitted(inputs, arrays, "", Path(path)), Path(path), samples)
+
+
+def _open_masks(inputs: Sequence[Input], arrays: Feeds) -> Feeds:
+    """Open masks as large as other inputs that are declared with the same sizes."""
+    found: Feeds = {}
+    for port in (p for p in inputs if p.role is Role.MASK):
+        for other in (p for p in inputs if p.dims == port.dims):
+            for name in (n for n in arrays if n == other.name or re.fullmatch(rf"in\d+\.{other.name}", n)):
+                own = name.removesuffix(other.name) + port.name
+                found[own] = np.ones(arrays[name].shape, port.dtype)
+    return found
 
 
 def rows_of(case: Feeds) -> int:

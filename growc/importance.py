@@ -21,7 +21,7 @@ from growc.axes import Space, factors, find
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.probes import Mask, Probe, counted, probed, shown
 from growc.expression import evaluate
-from growc.feeds import read_inputs, rows_of
+from growc.feeds import cases_in, rows_of
 from growc.float_copies import runnable
 from growc.passes.activations import Activations, Reading
 from growc.passes.measured import Measured, counterparts
@@ -53,19 +53,26 @@ def measure(
 ) -> Scores:
     """Measure all units and layers of a model, or read what was measured before.
 
-    `kept` is where the scores are kept: `NAME.importance.npz` beside the model unless it says so. They are
-    read from there, and, if `keeps`, written there. Raises GrowError: G403 where the inputs do not fit or
-    onnxruntime cannot run the model, G309 where what is to be measured stands inside of an operator.
+    `kept` is where the scores are kept: `NAME.importance.npz` beside the model unless it says so, nowhere of
+    a module in memory. They are read from there, and, if `keeps`, written there. Raises GrowError: G403 where
+    the inputs do not fit or onnxruntime cannot run the model, G309 where what is to be measured stands inside
+    of an operator.
     """
-    cases = read_inputs(data, c.path, samples)
-    scores = Scores(fingerprint(c.path, data, samples), len(cases))
-    path = kept or cache_path(c.path)
-    found = read_scores(path)
+    file: Path = c.model.file(c.path)
+    cases = cases_in(data, read_signature(file), samples, lenient=c.model.lenient)
+    scores = Scores(mark(c, data, samples), len(cases))
+    path = kept or (cache_path(c.path) if c.path.exists() else None)
+    found = None if path is None else read_scores(path)
     if found is not None and found.fingerprint == scores.fingerprint:
         scores = found
     if scores.done < len(cases):
-        _run(c.path, _probes(c), cases, scores, path if keeps else None, progress)
+        _run(file, _probes(c), cases, scores, path if keeps else None, progress)
     return scores
+
+
+def mark(c: Compilation, data: Path, samples: int | None) -> str:
+    """The fingerprint of a measurement."""
+    return fingerprint(c.model.files(c.path), data, samples)
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ class LayerScore:
 def layer_scores(c: Compilation, scores: Scores) -> list[LayerScore]:
     """What was measured of the layers of the source, run by run."""
     blocks = find_blocks(c.axes, c.layers, c.roles)
-    first, visible = len(Activations(c.axes).readings), shown(c.path)
+    first, visible = len(Activations(c.axes).readings), shown(c.model.file(c.path))
     means = iter(scores.means[first:])
 
     def of(ratio: Ratio | None) -> float | None:
@@ -92,12 +99,18 @@ def layer_scores(c: Compilation, scores: Scores) -> list[LayerScore]:
 
 def measured(c: Compilation, statement: Measure) -> Measured:
     """What a `measure importance` finds, for a compilation whose layers may have moved."""
-    from growc.api import inspect
-
     moved = c.depth is not None and c.depth.changed
-    source = inspect(c.path) if moved else c
+    source = _source(c) if moved else c
     known = counterparts(c.axes, source.axes) if moved else None
     return Measured(Activations(source.axes), _scores(source, c, statement).means, known)
+
+
+def _source(c: Compilation) -> Compilation:
+    """The analysis of the model as it was before its layers moved."""
+    from growc.compilation import Compilation
+    from growc.passes import ANALYSIS, run
+
+    return run(ANALYSIS, Compilation(c.path, c.model.again(c.path)))
 
 
 def measured_layers(c: Compilation, statement: Measure) -> list[list[float | None]]:
@@ -172,7 +185,8 @@ def named_scores(c: Compilation, scores: Scores) -> Iterator[tuple[str, Floats]]
     activations, means = Activations(c.axes), scores.means
     for name, found in c.roles.axes.items():
         for k, axis in enumerate(found):
-            if all(find(s).kind == "atom" and id(find(s)) in activations.of_atom for s in axis.spaces):
+            atoms = [find(s) for s in axis.spaces]  # none of the one head that all share
+            if atoms and all(s.kind == "atom" and id(s) in activations.of_atom for s in atoms):
                 yield f"{name}.{k}", activations.scores(means, axis.spaces)
     layers = layer_scores(c, scores)
     for k in range(len(c.layers.runs)):
@@ -186,13 +200,14 @@ def named_scores(c: Compilation, scores: Scores) -> Iterator[tuple[str, Floats]]
 
 def masks_of(c: Compilation) -> list[Value]:
     """The model's inputs that say which places count."""
-    names = {port.name for port in read_signature(c.path) if port.role is Role.MASK and len(port.dims) > 1}
+    ports = read_signature(c.model.file(c.path))
+    names = {port.name for port in ports if port.role is Role.MASK and len(port.dims) > 1}
     return [value for value in c.graph.inputs if value.name in names]
 
 
 def _probes(c: Compilation) -> list[Probe]:
     """For every reading and then for every ratio that the file shows."""
-    masks, visible = masks_of(c), shown(c.path)
+    masks, visible = masks_of(c), shown(c.model.file(c.path))
     blocks = find_blocks(c.axes, c.layers, c.roles)
     ratios = [r for b in blocks for r in b.ratios if _is_shown(r, visible)]
     readings = Activations(c.axes).readings

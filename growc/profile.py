@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from growc.depth import Depth, Move, Past
 from growc.diagnostic import GrowError
 from growc.ports import logits, ports_of
 from growc.prediction import Loss
-from growc.scores import Scores, cache_path, fingerprint, read_scores, write_scores
+from growc.scores import Scores, read_scores, write_scores
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation
@@ -65,22 +66,24 @@ def profile(
     samples: int | None,
     scores: Sequence[LayerScore],
     progress: Progress,
-    kept: Path | None = None,
+    book: Book,
+    lenient: bool = False,
 ) -> Profile:
-    """Remove and double every layer of an analysed model, whose layers' scores are these.
+    """Remove and double every layer of an analysed ONNX file, whose layers' scores are these.
 
-    `kept`: where its scores are kept, if they are; what every change costs is read from there, and written.
+    `book`: what every change costs is read from there, and written. `lenient`: masks that are not among the
+    inputs are open.
     """
-    book = Book.of(c.path, data, samples, kept)
     rows = []
     with ExitStack() as stack:
         total, done = 2 * len(scores), 0
+        source = partial(Reference, c.path, data, samples, logits(c), lenient)
         for score in scores:
             trials = []
             for phrase, order in changes(score, len(c.layers.runs[score.run].layers)).items():
                 found = book.trial(score.run, phrase)
                 if found is None:
-                    reference = book.reference(stack, c, data, samples)
+                    reference = book.reference(stack, source)
                     each = sum(reference.rows)
                     tell = _from(progress, phrase, done * each, total * each)
                     tell(0)
@@ -89,7 +92,7 @@ def profile(
                 trials.append(found)
                 done += 1
             rows.append(LayerProfile(c.layers.runs[score.run].scope, score, trials[0], trials[1]))
-        count, loss = book.source(stack, c, data, samples)
+        count, loss = book.source(stack, source)
         return Profile(count, loss, tuple(rows))
 
 
@@ -111,12 +114,10 @@ class Book:
     opened: Reference | None = None
 
     @staticmethod
-    def of(model: Path, data: Path, samples: int | None, kept: Path | None) -> Book:
-        """That of the scores in a file; an empty one where they are of something else."""
-        path = kept or cache_path(model)
+    def of(path: Path, mark: str) -> Book:
+        """That of the scores in a file; an empty one where they have another fingerprint."""
         scores = read_scores(path)
-        same = scores is not None and scores.fingerprint == fingerprint(model, data, samples)
-        return Book(path, scores) if same else Book()
+        return Book(path, scores) if scores is not None and scores.fingerprint == mark else Book()
 
     @property
     def entries(self) -> dict[str, Any]:
@@ -138,18 +139,16 @@ class Book:
             self.scores.profile[key] = entry
             write_scores(self.path, self.scores)
 
-    def reference(self, stack: ExitStack, c: Compilation, data: Path, samples: int | None) -> Reference:
+    def reference(self, stack: ExitStack, source: Callable[[], Reference]) -> Reference:
         """The source, opened once."""
         if self.opened is None:
-            self.opened = stack.enter_context(Reference(c.path, data, samples, logits(c)))
+            self.opened = stack.enter_context(source())
         return self.opened
 
-    def source(
-        self, stack: ExitStack, c: Compilation, data: Path, samples: int | None
-    ) -> tuple[int, Loss | None]:
+    def source(self, stack: ExitStack, source: Callable[[], Reference]) -> tuple[int, Loss | None]:
         """How many samples there are, and the source's own loss."""
         if "source" not in self.entries:
-            reference = self.reference(stack, c, data, samples)
+            reference = self.reference(stack, source)
             count, loss = sum(reference.rows), reference.whole_loss
             self.write("source", [count, None if loss is None else asdict(loss)])
             return count, loss

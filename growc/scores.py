@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
 
-FORMAT = 4
+FORMAT = 5
 
 Floats = NDArray[np.float64]
 
@@ -48,16 +49,15 @@ class Scores:
 
 
 def cache_path(model: Path) -> Path:
-    """Where the scores of a model are kept."""
-    return model.with_name(f"{model.stem}.importance.npz")
+    """Where the scores of a model are kept: beside it."""
+    place = model.resolve() if model.is_dir() else model
+    return place.with_name(f"{place.name if place.is_dir() else place.stem}.importance.npz")
 
 
-def fingerprint(model: Path, data: Path, samples: int | None) -> str:
-    """Changes with the model, the inputs, and how many of them are used."""
-    from growc.dialects.onnx.container import files_of
-
+def fingerprint(files: Sequence[Path], data: Path, samples: int | None) -> str:
+    """Changes with the files of a model, the inputs, and how many of them are used."""
     found = hashlib.blake2b(f"{FORMAT} {samples}".encode(), digest_size=20)
-    for path in (*files_of(model), data):
+    for path in (*files, data):
         with path.open("rb") as file:
             found.update(hashlib.file_digest(file, "blake2b").digest())
     return found.hexdigest()
@@ -92,9 +92,9 @@ def read_scores(path: Path) -> Scores | None:
         return None
 
 
-def require(path: Path, model: Path, data: Path, samples: int | None) -> None:
-    """Raise GrowError (G501) where a file is there that has no scores of this measurement."""
+def require(path: Path, mark: str) -> None:
+    """Raise GrowError (G501) where a file has no scores of the measurement with this fingerprint."""
     found = read_scores(path)
-    if found is None or found.fingerprint != fingerprint(model, data, samples):
+    if found is None or found.fingerprint != mark:
         what = "is no file of scores" if found is None else "has scores of another model, or of other inputs"
         raise GrowError(Diagnostic("G501", f"`{path}` exists, and {what}", help="`--force` replaces it"))

@@ -22,7 +22,7 @@ from growc.operators import choosing, names_of
 from growc.passes.flow import Flow, through_casts
 from growc.passes.magnitude import placed
 from growc.passes.routing import RANKED
-from growc.passes.spaces import Axes
+from growc.passes.spaces import Axes, Instance
 from growc.passes.streams import Residual, residual_sums
 from growc.passes.units import REPEAT
 
@@ -169,15 +169,21 @@ def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:
             read |= {id(x) for s in spaces for x in leaves(s)}
             yield value, spaces
     for instance in flow.axes.instances:
-        if instance.line.treatment != "contract" or instance in weighed:
+        if instance.line.treatment not in ("contract", "attention") or instance in weighed:
             continue
         made = set(names_of(instance.line.outputs[0]))
         both = zip(instance.node.inputs[:2], instance.line.inputs[:2], strict=False)
         for value, terms in both:
             gone = [find(instance.spaces[n]) for n in names_of(terms) if n not in made]
             spaces = [s for s in gone if not any(id(x) in read for x in leaves(s))]
-            if value is not None and spaces:
+            if value is not None and spaces and not _is_inner(value, instance):
                 yield _unscaled(flow, value), spaces
+
+
+def _is_inner(value: Value, instance: Instance) -> bool:
+    """Whether an attention operator makes its operand itself, and shows it to nobody."""
+    made = through_casts(value).producer
+    return instance.line.treatment == "attention" and made is not None and made.part_of != ""
 
 
 def _unscaled(flow: Flow, value: Value) -> Value:

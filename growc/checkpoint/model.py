@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from growc.checkpoint.directory import CONFIG, weight_files
 from growc.checkpoint.holder import Holder
 from growc.checkpoint.opened import Opened
 from growc.checkpoint.silence import quiet
@@ -27,6 +28,7 @@ class HeldModel(TorchModel):
 
     holder: Holder = field(kw_only=True)
     inputs: Mapping[str, Any] = field(kw_only=True)
+    lenient = True
 
     @staticmethod
     def at(path: Path) -> HeldModel:
@@ -65,9 +67,15 @@ class HeldModel(TorchModel):
         program = lower(captured, holder.tensor)
         return HeldModel(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
 
-    def afresh(self) -> HeldModel:
-        """The same model as it was before any pass."""
-        return HeldModel.of_captured(self.holder, self.inputs, self.captured)
+    def again(self, path: Path) -> HeldModel:
+        """The same model as it was before any pass; what was measured of it is known."""
+        made = HeldModel.of_captured(self.holder, self.inputs, self.captured)
+        made.scores, made.lowered = self.scores, self.lowered
+        return made
+
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes: config and weights of a directory."""
+        return [path / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)
 
     def hold(self, c: Any) -> Any:
         """With a config of the class. Raises GrowError (G309, G318, G319) where there is none."""

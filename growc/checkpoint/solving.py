@@ -85,7 +85,7 @@ def _again(c: Compilation, more: Sequence[Bound]) -> Compilation:
     from growc.passes import PIPELINE, hold_pass, run
 
     statements = (*c.statements, *more)
-    start = Compilation(c.path, c.model.afresh(), statements, c.progress, c.keeps)
+    start = Compilation(c.path, c.model.again(c.path), statements, c.progress, c.keeps)
     return run([one for one in PIPELINE if one is not hold_pass], start)
 
 

@@ -121,3 +121,27 @@ def test_what_is_no_operator_of_torch_is_refused(program):
 def test_a_damaged_file_is_refused(tmp_path):
     (tmp_path / "broken.pt2").write_bytes(b"PK\x03\x04 nothing")
     assert "cannot be read as a program" in refusal(tmp_path / "broken.pt2")
+
+
+class Angles(nn.Module):
+    """A part without gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(4, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            a, b = x.sin() + self.up.bias[:4], x.cos()
+        return self.up(x * a + b)
+
+
+def test_what_is_computed_without_gradients_stands_in_the_graph_too(tmp_path):
+    module, x = Angles().eval(), torch.randn(3, 4)
+    program = torch.export.export(module, (x,))
+    assert any("grad" in str(node.target) for node in program.graph.nodes)
+    torch.export.save(program, tmp_path / "angles.pt2")
+    captured = load(tmp_path / "angles.pt2")
+    assert not any("grad" in str(node.target) for node in captured.program.graph.nodes)
+    made = run(captured, captured.program.state_dict.__getitem__, (x,))
+    torch.testing.assert_close(made, module(x), rtol=0, atol=0)

@@ -11,7 +11,7 @@ from growc.axes import Space
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.broadcasts import part
 from growc.dialects.onnx.capture import capture
-from growc.dialects.onnx.container import load
+from growc.dialects.onnx.container import files_of, load
 from growc.dialects.onnx.control import CONTROL
 from growc.dialects.onnx.folding import Folded
 from growc.dialects.onnx.fused import Fused
@@ -48,6 +48,10 @@ class IrModel:
     """The lengths that data decides, in the last simulation."""
     spreading: list[Any] = field(default_factory=list, kw_only=True)
     """Operators that count heads, put into `source`; emission writes plain ones in their place."""
+    scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
+    """What was measured of the model, by the inputs and the number of samples."""
+    lenient = False
+    """Whether masks that are not given are open."""
     repeats = False
     """Whether what repeats heads stays one operator when the model is written, in front of attention too."""
     operators = OPERATORS | CONTROL
@@ -110,23 +114,6 @@ class IrModel:
         """A compilation with what stores its result, where that is more than the graph itself."""
         return c
 
-
-@dataclass
-class OnnxModel(IrModel):
-    """An ONNX file, opened. `scores`: what was measured of it, by the inputs and the number of samples."""
-
-    scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
-    """What was measured of the file, by the inputs and the number of samples."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        part(self.source)
-
-    @staticmethod
-    def open(path: Path) -> OnnxModel:
-        """Raises GrowError (G310) where the file cannot be read."""
-        return OnnxModel(load(path))
-
     def measure(self, c: Any, statement: Measure) -> Measured:
         """What `measure importance` finds. Raises GrowError (G309, G403)."""
         from growc.importance import measured
@@ -138,3 +125,29 @@ class OnnxModel(IrModel):
         from growc.importance import measured_layers
 
         return measured_layers(c, statement)
+
+
+@dataclass
+class OnnxModel(IrModel):
+    """An ONNX file, opened."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        part(self.source)
+
+    @staticmethod
+    def open(path: Path) -> OnnxModel:
+        """Raises GrowError (G310) where the file cannot be read."""
+        return OnnxModel(load(path))
+
+    def again(self, path: Path) -> OnnxModel:
+        """The file as it was before any pass."""
+        return OnnxModel.open(path)
+
+    def file(self, path: Path) -> Path:
+        """The file that onnxruntime runs: itself."""
+        return path
+
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes."""
+        return files_of(path)

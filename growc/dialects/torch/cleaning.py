@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import fx
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, TensorArgument
 
 from growc.dialects.torch.functional import functionalise
+from growc.dialects.torch.regions import inline_regions
 
 __all__ = ["clean"]
 
@@ -55,6 +56,7 @@ def clean(program: ExportedProgram) -> None:
     What stands in the place of a write leaves the same value behind; writes to buffers stay. Raises
     NotFunctionalError for a write that no other operators give.
     """
+    inline_regions(program.graph_module)
     graph, held = program.graph, (InputKind.PARAMETER, InputKind.BUFFER)
     functionalise(graph, {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in held})
     for node in list(graph.nodes):
@@ -71,6 +73,10 @@ def clean(program: ExportedProgram) -> None:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
     graph.eliminate_dead_code()
+    last: fx.Node = next(iter(reversed(graph.nodes)))
+    for spec, given in zip(program.graph_signature.output_specs, last.args[0], strict=True):  # type: ignore[arg-type]
+        if isinstance(spec.arg, TensorArgument) and isinstance(given, fx.Node):
+            spec.arg = TensorArgument(given.name)
     program.graph_module.recompile()
 
 

@@ -9,15 +9,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.container import files_of
 from growc.dialects.onnx.dialect import IrModel
 from growc.dialects.torch.export import Captured, export
 from growc.dialects.torch.inputs import capturable, without_cache
 from growc.dialects.torch.inputs import example_inputs as guessed
+from growc.dialects.torch.lowered import LoweredFile
 from growc.dialects.torch.lowering import Read, lower
 from growc.dialects.torch.programs import load
-from growc.passes.measured import Measured
-from growc.recipe import Measure
 
 
 @dataclass
@@ -26,12 +25,14 @@ class TorchModel(IrModel):
 
     captured: Captured = field(kw_only=True)
     read: Read = field(kw_only=True)
+    lowered: LoweredFile = field(init=False)
     repeats = True
     gives: tuple[str, ...] = field(init=False)
     """The names of the source's outputs, in order."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.lowered = LoweredFile(self.captured, self.read)
         self.gives = tuple(value.name or "" for value in self.source.graph.outputs)
 
     @staticmethod
@@ -60,18 +61,19 @@ class TorchModel(IrModel):
         first = {captured.names.get(name, name): tensor for name, tensor in tensors.items()}
         return TorchModel.open(captured, first.__getitem__)
 
-    def measure(self, c: Any, statement: Measure) -> Measured:
-        """Raises GrowError (G309): importance is measured in onnxruntime."""
-        raise _no_measure(statement)
+    def again(self, path: Path) -> TorchModel:
+        """The same model as it was before any pass; what was measured of it is known."""
+        made = TorchModel.open(self.captured, self.read)
+        made.scores, made.lowered = self.scores, self.lowered
+        return made
 
-    def measure_layers(self, c: Any, statement: Measure) -> list[list[float | None]]:
-        """Raises GrowError (G309): importance is measured in onnxruntime."""
-        raise _no_measure(statement)
+    def file(self, path: Path) -> Path:
+        """The file that onnxruntime runs: the lowered program. Raises GrowError (G403) where it cannot."""
+        return self.lowered.path
 
-
-def _no_measure(statement: Measure) -> GrowError:
-    message = "importance is measured on ONNX files, and this is a module"
-    return GrowError(Diagnostic("G309", message, statement.file.span, help="export the module to ONNX"))
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes: a `.pt2`, or of a module what it is lowered to."""
+        return [path] if path.suffix == ".pt2" and path.is_file() else files_of(self.lowered.path)
 
 
 def arguments(example_inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:

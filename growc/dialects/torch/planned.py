@@ -22,7 +22,7 @@ from growc.dialects.onnx.saving import EXTERNAL_ABOVE, save
 from growc.dialects.torch.arrays import to_numpy
 from growc.dialects.torch.cases import Case, Descent
 from growc.dialects.torch.holdings import Holdings
-from growc.dialects.torch.lowering import OPAQUE
+from growc.dialects.torch.lowered import require_runnable
 from growc.dialects.torch.measuring import Twice, Ways, compared
 from growc.float_copies import runnable
 from growc.session import Session
@@ -56,10 +56,7 @@ def require_planned(
 @contextlib.contextmanager
 def _written(model: ir.Model) -> Iterator[Path]:
     """A model as a file, for as long as it is needed."""
-    opaque = next((node for node in model.graph if node.domain == OPAQUE), None)
-    if opaque is not None:
-        message = "onnxruntime cannot run the plan"
-        raise GrowError(Diagnostic("G403", message, notes=(f"`{opaque.op_type}` has no operator in ONNX",)))
+    require_runnable(model, "onnxruntime cannot run the plan")
     kept = {value: value.const_value for value in model.graph.initializers.values()}
     external = sum(tensor.nbytes for tensor in kept.values() if tensor is not None) > EXTERNAL_ABOVE
     with tempfile.TemporaryDirectory(prefix="growc-") as folder:

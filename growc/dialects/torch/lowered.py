@@ -1,0 +1,41 @@
+"""A captured program as an ONNX file: what onnxruntime runs where a model is none itself."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from functools import cached_property
+from pathlib import Path
+
+import onnx_ir as ir
+
+from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.saving import save
+from growc.dialects.torch.export import Captured
+from growc.dialects.torch.lowering import OPAQUE, Read, lower
+
+NAME = "lowered.onnx"
+
+
+class LoweredFile:
+    """The file is written when it is asked for, one weight in memory at a time, and gone with this object."""
+
+    def __init__(self, captured: Captured, read: Read) -> None:
+        self.captured, self.read = captured, read
+
+    @cached_property
+    def path(self) -> Path:
+        """Where it lies. Raises GrowError (G403) for calls that ONNX has no operator for."""
+        model = lower(self.captured, self.read)
+        require_runnable(model, "onnxruntime cannot run the model")
+        folder = Path(tempfile.mkdtemp(prefix="growc-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return save(model, folder, NAME, True, lambda name, count: None)[-1]
+
+
+def require_runnable(model: ir.Model, message: str) -> None:
+    """Raises GrowError (G403) where there are calls in a model that ONNX has no operator for."""
+    opaque = next((node for node in model.graph if node.domain == OPAQUE), None)
+    if opaque is not None:
+        raise GrowError(Diagnostic("G403", message, notes=(f"`{opaque.op_type}` has no operator in ONNX",)))
