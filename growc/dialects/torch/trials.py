@@ -5,7 +5,7 @@ Needs: the source's config, `Target`, a function that builds. Gives: `Trials`, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -105,7 +105,8 @@ class Trials:
         try:
             module = self.build(changed(self.config, values), constants=logged)
         except Exception as error:  # noqa: BLE001 - a constructor may refuse with anything
-            return Trial(values, failed=said(error))
+            more = {path: new for path, new in self._filled(values).items() if path not in values}
+            return self._built({**values, **more}, logged) if more else Trial(values, failed=said(error))
         shapes, ties = shapes_of(module), ties_of(module)
         if not logged:
             return Trial(values, shapes, ties)
@@ -113,6 +114,29 @@ class Trials:
             return Trial(values, shapes, ties, operator_log(module, self.target.inputs))
         except Exception as error:  # noqa: BLE001 - and so may forward
             return Trial(values, shapes, ties, None, said(error))
+
+    def _filled(self, values: Values) -> Values:
+        """Lists that the class fills by itself from other values than the source's: names of stages."""
+        mine = {key: v for key, v in changed(self.config, values).items() if key not in self.own}
+        made = self._completed(mine) if self.own else None
+        return {(key,): made[key] for key in self.own if made and made.get(key) != self.config[key]}
+
+    @cached_property
+    def own(self) -> tuple[str, ...]:
+        """Lists of the config that the class fills in the same way where they are not given."""
+        lists = [key for key, value in self.config.items() if isinstance(value, list)]
+        found = [key for key in lists if self._without([key]) == self.config]
+        return tuple(found) if self._without(found) == self.config else ()
+
+    def _without(self, keys: Sequence[str]) -> dict[str, Any] | None:
+        return self._completed({key: value for key, value in self.config.items() if key not in keys})
+
+    def _completed(self, given: dict[str, Any]) -> dict[str, Any] | None:
+        """A config as the class has it; None where it refuses."""
+        try:
+            return complete(self.build(given), given)
+        except Exception:  # noqa: BLE001 - a constructor may refuse with anything
+            return None
 
     def score(self, trial: Trial) -> float:
         """How close a trial is: the common part of the sizes, and that of the logs."""
