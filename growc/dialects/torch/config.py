@@ -23,6 +23,7 @@ from itertools import count
 from typing import Any
 
 from growc.dialects.torch.entries import alike, same_logs
+from growc.dialects.torch.gate import parting
 from growc.dialects.torch.leaves import Path, changed, spelled, value_at
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.proposals import Proposals
@@ -75,7 +76,8 @@ class Unsolved:
     """The config that comes closest, and what differs with it.
 
     sizes: (tensor, axis, planned, of the class), where both have the tensor. names: tensors that only one
-    of them has. failed: what the class said of it, where it could not be built or run. follows: whether all
+    of them has. failed: what the class said of it, where it could not be built or run.
+    operators: where they part, if all shapes are as planned. follows: whether all
     that differs are axes that the plan leaves as they are and the class does not: they can follow. leads: for
     each of these, the axes that the same fields resize as they are planned.
     """
@@ -85,6 +87,7 @@ class Unsolved:
     sizes: tuple[tuple[str, int, int, int], ...] = ()
     names: tuple[str, ...] = ()
     failed: str = ""
+    operators: str = ""
     follows: bool = False
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
     tied: tuple[Tied, ...] = ()
@@ -192,7 +195,8 @@ def _unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
     tied = () if following else _tied(trials, proposals, trial)
     leads = _leads(trials, trial, trials.wrong(trial)) if following else {}
     config = changed(trials.config, trial.values)
-    return Unsolved(config, _fields(trials, trial), sizes, names, trial.failed, following, leads, tied)
+    parts = "" if sizes or names or trial.log is None else parting(trials.target.log, trial.log)
+    return Unsolved(config, _fields(trials, trial), sizes, names, trial.failed, parts, following, leads, tied)
 
 
 def _plainest(trials: Trials, best: Trial) -> Trial:

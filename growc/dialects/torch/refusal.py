@@ -39,7 +39,7 @@ def _difference(found: Unsolved) -> str:
         return f"axis {axis} of `{name}` is planned to be {planned}, and is {there} in the class{more}"
     if found.names:
         return f"only one of both has `{found.names[0]}`"
-    return "all shapes are as planned, and the operators are not"
+    return found.operators or "all shapes are as planned, and the operators are not"
 
 
 def _least(tied: tuple[Tied, ...], called: Called) -> Tied | None:
@@ -62,6 +62,8 @@ def _statements(axes: Axes, called: Called, before: Mapping[str, tuple[int, ...]
         shape = before.get(name, ())
         old = shape[axis] if axis < len(shape) else planned
         verb = "widen" if size > old else "subclone"
+        if size == old:
+            continue  # the class leaves it as it is, whatever is asked for
         role = called(name, axis)
         if role is None:
             plain[f'{verb} axis {axis} of "{name}" to {size}'] = None

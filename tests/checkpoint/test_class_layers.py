@@ -1,0 +1,79 @@
+"""Layers of classes that number them, name their stages, or learn something beside the stream."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+import growc
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+IMAGE = {"image_size": 8, "patch_size": 4}
+PIXELS = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+def seeded(module: nn.Module) -> nn.Module:
+    torch.manual_seed(0)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, 1.0 if parameter.ndim == 1 else 0.0, 0.3)
+    return module.eval()
+
+
+def beit() -> nn.Module:
+    config = transformers.BeitConfig(**SIZES, **IMAGE, use_relative_position_bias=True)
+    return seeded(transformers.BeitForImageClassification(config))
+
+
+def assert_same(result: nn.Module, source: nn.Module, pixels: torch.Tensor = PIXELS) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(result(pixels).logits, source(pixels).logits, rtol=3e-4, atol=3e-4)
+
+
+def test_what_a_layer_learns_beside_the_stream_is_its_own():
+    source = beit()
+    result = growc.apply(source, "stack layers to 3 by last with zero outputs\nexpect exact", check=False)
+    name = "beit.layers.{}.relative_position_bias.relative_position_bias_table"
+    state = result.state_dict()
+    assert torch.equal(state[name.format(2)], source.state_dict()[name.format(1)])
+    assert not torch.equal(state[name.format(2)], state[name.format(0)])
+    assert_same(result, source)
+
+
+def test_names_of_stages_follow_the_number_of_layers():
+    result = growc.apply(beit(), "subclone layers to 1 by first", check=False)
+    assert result.config.num_hidden_layers == 1
+    assert result.config.stage_names == ["stem", "stage1"]
+    assert result.config.out_features == ["stage1"]
+
+
+def test_a_layer_that_stands_alone_in_its_stage_is_numbered_on():
+    config = transformers.SegformerConfig(
+        num_encoder_blocks=2,
+        depths=[1, 1],
+        sr_ratios=[2, 1],
+        hidden_sizes=[8, 16],
+        patch_sizes=[3, 3],
+        strides=[4, 2],
+        num_attention_heads=[1, 2],
+        mlp_ratios=[2, 2],
+    )
+    source = seeded(transformers.SegformerForImageClassification(config))
+    result = growc.apply(
+        source, "stack layers to layers + 1 by last with zero outputs\nexpect exact", check=False
+    )
+    assert result.config.depths == [2, 2]
+    assert_same(result, source, torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1)))
+
+
+def test_a_class_that_alternates_its_layers_says_where_it_parts():
+    config = transformers.SwinConfig(
+        image_size=16, patch_size=2, embed_dim=8, depths=[2], num_heads=[2], window_size=4
+    )
+    source = seeded(transformers.SwinForImageClassification(config))
+    with pytest.raises(growc.GrowError, match="G318") as caught:
+        growc.plan("stack layers to 4 by last with zero outputs", source)
+    assert "roll" in str(caught.value)
+    deeper = growc.plan("stack layers to 4 by top 2 with zero outputs", source)
+    assert deeper.certificate.exact
