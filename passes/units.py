@@ -141,13 +141,13 @@ class Way:
     def __init__(self, axes: Axes, by_node: dict[Node, Instance]) -> None:
         self.axes, self.by_node = axes, by_node
         self.found: dict[Place, Space] = {}
-        self.segments: dict[Place, dict[int, Space]] = defaultdict(dict)
-        """Of an axis of several segments: those that are new, by where they start."""
+        self.segments: dict[Space, dict[int, Space]] = {}
+        """Of a space of several segments: those that are new, by where they start."""
 
     def back(self, value: Value, axis: int, space: Space) -> bool:
         """Whether an axis comes from weights; if so, it and all that it comes from take their new spaces."""
         if (value, axis) in self.found:
-            return self.found[value, axis] is space
+            return self.met((value, axis), space)
         if value.weight is not None:
             self.found[value, axis] = space
             return True
@@ -189,24 +189,48 @@ class Way:
 
     def whole(self, place: Place, spaces: dict[str, Space], term: Term, name: str, space: Space) -> Space:
         """The space of an axis of which one factor or segment is new; those that are new already stay so."""
-        start = 0
+        start, new = 0, dict[int, Space]()
         for part in term[1] if term[0] == "+" else (term,):
             if name in labels(part):
-                self.segments[place][start] = space_of(part, {**spaces, name: space})
+                new[start] = space_of(part, {**spaces, name: space})
                 break
             start += space_of(part, spaces).size[0]
+        held = self.found.get(place)
+        if held is None:
+            made = self.filled(place, new)
+            self.segments[made] = new
+            return made
+        self.add(place, find(held), new)
+        return held
+
+    def filled(self, place: Place, new: Mapping[int, Space]) -> Space:
+        """The space of an axis with new segments."""
         value, axis = place
         kept, at, end = list[Space](), 0, 0
         for segment in segments(self.axes.of(value)[axis]):
             if at == end:  # else it is a part of one that is new
-                kept.append(self.segments[place].get(at, segment))
+                kept.append(new.get(at, segment))
                 end += kept[-1].size[0]
             at += segment.size[0]
-        made, held = sum_of(kept), self.found.get(place)
-        if held is None:
-            return made
+        return sum_of(kept)
+
+    def add(self, place: Place, held: Space, new: Mapping[int, Space]) -> None:
+        """New segments in a space that has some."""
+        self.segments.setdefault(held, {}).update(new)
+        made = self.filled(place, self.segments[held])
         held.kind, held.parts = made.kind, made.parts
-        return held
+
+    def met(self, place: Place, space: Space) -> bool:
+        """Whether an axis that has a new space can have this one: the same, or one of other segments."""
+        held, space = find(self.found[place]), find(space)
+        if held is space:
+            return True
+        there, new = self.segments.get(held), self.segments.get(space)
+        if there is None or new is None or any(there.get(at, one) is not one for at, one in new.items()):
+            return False
+        self.add(place, held, new)
+        space.parent = held
+        return True
 
     def reshaped(self, instance: Instance, terms: Sequence[Term], axis: int, space: Space) -> bool:
         """Through a reshape: the same one of those in front of the same factor, or in front of its units."""

@@ -97,3 +97,30 @@ def test_one_head_for_all_queries_becomes_two(text, times):
     assert torch.allclose(made(IDS), source(IDS), atol=1e-5)
     assert repeats(made) == times
     assert torch.allclose(made.train()(IDS), source(IDS), atol=1e-5)
+
+
+class Packed(nn.Module):
+    """Attention whose queries, one key and one value come from one projection, each through a view of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(40, WIDTH), nn.Linear(WIDTH, 40)
+        self.qkv, self.o = nn.Linear(WIDTH, (HEADS + 2) * DEPTH), nn.Linear(HEADS * DEPTH, WIDTH)
+
+    def forward(self, ids):
+        x, ends = self.embedding(ids), HEADS * DEPTH
+        packed = self.qkv(x)
+        q = packed[..., :ends].unflatten(-1, (-1, DEPTH)).transpose(1, 2)
+        k, v = packed[:, None, :, ends : ends + DEPTH], packed[:, None, :, ends + DEPTH :]
+        context = (q @ k.transpose(-1, -2) / math.sqrt(DEPTH)).softmax(-1) @ v
+        return self.head(x + self.o(context.transpose(1, 2).flatten(2)))
+
+
+def test_one_head_that_is_seen_twice_counts():
+    torch.manual_seed(2)
+    source = Packed().eval()
+    plan = api.plan("widen kv_heads to 2 with neighbor copy", source, example_inputs=IDS)
+    assert plan.certificate.exact
+    assert [w.after for w in plan.weights if w.name == "qkv.weight"] == [((HEADS + 4) * DEPTH, WIDTH)]
+    made = api.grow(source, "widen heads to 8 with neighbor copy\nexpect exact", IDS)
+    assert torch.allclose(made(IDS), source(IDS), atol=1e-5)

@@ -1,0 +1,71 @@
+"""What exporters do to a program before they write it, each done to a lowered module: reasons that can be checked.
+
+A file that is understood otherwise than its module differs by nature, where the module's own model is
+understood as the file is once the same was done to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import CommonSubexpressionEliminationPass, DeduplicateInitializersPass
+from onnxscript.optimizer import fold_constants_ir
+from onnxscript.rewriter import rewrite
+from onnxscript.rewriter.rules.common import _fuse_batchnorm as batch_norms
+
+LARGE = 1 << 20
+
+
+def once(model: ir.Model) -> None:
+    """Equal constants become one tensor, and equal calls one node."""
+    DeduplicateInitializersPass(size_limit=1024)(model)
+    CommonSubexpressionEliminationPass()(model)
+
+
+def in_advance(model: ir.Model) -> None:
+    """What depends on stored tensors alone is computed and stored."""
+    fold_constants_ir(model, input_size_limit=LARGE, output_size_limit=LARGE)
+
+
+def into_convolutions(model: ir.Model) -> None:
+    """Batch norms become a part of the convolutions in front of them."""
+    rewrite(model, batch_norms.rules)
+
+
+def as_instance_norms(model: ir.Model) -> None:
+    """Group norms become instance norms of gains of one and biases of zero, with a product and a sum behind."""
+    for node in list(model.graph):
+        if node.op_type != "GroupNormalization":
+            continue
+        x, gain, bias = node.inputs
+        assert x is not None
+        groups, rank = node.attributes["num_groups"].value, len(x.shape or ())
+        tape = ir.tape.Tape()
+        made = tape.op("Reshape", [x, numbers(model, node, [0, groups, -1], "cut")])
+        plain = [numbers(model, node, np.full(groups, k, np.float32), f"all{k}") for k in (1, 0)]
+        made = tape.op("InstanceNormalization", [made, *plain], {"epsilon": node.attributes["epsilon"].value})
+        made = tape.op("Reshape", [made, tape.op("Shape", [x])])
+        behind = numbers(model, node, list(range(1, rank - 1)), "behind")
+        for op, vector in (("Mul", gain), ("Add", bias)):
+            made = tape.op(op, [made, tape.op("Unsqueeze", [vector, behind])])
+        model.graph.insert_before(node, tape.nodes)
+        node.outputs[0].replace_all_uses_with(made, replace_graph_outputs=True)
+        model.graph.remove(node, safe=True)
+
+
+def numbers(model: ir.Model, node: ir.Node, values: object, name: str) -> ir.Value:
+    """A new initializer."""
+    tensor = ir.tensor(np.asarray(values), name=f"{node.outputs[0].name}.{name}")
+    value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+    model.graph.register_initializer(value)
+    return value
+
+
+DOINGS: dict[str, Callable[[ir.Model], None]] = {
+    "the exporter folds batch norms into convolutions": into_convolutions,
+    "the exporter writes group norms as instance norms, with gains and biases of their own": as_instance_norms,
+    "the exporter computes in advance what depends on stored tensors alone": in_advance,
+    "the exporter computes once what equal calls of several layers give": once,
+}
