@@ -15,7 +15,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ sys.path[:0] = [str(HERE.parent / "zoo")]
 
 import torch  # noqa: E402
 import zoo  # noqa: E402, F401 - fills the registry
+from exporters import DOINGS  # noqa: E402
 from registry import ATTENTIONS, ZOO, Built, build  # noqa: E402
 
 from growc import api  # noqa: E402
@@ -76,13 +77,14 @@ def analysed(c: Compilation) -> Facts:
     """What the analysis says."""
     found: Facts = {f"axes `{name}`": _spaces(c, name) for name in c.roles.axes}
     found["layers"] = [f"{len(r.layers)} {r.scope} {r.kinds} {r.period}" for r in c.layers.runs]
-    found["axes of matrices"] = sorted(
+    found["free axes of matrices"] = sorted(
         {
-            f"{space.size[0]}{', frozen' * bool(space.frozen)}"
+            space.size[0]
             for use in c.graph.uses()
             if use.weight is not None and use.weight.floating and len(use.weight.shape) > 1
             for axis in c.axes.of(use)
             for space in leaves(axis)
+            if space.frozen is None and space.addressed is None
         }
     )
     live = {i.node for i in c.axes.instances}
@@ -129,14 +131,14 @@ def planned(c: Compilation) -> Facts:
     shapes = {
         tuple(sorted((a, b) for a, b in zip(w.before, w.after, strict=True) if max(a, b) > 1))
         for w in plan.weights
-        if w.changed and sum(k > 1 for k in w.before) > 1
+        if sum(k > 1 for k in w.before) > 1
     }
     return {
         "exact": plan.certificate.exact,
         "gaps": sorted({re.sub("`.*?`", "`…`", g.cause) for g in plan.certificate.gaps}),
         "sizes": {name: [list(a.before), list(a.after)] for name, a in plan.axes.items()},
         "parameters": plan.parameters,
-        "matrices that change": [" x ".join(f"{a} -> {b}" for a, b in one) for one in sorted(shapes)],
+        "matrices": [" x ".join(f"{a} -> {b}" for a, b in one) for one in sorted(shapes)],
     }
 
 
@@ -161,18 +163,6 @@ def facts(name: str) -> dict[str, dict[str, Facts]]:
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
 
-def kept(name: str, folder: Path | None) -> dict[str, dict[str, Facts]]:
-    """The facts, found once where a folder keeps them."""
-    path = None if folder is None else folder / f"{name}.json"
-    if path is not None and path.exists():
-        return json.loads(path.read_text())  # type: ignore[no-any-return]
-    made = facts(name)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(made))
-    return made
-
-
 def differences(found: dict[str, dict[str, Facts]]) -> Iterator[tuple[str, str, Any, Any]]:
     """(recipe, what, of the file, of the module) for everything that is said differently."""
     for recipe, theirs in found["file"].items():
@@ -182,23 +172,117 @@ def differences(found: dict[str, dict[str, Facts]]) -> Iterator[tuple[str, str, 
                 yield recipe, what, theirs.get(what), ours.get(what)
 
 
+# ---------------------------------------------------------------------------------------------- reasons
+
+
+def reasons(name: str, wanted: dict[str, Facts]) -> list[str]:
+    """What the exporter did, where the module's own model is understood as the file is once the same was done
+    to it: one thing, or else all. Empty where that is not so.
+    """
+    model = built(name)
+    program, read = captured(model), reader(model.module)
+    for doings in (*([one] for one in DOINGS), list(DOINGS)):
+        found = {
+            recipe: said(done(TorchModel.open(program, read).source, doings), name, recipe)
+            for recipe in wanted
+        }
+        if json.loads(json.dumps(found)) == wanted:
+            return doings
+    return []
+
+
+def done(source: Any, doings: Sequence[str]) -> OnnxModel:
+    """A lowered module with what exporters do to it, as a file."""
+    for one in doings:
+        DOINGS[one](source)
+    return OnnxModel(source)
+
+
+def outcome(name: str, folder: Path | None) -> dict[str, Any]:
+    """What is said of a file and of its module, and the reasons for what is said differently."""
+    path = None if folder is None else folder / f"{name}.json"
+    if path is not None and path.exists():
+        return json.loads(path.read_text())  # type: ignore[no-any-return]
+    found: dict[str, Any] = {"file": None}
+    if (FILES / f"{name}.dynamo.onnx").exists():
+        found = facts(name)
+        found["reasons"] = reasons(name, found["file"]) if list(differences(found)) else []
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found))
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- the page
+
+HEAD = """# Agreement
+
+What is said of every model of the zoo (`tests/zoo`: small models of real architectures, random weights),
+captured by torch.export, and of the file that torch exports of it. `python tests/torch/agreement.py --page
+docs/agreement.md` writes this page.
+
+Compared are: the axes of every name (how many change by themselves, of which sizes and scopes, in how many
+matrices), the free axes of matrices, layers, norms, parameters; and of the plans for eight recipes the
+certificate with its gaps, all sizes, parameters, matrices, or the refusal. Names of nodes and parameters are
+left out.
+
+Where something is said differently, what exporters do to a model before they write it is done to the module's
+own (`tests/torch/exporters.py`). If everything is said alike then, that is the reason.
+"""
+
+
+def page(found: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """docs/agreement.md."""
+    there = {name: one for name, one in found.items() if one["file"] is not None}
+    other = {name: list(differences(one)) for name, one in there.items()}
+    same = sum(not one for one in other.values())
+    explained = sum(bool(there[name]["reasons"]) for name, one in other.items() if one)
+    yield HEAD
+    rest = len(there) - same - explained
+    yield f"**{same} of {len(there)} models are understood alike; {explained} differ for a reason that was"
+    yield f"checked, {rest} for none.** The recipes:"
+    yield ""
+    yield from (f"- `{'; '.join(recipe.splitlines())}`" for recipe in RECIPES)
+    yield ""
+    yield "| model | module and file |"
+    yield "| --- | --- |"
+    for name, one in found.items():
+        if one["file"] is None:
+            yield f"| {name} | there is no file |"
+        elif not other[name]:
+            yield f"| {name} | alike |"
+        else:
+            what = ", ".join(dict.fromkeys(what for _, what, _, _ in other[name]))
+            why = "; ".join(one["reasons"]) or "**no reason was found**"
+            yield f"| {name} | other: {what}. {why[0].upper()}{why[1:]} |"
+
+
 def main() -> None:
-    """Print what differs: - is said of the file, + of the module."""
+    """Print what differs: - is said of the file, + of the module; or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--kept", type=Path)
+    parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    found = {}
     for name in options.names or list(ZOO):
-        if not (FILES / f"{name}.dynamo.onnx").exists():
-            print(f"{name}: no file")
-            continue
-        found = list(differences(kept(name, options.kept)))
-        print(f"{name}: {'differs' if found else 'as its file'}", flush=True)
-        for recipe, what, theirs, ours in found:
+        one = found[name] = outcome(name, options.kept)
+        other = list(differences(one)) if one["file"] else []
+        why = (
+            "; ".join(one["reasons"]) or "for no reason"
+            if other
+            else "as its file"
+            if one["file"]
+            else "no file"
+        )
+        print(f"{name}: {why}", flush=True)
+        for recipe, what, theirs, ours in other:
             print(f"    {recipe.splitlines()[0] if recipe else 'inspect'}: {what}")
             print(f"        - {theirs}\n        + {ours}", flush=True)
+    if options.page is not None:
+        options.page.write_text("\n".join(page(found)) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What exporters do to a program before they write it, each done to a lowered module: reasons that can be checked.
+"""What exporters do to a program before they write it, done to a lowered module: reasons that can be checked.
 
 A file that is understood otherwise than its module differs by nature, where the module's own model is
 understood as the file is once the same was done to it.
@@ -35,7 +35,7 @@ def into_convolutions(model: ir.Model) -> None:
 
 
 def as_instance_norms(model: ir.Model) -> None:
-    """Group norms become instance norms of gains of one and biases of zero, with a product and a sum behind."""
+    """Group norms become instance norms with gains of one and biases of zero, a product and a sum."""
     for node in list(model.graph):
         if node.op_type != "GroupNormalization":
             continue
@@ -58,14 +58,16 @@ def as_instance_norms(model: ir.Model) -> None:
 def numbers(model: ir.Model, node: ir.Node, values: object, name: str) -> ir.Value:
     """A new initializer."""
     tensor = ir.tensor(np.asarray(values), name=f"{node.outputs[0].name}.{name}")
-    value = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+    value = ir.Value(
+        name=tensor.name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor
+    )
     model.graph.register_initializer(value)
     return value
 
 
 DOINGS: dict[str, Callable[[ir.Model], None]] = {
     "the exporter folds batch norms into convolutions": into_convolutions,
-    "the exporter writes group norms as instance norms, with gains and biases of their own": as_instance_norms,
+    "the exporter writes group norms as instance norms with gains of their own": as_instance_norms,
     "the exporter computes in advance what depends on stored tensors alone": in_advance,
     "the exporter computes once what equal calls of several layers give": once,
 }
