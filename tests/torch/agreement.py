@@ -96,7 +96,7 @@ def analysed(c: Compilation) -> Facts:
 
 def _spaces(c: Compilation, name: str) -> list[str]:
     """The spaces of a role that change by themselves: how many there are of a size, scope and number of
-    matrices.
+    places where matrices have them.
     """
     groups: list[tuple[set[int], list[Any]]] = []
     for axis in c.roles.axes[name]:
@@ -114,14 +114,11 @@ def _spaces(c: Compilation, name: str) -> list[str]:
 
 
 def _bearing(c: Compilation, atoms: set[int]) -> int:
-    """How many matrices have an axis of these units; one that operators of two kinds read counts twice."""
-    return len(
-        {
-            (use.weight.name, use.users[0][0].op if use.users else "")
-            for use in c.graph.uses()
-            if use.weight is not None and sum(k > 1 for k in use.weight.shape) > 1
-            if any(id(find(x)) in atoms for s in c.axes.of(use) for x in leaves(s))
-        }
+    """In how many places a matrix with an axis of these units is used."""
+    return sum(
+        any(id(find(x)) in atoms for s in c.axes.of(use) for x in leaves(s))
+        for use in c.graph.uses()
+        if use.weight is not None and sum(k > 1 for k in use.weight.shape) > 1
     )
 
 
@@ -152,13 +149,13 @@ def said(opened: Any, name: str, recipe: str) -> Facts:
     return planned(c) if recipe else analysed(c)
 
 
-def facts(name: str) -> dict[str, dict[str, Facts]]:
-    """What is said of a file and of a module of the zoo."""
+def facts(name: str, path: Path, recipes: Sequence[str] = RECIPES) -> dict[str, dict[str, Facts]]:
+    """What is said of a module of the zoo, and of its file."""
     model = built(name)
-    program, read, path = captured(model), reader(model.module), FILES / f"{name}.dynamo.onnx"
+    program, read = captured(model), reader(model.module)
     found = {
-        "file": {recipe: said(OnnxModel.open(path), name, recipe) for recipe in ("", *RECIPES)},
-        "module": {recipe: said(TorchModel.open(program, read), name, recipe) for recipe in ("", *RECIPES)},
+        "file": {recipe: said(OnnxModel.open(path), name, recipe) for recipe in ("", *recipes)},
+        "module": {recipe: said(TorchModel.open(program, read), name, recipe) for recipe in ("", *recipes)},
     }
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]
 
@@ -198,15 +195,18 @@ def done(source: Any, doings: Sequence[str]) -> OnnxModel:
     return OnnxModel(source)
 
 
+def compared(name: str, path: Path, recipes: Sequence[str] = RECIPES) -> dict[str, Any]:
+    """What is said of a module and of its file, and the reasons for what is said differently."""
+    found: dict[str, Any] = facts(name, path, recipes)
+    return found | {"reasons": reasons(name, found["file"]) if list(differences(found)) else []}
+
+
 def outcome(name: str, folder: Path | None) -> dict[str, Any]:
-    """What is said of a file and of its module, and the reasons for what is said differently."""
-    path = None if folder is None else folder / f"{name}.json"
+    """As compared, of a file in the zoo; kept in a folder."""
+    path, file = None if folder is None else folder / f"{name}.json", FILES / f"{name}.dynamo.onnx"
     if path is not None and path.exists():
         return json.loads(path.read_text())  # type: ignore[no-any-return]
-    found: dict[str, Any] = {"file": None}
-    if (FILES / f"{name}.dynamo.onnx").exists():
-        found = facts(name)
-        found["reasons"] = reasons(name, found["file"]) if list(differences(found)) else []
+    found = compared(name, file) if file.exists() else {"file": None}
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found))
@@ -221,7 +221,7 @@ What is said of every model of the zoo (`tests/zoo`: small models of real archit
 captured by torch.export, and of the file that torch exports of it. `python tests/torch/agreement.py --page
 docs/agreement.md` writes this page.
 
-Compared are: the axes of every name (how many change by themselves, of which sizes and scopes, in how many
+Compared are: the axes of every name (how many change by themselves, of which sizes and scopes, on how many
 matrices), the free axes of matrices, layers, norms, parameters; and of the plans for eight recipes the
 certificate with its gaps, all sizes, parameters, matrices, or the refusal. Names of nodes and parameters are
 left out.
