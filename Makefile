@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo coverage cov soak models fmt clean
+.PHONY: demo examples plans test check zoo coverage agreement cov soak models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -46,6 +46,9 @@ zoo: .venv/dev.stamp
 
 coverage: zoo
 	$(BIN)/python benchmarks/coverage.py build/zoo --jobs 2
+
+agreement: zoo
+	$(BIN)/python tests/torch/agreement.py --page docs/agreement.md
 
 cov: .venv/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 -m "not soak" --cov --cov-report=term-missing:skip-covered

@@ -218,8 +218,8 @@ def outcome(name: str, folder: Path | None) -> dict[str, Any]:
 HEAD = """# Agreement
 
 What is said of every model of the zoo (`tests/zoo`: small models of real architectures, random weights),
-captured by torch.export, and of the file that torch exports of it. `python tests/torch/agreement.py --page
-docs/agreement.md` writes this page.
+captured by torch.export, and of the file that torch exports of it. `make agreement` writes this
+page.
 
 Compared are: the axes of every name (how many change by themselves, of which sizes and scopes, on how many
 matrices), the free axes of matrices, layers, norms, parameters; and of the plans for eight recipes the

@@ -15,8 +15,6 @@ from onnxscript.optimizer import fold_constants_ir
 from onnxscript.rewriter import rewrite
 from onnxscript.rewriter.rules.common import _fuse_batchnorm as batch_norms
 
-LARGE = 1 << 20
-
 
 def once(model: ir.Model) -> None:
     """Equal constants become one tensor, and equal calls one node."""
@@ -25,8 +23,8 @@ def once(model: ir.Model) -> None:
 
 
 def in_advance(model: ir.Model) -> None:
-    """What depends on stored tensors alone is computed and stored."""
-    fold_constants_ir(model, input_size_limit=LARGE, output_size_limit=LARGE)
+    """What depends on stored tensors alone, and not on large ones, is computed and stored."""
+    fold_constants_ir(model)
 
 
 def into_convolutions(model: ir.Model) -> None:
@@ -68,6 +66,6 @@ def numbers(model: ir.Model, node: ir.Node, values: object, name: str) -> ir.Val
 DOINGS: dict[str, Callable[[ir.Model], None]] = {
     "the exporter folds batch norms into convolutions": into_convolutions,
     "the exporter writes group norms as instance norms with gains of their own": as_instance_norms,
-    "the exporter computes in advance what depends on stored tensors alone": in_advance,
+    "the exporter computes in advance what depends on small stored tensors alone": in_advance,
     "the exporter computes once what equal calls of several layers give": once,
 }
