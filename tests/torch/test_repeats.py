@@ -122,5 +122,8 @@ def test_one_head_that_is_seen_twice_counts():
     plan = api.plan("widen kv_heads to 2 with neighbor copy", source, example_inputs=IDS)
     assert plan.certificate.exact
     assert [w.after for w in plan.weights if w.name == "qkv.weight"] == [((HEADS + 4) * DEPTH, WIDTH)]
-    made = api.grow(source, "widen heads to 8 with neighbor copy\nexpect exact", IDS)
-    assert torch.allclose(made(IDS), source(IDS), atol=1e-5)
+    for recipe in ("widen kv_heads to 2 with neighbor copy", "widen heads to 8 with neighbor copy"):
+        made = api.grow(source, f"{recipe}\nexpect exact", IDS)
+        assert torch.allclose(made(IDS), source(IDS), atol=1e-5)
+        assert not made.missing
+        assert torch.allclose(made.train()(IDS), source(IDS), atol=1e-5)

@@ -23,6 +23,10 @@ ATTENDS = "growc::Attention"
 """Of a fused operator the part that shares key/value heads among query heads by itself."""
 
 
+UNFOLDED = "growc.unfolded"
+"""Key of the `meta` of the three nodes that take heads out of channels: how many, and their axis."""
+
+
 def spread(unseen: Unseen, *, inside: bool = True) -> list[ir.Node]:
     """Put the operators in, and give them. `inside`: in fused attention, which shares heads by itself."""
     made = []
@@ -129,7 +133,10 @@ def _unfolded(node: ir.Node, writer: Writer) -> ir.Value:
     moved = _add(node, writer, "Transpose", [node.inputs[0]], {"perm": order})
     shape = writer.numbers(f"{node.name}.shape", [0] * (rank - 2) + [heads, -1])
     apart = _add(node, writer, "Reshape", [moved, shape])
-    return _add(node, writer, "Transpose", [apart], {"perm": back})
+    made = _add(node, writer, "Transpose", [apart], {"perm": back})
+    for value in (moved, apart, made):
+        value.producer().meta[UNFOLDED] = heads, axis  # type: ignore[union-attr]
+    return made
 
 
 def _repeated(node: ir.Node, writer: Writer) -> ir.Value:

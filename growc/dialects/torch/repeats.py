@@ -1,20 +1,22 @@
-"""Heads that are repeated for their groups: calls in graphs that have none.
+"""Heads that are counted, and repeated for their groups: calls in graphs that have none.
 
-Needs: a rewritten program in which operators repeat heads (growc.dialects.onnx.spread). Gives: for each of
-them a call of `repeat_interleave` in the FX graph, in front of the call that reads the heads, as if the
-module had made it; and the same calls in the graph for training.
+Needs: a rewritten program in which operators take heads out of channels, and repeat them
+(growc.dialects.onnx.spread). Gives: for each of them calls in the FX graph, in front of the call that reads
+the heads, as if the module had made them; and the same calls in the graph for training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import onnx_ir as ir
 import torch
 from torch import fx
 
 from growc.dialects.onnx.flatten import op_name
+from growc.dialects.onnx.spread import UNFOLDED
 from growc.dialects.torch.call import SITE, Place, Site
 from growc.dialects.torch.literals import BEFORE, refusal, said
 from growc.passes.units import REPEAT
@@ -22,46 +24,105 @@ from growc.passes.units import REPEAT
 PUT_IN = "growc.repeats"
 """Key of a call's `meta`: that no module made it."""
 
+aten = torch.ops.aten
+
 
 def call_repeats(nodes: Iterable[ir.Node], graph: fx.Graph) -> None:
-    """Give each operator that repeats heads a call, in place; copies of a layer have one for all.
+    """Give each operator that counts or repeats heads calls, in place; copies of a layer have one for all.
 
-    Raises GrowError (G308) where heads are repeated inside of what one call stands for.
+    Raises GrowError (G308) where that is inside of what one call stands for.
     """
+    nodes = list(nodes)
+    unfolded: dict[fx.Node, list[fx.Node]] = {}
+    for node in nodes:
+        if UNFOLDED in node.meta and SITE not in node.meta:
+            _call_unfold(node, graph, unfolded)
     made: dict[tuple[fx.Node, int], tuple[fx.Node, fx.Node]] = {}
     for node in nodes:
         if op_name(node) != REPEAT:
             continue
-        [use] = node.outputs[0].uses()
-        reader: Site = use.node.meta[SITE]
-        times, axis = (node.attributes[name].value for name in ("times", "axis"))
-        key = reader.node, use.idx
-        if key not in made and use.idx not in reader.operands:
-            raise refusal(node, "the module's call that reads these heads makes them itself")
+        [(reader, place)] = _readers(node.outputs[0])
+        key = reader.node, place
         if key not in made:
-            heads = reader.operands[use.idx]
-            made[key] = heads, _put_in(graph, heads, reader.node, times, axis)
+            heads = _read(node, reader, place)
+            times, axis = (node.attributes[name].value for name in ("times", "axis"))
+            call = _put_in(graph, aten.repeat_interleave.self_int, heads, times, axis)
+            made[key] = heads, call
         heads, call = made[key]
-        reader.operands[use.idx] = call
+        _redirect(reader, place, heads, call)
         node.meta[SITE] = Site(call, {(1,): Place("times")}, {0: [(call, None)]}, {0: heads})
         now = said(node)
         node.meta[BEFORE] = replace(now, attributes={**now.attributes, "times": call.args[1]})
 
 
+def _call_unfold(first: ir.Node, graph: fx.Graph, made: dict[fx.Node, list[fx.Node]]) -> None:
+    """Three calls for the three nodes that take heads out of channels."""
+    heads, axis = first.meta[UNFOLDED]
+    parts = [first]
+    while len(parts) < 3:
+        [use] = parts[-1].outputs[0].uses()
+        parts.append(use.node)
+    given = None
+    for reader, place in _readers(parts[-1].outputs[0]):
+        given = _read(first, reader, place)
+        if given not in made:
+            squeezed = _put_in(graph, aten.squeeze.dim, given, axis)
+            apart = _put_in(graph, aten.unflatten.int, squeezed, -1, [heads, -1])
+            made[given] = [squeezed, apart, _put_in(graph, aten.movedim.int, apart, -2, axis)]
+        _redirect(reader, place, given, made[given][-1])
+    if given is not None:
+        sources = [given, *made[given]]
+        for part, source, call in zip(parts, sources, made[given], strict=False):
+            part.meta[SITE] = Site(call, {}, {0: [(call, None)]}, {0: source})
+            part.meta[BEFORE] = said(part)
+
+
+def _readers(value: ir.Value) -> Iterator[tuple[Site, int]]:
+    """The calls that read heads, and as which operand, through operators that repeat them."""
+    for use in value.uses():
+        if op_name(use.node) == REPEAT:
+            yield from _readers(use.node.outputs[0])
+        else:
+            yield use.node.meta[SITE], use.idx
+
+
+def _read(node: ir.Node, reader: Site, place: int) -> fx.Node:
+    """The argument that an operand is. Raises GrowError (G308) where the call makes it itself."""
+    if place not in reader.operands:
+        raise refusal(node, "the module's call that reads these heads makes them itself")
+    return reader.operands[place]
+
+
+def _redirect(reader: Site, place: int, before: fx.Node, after: fx.Node) -> None:
+    """Let a call read another one."""
+    reader.operands[place] = after
+    reader.node.replace_input_with(before, after)
+
+
+def _put_in(graph: fx.Graph, target: Any, given: fx.Node, *literals: Any) -> fx.Node:
+    with graph.inserting_after(given):
+        call = graph.call_function(target, (given, *literals))
+    call.meta = {**given.meta, PUT_IN: True}
+    return call
+
+
 def call_likewise(training: fx.Graph, evaluation: fx.Graph, twins: Mapping[fx.Node, fx.Node]) -> bool:
     """Put the calls of one graph into another, in place; whether there are any. `twins`: of what has some."""
     found = [call for call in evaluation.nodes if PUT_IN in call.meta]
+    known = dict(twins)
     for call in found:
-        heads, times, axis = call.args
+        given, *literals = call.args
+        if given not in known:
+            continue
+        known[call] = _put_in(training, call.target, known[given], *literals)
         for reader in call.users:
-            if heads in twins and reader in twins:
-                _put_in(training, twins[heads], twins[reader], times, axis)
+            if reader in twins:
+                known[reader].replace_input_with(known[_root(call)], known[call])
     return bool(found)
 
 
-def _put_in(graph: fx.Graph, heads: fx.Node, reader: fx.Node, times: int, axis: int) -> fx.Node:
-    with graph.inserting_before(reader):
-        call = graph.call_function(torch.ops.aten.repeat_interleave.self_int, (heads, times, axis))
-    call.meta = {**heads.meta, PUT_IN: True}
-    reader.replace_input_with(heads, call)
+def _root(call: fx.Node) -> fx.Node:
+    """What the module made, of which calls that were put in make something else."""
+    while PUT_IN in call.meta:
+        call = call.args[0]  # type: ignore[assignment]
     return call
