@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from growc import api
+from growc.compilation import Compilation
+from growc.dialects.torch.dialect import TorchModel, reader
+from growc.dialects.torch.emit import grown_module
+from growc.dialects.torch.export import export
+from growc.passes import PIPELINE, run
 
 HEADS, DEPTH, WIDTH = 4, 8, 32
 IDS = torch.tensor([[3, 7, 1, 30, 2], [5, 5, 0, 11, 39]])
@@ -127,3 +133,19 @@ def test_one_head_that_is_seen_twice_counts():
         assert torch.allclose(made(IDS), source(IDS), atol=1e-5)
         assert not made.missing
         assert torch.allclose(made.train()(IDS), source(IDS), atol=1e-5)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_was_captured_is_grown_again_as_if_nothing_had_been(whole):
+    source = decoder(whole=whole)
+    captured = export(source, (IDS,))
+    calls = [node.format_node() for node in captured.program.graph.nodes]
+    found = []
+    for recipe in ("subclone kv_heads to 2 by mean", "widen heads to 2 * heads with neighbor copy") * 2:
+        model = TorchModel.open(captured, reader(source))
+        c = run(PIPELINE, Compilation(Path("decoder"), model, api.recipe(recipe).statements))
+        found.append(grown_module(c)(IDS))
+        assert [node.format_node() for node in captured.program.graph.nodes] == calls
+    torch.testing.assert_close(found[0], pooled(source, 2)(IDS), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[1], source(IDS), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[2:], found[:2], rtol=0, atol=0)

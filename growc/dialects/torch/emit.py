@@ -27,7 +27,7 @@ from growc.dialects.torch.literals import remember
 from growc.dialects.torch.modes import Training, no_training
 from growc.dialects.torch.module import GrownModule
 from growc.dialects.torch.rebuild import Made, Rebuilding
-from growc.dialects.torch.repeats import call_repeats
+from growc.dialects.torch.repeats import call_repeats, take_out
 from growc.dialects.torch.results import OUTPUT, Result, arranged, with_constants
 from growc.dialects.torch.writing import is_tensor, returned, write
 
@@ -55,7 +55,21 @@ def emit(
     tensor: Callable[[ir.Value], Tensor],
     training: Captured | GrowError | None = None,
 ) -> GrownModule:
-    """The result; `tensor` makes a stored one. Raises GrowError (G308)."""
+    """The result; `tensor` makes a stored one. What was captured stays as it is. Raises GrowError (G308)."""
+    try:
+        return _emitted(c, holdings, tensor, training)
+    finally:
+        for graph in (c.model.captured, training):
+            if isinstance(graph, Captured):
+                take_out(graph.program.graph)
+
+
+def _emitted(
+    c: Compilation,
+    holdings: Holdings,
+    tensor: Callable[[ir.Value], Tensor],
+    training: Captured | GrowError | None,
+) -> GrownModule:
     captured: Captured = c.model.captured
     _require_pure(captured)
     model: ir.Model = c.model.source

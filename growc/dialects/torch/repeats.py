@@ -121,6 +121,13 @@ def call_likewise(training: fx.Graph, evaluation: fx.Graph, twins: Mapping[fx.No
     return bool(found)
 
 
+def take_out(graph: fx.Graph) -> None:
+    """Leave a graph as the module made it."""
+    for call in [node for node in graph.nodes if PUT_IN in node.meta]:
+        call.replace_all_uses_with(call.args[0])
+        graph.erase_node(call)
+
+
 def _root(call: fx.Node) -> fx.Node:
     """What the module made, of which calls that were put in make something else."""
     while PUT_IN in call.meta:
