@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from growc.checkpoint.directory import CONFIG, weight_files
 from growc.checkpoint.holder import Holder
 from growc.checkpoint.opened import Opened
 from growc.checkpoint.silence import quiet
+from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.dialect import TorchModel, arguments
 from growc.dialects.torch.export import Captured, export
 from growc.dialects.torch.inputs import example_inputs as guessed
@@ -53,6 +54,7 @@ class HeldModel(TorchModel):
             return HeldModel.of_holder(holder, guessed(holder.module))
         args, kwargs = arguments(example_inputs)
         given = without_cache(module) | by_name(module, args, kwargs)
+        _require_plain(given)
         return HeldModel.of_holder(Living.of(module, given), tree_map_only(Tensor, single, given))
 
     @staticmethod
@@ -82,3 +84,12 @@ class HeldModel(TorchModel):
         from growc.checkpoint.solving import hold
 
         return hold(c)
+
+
+def _require_plain(inputs: Mapping[str, Any]) -> None:
+    """Raises GrowError (G309) for inputs that hold several tensors: a class is found again on tensors."""
+    for name, value in inputs.items():
+        if not isinstance(value, Tensor) and any(isinstance(leaf, Tensor) for leaf in tree_leaves(value)):
+            message = f"`{name}` holds several tensors, and the config of a class is found on single ones"
+            remedy = "leave it out, or use `keep_class=False`, which gives a module of growc's own"
+            raise GrowError(Diagnostic("G309", message, help=remedy))

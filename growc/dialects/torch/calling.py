@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
+from itertools import islice
 from typing import Any
 
 from torch.export.graph_signature import ConstantArgument, InputKind
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, treespec_tuple
 
 from growc.dialects.torch.export import Captured
 
@@ -23,17 +24,24 @@ def identifier(name: str) -> str:
 
 
 @dataclass(frozen=True)
+class Argument:
+    """The names of the leaves of an argument, and its structure."""
+
+    names: tuple[str, ...]
+    structure: TreeSpec
+
+
+@dataclass(frozen=True)
 class Calling:
     """The arguments that a module was captured with.
 
     parameters: the names of those that can be given in order. rest: the name of those behind, or nothing.
-    arguments: for each argument the names of its leaves, in its own structure. fixed: the leaves that are no
-    tensors.
+    fixed: the leaves that are no tensors.
     """
 
     parameters: tuple[str, ...]
     rest: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Argument]
     fixed: Mapping[str, Any]
 
     @staticmethod
@@ -42,12 +50,17 @@ class Calling:
         specs = [
             s.arg for s in captured.program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT
         ]
-        spec = captured.program.call_spec.in_spec
-        given, named = tree_unflatten([arg.name for arg in specs], spec)
-        parameters, rest = captured.parameters or tuple(named), captured.rest
-        arguments = dict(zip(parameters, given, strict=False)) | named
-        if rest and len(given) > len(parameters):
-            arguments[rest] = tuple(given[len(parameters) :])
+        order, named = captured.program.call_spec.in_spec.children()
+        parameters, rest = captured.parameters or tuple(named.context), captured.rest
+        given, behind = order.children()[: len(parameters)], order.children()[len(parameters) :]
+        structures = dict(zip(parameters, given, strict=False))
+        if rest and behind:
+            structures[rest] = treespec_tuple(behind)
+        structures |= zip(named.context, named.children(), strict=True)
+        leaves = iter(arg.name for arg in specs)
+        arguments = {
+            name: Argument(tuple(islice(leaves, one.num_leaves)), one) for name, one in structures.items()
+        }
         fixed = {arg.name: arg.value for arg in specs if isinstance(arg, ConstantArgument)}
         return Calling(parameters, rest, arguments, fixed)
 
@@ -73,7 +86,7 @@ class Calling:
 
     def signature(self, takes: Collection[str] = ()) -> list[Parameter]:
         """The arguments, and behind them by name the tensors that a graph `takes` and no argument holds."""
-        leaves = {leaf for names in self.arguments.values() for leaf in tree_leaves(names)}
+        leaves = {leaf for one in self.arguments.values() for leaf in one.names}
         others = [name for name in self.arguments if name not in (*self.parameters, self.rest)]
         found = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in self.parameters]
         if self.rest:
@@ -82,11 +95,11 @@ class Calling:
         return found + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named]
 
     def _leaves(self, name: str, value: Any) -> dict[str, Any]:
-        names, structure = tree_flatten(self.arguments[name])
+        known = self.arguments[name]
         leaves, own = tree_flatten(value)
-        if own != structure:
+        if own != known.structure:
             raise TypeError(f"the source was captured with another structure of `{name}`")
-        pairs = dict(zip(names, leaves, strict=True))
+        pairs = dict(zip(known.names, leaves, strict=True))
         for leaf in pairs.keys() & self.fixed.keys():
             if pairs[leaf] is not self.fixed[leaf] and pairs[leaf] != self.fixed[leaf]:
                 raise TypeError(f"the source was captured with {self.fixed[leaf]!r} for `{name}`")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from growc.dialects.onnx.container import files_of
 from growc.dialects.onnx.dialect import IrModel
 from growc.dialects.torch.export import Captured, export
-from growc.dialects.torch.inputs import capturable, without_cache
+from growc.dialects.torch.inputs import capturable, register_caches, without_cache
 from growc.dialects.torch.inputs import example_inputs as guessed
 from growc.dialects.torch.lowered import LoweredFile
 from growc.dialects.torch.lowering import Read, lower
@@ -78,6 +78,7 @@ class TorchModel(IrModel):
 
 def arguments(example_inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Positional and named arguments of forward."""
+    register_caches(example_inputs)
     if isinstance(example_inputs, Mapping):
         return (), example_inputs
     return ((example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)), {}

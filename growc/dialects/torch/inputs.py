@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.standins import exporting, standing_in
@@ -72,6 +73,15 @@ def real_inputs(module: nn.Module, seed: int = 0) -> dict[str, Any]:
 def without_cache(module: nn.Module) -> dict[str, Any]:
     """The argument by which a forward gives tensors alone, and no cache object beside them."""
     return {"use_cache": False} if "use_cache" in inspect.signature(module.forward).parameters else {}
+
+
+def register_caches(inputs: Any) -> None:
+    """Let torch look into caches of transformers, if there are any among the inputs of a forward."""
+    kinds = {type(leaf).__name__ for leaf in tree_leaves(inputs)}
+    if "DynamicCache" in kinds:  # a leaf as long as torch does not know what is in it
+        from transformers.integrations.executorch import register_dynamic_cache_export_support
+
+        register_dynamic_cache_export_support()  # type: ignore[no-untyped-call]
 
 
 def ways(config: Any, name: str) -> Any:

@@ -18,7 +18,7 @@ import onnx_ir as ir
 import torch
 from torch import fx
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
+from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 from growc.dialects.onnx.fused import detach
 from growc.dialects.torch.arrays import to_numpy
@@ -256,7 +256,7 @@ class _Lowering:
         spec = self.captured.program.call_spec.out_spec
         if spec is None:
             return [f"output_{k}" for k in range(count)]
-        paths, _ = tree_flatten_with_path(tree_unflatten(list(range(count)), spec))
+        paths, _ = tree_flatten_with_path(tree_unflatten(list(range(count)), _plain(spec)))
         found: dict[int, str] = {k: plain_name(keystr(path)) for path, k in paths}
         taken = set(self.values_names())
         return [
@@ -272,6 +272,15 @@ def plain_name(path: str) -> str:
     """The name of an output that stands there in what forward returns."""
     words = "".join(c if c.isalnum() else " " for c in path).split()
     return "_".join(["output", *words] if not words or words[0].isdigit() else words)
+
+
+def _plain(spec: TreeSpec) -> TreeSpec:
+    """A structure with lists for what holds nothing but tensors."""
+    if spec.is_leaf():
+        return spec
+    children = [_plain(child) for child in spec.children()]
+    holds_all = isinstance(spec.type, type) and issubclass(spec.type, dict | list | tuple)
+    return TreeSpec(spec.type if holds_all else list, spec.context if holds_all else None, children)
 
 
 def _given(tensor: torch.Tensor) -> torch.Tensor:

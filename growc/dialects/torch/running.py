@@ -96,9 +96,9 @@ DRAWN: Mapping[Any, Callable[..., Any]] = {
 def outputs(module: nn.Module, inputs: Inputs, *, train: bool = False) -> list[Array]:
     """What a module gives, as arrays: 16-bit numbers as float32, complex ones as pairs.
 
-    In training without chance; the module and its buffers are left as they were.
+    In training without chance; the module and its buffers are left as they were, and caches among the inputs.
     """
-    args, kwargs = inputs
+    args, kwargs = tree_map(lambda leaf: leaf, inputs)  # a forward may add to a cache that it is given
     with contextlib.ExitStack() as stack, torch.no_grad():
         stack.enter_context(_in_mode(module, train))
         if train:

@@ -12,7 +12,13 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only
+from torch.utils._pytree import (
+    BUILTIN_TYPES,
+    SUPPORTED_NODES,
+    tree_flatten,
+    tree_leaves,
+    tree_map_only,
+)
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.cleaning import clean
@@ -102,12 +108,14 @@ def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], a
     bound = inspect.signature(module.forward).bind(*args, **kwargs)
 
     def of(given: Any, free: Mapping[int, str]) -> Any:
-        def sizes(value: Any) -> Any:
-            if not isinstance(value, Tensor):
-                return None
-            return {axis: Dim.AUTO if axis in free else Dim.STATIC for axis in range(value.ndim)}
-
-        return tree_map(sizes, given)
+        if isinstance(given, Tensor):
+            return {axis: Dim.AUTO if axis in free else Dim.STATIC for axis in range(given.ndim)}
+        node = SUPPORTED_NODES.get(type(given))
+        if node is None:
+            return None
+        parts, context = node.flatten_fn(given)
+        sizes = [of(part, free) for part in parts]
+        return node.unflatten_fn(sizes, context) if type(given) in BUILTIN_TYPES else sizes
 
     kinds = inspect.signature(module.forward).parameters
     shapes: dict[str, Any] = {}
