@@ -46,6 +46,7 @@ zoo: .venv/dev.stamp
 
 coverage: zoo
 	$(BIN)/python benchmarks/coverage.py build/zoo --jobs 2
+	$(BIN)/python tests/checkpoint/sweep.py --json build/checkpoints.json --page docs/checkpoints.md
 
 agreement: zoo
 	$(BIN)/python tests/torch/agreement.py --page docs/agreement.md
