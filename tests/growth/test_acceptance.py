@@ -332,8 +332,8 @@ def test_a_large_eps_left_alone_is_refuted(models, grow, tmp_path, exporter):
 def test_a_large_eps_of_norms_in_pieces_left_alone_is_refuted(models, grow, tmp_path, exporter):
     source, spoilt = models.path("llama", exporter), tmp_path / "spoilt.onnx"
     done = grow(NEIGHBOR, "llama", exporter)
-    assert with_number(done.written, spoilt, 1e-2 * 0.75, 1e-2) == with_number(source, spoilt, 1e-2, 1e-2)
-    assert with_number(done.written, spoilt, 1e-2 * 0.75, 1e-2) > 0
+    assert with_number(done.written, spoilt, 3e-2 * 0.75, 3e-2) == with_number(source, spoilt, 3e-2, 3e-2)
+    assert with_number(done.written, spoilt, 3e-2 * 0.75, 3e-2) > 0
     assert difference(source, done.written) <= done.verification.limit < LIMIT
     assert difference(source, spoilt) > 10 * done.verification.limit
 
