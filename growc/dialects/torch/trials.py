@@ -22,6 +22,7 @@ from growc.dialects.torch.shapes import (
     agreement,
     among,
     features,
+    layer_counts,
     read_by,
     shapes_of,
     ties_of,
@@ -124,7 +125,10 @@ class Trials:
     @cached_property
     def own(self) -> tuple[str, ...]:
         """Lists of the config that the class fills in the same way where they are not given."""
-        lists = [key for key, value in self.config.items() if isinstance(value, list)]
+        layers = set(layer_counts(self.source.shapes).values())  # lists of layers follow these instead
+        lists = [
+            k for k, value in self.config.items() if isinstance(value, list) and len(value) not in layers
+        ]
         found = [key for key in lists if self._without([key]) == self.config]
         return tuple(found) if self._without(found) == self.config else ()
 
