@@ -1,4 +1,4 @@
-"""Layers of classes that number them or name their stages."""
+"""Layers of classes that number them, name their stages, or learn something beside the stream."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ def beit() -> nn.Module:
 def assert_same(result: nn.Module, source: nn.Module, pixels: torch.Tensor = PIXELS) -> None:
     with torch.no_grad():
         torch.testing.assert_close(result(pixels).logits, source(pixels).logits, rtol=3e-4, atol=3e-4)
+
+
+def test_what_a_layer_learns_beside_the_stream_is_its_own():
+    source = beit()
+    result = growc.apply(source, "stack layers to 3 by last with zero outputs\nexpect exact", check=False)
+    name = "beit.layers.{}.relative_position_bias.relative_position_bias_table"
+    state = result.state_dict()
+    assert torch.equal(state[name.format(2)], source.state_dict()[name.format(1)])
+    assert not torch.equal(state[name.format(2)], state[name.format(0)])
+    assert_same(result, source)
 
 
 def test_names_of_stages_follow_the_number_of_layers():

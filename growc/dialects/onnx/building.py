@@ -204,7 +204,7 @@ class _Copying:
                 raise needed(place, reader)
             return found or value
         if node is None or self.source.owners.is_static(value):
-            return value
+            return self.constant(value, set())
         inputs = [None if v is None else self.expression(v, reader) for v in node.inputs]
         if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
             return value

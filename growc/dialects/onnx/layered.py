@@ -26,8 +26,8 @@ class Layered:
         outer = enclosing(self.graph)
         self.own = {(r, i): _top_nodes(layers.runs[r].layers[i], outer) for r, i in places}
         self.home = {n: place for place, nodes in self.own.items() for n in nodes}
-        self.owners = Owners(self.graph, self.home)
         self.data = {v.origin for v in layers.data}
+        self.owners = Owners(self.graph, self.home, self.data)
         self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {v.origin: v.sizes for v in layers.data}
         self.outputs = set(self.graph.outputs)
         self.paired: dict[tuple[Place, int], Twins] = {}

@@ -6,7 +6,7 @@ of the layers uses, has no owner: copies of a layer share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import onnx_ir as ir
 
@@ -19,10 +19,11 @@ SIZES = frozenset({"Shape", "Size"})
 
 
 class Owners:
-    """`home`: the layer of each of the layers' own nodes."""
+    """`home`: the layer of each of the layers' own nodes. `data`: what depends on what is fed."""
 
-    def __init__(self, graph: ir.Graph, home: Mapping[ir.Node, Place]) -> None:
-        self.home = home
+    def __init__(self, graph: ir.Graph, home: Mapping[ir.Node, Place], data: Collection[ir.Value]) -> None:
+        self.home, self.data = home, data
+        self.several = {run for run, layer in home.values() if layer}
         self.outer = enclosing(graph)
         self.static: set[ir.Node] = set()
         for node in graph:
@@ -52,9 +53,16 @@ class Owners:
         if node in self.home:
             return self.home[node]
         if node in self.static and node.outputs:
-            owners = {self.of(v) for v in node.outputs}
-            return owners.pop() if len(owners) == 1 else None
-        return "size" if node.op_type in SIZES else None
+            return self.alone(node)
+        if node.op_type in SIZES:
+            return "size"
+        beside = self.alone(node) if node.outputs and not any(v in self.data for v in node.outputs) else None
+        return beside if beside is not None and beside[0] in self.several else None
+
+    def alone(self, node: ir.Node) -> Place | None:
+        """The one layer that all results of a node belong to."""
+        owners = {self.of(v) for v in node.outputs}
+        return owners.pop() if len(owners) == 1 else None
 
 
 def enclosing(graph: ir.Graph) -> dict[ir.Node, ir.Node]:
