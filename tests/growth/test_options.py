@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Weights
-from models import scalars, stored
+from models import LARGE_EPS, scalars, stored
 from numpy.typing import NDArray
 
 AXES = {"hidden": 64, "heads": 8, "ffn": 256}
@@ -230,7 +230,7 @@ def test_zeros_on_an_rms_stream_take_the_gain_and_eps_of_the_smaller_width(model
 def test_eps_of_rms_norms_follows_the_width(models, grow, recipe, factor, flavour):
     written = grow(f"widen hidden to {recipe}", "llama", flavour, check=False).written
     before, after = (scalars(p) for p in (models.path("llama", flavour), written))
-    eps = np.float32(1e-2)
+    eps = np.float32(LARGE_EPS)
     assert after.count(pytest.approx(eps * factor, rel=1e-6)) == before.count(eps) > 0
     assert factor == 1 or eps not in after
 

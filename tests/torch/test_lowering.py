@@ -107,13 +107,10 @@ def test_no_weight_is_read_where_a_program_is_lowered():
     assert not asked
 
 
-def test_a_program_in_a_file_is_planned_and_none_is_written(tmp_path):
+def test_a_program_in_a_file_is_planned(tmp_path):
     module = made("llama")
     program = torch.export.export(module, (torch.zeros(2, 5, dtype=torch.long),), strict=False)
     torch.export.save(program, tmp_path / "llama.pt2")
     plan = growc.plan("widen ffn to 2 * ffn with uniform copy", tmp_path / "llama.pt2")
     assert plan.certificate.exact
     assert {w.name for w in plan.weights if w.changed} <= set(module.state_dict())
-    with pytest.raises(growc.GrowError) as caught:
-        growc.apply("widen ffn to 2 * ffn with uniform copy", tmp_path / "llama.pt2")
-    assert [d.code for d in caught.value.diagnostics] == ["G309"]
