@@ -81,6 +81,16 @@ class Value:
         """Number of axes; 0 where the shape could not be found."""
         return len(self.sizes or ())
 
+    @property
+    def unmoved(self) -> Value:
+        """What it is but for its layout: the use of a stored tensor, if it is one that is on its way."""
+        value = self
+        while value.weight is None and value.producer is not None and value.producer.chain:
+            if value.producer.inputs[0] is None:
+                break
+            value = value.producer.inputs[0]
+        return value
+
 
 @dataclass(eq=False)
 class Node:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from growc.graph import Graph, Node, Value, Weight
+from growc.naming import unused
 from growc.passes.spaces import Axes
 from growc.passes.ties import Tie
 from growc.plans import AxisStep, WeightPlan
@@ -53,7 +54,7 @@ def assemble_weights(
             wanted[(own, scales.get(use, 1.0), use in cut)].append(use)
         groups = [group for alike in wanted.values() for group in _by_chain(alike, patches)]
         for k, members in enumerate(groups):
-            name = weight.name if k == 0 else _unused(f"{weight.name}.{k + 1}", taken)
+            name = weight.name if k == 0 else unused(f"{weight.name}.{k + 1}", taken)
             first = members[0]
             made = literals.get(weight) or WeightPlan(
                 name,
@@ -93,13 +94,6 @@ def chain(use: Value) -> Iterator[Node]:
     while use.users and use.users[0][0].chain:
         yield use.users[0][0]
         use = use.users[0][0].outputs[0]
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
 
 
 def count_parameters(

@@ -192,11 +192,8 @@ class _Tracing:
 
 def stored(value: Value) -> Weight | None:
     """The stored tensor that a constant is, but for its layout."""
-    while value.weight is None and value.producer is not None and value.producer.chain:
-        if value.producer.inputs[0] is None:
-            return None
-        value = value.producer.inputs[0]
-    return value.weight if value.weight is not None and value.weight.floating else None
+    weight = value.unmoved.weight
+    return weight if weight is not None and weight.floating else None
 
 
 def _zero(value: Value) -> bool:

@@ -69,9 +69,8 @@ def _uses(layer: Layer) -> Iterator[Value]:
 
 def _stored(value: Value) -> Value | None:
     """The use of a weight that a value is, but for its layout."""
-    while value.weight is None and value.producer is not None and value.producer.chain:
-        value = value.producer.inputs[0]  # type: ignore[assignment]
-    return value if value.weight is not None else None
+    use = value.unmoved
+    return use if use.weight is not None else None
 
 
 def _weights(node: Node) -> Iterator[Value]:

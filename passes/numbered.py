@@ -162,9 +162,7 @@ def _apart(flow: Flow) -> Iterator[Space]:
 
 def _stored(value: Value) -> bool:
     """Whether a value is a weight but for its layout."""
-    while value.producer is not None and value.producer.chain:
-        value = value.producer.inputs[0]  # type: ignore[assignment]
-    return value.weight is not None
+    return value.unmoved.weight is not None
 
 
 def _ranked(flow: Flow, index: Value) -> Iterator[Space]:

@@ -75,16 +75,11 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
 
 def _by_first_names(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Every tensor of the state by its first name, and for all other names that one."""
-    first: dict[int, str] = {}
-    kept: dict[str, Tensor] = {}
-    others: dict[str, str] = {}
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        own = first.setdefault(id(tensor), name)
-        if own == name:
-            kept[name] = tensor
-        else:
-            others[name] = own
-    return kept, others
+    from growc.checkpoint.holder import first_names
+
+    state, first = module.state_dict(keep_vars=True), first_names(module)
+    kept = {name: tensor for name, tensor in state.items() if first[name] == name}
+    return kept, {name: first[name] for name in state if first[name] != name}
 
 
 def _metadata(others: Mapping[str, str]) -> dict[str, str]:

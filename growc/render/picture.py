@@ -93,12 +93,7 @@ class _Picture:
 
     def is_tied(self, operands: Iterable[Value | None]) -> bool:
         """Whether one of these is, but for its layout, an embedding that is a head too."""
-        for value in operands:
-            while value is not None and value.producer is not None and value.producer.chain:
-                value = value.producer.inputs[0]
-            if value in self.tied:
-                return True
-        return False
+        return any(value is not None and value.unmoved in self.tied for value in operands)
 
     def norms(self, space: Space) -> int:
         """How many norms run over the stream."""

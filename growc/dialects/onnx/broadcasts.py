@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.tensors import constant_of, read_tensor
+from growc.naming import unused
 
 PARTED = "growc.parted"
 """Key of a node's `meta`: the name of the one result that it stood for in the source."""
@@ -35,7 +36,7 @@ def part(model: ir.Model) -> None:
         source = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
         if op_name(node) in MAKING or (op_name(node) in MOVING and source in made):
             made[node] = None
-    taken = _names(model) if made else set()
+    taken = names_in(model) if made else set()
     for node in reversed(made):
         result, graph = node.outputs[0], node.graph
         others = list(result.uses())[0 if result.is_graph_output() else 1 :]
@@ -48,7 +49,7 @@ def part(model: ir.Model) -> None:
             reader.replace_input_with(operand, copy.outputs[0])
 
 
-def _names(model: ir.Model) -> set[str | None]:
+def names_in(model: ir.Model) -> set[str | None]:
     """All names of nodes and values."""
     nodes = list(model.graph.all_nodes())
     found = {n.name for n in nodes} | {
@@ -59,20 +60,13 @@ def _names(model: ir.Model) -> set[str | None]:
 
 def _copy(node: ir.Node, taken: set[str | None]) -> ir.Node:
     given, result = list(node.attributes.values()), node.outputs[0]
-    name = _unused(f"{node.name}.copy", taken) if node.name else node.name
+    name = unused(f"{node.name}.copy", taken) if node.name else node.name
     copy = ir.Node(node.domain, node.op_type, node.inputs, given, num_outputs=1, name=name)
     copy.meta.update(node.meta)
     made = copy.outputs[0]
-    made.name, made.type = _unused(f"{result.name}.copy", taken), result.type
+    made.name, made.type = unused(f"{result.name}.copy", taken), result.type
     made.shape = None if result.shape is None else result.shape.copy()
     return copy
-
-
-def _unused(name: str, taken: set[str | None]) -> str:
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
 
 
 def rejoin(model: ir.Model) -> None:

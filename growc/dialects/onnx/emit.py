@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from growc.dialects.onnx.broadcasts import rejoin
+from growc.dialects.onnx.broadcasts import names_in, rejoin
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.leaving import all_gone, left_out
@@ -24,6 +24,7 @@ from growc.dialects.onnx.spread import counting, settle
 from growc.dialects.onnx.stored import Stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import Array, Graph, Node, Size, Value, Weight
+from growc.naming import unused
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
 from growc.weights import execute, read_beside
@@ -71,11 +72,7 @@ def settle_repeats(graph: Graph, mended: Mended) -> None:
 class _Rewriter:
     def __init__(self, graph: Graph, mended: Mended) -> None:
         self.graph, self.model, self.mended = graph, graph.source, mended
-        nodes = list(self.model.graph.all_nodes())
-        self.names = {v.name for n in nodes for v in [*n.inputs, *n.outputs] if v is not None}
-        self.names |= {n.name for n in nodes}
-        for scope in self.model.graphs():
-            self.names |= {v.name for v in scope.inputs} | set(scope.initializers)
+        self.names = names_in(self.model)
 
     # ---- weights
 
@@ -151,10 +148,7 @@ class _Rewriter:
         return self.constant(name, np.asarray(values, dtype=np.int64))
 
     def unused(self, name: str) -> str:
-        while name in self.names:
-            name += "_"
-        self.names.add(name)
-        return name
+        return unused(name, self.names)
 
     def patch_chains(self, uses: list[Value]) -> None:
         """Behind uses that keep the stored tensor, patches act on the model's own nodes, once on each."""

@@ -32,6 +32,7 @@ from growc.dialects.onnx.operand import REAL
 from growc.dialects.onnx.owners import around, bodies
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import Array
+from growc.naming import unused
 
 CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"})
 """Where a computed value is a weight: the other operand is an activation."""
@@ -202,9 +203,7 @@ def _widened(array: Array) -> Array:
 
 def _stand_in(value: ir.Value, tensor: ir.LazyTensor, graph: ir.Graph) -> ir.Value:
     taken = {v.name for n in graph.all_nodes() for v in n.outputs} | set(graph.initializers)
-    name = f"{value.name}.value"
-    while name in taken:
-        name += "_"
+    name = unused(f"{value.name}.value", taken)
     tensor.name = name
     made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
     graph.register_initializer(made)

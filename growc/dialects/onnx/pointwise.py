@@ -39,9 +39,7 @@ def quantise(site: Site) -> Line:
 def _stored_integers(site: Site) -> bool:
     """Whether the operand is a weight of integers, perhaps moved: nothing but copies and zeros is in it."""
     value = site.node.inputs[0]
-    while value is not None and value.producer is not None and value.producer.chain:
-        value = value.producer.inputs[0]
-    weight = None if value is None else value.weight
+    weight = None if value is None else value.unmoved.weight
     return weight is not None and not weight.floating and site.node.op == "DequantizeLinear"
 
 

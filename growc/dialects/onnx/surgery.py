@@ -23,6 +23,7 @@ from growc.dialects.onnx.numbering import Numbering
 from growc.dialects.onnx.owners import Place, around, bodies
 from growc.graph import Graph, Node
 from growc.layers import Instance, Layer, Layers
+from growc.naming import unused
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,12 +210,10 @@ class _Surgery:
         for k, (thing, _) in enumerate(wanted):
             thing.name = f"growc.moved.{k}"
         for (thing, name), old in zip(wanted, before, strict=True):
-            while name in taken:
-                name += "_"
-            taken.add(name)
-            if isinstance(thing, ir.Value) and thing.is_initializer() and name != old:
+            own = unused(name, taken)
+            if isinstance(thing, ir.Value) and thing.is_initializer() and own != old:
                 thing.meta.setdefault(COPY_OF, old)
-            thing.name = name
+            thing.name = own
 
 
 def _ordered(ports: Mapping[ir.Value, Place], placed: Sequence[Placed]) -> list[ir.Value]:

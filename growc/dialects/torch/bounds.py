@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch import nn
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from growc.dialects.torch.calling import Calling
+from growc.dialects.torch.cases import resized
 from growc.dialects.torch.export import Captured, run
 from growc.dialects.torch.module import GrownModule
 from growc.dialects.torch.running import Inputs
@@ -83,13 +83,7 @@ class _Sizing:
 
     def of(self, size: int) -> Inputs:
         """The inputs with this size, what stands in them again and again."""
-        values = {n.name: n.meta["val"] for n in self.captured.program.graph.nodes if n.op == "placeholder"}
-        made: dict[int, Tensor] = {}
-        for name, tensor in Calling.of(self.captured).tensors(*self.given).items():
-            resized = tensor
-            for axis, one in enumerate(values[name].shape if isinstance(tensor, Tensor) else ()):
-                if not isinstance(one, int) and self.captured.symbols.get(str(one), str(one)) == self.called:
-                    resized = resized.index_select(axis, torch.arange(size) % resized.shape[axis])
-            made[id(tensor)] = resized
-        found: Inputs = tree_map_only(Tensor, lambda tensor: made.get(id(tensor), tensor), self.given)
-        return found
+        calling = Calling.of(self.captured)
+        return resized(
+            self.captured, calling, self.given, lambda called, own: size if called == self.called else own
+        )

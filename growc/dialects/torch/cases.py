@@ -6,8 +6,9 @@ inputs number have their new numbers, and layers that come again have inputs of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import Parameter
 from typing import Any
 
@@ -22,6 +23,7 @@ from growc.dialects.torch.call import DTYPES
 from growc.dialects.torch.calling import Calling, identifier
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.running import Inputs, outputs
+from growc.dialects.torch.tracing import placeholder_values
 from growc.graph import Array
 from growc.ports import Ports, ports_of
 from growc.unitmaps import NumberMap
@@ -137,27 +139,37 @@ def _of_other_sizes(
     source: nn.Module, captured: Captured, calling: Calling, inputs: Inputs
 ) -> Iterator[Inputs]:
     """Inputs with one more of everything that has any size, or else of the rows; and one row alone."""
-    for kinds in ({"batch": 1} | dict.fromkeys(captured.symbols.values(), 1), {"batch": 1}):
-        if _runs(source, made := _resized(captured, calling, inputs, kinds)):
+    for kinds in ({"batch", *captured.symbols.values()}, {"batch"}):
+        made = resized(captured, calling, inputs, partial(_one_more, kinds))
+        if _runs(source, made):
             yield made
             break
-    if _runs(source, made := _resized(captured, calling, inputs, {"batch": 0})):
-        yield made
+    alone = resized(captured, calling, inputs, lambda called, own: 1 if called == "batch" else own)
+    if _runs(source, alone):
+        yield alone
 
 
-def _resized(captured: Captured, calling: Calling, inputs: Inputs, kinds: Mapping[str, int]) -> Inputs:
-    """Inputs with so many more of each kind of size; 0: one alone."""
-    values = {n.name: n.meta["val"] for n in captured.program.graph.nodes if n.op == "placeholder"}
+def _one_more(kinds: Set[str], called: str, own: int) -> int:
+    return own + (called in kinds)
+
+
+def resized(
+    captured: Captured, calling: Calling, inputs: Inputs, size_of: Callable[[str, int], int]
+) -> Inputs:
+    """Inputs of other sizes, what stands in them again and again.
+
+    `size_of`: what a size is to be, by what it is called, and what it is.
+    """
+    values = placeholder_values(captured.program)
     made: dict[int, Tensor] = {}
     for name, tensor in calling.tensors(*inputs).items():
-        grown = tensor
-        for axis, size in enumerate(values[name].shape):
-            more = kinds.get(captured.symbols.get(str(size), ""))
-            if more == 0:
-                grown = grown.narrow(axis, 0, 1)
-            elif more:
-                grown = torch.cat([grown, grown.narrow(axis, 0, more)], axis)
-        made[id(tensor)] = grown
+        other = tensor
+        for axis, size in enumerate(values[name].shape if isinstance(tensor, Tensor) else ()):
+            own = other.shape[axis]
+            wanted = size_of(captured.symbols.get(str(size), str(size)), own)
+            if wanted != own:
+                other = other.index_select(axis, torch.arange(wanted, device=other.device) % own)
+        made[id(tensor)] = other
     found: Inputs = tree_map_only(Tensor, lambda tensor: made.get(id(tensor), tensor), inputs)
     return found
 

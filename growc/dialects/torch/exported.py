@@ -7,7 +7,7 @@ on tensors without data, among the symbols of the source.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from torch.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
-from torch.utils._pytree import TreeSpec, tree_flatten
+from torch.utils._pytree import tree_flatten
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.bounds import ranges_of
@@ -31,6 +31,7 @@ from growc.dialects.torch.calling import identifier
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.module import GrownModule
 from growc.dialects.torch.stacks import STACK
+from growc.dialects.torch.tracing import placeholder_values
 
 
 def program_of(grown: GrownModule, captured: Captured) -> ExportedProgram:
@@ -44,7 +45,7 @@ class _Exporting:
     def __init__(self, grown: GrownModule, captured: Captured) -> None:
         self.grown, self.captured, self.source = grown, captured, captured.program
         self.graph = fx.Graph()
-        self.values = {n.name: n.meta["val"] for n in self.source.graph.nodes if n.op == "placeholder"}
+        self.values = placeholder_values(self.source)
         self.specs: list[InputSpec] = []
         self.nodes: dict[str, fx.Node] = {}
         self.constants: dict[str, Any] = {}
@@ -87,7 +88,7 @@ class _Exporting:
             node.meta["val"] = spec.arg.value if fixed else self.sized(takes[node.name])
         return source
 
-    @property
+    @cached_property
     def same_inputs(self) -> bool:
         """Whether the result takes the tensors that the source takes."""
         specs = self.source.graph_signature.input_specs
@@ -183,21 +184,13 @@ class _Exporting:
         """How the program is called, and the modules that it was."""
         whole = self.source.module_call_graph[0].signature
         assert whole is not None
-        taken = whole.in_spec if self.same_inputs else tree_flatten(self.by_name(dict.fromkeys(names)))[1]
+        taken = whole.in_spec if self.same_inputs else tree_flatten(((), dict.fromkeys(names)))[1]
         arguments = whole.forward_arg_names if self.same_inputs else names
         inside: dict[str, None] = {}
         for node in self.graph.nodes:
             inside.update(dict.fromkeys(path for path, _ in node.meta.get(STACK, {}).values() if path))
-        signature = ModuleCallSignature([], [], taken, self.results, arguments)
+        signature = ModuleCallSignature([], [], taken, self.grown.results, arguments)
         return [ModuleCallEntry("", signature), *(ModuleCallEntry(path) for path in inside)]
-
-    @property
-    def results(self) -> TreeSpec:
-        return self.grown.results
-
-    def by_name(self, tensors: Mapping[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
-        """Arguments by name, in their order."""
-        return (), dict(tensors)
 
     def examples(self, names: list[str]) -> Any:
         """The source's example inputs, where the result takes the same."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -52,40 +53,26 @@ def compare_in(
     *,
     train: bool = False,
 ) -> Verification:
-    """The same, where the names of the outputs of both are known, and how they follow from each other."""
-    if is_narrow(source):
-        return _in_single(source, result, cases, ports, gives, returns, train=train)
-    twice = Twice(source, gives, train=train)
+    """The same, where the names of the outputs of both are known, and how they follow from each other.
 
-    def run(case: Case) -> Ways:
-        return Ways(*twice(case.source), named(outputs(result, case.result, train=train), returns))
-
-    return compared(cases, run, ports)
-
-
-def _in_single(
-    source: nn.Module,
-    result: nn.Module,
-    cases: Sequence[Case],
-    ports: Ports,
-    gives: Sequence[str],
-    returns: Sequence[str],
-    *,
-    train: bool,
-) -> Verification:
-    """Modules of 16 bits with the same weights in single precision: 16 bits hide nearly all."""
-    expected, wider = (Otherwise(source, torch.float32, thirds=thirds) for thirds in (False, True))
-    found = Otherwise(result, torch.float32)
+    Modules of 16 bits compute in single precision, with the same weights: 16 bits hide nearly all.
+    """
+    narrow = is_narrow(source)
+    kind = torch.float32 if narrow else torch.float64
+    expected, found = (
+        Otherwise(one, kind).outputs if narrow else partial(outputs, one) for one in (source, result)
+    )
+    wider = Otherwise(source, kind, thirds=narrow).outputs
 
     def run(case: Case) -> Ways:
         return Ways(
-            named(expected.outputs(case.source, train=train), gives),
-            named(wider.outputs(case.source, train=train), gives),
-            named(found.outputs(case.result, train=train), returns),
+            named(expected(case.source, train=train), gives),
+            named(wider(case.source, train=train), gives),
+            named(found(case.result, train=train), returns),
         )
 
     measured = compared(cases, run, ports)
-    return replace(measured, notes=(*measured.notes, IN_SINGLE))
+    return replace(measured, notes=(*measured.notes, IN_SINGLE)) if narrow else measured
 
 
 def compared(cases: Sequence[Case], run: Callable[[Case], Ways], ports: Ports | None = None) -> Verification:

@@ -19,6 +19,7 @@ from growc.dialects.torch.measuring import named
 from growc.dialects.torch.module import Tensors
 from growc.dialects.torch.programs import load
 from growc.dialects.torch.running import Inputs, outputs
+from growc.dialects.torch.tracing import placeholder_values
 from growc.dialects.torch.writing import is_tensor, returned
 from growc.session import Feeds
 from growc.signature import Input, signature_of
@@ -82,7 +83,7 @@ class _Weights(nn.Module):
         """The tensors that the program gives out, in order."""
         program, held = self._captured.program, dict(self.named_parameters(remove_duplicate=False))
         tensors: dict[str, Any] = held | dict(self.named_buffers(remove_duplicate=False))
-        values = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+        values = placeholder_values(program)
         feed: list[Any] = []
         for spec in program.graph_signature.input_specs:
             value = values[spec.arg.name]

@@ -28,7 +28,7 @@ from torch.utils._sympy import functions
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.cleaning import clean
 from growc.dialects.torch.export import Captured
-from growc.dialects.torch.tracing import Axes, by_name, free_axes, named_symbols, trace
+from growc.dialects.torch.tracing import Axes, by_name, free_axes, named_symbols, placeholder_values, trace
 
 __all__ = ["load", "save"]
 
@@ -109,7 +109,7 @@ def _check_size(text: str) -> None:
 
 def _captured(program: ExportedProgram) -> Captured:
     specs = program.graph_signature.input_specs
-    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+    values = placeholder_values(program)
     inputs = {s.arg.name: values[s.arg.name] for s in specs if s.kind is InputKind.USER_INPUT}
     stored = program.state_dict
     first: dict[tuple[Any, ...], str] = {}

@@ -129,10 +129,15 @@ def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], a
     return shapes
 
 
+def placeholder_values(program: ExportedProgram) -> dict[str, Any]:
+    """What stands for each placeholder of a program, without data, by its name."""
+    return {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+
+
 def named_symbols(program: ExportedProgram, inputs: Iterable[tuple[str, Any]], axes: Axes) -> dict[str, str]:
     """The names of symbols, by where they stand in the inputs, which are given in the program's order."""
     names: dict[str, str] = {}
-    values = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+    values = placeholder_values(program)
     specs = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
     leaves = [name for name, given in inputs for _ in tree_flatten(given)[0]]
     for name, spec in zip(leaves, specs, strict=True):
