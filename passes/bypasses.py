@@ -4,10 +4,10 @@ Needs: the axis graph (treatments of nodes), data values, the tree of post-domin
 a token each, and `stretches`, bypasses one behind the other on one stream.
 
 A value starts a bypass where the next vertex that all of it must pass is a sum which it reaches untouched
-(but for casts, layout, constant factors), and where something on the other way bears parameters (the cube
-in an approximated GELU does not). A token is coarse, the shapes of the matrices inside and whether they
-work on the stream, so that a first layer without a norm or every fourth without rotation still look like
-the others.
+(but for casts, layout, constant factors), and where something on the other way bears parameters, or is made
+of several elements, as a Fourier transform is (the cube in an approximated GELU is neither). A token is
+coarse, the shapes of the matrices inside and whether they work on the stream, so that a first layer without
+a norm or every fourth without rotation still look like the others.
 """
 
 from __future__ import annotations
@@ -29,9 +29,13 @@ from growc.passes.spaces import Axes
 Token = tuple[tuple[tuple[int, ...], bool], ...]
 SUMS = frozenset({"Add", "Sum"})
 LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
+TRANSFORMS = frozenset({"CumSum", "DFT"})
+"""Operators that make each element of all along an axis."""
 FACTORS = frozenset({"Mul", "Div"})
 MATRICES = frozenset({"contract", "lookup", "recurrent"})
-MIXING = frozenset({"attention", "recurrent"})
+MIXING = frozenset({"attention", "recurrent", "opaque"})
+ALONE = ("pointwise", "add", "multiply", "divide", "select", "layout", "per_channel")
+"""How treatments begin that make each element of one element of an operand."""
 
 
 @dataclass(eq=False)
@@ -42,7 +46,7 @@ class Bypass:
     sum: Node
     nodes: list[Node] = field(default_factory=list, repr=False)
     token: Token = ()
-    parameters: bool = False
+    works: bool = False
     mixes: bool = False
     reads: frozenset[int] = frozenset()
     """The axes of the stream that its matrices read."""
@@ -71,7 +75,7 @@ class Streams:
         self.between: dict[Value, list[Node]] = {}
         found = list(self.candidates())
         self.describe(found)
-        self.bypasses = self.outermost([b for b in found if b.parameters])
+        self.bypasses = self.outermost([b for b in found if b.works])
         if len(self.bypasses) < len(found):
             self.describe(self.bypasses)
 
@@ -146,7 +150,7 @@ class Streams:
                 self.between[owner].append(node)
         for bypass in bypasses:
             bypass.token = self.token(bypass)
-            bypass.parameters = any(self.bears(v) for n in bypass.nodes for v in n.operands)
+            bypass.works = any(self.working(n) for n in bypass.nodes)
             bypass.reads = frozenset(self.axes_read(bypass))
             places = [s for k, s in enumerate(self.axes.of(bypass.start)) if k not in bypass.reads]
             positions = atoms(places)
@@ -185,6 +189,11 @@ class Streams:
             if atoms([space]) & read:
                 yield k
 
+    def working(self, node: Node) -> bool:
+        """Whether a branch with this node is more than a function of each element."""
+        alone = self.treatment.get(node, "opaque").startswith(ALONE) and node.op not in TRANSFORMS
+        return not alone or any(self.bears(v) for v in node.operands)
+
     def bears(self, value: Value) -> bool:
         """Whether a value is a parameter with an element for each unit."""
         return value in self.static and value.floating and int(np.prod(shape_of(value))) > 1
@@ -203,7 +212,7 @@ class Streams:
             statics = [v for v in node.operands if v in self.static]
             window = any(v.rank > 2 and max(shape_of(v)[2:]) > 1 for v in statics)
             return bool(self.summed(node) & positions) if not statics else window
-        return treatment in MIXING or node.op == "CumSum"
+        return treatment in MIXING or node.op in TRANSFORMS
 
     # ---------------------------------------------------------------- streams
 

@@ -48,8 +48,19 @@ CONVOLUTION: Block = (
     {"kernel": "8, 8, 3"},
 )
 
+MIXER: Block = (
+    """
+    {p}t = Transpose <perm = [0, 2, 1]> ({x})
+    {p}s = MatMul({x}, {p}t)
+    {p}p = Softmax <axis = -1> ({p}s)
+    {b} = MatMul({p}p, {x})
+    """,
+    {},
+)
+
 BLOCKS: dict[str, Block] = {
     "A": ATTENTION,
+    "M": MIXER,
     "F": feed_forward(12),
     "G": feed_forward(20),
     "C": CONVOLUTION,

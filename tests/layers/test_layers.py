@@ -61,6 +61,14 @@ def test_layers_that_share_no_matrix_alternate_all_the_same(tmp_path):
     assert blocks(stack(tmp_path / "m.onnx", "CFAGCFAG")) == ["01", "23", "45", "67"]
 
 
+@pytest.mark.parametrize("around", [post_norm, pre_norm])
+def test_a_branch_that_mixes_positions_without_a_weight_opens_a_layer(around, tmp_path):
+    path = stack(tmp_path / "m.onnx", "MFMF", around)
+    [run] = api.inspect(path).layers.runs
+    assert [sum(node.op == "Softmax" for node in layer.nodes) for layer in run.layers] == [1, 1]
+    assert runs(path) == [("", (0, 0))]
+
+
 def test_a_single_layer_is_found(tmp_path):
     assert blocks(stack(tmp_path / "m.onnx", "AF")) == ["01"]
 
