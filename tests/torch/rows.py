@@ -382,3 +382,21 @@ def _seen(x: torch.Tensor) -> torch.Tensor:
     other = x[:, :2]
     x[:, 0].fill_(5.0)
     return other * 2
+
+
+COMPOSITES: tuple[tuple[str, Case], ...] = (
+    ("concat", (lambda x, y: torch.concat([x, y], dim=1), "n 4; n 3")),
+    ("moveaxis", (lambda x: x.moveaxis(0, 2), "n 3 4")),
+    ("swapaxes", (lambda x: x.swapaxes(0, 1), "n 3 4")),
+    ("hstack", (lambda x, y: torch.hstack([x, y]), "n 4; n 3")),
+    ("several parts", (lambda x: torch.tensor_split(x, 3, 1)[1] * 2, "n 7")),
+    ("multiply", (lambda x: torch.multiply(x, 0.5), "n 4")),
+    ("multiply, into the tensor itself", (lambda x: _then(x.clone(), lambda z: z.multiply_(2.0)), "n 4")),
+    ("into a view by another name", (lambda x: _then(x.clone(), lambda z: z.swapaxes(0, 1).mul_(2)), "n 4")),
+    ("standard deviation by its old signature", (lambda x: x.std(1), "n 4")),
+    ("tensordot", (lambda x, y: torch.tensordot(x, y, dims=([1], [0])), "n 4; 4 5")),
+    ("vecdot", (torch.linalg.vecdot, "n 4; n 4")),
+    ("outer", (lambda x, y: torch.outer(x, y), "n; 4")),
+    ("isfinite", (torch.isfinite, "n 4")),
+)
+"""Calls that the table lacks, and that torch makes of others."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from lowered import difference, lowered, opaque
-from rows import CASES, MORE, WRITES, Case
+from rows import CASES, COMPOSITES, MORE, WRITES, Case
 from torch import nn
 
 from growc.dialects.torch.export import export
@@ -97,6 +97,18 @@ def test_more_of_what_rows_do(name, case):
 @pytest.mark.parametrize(("name", "case"), WRITES, ids=[name for name, _ in WRITES])
 def test_what_is_written_is_seen(name, case):
     judge(case)
+
+
+@pytest.mark.parametrize(("name", "case"), COMPOSITES, ids=[name for name, _ in COMPOSITES])
+def test_what_torch_makes_of_others_is_taken_apart(name, case):
+    judge(case)
+
+
+def test_a_composition_of_what_the_table_lacks_stays_whole():
+    model = lowered(One(torch.nn.functional.mse_loss), {"a": torch.ones(4, 3), "b": torch.ones(4, 3)}, {})
+    assert opaque(model) == ["mse_loss.default"]
+    image = One(lambda x: torch.nn.functional.interpolate(x, scale_factor=2.0, mode="linear"))
+    assert opaque(lowered(image, {"a": torch.ones(1, 2, 3)}, {})) == ["upsample_linear1d.vec"]
 
 
 def test_what_the_table_lacks_is_opaque_and_has_its_sizes():

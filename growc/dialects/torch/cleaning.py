@@ -7,6 +7,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 
+from growc.dialects.torch.composites import take_apart
 from growc.dialects.torch.functional import functionalise
 from growc.dialects.torch.regions import inline_regions
 
@@ -51,12 +52,13 @@ FILLED = {
 
 def clean(program: ExportedProgram) -> None:
     """Drop writes, checks, conversions to the type that is there already, and what nobody uses or only asks
-    for its type.
+    for its type; take apart what torch itself makes of other operators.
 
     What stands in the place of a write leaves the same value behind; writes to buffers stay. Raises
     NotFunctionalError for a write that no other operators give.
     """
     inline_regions(program.graph_module)
+    take_apart(program.graph_module.graph)
     graph, held = program.graph, (InputKind.PARAMETER, InputKind.BUFFER)
     functionalise(graph, {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in held})
     for node in list(graph.nodes):

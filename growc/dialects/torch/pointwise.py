@@ -180,6 +180,12 @@ def rsub(at: Call, x: Any, other: Any) -> ir.Value:
     return at.add("Sub", at.tensor(other, at.dtype, "other"), at.tensor(x, at.dtype))
 
 
+def mul(at: Call, x: Any, other: Any) -> ir.Value:
+    """x · other; of truth values whether both are true."""
+    operands = at.tensor(x, at.dtype, "self"), at.tensor(other, at.dtype, "other")
+    return at.add("And" if at.dtype is torch.bool else "Mul", *operands)
+
+
 def addcmul(at: Call, x: Any, tensor1: Any, tensor2: Any, value: Any) -> ir.Value:
     """x + value · a · b."""
     product = at.add("Mul", at.tensor(tensor1, at.dtype), at.tensor(tensor2, at.dtype))

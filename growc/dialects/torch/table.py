@@ -5,8 +5,9 @@ its operands; `name=argument` is an attribute. `name()` is a function of the mod
 are more. Operands take one type, as torch promotes them.
 
 An argument that a line or function does not name must have its default, or say nothing about what is computed
-(SILENT); else, and for operators that are missing, the call becomes an opaque node: every axis that it
-touches is frozen, which is safe.
+(SILENT); else, and for operators that are missing and that torch does not make of others that are here
+(growc.dialects.torch.composites), the call becomes an opaque node: every axis that it touches is frozen,
+which is safe.
 """
 
 from __future__ import annotations
@@ -163,8 +164,8 @@ ROWS = """
     aten.maximum.default            Max self other
     aten.min.other                  Min self other
     aten.minimum.default            Min self other
-    aten.mul.Scalar                 Mul self other
-    aten.mul.Tensor                 Mul self other
+    aten.mul.Scalar                 mul()
+    aten.mul.Tensor                 mul()
     aten.ne.Scalar                  unequal()
     aten.ne.Tensor                  unequal()
     aten.pow.Scalar                 Pow self exponent
