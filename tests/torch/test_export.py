@@ -189,3 +189,41 @@ def test_a_write_that_changes_a_size_is_refused():
     with pytest.raises(GrowError) as caught:
         export(Stretching(), (torch.zeros(2, 3),))
     assert [diagnostic.code for diagnostic in caught.value.diagnostics] == ["G317"]
+
+
+class HandingOn(nn.Module):
+    """Its part takes arguments that it does not name itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Shifting()
+
+    def forward(self, x: torch.Tensor, **rest) -> torch.Tensor:
+        return self.part(x, **rest) * 2
+
+
+class Shifting(nn.Module):
+    def forward(self, x: torch.Tensor, shift: torch.Tensor, twice: bool = True) -> torch.Tensor:
+        return x + shift + shift if twice else x + shift
+
+
+def test_arguments_that_are_handed_on_are_captured_with_open_sizes():
+    module, inputs = HandingOn(), {"x": torch.randn(3, 4), "shift": torch.randn(3, 4), "twice": False}
+    captured = export(module, (), inputs)
+    assert set(captured.symbols.values()) == {"batch"}
+    assert "forward" not in vars(module)
+    agree(module, captured, inputs)
+    agree(module, captured, {**inputs, "x": torch.randn(5, 4), "shift": torch.randn(5, 4)})
+
+
+def test_a_class_that_hands_the_choice_of_a_cache_on_gives_none():
+    config = {
+        "architectures": ["GraniteMoeForCausalLM"],
+        "num_key_value_heads": 1,
+        "num_local_experts": 2,
+        "num_experts_per_tok": 1,
+        **SIZES,
+    }
+    inputs = example_inputs(module := build(config))
+    assert inputs["use_cache"] is False
+    assert export(module, (), inputs).symbols

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import redirect_stderr
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from typing import Any
 
@@ -58,12 +58,39 @@ def trace(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes
     GrowError (G317) with torch's reason where neither succeeds.
     """
     try:
-        return _freest(module, args, kwargs, axes)
+        with _naming(module, kwargs):
+            return _freest(module, args, kwargs, axes)
     except Exception as refused:  # noqa: BLE001 - whatever the module's code raises while it is traced
         try:
             return _freest(fx.symbolic_trace(module), args, kwargs, axes)
         except Exception:  # noqa: BLE001 - the first reason is the one that helps
             raise GrowError(_untraceable(module, refused)) from refused
+
+
+@contextmanager
+def _naming(module: nn.Module, kwargs: Mapping[str, Any]) -> Iterator[None]:
+    """A forward that names all of these arguments: torch.export loses the sizes of those that it hands on."""
+    forward = module.forward
+    named = inspect.signature(forward)
+    kinds = {name: one for name, one in named.parameters.items() if one.kind is not one.VAR_KEYWORD}
+    if not set(kwargs) - set(kinds):
+        yield
+        return
+    kinds |= {n: inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in kwargs if n not in kinds}
+
+    def all_named(*given: Any, **others: Any) -> Any:
+        return forward(*given, **others)
+
+    all_named.__signature__ = named.replace(parameters=list(kinds.values()))  # type: ignore[attr-defined]
+    own = "forward" in vars(module)
+    module.forward = all_named
+    try:
+        yield
+    finally:
+        if own:
+            module.forward = forward
+        else:
+            del module.forward
 
 
 def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> ExportedProgram:
@@ -122,8 +149,6 @@ def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], a
     for name, value in bound.arguments.items():
         if kinds[name].kind is inspect.Parameter.VAR_POSITIONAL:
             shapes[name] = tuple(of(v, axes.get(name, {})) for v in value)
-        elif kinds[name].kind is inspect.Parameter.VAR_KEYWORD:
-            shapes[name] = {key: of(v, axes.get(key, {})) for key, v in value.items()}
         else:
             shapes[name] = of(value, axes.get(name, {}))
     return shapes
