@@ -56,11 +56,16 @@ class Weight:
 
     @property
     def floating(self) -> bool:
-        """Whether it holds real numbers."""
+        """Whether it holds real or complex numbers."""
         return self.dtype in FLOATING
 
 
-FLOATING = frozenset({"float16", "bfloat16", "float32", "float64"})
+FLOATING = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
+
+
+def wide(array: Array) -> Array:
+    """Real or complex numbers in double precision."""
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 @dataclass(eq=False)

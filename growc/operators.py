@@ -67,6 +67,8 @@ class Line:
     """Pairs of labels of one space, one of which reads what the other makes."""
     counted: tuple[str, ...] = ()
     """Labels that count something even where they have one element: there could be more."""
+    because: str = ""
+    """Why its opaque axes are frozen, where there is more to say than that they are read as a whole."""
 
     def __str__(self) -> str:
         left = ", ".join("?" if a is None else " ".join(map(spell, a)) for a in self.inputs)

@@ -21,6 +21,8 @@ def is_sinusoid(table: Array) -> bool:
     """Whether every column of a table of shape (positions, units) follows a sine. A few columns are looked
     at.
     """
+    if np.iscomplexobj(table):
+        return is_sinusoid(table.real) and is_sinusoid(table.imag)
     positions, units = table.shape
     if positions < 8:
         return False
@@ -34,8 +36,10 @@ def is_sinusoid(table: Array) -> bool:
     return bool((np.abs(around - twice * middle) <= TOLERANCE * size).all() and varies.any())
 
 
-def continued_rows(table: Array, size: int) -> Floats:
+def continued_rows(table: Array, size: int) -> Array:
     """Rows len(table) .. size-1 of a sinusoid table. Shape (size - len(table), units)."""
+    if np.iscomplexobj(table):
+        return np.asarray(continued_rows(table.real, size) + 1j * continued_rows(table.imag, size))
     known = table.astype(np.float64)
     p = np.arange(len(known), dtype=np.float64)
     new = np.arange(len(known), size, dtype=np.float64)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from growc.graph import wide
+
 Array = NDArray[Any]
 Integers = NDArray[np.integer[Any]]
 
@@ -60,7 +62,7 @@ class StateMap:
         factor = np.where(index < 0, 0, 1 if self.scale is None else self.scale)
         grown = np.take(array, np.maximum(index, 0), axis=self.axis) * _along(factor, self.axis, array.ndim)
         if self.mean is not None and array.shape[self.axis]:
-            means = array.mean(axis=self.axis, keepdims=True, dtype=np.float64)
+            means = wide(array).mean(axis=self.axis, keepdims=True)
             grown = grown + means * _along(self.mean, self.axis, array.ndim)
         if self.junk is not None:
             grown = np.where(_along(self.junk, self.axis, array.ndim), JUNK, grown)
@@ -89,7 +91,7 @@ class BlendMap:
 
     def extend(self, array: Array) -> Array:
         """The grown state for the source's."""
-        made = np.tensordot(self.matrix, array.astype(np.float64), axes=(1, self.axis))
+        made = np.tensordot(self.matrix, wide(array), axes=(1, self.axis))
         return np.asarray(np.moveaxis(made, 0, self.axis), dtype=array.dtype)
 
     def restrict(self, source: Array, grown: Array) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from growc.draws import Draws
 from growc.fills import new_units
-from growc.graph import Array
+from growc.graph import Array, wide
 from growc.indexmap import Floats, Ints
 from growc.plans import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, WeightPlan
 from growc.sinusoid import continued_rows
@@ -31,7 +31,7 @@ def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
         return source
     out = _stepped(plan.steps, source, read, plan.shift)
     if plan.scale != 1.0:
-        out = (out.astype(np.float64) * plan.scale).astype(out.dtype)
+        out = (wide(out) * plan.scale).astype(out.dtype)
     if plan.shift:
         out = out - out.dtype.type(plan.shift)
     return np.ascontiguousarray(out).reshape(plan.after).astype(source.dtype, copy=False)
@@ -39,7 +39,7 @@ def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
 
 def _stepped(steps: Sequence[AxisStep], source: Array, read: Read | None, shift: float) -> Array:
     """A tensor with its shift after some steps; 16-bit numbers as float32."""
-    std = float(np.std(source.astype(np.float64))) if _draws(steps) else 0.0
+    std = float(np.std(wide(source))) if _draws(steps) else 0.0
     narrow = source.dtype.itemsize == 2 and source.dtype.kind not in "iu"
     out = source.astype(np.float32) if narrow else source
     out = out + out.dtype.type(shift) if shift else out
@@ -130,17 +130,16 @@ def _leaf(step: LeafStep, array: Array, std: float, part: int, factors: Mapping[
     touched = ~copies | (step.weight != 1)
     if not touched.any() and step.noise is None:
         return new
-    work = np.float64 if array.dtype.itemsize > 4 else np.float32
-    out = new.astype(work)
+    out = wide(new) if array.dtype.itemsize > 4 else new.astype(np.float32)
     scaled = copies & (step.weight != 1)
     if scaled.any():
-        out[:, scaled] = out[:, scaled].astype(np.float64) * step.weight[scaled][:, None]
+        out[:, scaled] = wide(out[:, scaled]) * step.weight[scaled][:, None]
     out[:, ~copies] = 0
     mean = step.filler == MEAN
     if mean.any():
         outer, size, inner = array.shape
-        wide = array.astype(np.float64) * (factors[step.factors] if step.factors else 1)
-        means = wide.reshape(outer, size // step.block, step.block, inner).mean(axis=1)
+        scaled_up = wide(array) * (factors[step.factors] if step.factors else 1)
+        means = scaled_up.reshape(outer, size // step.block, step.block, inner).mean(axis=1)
         out[:, mean] = means[:, np.flatnonzero(mean) % step.block] * step.weight[mean][:, None]
     out[:, step.filler == ONE] = 1
     if (step.filler == CONTINUED).any():

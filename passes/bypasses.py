@@ -29,7 +29,7 @@ from growc.passes.spaces import Axes
 Token = tuple[tuple[tuple[int, ...], bool], ...]
 SUMS = frozenset({"Add", "Sum"})
 LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
-TRANSFORMS = frozenset({"CumSum", "DFT"})
+TRANSFORMS = frozenset({"CumSum", "DFT", "aten::fft"})
 """Operators that make each element of all along an axis."""
 FACTORS = frozenset({"Mul", "Div"})
 MATRICES = frozenset({"contract", "lookup", "recurrent"})

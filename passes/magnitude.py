@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.axes import Space, find, leaves
-from growc.graph import Array, Value
+from growc.graph import Array, Value, wide
 from growc.indexmap import Floats, Ints
 from growc.passes.apart import Apart
 from growc.passes.spaces import Axes
@@ -115,7 +115,7 @@ def squares(values: Array, kept: tuple[int, ...]) -> Floats:
     step = max(1, ROWS * values.shape[0] // max(values.size, 1)) if values.ndim else 1
     parts = []
     for start in range(0, len(values), step):
-        block = np.asarray(values[start : start + step]).astype(np.float64)
+        block = np.abs(wide(np.asarray(values[start : start + step])))
         parts.append(np.square(block, out=block).sum(axis=gone))
     if 0 in kept:
         return np.concatenate(parts)

@@ -194,6 +194,8 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     cause = (
         f"the operator {node.kind} is not known" if row is None else f"{node.kind} reads this axis as a whole"
     )
+    if line.because:
+        cause = f"{node.kind} {line.because}"
     if blind and row is not None:
         cause = "the shapes here cannot be found: a node in front of it is not known"
     if line.treatment in ("lookup", "layout") and node in axes.routes:

@@ -77,3 +77,23 @@ def test_a_class_that_alternates_its_layers_says_where_it_parts():
     assert "roll" in str(caught.value)
     deeper = growc.plan("stack layers to 4 by top 2 with zero outputs", source)
     assert deeper.certificate.exact
+
+
+def fnet(**more: object) -> nn.Module:
+    sizes = {key: size for key, size in SIZES.items() if key != "num_attention_heads"}
+    config = transformers.FNetConfig(**sizes, vocab_size=20, max_position_embeddings=12, **more)
+    return seeded(transformers.FNetForMaskedLM(config))
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"use_tpu_fourier_optimizations": True, "tpu_short_seq_length": 12}], ids=["fft", "product"]
+)
+def test_layers_that_mix_without_a_weight_are_counted(more):
+    recipe = "subclone layers to layers / 2 by even\nsubclone ffn to ffn / 2 by magnitude"
+    result = growc.apply(fnet(**more), recipe, check=False)
+    assert (result.config.num_hidden_layers, result.config.intermediate_size) == (1, 12)
+
+
+def test_a_fourier_transform_is_what_forbids_a_wider_stream():
+    with pytest.raises(growc.GrowError, match="Fourier transform"):
+        growc.plan("widen hidden to 32 with cyclic copy", fnet())

@@ -121,7 +121,8 @@ def judged(case: Case, opset: int, label: str, kind: str, size: int) -> Judgemen
 def test_every_row_has_a_case_and_every_case_has_a_row() -> None:
     lowered = {n.op for c in FUSED_CASES for n in OneNode(c, c.opsets[0]).graph.nodes}
     counting = {UNFOLD, REPEAT}  # which growc puts in: tests/growth/test_single_heads.py
-    assert {c.op for c in CASES} | lowered | counting == set(OPERATORS)
+    foreign = {op for op in OPERATORS if op.startswith("aten::")}  # tests/torch/test_complex_numbers.py
+    assert {c.op for c in CASES} | lowered | counting | foreign == set(OPERATORS)
 
 
 def test_every_row_has_a_case_in_which_something_may_grow() -> None:
@@ -194,6 +195,13 @@ TREATMENTS = [
 def test_a_treatment_follows_from_the_numbers_beside_it(op: str, number: int, treatment: str) -> None:
     case = [c for c in CASES if c.op == op][number]
     assert OneNode(case, 17).line.treatment == treatment
+
+
+def test_a_fourier_transform_freezes_its_axis_alone_and_says_why() -> None:
+    for case in (c for c in CASES if c.op == "DFT"):
+        line = OneNode(case, case.opsets[0]).line
+        assert [t == "_" for t in line.inputs[0] or ()].count(True) == 2
+        assert "Fourier" in line.because
 
 
 def test_the_triangle_of_a_matrix_is_opaque_and_its_batch_is_not() -> None:

@@ -34,6 +34,30 @@ def along(site: Site) -> Line:
     return line([terms, *rest(site)], outputs)
 
 
+TRANSFORM = "mixes all entries of this axis: it is a Fourier transform"
+
+
+def dft(site: Site) -> Line:
+    """DFT: one axis is transformed, and the last one holds real and imaginary parts."""
+    given = site.static(2) if site.opset >= 20 and len(site.inputs) > 2 and site.inputs[2] else None
+    named = len(site.inputs) > 2 and site.inputs[2] is not None
+    if named and given is None:
+        return opaque(site)
+    rank = first(site).rank
+    axis = axis_of(site, -2 if site.opset >= 20 else 1) if given is None else int(given.reshape(-1)[0]) % rank
+    return _transformed(site, {axis, rank - 1})
+
+
+def fourier(site: Site) -> Line:
+    """Transforms of complex numbers along the axes that the attribute names."""
+    return _transformed(site, {int(axis) for axis in site.attribute("axes")})  # type: ignore[attr-defined]
+
+
+def _transformed(site: Site, axes: set[int]) -> Line:
+    terms: list[Term] = ["_" if i in axes else f"a{i}" for i in range(first(site).rank)]
+    return replace(line([terms, *rest(site)], [terms]), because=TRANSFORM)
+
+
 def _static(site: Site, axis: int) -> bool:
     sizes = first(site).sizes
     return sizes is not None and len(set(sizes[axis])) == 1

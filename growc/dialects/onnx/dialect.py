@@ -16,7 +16,7 @@ from growc.dialects.onnx.control import CONTROL
 from growc.dialects.onnx.folding import Folded
 from growc.dialects.onnx.fused import Fused
 from growc.dialects.onnx.mend import Mended, mend
-from growc.dialects.onnx.operand import REAL
+from growc.dialects.onnx.operand import COMPLEX, REAL
 from growc.dialects.onnx.samples import settle
 from growc.dialects.onnx.simulate import Contradiction, Simulator
 from growc.dialects.onnx.spread import counting, spread
@@ -97,7 +97,7 @@ class IrModel:
         self.counts = dict(done.counts)
         for value in graph.values():
             value.sizes, value.known = done.sizes.get(value), done.known.get(value)
-            value.floating = done.types.get(value, 1) in REAL
+            value.floating = done.types.get(value, 1) in REAL | COMPLEX
         return inputs
 
     def mend(

@@ -12,6 +12,8 @@ from growc.operators import Axes, Line, Operand, Site, Term
 
 REAL = frozenset({1, 10, 11, 16})
 """onnx's numbers of float32, float16, float64 and bfloat16."""
+COMPLEX = frozenset({14, 15})
+"""onnx's numbers of complex types: its operators have none, torch's have."""
 
 
 def names(prefix: str, n: int) -> list[Term]:

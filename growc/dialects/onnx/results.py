@@ -165,6 +165,33 @@ def _zero(operands: Types, attributes: Attributes) -> Types:
     return [Type(onnx.TensorProto.UINT8, ())]
 
 
+def _fourier(operands: Types, attributes: Attributes) -> Types:
+    """`sizes`: of the transformed axes, 0 where they are not given. `half`: 1 where of the last one half is
+    left, -1 where it comes out of that half.
+    """
+    dims, half = list(operands[0].dims), attributes["half"]
+    for axis, size in zip(attributes["axes"], attributes["sizes"], strict=True):
+        dims[axis] = size or dims[axis]
+    last = attributes["axes"][-1]
+    if half > 0:
+        dims[last] = dims[last] // 2 + 1
+    elif half < 0 and not attributes["sizes"][-1]:
+        dims[last] = 2 * (dims[last] - 1)
+    return [Type(attributes["to"], tuple(dims))]
+
+
+def _like_first_to(operands: Types, attributes: Attributes) -> Types:
+    return [Type(attributes["to"], operands[0].dims)]
+
+
+def _from_pairs(operands: Types, attributes: Attributes) -> Types:
+    return [Type(attributes["to"], operands[0].dims[:-1])]
+
+
+def _to_pairs(operands: Types, attributes: Attributes) -> Types:
+    return [Type(attributes["to"], (*operands[0].dims, 2))]
+
+
 _RULES: dict[str, Callable[..., Types]] = {
     "LayerNormalization": _like_first,  # onnxruntime has it in all opsets
     "SimplifiedLayerNormalization": _like_first,
@@ -175,6 +202,12 @@ _RULES: dict[str, Callable[..., Types]] = {
     "com.microsoft::RotaryEmbedding": _like_first,
     "com.microsoft::FusedMatMul": _fused_matmul,
     "com.microsoft::TransposeMatMul": _fused_matmul,
+    "aten::conj": _like_first_to,
+    "aten::fft": _fourier,
+    "aten::imag": _like_first_to,
+    "aten::to": _like_first_to,
+    "aten::view_as_complex": _from_pairs,
+    "aten::view_as_real": _to_pairs,
     "growc::Attention": _attention,
     "growc::Clip": _like_first,
     "growc::HeadColumn": _head_column,

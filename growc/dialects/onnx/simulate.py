@@ -57,8 +57,14 @@ _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)
 _QUANTISED = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
 """Types of integers that stand for real numbers, and not for sizes."""
 
-_IN_SCHEMAS = {int(ir.DataType.BFLOAT16): int(ir.DataType.FLOAT)}
-"""What stands for a type in shape inference: exporters write bfloat16 where old operators lack it."""
+_IN_SCHEMAS = {
+    int(ir.DataType.BFLOAT16): int(ir.DataType.FLOAT),
+    int(ir.DataType.COMPLEX64): int(ir.DataType.FLOAT),
+    int(ir.DataType.COMPLEX128): int(ir.DataType.DOUBLE),
+}
+"""What stands for a type in shape inference: exporters write bfloat16 where old operators lack it, and no
+operator has complex numbers.
+"""
 
 
 class Simulator:

@@ -118,6 +118,7 @@ OPERATORS = table(
     LogSoftmax               along()                               pointwise
     Hardmax                  along()                               pointwise
     CumSum                   along()                               layout
+    DFT                      dft()                                 layout
     ArgMax                   along()                               pointwise
     ArgMin                   along()                               pointwise
     TopK                     along()                               pointwise
@@ -177,6 +178,14 @@ OPERATORS = table(
     growc::Rounded           rounded()                             pointwise
     growc::Step              ..., ... -> ...                       pointwise
     growc::Zero              ..., ... -> ...                       pointwise
+
+    # complex numbers, which ONNX has not: known to the analysis alone
+    aten::fft                fourier()                             layout
+    aten::conj               ... -> ...                            layout
+    aten::imag               ... -> ...                            layout
+    aten::to                 ... -> ...                            layout
+    aten::view_as_complex    ... _ -> ...                          layout
+    aten::view_as_real       ... -> ... _                          layout
     """,
     RULES,
 )

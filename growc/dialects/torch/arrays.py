@@ -25,7 +25,7 @@ def to_numpy(tensor: torch.Tensor) -> Array:
     """A torch tensor as an array; the memory is shared where it can be."""
     import torch
 
-    plain = tensor.detach().cpu().contiguous()
+    plain = tensor.detach().cpu().resolve_conj().contiguous()
     carrier, kind = CARRIED.get(name_of(plain.dtype), (None, None))
     if carrier is None:
         return plain.numpy()

@@ -54,6 +54,8 @@ TYPES: Mapping[torch.dtype, ir.DataType] = {
     torch.float64: ir.DataType.DOUBLE,
     torch.float16: ir.DataType.FLOAT16,
     torch.bfloat16: ir.DataType.BFLOAT16,
+    torch.complex64: ir.DataType.COMPLEX64,
+    torch.complex128: ir.DataType.COMPLEX128,
     torch.int64: ir.DataType.INT64,
     torch.int32: ir.DataType.INT32,
     torch.int16: ir.DataType.INT16,
@@ -161,14 +163,19 @@ class Call(Lowering):
         `name`: of the argument, so that a number is traceable.
         """
         if isinstance(argument, fx.Node):
-            value, given = self.program.value(argument), argument.meta["val"]
+            value: ir.Value = self.program.value(argument)
+            given = argument.meta["val"]
             if not isinstance(given, torch.Tensor):
                 value = self.add("Squeeze", value, self.constant([0]))
             own = dtype_of(given)
         else:
             own = dtype or (torch.float32 if isinstance(argument, float) else torch.int64)
             return self.took(self.constant(argument, own), name)
-        return value if dtype in (None, own) else self.cast(value, dtype)
+        if dtype is None or dtype is own:
+            return value
+        if dtype.is_complex or own.is_complex:
+            return self.add("aten::to", value, to=element(dtype))
+        return self.cast(value, dtype)
 
     def maybe(self, argument: Any, dtype: torch.dtype | None = None) -> ir.Value | None:
         """As `tensor`; None stays."""

@@ -18,11 +18,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from growc.dialects.torch.entries import UNKNOWN, Log, Wire, alike, is_input
 from growc.dialects.torch.homogeneous import Balance, NoFactorError, balances, none
-from growc.graph import Array
+from growc.graph import Array, wide
 
 TOLERANCE = 1e-6
 """Logarithms of factors that differ by less are equal."""
@@ -37,7 +35,7 @@ class Factor:
 
     def of(self, tensor: Array) -> Array:
         """The tensor with the factor, in its own element type."""
-        made = (tensor.astype(np.float64) + self.shift) * self.times - self.shift
+        made = (wide(tensor) + self.shift) * self.times - self.shift
         return made.astype(tensor.dtype)
 
 

@@ -77,14 +77,17 @@ def export(
     kinds = inspect.signature(module.forward).parameters.values()
     parameters = tuple(p.name for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
     rest = next((p.name for p in kinds if p.kind is p.VAR_POSITIONAL), "")
-    return Captured(program, _names(module), _constants(module, program), symbols, parameters, rest)
+    return Captured(program, first_names(module), _constants(module, program), symbols, parameters, rest)
 
 
-def _names(module: nn.Module) -> dict[str, str]:
+def first_names(module: nn.Module) -> dict[str, str]:
+    """For each name of a tensor of a module the first one of the same tensor, in the order of state dicts."""
     first: dict[int, str] = {}
+    own = {"recurse": False, "remove_duplicate": False}
     tensors = [
-        *module.named_parameters(remove_duplicate=False),
-        *module.named_buffers(remove_duplicate=False),
+        pair
+        for prefix, part in module.named_modules(remove_duplicate=False)
+        for pair in (*part.named_parameters(prefix, **own), *part.named_buffers(prefix, **own))
     ]
     return {name: first.setdefault(id(tensor), name) for name, tensor in tensors}
 

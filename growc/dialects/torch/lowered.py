@@ -16,6 +16,7 @@ from growc.dialects.torch.export import Captured
 from growc.dialects.torch.lowering import OPAQUE, Read, lower
 
 NAME = "lowered.onnx"
+COMPLEX = frozenset({ir.DataType.COMPLEX64, ir.DataType.COMPLEX128})
 
 
 class LoweredFile:
@@ -36,6 +37,9 @@ class LoweredFile:
 
 def require_runnable(model: ir.Model, message: str) -> None:
     """Raises GrowError (G403) where there are calls in a model that ONNX has no operator for."""
-    opaque = next((node for node in model.graph if node.domain == OPAQUE), None)
-    if opaque is not None:
-        raise GrowError(Diagnostic("G403", message, notes=(f"`{opaque.op_type}` has no operator in ONNX",)))
+    foreign = [node for node in model.graph if node.domain == OPAQUE]
+    if any(value.dtype in COMPLEX for node in foreign for value in (*node.inputs, *node.outputs) if value):
+        raise GrowError(Diagnostic("G403", message, notes=("ONNX has no operators on complex numbers",)))
+    if foreign:
+        note = f"`{foreign[0].op_type}` has no operator in ONNX"
+        raise GrowError(Diagnostic("G403", message, notes=(note,)))

@@ -23,6 +23,7 @@ from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_u
 from growc.dialects.onnx.fused import detach
 from growc.dialects.torch.arrays import to_numpy
 from growc.dialects.torch.call import SITE, TYPES, Call, Site, UnknownError, sizes_of
+from growc.dialects.torch.complex_numbers import understood
 from growc.dialects.torch.constants import Constants
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.results import OUTPUT
@@ -175,7 +176,7 @@ class _Lowering:
         """What stands for the results of a call."""
         row = TABLE.get(key_of(node.target))
         label = self.label(node)
-        if row is not None:
+        if row is not None and understood(node):
             arguments, paths = _arguments(node)
             made = Call([], {}, label, node=node, arguments=arguments, paths=paths, program=self)
             try:

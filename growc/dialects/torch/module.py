@@ -21,6 +21,7 @@ from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.cases import Descent
+from growc.dialects.torch.export import first_names
 
 MODES = {False: "evaluation", True: "training"}
 
@@ -29,15 +30,18 @@ MODES = {False: "evaluation", True: "training"}
 class Tensors:
     """What a module holds. `parameters` and `buffers` by every name that they have: ties are one tensor.
 
-    passing: buffers that no state dict holds.
+    passing: buffers that no state dict holds. order: all names, as modules are to stand.
     """
 
     parameters: dict[str, nn.Parameter] = field(default_factory=dict)
     buffers: dict[str, Tensor | None] = field(default_factory=dict)
     passing: set[str] = field(default_factory=set)
+    order: tuple[str, ...] = ()
 
     def place(self, module: nn.Module) -> None:
         """Give a module these tensors, in modules by the parts of their names."""
+        for name in self.order:
+            _owner(module, name)
         for name, parameter in self.parameters.items():
             owner, last = _owner(module, name)
             owner.register_parameter(last, parameter)
@@ -47,19 +51,17 @@ class Tensors:
 
     def sort(self, places: Mapping[str, Any]) -> None:
         """Put parameters and buffers in the order of their places."""
-        self.parameters = {
-            name: self.parameters[name] for name in sorted(self.parameters, key=places.__getitem__)
-        }
-        self.buffers = {name: self.buffers[name] for name in sorted(self.buffers, key=places.__getitem__)}
+        self.order = tuple(sorted({**self.parameters, **self.buffers}, key=places.__getitem__))
+        self.parameters = {name: self.parameters[name] for name in self.order if name in self.parameters}
+        self.buffers = {name: self.buffers[name] for name in self.order if name in self.buffers}
 
     @staticmethod
     def of(module: nn.Module) -> Tensors:
         """The tensors of a module by now."""
         stored = module.state_dict(keep_vars=True)
         buffers = dict(module.named_buffers(remove_duplicate=False))
-        return Tensors(
-            dict(module.named_parameters(remove_duplicate=False)), dict(buffers), set(buffers) - set(stored)
-        )
+        parameters = dict(module.named_parameters(remove_duplicate=False))
+        return Tensors(parameters, dict(buffers), set(buffers) - set(stored), tuple(first_names(module)))
 
 
 def _owner(module: nn.Module, name: str) -> tuple[nn.Module, str]:

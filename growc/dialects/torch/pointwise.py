@@ -8,13 +8,11 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from growc.dialects.torch.call import Call, UnknownError, dtype_of
+from growc.dialects.torch.call import Call, UnknownError
 
 
 def same(at: Call, x: Any, other: Any = None) -> ir.Value:
     """The tensor itself, perhaps in another type."""
-    if dtype_of(x.meta["val"]).is_complex or at.dtype.is_complex:
-        raise UnknownError
     return at.tensor(x, at.dtype)
 
 

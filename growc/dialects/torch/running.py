@@ -28,8 +28,9 @@ Inputs = tuple[Sequence[Any], Mapping[str, Any]]
 NARROWER: Mapping[torch.dtype, Set[torch.dtype]] = {
     torch.float32: {torch.float16, torch.bfloat16},
     torch.float64: {torch.float16, torch.bfloat16, torch.float32},
+    torch.complex128: {torch.complex32, torch.complex64},
 }
-"""Types of real numbers, and all that have fewer bits."""
+"""Types of real and of complex numbers, and all that have fewer bits."""
 
 
 def is_narrow(module: nn.Module) -> bool:
@@ -45,7 +46,8 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, kind: torch.dtype) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.kind = kind
+        kinds = (kind, torch.complex128) if kind is torch.float64 else (kind,)
+        self.kinds = {narrow: one for one in kinds for narrow in NARROWER[one]}
 
     def __torch_dispatch__(
         self,
@@ -61,8 +63,8 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def wide(self, value: Any) -> Any:
         """A tensor, or the name of a type, as it is to be; anything else as it is."""
         if isinstance(value, Tensor):
-            return value.to(self.kind) if value.dtype in NARROWER[self.kind] else value
-        return self.kind if isinstance(value, torch.dtype) and value in NARROWER[self.kind] else value
+            return value.to(self.kinds[value.dtype]) if value.dtype in self.kinds else value
+        return self.kinds.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 class Expected(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -119,9 +121,9 @@ class Otherwise:
     def __init__(self, module: nn.Module, kind: torch.dtype = torch.float64, *, thirds: bool = False) -> None:
         self.module, self.wide, self.mode = module, deepcopy(module), Widened(kind)
         if thirds:
-            for parameter in self.wide.parameters():
+            for parameter in (p for p in self.wide.parameters() if p.is_floating_point()):
                 parameter.data = in_thirds(parameter.data, kind)
-        self.wide.to(kind)
+        self.wide._apply(self.mode.wide)  # type: ignore[no-untyped-call]
 
     def outputs(self, inputs: Inputs, *, train: bool = False) -> list[Array]:
         """As of the module itself."""

@@ -24,6 +24,7 @@ from torch import fx
 
 from growc.dialects.torch import (
     along,
+    complex_numbers,
     contract,
     creation,
     layout,
@@ -77,7 +78,7 @@ ROWS = """
     aten.fill.Tensor                filled()
 
     # elementwise, one operand
-    aten.abs.default                Abs self
+    aten.abs.default                modulus()
     aten.acos.default               Acos self
     aten.asin.default               Asin self
     aten.atan.default               Atan self
@@ -129,6 +130,12 @@ ROWS = """
     aten.square.default             Mul self self
     aten.tan.default                Tan self
     aten.tanh.default               Tanh self
+
+    # complex numbers
+    aten._conj.default              part()
+    aten.imag.default               part()
+    aten.view_as_complex.default    pairs()
+    aten.view_as_real.default       pairs()
 
     # elementwise, several operands
     aten.__and__.Tensor             bitwise()
@@ -240,6 +247,21 @@ ROWS = """
     aten.sum.dim_IntList            reduce()
     aten.topk.default               topk()
     aten.var.correction             deviation()
+    aten.fft_fft.default            transform()
+    aten.fft_fft2.default           transform()
+    aten.fft_fftn.default           transform()
+    aten.fft_ifft.default           transform()
+    aten.fft_ifft2.default          transform()
+    aten.fft_ifftn.default          transform()
+    aten.fft_irfft.default          transform()
+    aten.fft_irfft2.default         transform()
+    aten.fft_irfftn.default         transform()
+    aten.fft_rfft.default           transform()
+    aten.fft_rfft2.default          transform()
+    aten.fft_rfftn.default          transform()
+    aten._fft_c2c.default           transform_whole()
+    aten._fft_c2r.default           transform_back()
+    aten._fft_r2c.default           transform_real()
     aten.adaptive_avg_pool1d.default  adaptive_pool()
     aten.adaptive_avg_pool2d.default  adaptive_pool()
     aten.avg_pool1d.default         average_pool()
@@ -362,7 +384,18 @@ def _rules(module: ModuleType) -> dict[str, Rule]:
 
 
 RULES: dict[str, Rule] = {}
-for _module in (along, contract, creation, layout, lookup, norms, pointwise, recurrent, symbols):
+for _module in (
+    along,
+    complex_numbers,
+    contract,
+    creation,
+    layout,
+    lookup,
+    norms,
+    pointwise,
+    recurrent,
+    symbols,
+):
     RULES |= _rules(_module)
 
 
