@@ -422,7 +422,8 @@ _code(
     A checkpoint is loaded by a class of transformers, which makes all of its sizes from the numbers of a
     config. No values of these numbers give what was asked for: mostly since the class ties two sizes that
     the model itself does not, such as the heads to the stream (GPT-2). The notes name the tensor and the
-    field, the help what to write too. A module can have these sizes all the same: in
+    field, the help what to write too. Or the class computes a weight that is to change, and not by its norm
+    (`weight_norm`), so that nothing that it stores gives the planned one. A module can have all this: in
     Python `growc.apply(..., keep_class=False)` gives one.
 
         widen heads to 16 with neighbor copy          # wrong where hidden = heads x 64 in the class

@@ -31,8 +31,8 @@ class Weight:
     origin: Any = field(default=None, repr=False)
     stored: Any = field(default=None, repr=False)
     """Where it is quantised: the dialect's own tensors; `stored.blocks` says which elements share a scale."""
-    computed: bool = False
-    """Whether the model computes it from stored tensors; where it changes, the result stores it."""
+    computed: tuple[str, ...] = ()
+    """The stored tensors that the model computes it from, if it does."""
     copy_of: str = ""
     """The tensor of the source that it comes from, where its layer has another place there."""
     zero: bool = False

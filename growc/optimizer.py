@@ -170,7 +170,7 @@ class _Carrier:
         """Whether the mapped gradient is the gradient of the result."""
         uneven = any(step.name in self.uneven or step.next is not None for step in weight.steps)
         proved = self.plan.certificate.exact and self.new == "mapped"
-        return proved and not uneven and weight.name not in self.copies
+        return proved and not uneven and weight.name not in self.copies and weight.normed is None
 
 
 def parameter_groups(module: Any, state: State) -> list[list[str]]:
@@ -228,7 +228,7 @@ def gradient_plan(weight: WeightPlan, power: int = 1, new: New = "mapped") -> We
         replace(step, layout=_dual_layout(step.layout, step.verb, power, new), next=None)
         for step in weight.steps
     )
-    return replace(weight, steps=steps, scale=weight.scale**-power, literal=None, shift=0.0)
+    return replace(weight, steps=steps, scale=weight.scale**-power, literal=None, shift=0.0, normed=None)
 
 
 def _dual_layout(layout: Layout, verb: str, power: int, new: New) -> Layout:

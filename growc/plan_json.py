@@ -17,6 +17,7 @@ from growc.plans import (
     LeafStep,
     NextLayer,
     Noise,
+    Normed,
     Plan,
     Summary,
     WeightPlan,
@@ -127,6 +128,10 @@ def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Any]:
         made |= {"copy_of": weight.copy_of, "zero": weight.zero}
     if weight.shift:
         made["shift"] = weight.shift
+    if weight.normed is not None:
+        n = weight.normed
+        made["normed"] = {"part": n.part, "direction": n.direction, "length": n.length, "axes": list(n.axes)}
+        made["normed"] |= {"steps": [_step(s, pool) for s in n.steps], "zero": n.zero}
     return made
 
 
@@ -150,10 +155,16 @@ def _read_weight(data: dict[str, Any], maps: list[dict[str, Any]]) -> WeightPlan
     literal = None if "literal" not in data else tuple(data["literal"])
     before, after = tuple(data["before"]), tuple(data["after"])
     scale = data.get("scale", 1.0)
-    others = data.get("copy_of", ""), data.get("zero", False), data.get("shift", 0.0)
+    normed = _read_normed(data["normed"], maps) if "normed" in data else None
+    others = data.get("copy_of", ""), data.get("zero", False), data.get("shift", 0.0), normed
     return WeightPlan(
         data["name"], data["source"], data["dtype"], before, after, steps, scale, literal, *others
     )
+
+
+def _read_normed(data: dict[str, Any], maps: list[dict[str, Any]]) -> Normed:
+    steps = tuple(_read_step(s, maps) for s in data["steps"])
+    return Normed(data["part"], data["direction"], data["length"], tuple(data["axes"]), steps, data["zero"])
 
 
 def _read_layout(place: int, maps: list[dict[str, Any]]) -> Layout:

@@ -7,6 +7,7 @@ weights through `growc.weights.execute` once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -163,6 +164,22 @@ class AxisStep:
 
 
 @dataclass(frozen=True, eq=False)
+class Normed:
+    """How a stored tensor is part of a weight that is computed as direction · length / ‖direction‖.
+
+    part: which of both it is. direction, length: the stored tensors. axes: of the weight, over which norms
+    are taken. steps: what becomes of the weight, in order. zero: whether it is zero, as in a new layer.
+    """
+
+    part: Literal["direction", "length"]
+    direction: str
+    length: str
+    axes: tuple[int, ...]
+    steps: tuple[AxisStep, ...]
+    zero: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class WeightPlan:
     """What becomes of one stored tensor (or of one copy of it, where uses part): steps in order."""
 
@@ -182,17 +199,20 @@ class WeightPlan:
     """Whether it is zero, so that a new layer adds nothing."""
     shift: float = 0.0
     """What the model adds to it wherever it is used: steps act on the sum."""
+    normed: Normed | None = None
+    """Where it is part of a computed weight that changes: `steps` say what of that is on its own axes."""
 
     @property
     def changed(self) -> bool:
         """Whether the result has other values than the source, or other sizes."""
-        made = bool(self.steps) or self.scale != 1.0 or self.literal is not None
+        made = bool(self.steps) or self.scale != 1.0 or self.literal is not None or self.normed is not None
         return made or bool(self.copy_of) or self.name != self.source
 
     @property
     def worth_telling(self) -> bool:
         """Whether a reader of the plan sees it: what changes, but for numbers that only went with a layer."""
-        moved = self.copy_of and not self.steps and self.scale == 1.0 and self.literal is None
+        made = self.steps or self.scale != 1.0 or self.literal is not None or self.normed is not None
+        moved = self.copy_of and not made
         learned = self.dtype in FLOATING and self.elements > 1
         return self.changed and (learned or not moved)
 

@@ -13,23 +13,29 @@ from growc.draws import Draws
 from growc.fills import new_units
 from growc.graph import Array, wide
 from growc.indexmap import Floats, Ints
-from growc.plans import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, WeightPlan
+from growc.plans import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, Normed, WeightPlan
 from growc.sinusoid import continued_rows
 
 Read = Callable[[str], Array]
 """The source's tensor of a name."""
 
+SMALL = 1e-6
+"""What is shorter, relative to the longest of its kind, is what rounding left."""
+
 
 def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
     """The new values of a weight, in its own element type. `source` has shape `plan.before`.
 
-    16-bit numbers are computed in float32 and rounded once. `read` brings what `read_beside` names.
+    16-bit numbers are computed in float32 and rounded once. `read` brings what `read_for` names.
     """
     if plan.literal is not None:
         return np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after)
     if not plan.changed:
         return source
-    out = _stepped(plan.steps, source, read, plan.shift)
+    if plan.normed is not None:
+        out = _normed(plan.normed, read)
+    else:
+        out = _stepped(plan.steps, source, read, plan.shift)
     if plan.scale != 1.0:
         out = (wide(out) * plan.scale).astype(out.dtype)
     if plan.shift:
@@ -51,6 +57,33 @@ def _stepped(steps: Sequence[AxisStep], source: Array, read: Read | None, shift:
     return out
 
 
+def _normed(normed: Normed, read: Read | None) -> Array:
+    """Direction or length of what becomes of direction · length / ‖direction‖.
+
+    The direction is as long as the steps by themselves make it, and points where they let it: copies are
+    copies. Where that has no length it is as long as the longest, and where the weight is zero, length is.
+    """
+    direction, length = (_read(read, n).astype(np.float64) for n in (normed.direction, normed.length))
+    before = _norm(direction, normed.axes)
+    factor = 0.0 if normed.zero else length.reshape(before.shape) / before
+    plain = _stepped(normed.steps, direction, read, 0.0)
+    weight = _stepped(normed.steps, direction * factor, read, 0.0)
+    size, own = _norm(weight, normed.axes), _norm(plain, normed.axes)
+    sign = np.where((weight * plain).sum(normed.axes, keepdims=True) < 0, -1.0, 1.0)
+    if normed.part == "length":
+        return sign * size
+    longest = own.max(initial=0.0) or 1.0
+    lost = own <= SMALL * longest
+    towards = np.where(size > 0, sign * weight, np.where(lost, 1.0, plain))
+    found: Array = towards / _norm(towards, normed.axes) * np.where(lost, longest, own)
+    return found
+
+
+def _norm(array: Array, axes: tuple[int, ...]) -> Array:
+    length: Array = np.sqrt((array * array).sum(axes, keepdims=True))
+    return length
+
+
 def _read(read: Read | None, name: str) -> Array:
     assert read is not None, f"nobody brings {name}"
     return read(name)
@@ -63,6 +96,13 @@ def _draws(steps: Sequence[AxisStep]) -> bool:
 
 def _factors(step: AxisStep) -> set[str]:
     return {leaf.factors for leaf in leaf_steps(step.layout) if leaf.factors}
+
+
+def read_for(plan: WeightPlan) -> set[str]:
+    """The tensors that executing a plan asks `read` for."""
+    if plan.normed is None:
+        return read_beside(plan.steps)
+    return read_beside(plan.normed.steps) | {plan.normed.direction, plan.normed.length}
 
 
 def read_beside(steps: Sequence[AxisStep]) -> set[str]:

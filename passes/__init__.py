@@ -246,7 +246,7 @@ def assemble_pass(c: Compilation) -> Compilation:
     cut = cut_by_untie(c.axes, c.untied)
     gone = c.lowered.taken.gone
     made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.mended.patches, cut, gone)
-    return replace(c, assembled=made)
+    return replace(c, assembled=c.model.put_back(made))
 
 
 def certify_pass(c: Compilation) -> Compilation:

@@ -12,6 +12,7 @@ import numpy as np
 
 from growc.compilation import Compilation
 from growc.depth import Depth
+from growc.graph import Weight
 from growc.passes.assemble import Assembled, count_parameters
 from growc.plans import MEAN, AxisChange, Certificate, Gap, Plan, WeightPlan
 from growc.stage import Stage
@@ -36,7 +37,7 @@ def certify(c: Compilation) -> Plan:
         tuple(c.assembled.weights),
         (c.parameters or count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
-        (*c.depth.warnings, *warnings_of(c.lowered.stages), *now_stored(c.assembled)),
+        (*c.depth.warnings, *warnings_of(c.lowered.stages), *unnormed(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
         tuple(c.notes),
     )
@@ -99,13 +100,18 @@ def warnings_of(stages: Sequence[Stage]) -> Iterator[str]:
         yield f"new units of {_listed(dead)} are zero behind zero readers and will never get a gradient"
 
 
-def now_stored(made: Assembled) -> Iterator[str]:
+def now_stored(made: Assembled) -> list[Weight]:
     """Weights that the source computes from stored tensors, and the result no longer."""
     pairs = zip(made.weights, made.sources, strict=True)
-    for name in dict.fromkeys(source.name for plan, source in pairs if plan.changed and source.computed):
+    return list(dict.fromkeys(source for plan, source in pairs if plan.changed and source.computed))
+
+
+def unnormed(made: Assembled) -> Iterator[str]:
+    """What training does to weights that are computed no longer."""
+    for weight in now_stored(made):
         yield (
-            f"`{name}` is a norm over stored tensors times its gain, and becomes a stored tensor itself: "
-            "training will not keep its norm"
+            f"`{weight.name}` is a norm over stored tensors times its gain, and becomes a stored tensor "
+            "itself: training will not keep its norm"
         )
 
 

@@ -21,9 +21,10 @@ from growc.dialects.torch.emit import planned_graph
 from growc.dialects.torch.entries import alike, same_logs
 from growc.dialects.torch.gate import check
 from growc.dialects.torch.oplog import operator_log
-from growc.dialects.torch.refusal import refusal
+from growc.dialects.torch.refusal import computed_otherwise, refusal
 from growc.dialects.torch.shapes import among, layer_counts, read_by, shapes_of, ties_of
 from growc.dialects.torch.trials import Target
+from growc.passes.certify import now_stored
 from growc.plans import Certificate, Gap, WeightPlan
 from growc.resolve import Bound
 
@@ -77,7 +78,10 @@ def _answer(c: Compilation) -> tuple[Solved | Unsolved, Target]:
 
 def _refused(c: Compilation, answer: Unsolved, axes: StoredAxes) -> GrowError:
     module = c.model.holder.module
-    return GrowError(refusal(type(module).__name__, answer, axes.called, shapes_of(module)))
+    kind = type(module).__name__
+    for weight in now_stored(c.assembled)[:1]:
+        return GrowError(computed_otherwise(kind, weight.name, weight.computed))
+    return GrowError(refusal(kind, answer, axes.called, shapes_of(module)))
 
 
 def _again(c: Compilation, more: Sequence[Bound]) -> Compilation:

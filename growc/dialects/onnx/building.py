@@ -46,10 +46,10 @@ class Placed:
 
 
 class Building:
-    """The new layers of all runs."""
+    """The new layers of all runs. `factors`: for what stands for a weight, a tensor that is zero if it is."""
 
-    def __init__(self, source: Layered) -> None:
-        self.source = source
+    def __init__(self, source: Layered, factors: Mapping[ir.Value, ir.Value]) -> None:
+        self.source, self.factors = source, factors
         self.runs: dict[int, list[Placed]] = {}
         self.expressions: dict[tuple[object, ...], ir.Node] = {}
 
@@ -62,9 +62,20 @@ class Building:
             layer = run.layers[instance.source]
             made = Placed(instance.source, stream, stream, {layer.start.origin: stream})
             first = all(p.source != instance.source for p in placed)
-            _Copying(self, (number, instance.source), made, first, zero_sites(instance.zeroed)).run()
+            _Copying(self, (number, instance.source), made, first, self.zeros(instance.zeroed)).run()
             placed.append(made)
             stream = made.end = made.values[layer.end.origin]
+
+    def zeros(self, zeroed: Sequence[Value]) -> dict[tuple[ir.Node, int], set[ir.Value]]:
+        """(node, operand) -> the stored tensors on the way there that become zero."""
+        sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
+        for use in zeroed:
+            node, operand = use.users[0]
+            while node.chain:
+                node, operand = node.outputs[0].users[0]
+            own = self.factors.get(use.origin, use.origin)
+            sites.setdefault((origin_of(node), operand), set()).add(own)
+        return sites
 
     def first(self, number: int, value: ir.Value) -> ir.Value | None:
         """What stands for a value in the first layer that has it; None where no layer does."""
@@ -217,17 +228,6 @@ class _Copying:
 
 
 # --------------------------------------------------------------------------------------------- pieces
-
-
-def zero_sites(zeroed: Sequence[Value]) -> dict[tuple[ir.Node, int], set[ir.Value]]:
-    """(node, operand) -> the stored tensors on the way there that become zero."""
-    sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
-    for use in zeroed:
-        node, operand = use.users[0]
-        while node.chain:
-            node, operand = node.outputs[0].users[0]
-        sites.setdefault((origin_of(node), operand), set()).add(use.origin)
-    return sites
 
 
 def _reaches(value: ir.Value, zeros: set[ir.Value]) -> bool:

@@ -74,7 +74,8 @@ def _captured(step: Step) -> Iterator[ir.Value]:
             yield from (v for v in operands if v is not None and id(v) not in own)
 
 
-def _plain(value: ir.Value, tensor: Any) -> Weight:
+def stored_weight(value: ir.Value, tensor: Any) -> Weight:
+    """A stored tensor that is not quantised."""
     shape = tuple(int(d) for d in tensor.shape)
     order = value.meta.get(ORDER)
     read = partial(read_tensor, tensor) if order is None else partial(_in_order, tensor, *order)
@@ -251,8 +252,8 @@ class _Capture:
         found = self.stored.get(id(value))
         key = id(value) if found is None else id(found)
         if key not in self.weights:
-            made = _plain(value, tensor) if found is None else _quantised(value, found)
-            made.computed = any(value is f.stand_in for f in self.dialect.folded)
+            made = stored_weight(value, tensor) if found is None else _quantised(value, found)
+            made.computed = next((f.stored for f in self.dialect.folded if value is f.stand_in), ())
             made.shift = self.shifted.of.get(value, 0.0)
             self.weights[key] = made
         weight = self.weights[key]

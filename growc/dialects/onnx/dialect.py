@@ -26,6 +26,7 @@ from growc.dialects.onnx.unpack import unpack
 from growc.graph import Graph, Size, Value
 from growc.layers import Instance, Layers
 from growc.passes.apart import Taken
+from growc.passes.assemble import Assembled
 from growc.passes.measured import Measured
 from growc.passes.packing import Packed
 from growc.passes.spaces import Axes
@@ -109,6 +110,10 @@ class IrModel:
     ) -> Mended:
         """Account for every size of the result."""
         return mend(axes, self.simulator, inputs, self.counts, resize, taken)
+
+    def put_back(self, made: Assembled) -> Assembled:
+        """The stored tensors of a plan, where computed weights that change are made of what others are."""
+        return made
 
     def hold(self, c: Any) -> Any:
         """A compilation with what stores its result, where that is more than the graph itself."""

@@ -27,7 +27,7 @@ from growc.graph import Array, Graph, Node, Size, Value, Weight
 from growc.naming import unused
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
-from growc.weights import execute, read_beside
+from growc.weights import execute, read_for
 
 
 def rewrite(
@@ -56,7 +56,7 @@ def rewrite(
     kept = {source.origin for plan, _, source in plans if plan.changed}
     for folded in graph.dialect.folded:
         if folded.stand_in not in kept:
-            folded.restore()
+            folded.restore(kept)
     sizes = {v.origin: after for v, after in mended.sizes.items()}
     restore(graph.dialect.fused, lambda one: share(one, writer, sizes))
     rejoin(graph.source)
@@ -330,7 +330,7 @@ def _tensors(plan: WeightPlan, source: Weight, origins: Mapping[str, Any]) -> li
     """The planned tensor; of a quantised weight its integers, scales and zero points."""
     if source.stored is not None:
         return list(source.stored.grown(plan))
-    return [_lazy(plan, source.origin, {n: constant_of(origins[n]) for n in read_beside(plan.steps)})]
+    return [_lazy(plan, source.origin, {n: constant_of(origins[n]) for n in read_for(plan)})]
 
 
 def _lazy(plan: WeightPlan, origin: ir.Value, beside: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ Needs: an onnx-ir model of plain nodes. Gives: the same model, and a `Folded` fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,21 +47,32 @@ CURVED = REDUCTIONS | frozenset(
 
 POINTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Pow", "Reciprocal", "Sqrt", "Sub"})
 LAYOUT = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+MOVES = frozenset({"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Layout that stored tensors may pass on their way to a use."""
 ARITHMETIC = CURVED | POINTWISE | LAYOUT | {"MatMul"}
 BODIES = frozenset({"If", "Loop", "Scan"})
 WIDE = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 
 
-@dataclass
+@dataclass(eq=False)
 class Folded:
-    """A computed weight, and the initializer that stands for it; `passed`: what a body gives it out by."""
+    """A computed weight, and the initializer that stands for it; `cone`: what computes it; `passed`: what a
+    body gives it out by.
+    """
 
     value: ir.Value
     stand_in: ir.Value
+    cone: Sequence[ir.Node]
     passed: ir.Node | None = None
 
-    def restore(self) -> None:
-        """Let the computation stand where it stood."""
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The names of what it is computed from, but for single numbers."""
+        found = [v for n in self.cone for v in n.inputs if v is not None and constant_of(v) is not None]
+        return tuple(dict.fromkeys(v.name or "" for v in found if _is_large(constant_of(v))))
+
+    def restore(self, changed: Container[ir.Value] = ()) -> None:
+        """Let the computation stand where it stood. `changed`: stored tensors that are others by now."""
         graph, name = self.stand_in.graph, self.stand_in.name
         assert graph is not None
         assert name is not None
@@ -72,6 +83,13 @@ class Folded:
             assert body is not None
             body.outputs[body.outputs.index(self.passed.outputs[0])] = self.value
             body.remove(self.passed, safe=True)
+        if any(v in changed for node in self.cone for v in node.inputs if v is not None):
+            for made in (v for node in self.cone for v in node.outputs):
+                made.shape = None
+
+
+def _is_large(tensor: Any) -> bool:
+    return int(tensor.dtype) in REAL and tensor.size > 1
 
 
 def fold(model: ir.Model) -> list[Folded]:
@@ -86,7 +104,7 @@ def fold(model: ir.Model) -> list[Folded]:
         tensor = _computed(value, cone, model.opset_imports)
         if tensor is not None:
             passed = _pass_on(value) if value.is_graph_output() else None
-            found[value] = Folded(value, _stand_in(value, tensor, model.graph), passed)
+            found[value] = Folded(value, _stand_in(value, tensor, model.graph), cone, passed)
     return list(found.values())
 
 
@@ -95,7 +113,16 @@ def _contracted(model: ir.Model, cones: _Cones) -> Iterator[ir.Value]:
     for node in model.graph.all_nodes():
         operands = [v for v in node.inputs if v is not None]
         if node.op_type in CONTRACTIONS and not all(map(cones.is_static, operands)):
-            yield from operands[:2]
+            yield from map(_unmoved, operands[:2])
+
+
+def _unmoved(value: ir.Value) -> ir.Value:
+    """What a value is but for its layout: that is in front of every use of a weight."""
+    node = value.producer()
+    while node is not None and op_name(node) in MOVES and node.inputs[0] is not None:
+        value = node.inputs[0]
+        node = value.producer()
+    return value
 
 
 def _given_out(model: ir.Model) -> Iterator[ir.Value]:

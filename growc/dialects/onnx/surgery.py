@@ -19,6 +19,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.building import Building, Named, Placed, needed
 from growc.dialects.onnx.capture import COPY_OF
 from growc.dialects.onnx.layered import Layered, origin_of
+from growc.dialects.onnx.normed import weight_norm
 from growc.dialects.onnx.numbering import Numbering
 from growc.dialects.onnx.owners import Place, around, bodies
 from growc.graph import Graph, Node
@@ -60,18 +61,29 @@ def rearrange(graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instan
 
     Raises GrowError (G314) where a layer that goes is needed.
     """
-    surgery = _Surgery(Layered(graph, layers), orders)
+    norms = {one: norm for one in graph.dialect.folded if (norm := weight_norm(one)) is not None}
+    for folded in norms:  # copies of a layer compute their weights as it does
+        folded.restore()
+    surgery = _Surgery(Layered(graph, layers), orders, {one.stand_in: n.length for one, n in norms.items()})
     surgery.build()
     for folded in graph.dialect.folded:
-        folded.restore()
+        if folded not in norms:
+            folded.restore()
     RemoveUnusedNodesPass()(graph.source)
     return surgery.finish()
 
 
 class _Surgery:
-    def __init__(self, source: Layered, orders: Mapping[int, Sequence[Instance]]) -> None:
+    """`factors`: for what stands for a computed weight, the stored tensor that is zero where it is."""
+
+    def __init__(
+        self,
+        source: Layered,
+        orders: Mapping[int, Sequence[Instance]],
+        factors: Mapping[ir.Value, ir.Value],
+    ) -> None:
         self.source, self.graph, self.orders = source, source.graph, orders
-        self.building = Building(source)
+        self.building = Building(source, factors)
         self.gone = frozenset(n for n, place in source.home.items() if place[0] in orders)
         self.ports = [*self.graph.inputs, *self.graph.outputs]
         self.names = [v.name or "" for v in self.ports]

@@ -16,7 +16,9 @@ from growc.dialects.torch.inputs import capturable, register_caches, without_cac
 from growc.dialects.torch.inputs import example_inputs as guessed
 from growc.dialects.torch.lowered import LoweredFile
 from growc.dialects.torch.lowering import Read, lower
+from growc.dialects.torch.parametrized import put_back
 from growc.dialects.torch.programs import load
+from growc.passes.assemble import Assembled
 
 
 @dataclass
@@ -60,6 +62,10 @@ class TorchModel(IrModel):
         tensors = captured.program.state_dict
         first = {captured.names.get(name, name): tensor for name, tensor in tensors.items()}
         return TorchModel.open(captured, first.__getitem__)
+
+    def put_back(self, made: Assembled) -> Assembled:
+        """With weight norms as modules have them."""
+        return put_back(made, self.folded)
 
     def again(self, path: Path) -> TorchModel:
         """The same model as it was before any pass; what was measured of it is known."""

@@ -28,7 +28,8 @@ class Holdings:
     """What the source holds, and the weights of the plan by name.
 
     kinds: parameters and buffers of the source by their first names, with whether a parameter is trained.
-    unused: those that its graph does not read, which stay as they are.
+    unused: those that its graph does not read, which stay as they are. computed: weights that the source
+    computes, where the result stores them: they are trained.
     """
 
     captured: Captured
@@ -37,6 +38,7 @@ class Holdings:
     passing: frozenset[str]
     frozen: frozenset[str]
     unused: frozenset[str]
+    computed: frozenset[str]
     read: Read
 
     @staticmethod
@@ -60,7 +62,10 @@ class Holdings:
                 frozen.add(name)
         plans = {w.name: w for w in c.assembled.weights}
         gone = frozenset(kinds) - used - passing
-        return Holdings(captured, plans, kinds, frozenset(passing), frozenset(frozen), gone, c.model.read)
+        made = frozenset(weight.name for weight in c.assembled.sources if weight.computed)
+        return Holdings(
+            captured, plans, kinds, frozenset(passing), frozenset(frozen), gone, made, c.model.read
+        )
 
     def origin(self, name: str) -> str:
         """The tensor of the source that one of the result comes from."""
@@ -129,7 +134,7 @@ class Holdings:
 
     def hold(self, found: Tensors, name: str, origin: str, tensor: Tensor) -> None:
         """Take a tensor in, as what it was in the source."""
-        if self.kinds.get(origin) is InputKind.PARAMETER:
+        if self.kinds.get(origin) is InputKind.PARAMETER or origin in self.computed:
             found.parameters[name] = nn.Parameter(tensor, requires_grad=origin not in self.frozen)
             return
         found.buffers[name] = tensor
@@ -138,7 +143,7 @@ class Holdings:
 
     def passes(self, origin: str) -> bool:
         """Whether no state dict holds what comes from this."""
-        return origin in self.passing or origin not in self.kinds
+        return origin in self.passing or origin not in (self.kinds.keys() | self.computed)
 
 
 def computed(value: ir.Value) -> Tensor:

@@ -68,9 +68,8 @@ def instance_norm(
 
 
 def weight_norm(at: Call, v: Any, g: Any, dim: int) -> ir.Value:
-    """A weight of given lengths, each over all axes but one."""
-    axis = at.axis(dim, v)
-    others = at.constant([k for k in range(at.rank(v)) if k != axis])
+    """A weight of given lengths, each over all axes but one, or of one length (`dim` -1)."""
+    others = at.constant([k for k in range(at.rank(v)) if k != dim])
     direction = at.tensor(v)
     length = at.add("ReduceL2", direction, others, keepdims=1)
     return at.add("Mul", direction, at.add("Div", at.tensor(g), length))

@@ -79,7 +79,7 @@ def awake(model: ir.Model, module: nn.Module, holdings: Holdings) -> Iterator[No
     try:
         for value in model.graph.initializers.values():
             if value.meta.get(ZERO) and (own := held.get(holdings.name(value))) is not None:
-                drawn = torch.randn(own.shape, generator=random) / max(1, own.shape[-1]) ** 0.5
+                drawn = torch.randn(own.shape, generator=random) / max((1, *own.shape[-1:])) ** 0.5
                 kept.append((value, value.const_value, own))
                 own.data.copy_(drawn)
                 value.const_value = ir.tensor(to_numpy(own.data).copy(), dtype=value.dtype, name=value.name)

@@ -30,6 +30,14 @@ def refusal(kind: str, found: Unsolved, called: Called, before: Mapping[str, tup
     return Diagnostic("G318", message, notes=tuple(note for note in notes if note), help=remedy)
 
 
+def computed_otherwise(kind: str, weight: str, stored: Sequence[str]) -> Diagnostic:
+    """That a class computes a weight which is to change, and not by a weight norm. `stored`: from what."""
+    message = f"`{kind}` computes `{weight}`, and nothing that it stores gives what is planned for it"
+    notes = (f"it is computed from {' and '.join(f'`{name}`' for name in stored)}",) if stored else ()
+    remedy = "`keep_class=False`, in Python, gives a module that stores it"
+    return Diagnostic("G318", message, notes=notes, help=remedy)
+
+
 def _difference(found: Unsolved) -> str:
     if found.failed:
         return found.failed
