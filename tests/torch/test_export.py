@@ -227,3 +227,24 @@ def test_a_class_that_hands_the_choice_of_a_cache_on_gives_none():
     inputs = example_inputs(module := build(config))
     assert inputs["use_cache"] is False
     assert export(module, (), inputs).symbols
+
+
+class Stepping(nn.Module):
+    """It goes along its input, and writes what it has by then through `made[:, t]`."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made, state = torch.zeros_like(x), x[:, 0]
+        for t in range(x.shape[1]):
+            state = state * 0.5 + x[:, t]
+            made[:, t] = state
+        return made
+
+
+def test_a_write_through_a_slice_that_shows_everything_cuts_nothing():
+    module, inputs = Stepping(), {"x": torch.randn(3, 4, 5)}
+    captured = export(module, (), inputs)
+    called = [str(node.target) for node in captured.program.graph.nodes]
+    assert called.count("aten.select_scatter.default") == 4
+    assert "aten.slice_scatter.default" not in called
+    agree(module, captured, inputs)
+    agree(module, captured, {"x": torch.randn(5, 4, 5)})

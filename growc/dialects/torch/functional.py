@@ -198,7 +198,10 @@ def put_back(target: Any, rest: tuple[Any, ...], shown: Any, value: Any) -> Call
     target, rest: what takes the view, and its arguments behind the first. Raises NotFunctionalError.
     """
     if target is aten.slice.Tensor:
-        return aten.slice_scatter.default, (shown, value, *rest)
+        whole = _shape(value) == _shape(shown)
+        return (
+            (aten.alias.default, (value,)) if whole else (aten.slice_scatter.default, (shown, value, *rest))
+        )
     if target is aten.select.int:
         return aten.select_scatter.default, (shown, value, *rest)
     if target in (aten.transpose.int, aten.t.default):
@@ -209,6 +212,10 @@ def put_back(target: Any, rest: tuple[Any, ...], shown: Any, value: Any) -> Call
     if target in IN_ORDER:
         return aten.reshape_as.default, (value, shown)
     raise NotFunctionalError(f"a view by `{target}` is written to")
+
+
+def _shape(tensor: Any) -> list[str]:
+    return [str(size) for size in (tensor.meta["val"] if isinstance(tensor, fx.Node) else tensor).shape]
 
 
 def put_part(target: Any, called: Any, sizes: Any, number: Any, shown: Any, value: Any) -> Call:
