@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +21,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Opened(Holder):
-    """A checkpoint that can be read by its class; `stored` has names of the file."""
+    """A checkpoint that can be read by its class; `stored` has names of the file.
+
+    unstored: names of the class's tensors that it computes itself, and the file lacks.
+    """
 
     checkpoint: Checkpoint
     names: ModuleNames
+    unstored: tuple[str, ...] = ()
 
     @staticmethod
     def open(path: Path) -> Opened:
         """Raises GrowError (G309, G310) where the directory is not what its class loads."""
         from growc.dialects.torch.classes import build
+        from growc.dialects.torch.unstored import unstored
 
         checkpoint = Checkpoint.open(path)
         module = build(checkpoint.config, constants=True)
         entries = {name: tensor.entry for name, tensor in checkpoint.tensors.items()}
         names = ModuleNames(module, entries, checkpoint.read)
-        return Opened(module, _stored(path, module, names), checkpoint, names)
+        lacking = [
+            n for same in same_tensors(module) if not any(m in names.entries for m in same) for n in same
+        ]
+        computed = tuple(unstored(module, lacking)) if lacking else ()
+        if computed:
+            module = build(checkpoint.config, constants=True, unstored=computed)
+        return Opened(module, _stored(path, module, names), checkpoint, names, computed)
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -46,7 +58,7 @@ class Opened(Holder):
         """By the class that a config names."""
         from growc.dialects.torch.classes import build
 
-        return build
+        return partial(build, unstored=self.unstored)
 
     def entry(self, name: str) -> Entry:
         """As the file has it."""

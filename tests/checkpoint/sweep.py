@@ -154,9 +154,10 @@ def difference(ours: list[Tensor], theirs: list[Tensor]) -> float:
     return found
 
 
-def planned(name: str, text: str) -> list[Tensor]:
+def planned(name: str, text: str, source: nn.Module) -> list[Tensor]:
     """What the planned program gives, without a class; one that goes step by step is one for each length."""
     model: Built = build(name)
+    model.module.load_state_dict(source.state_dict())  # what the class computes is in no file
 
     def grown(feed: Mapping[str, Any]) -> Any:
         return api.grow(model.module, text, dict(feed), check=False, keep_class=False)
@@ -186,7 +187,8 @@ def judged(name: str, text: str, source: Path, target: Path) -> Outcome:
     seconds, exact = time.monotonic() - start, done.plan.certificate.exact
     try:
         made = outputs(name, loaded(name, target))
-        wanted = outputs(name, loaded(name, source)) if exact else planned(name, text)
+        whole = loaded(name, source)
+        wanted = outputs(name, whole) if exact else planned(name, text, whole)
         off = difference(wanted, made)
     except (AssertionError, RuntimeError, ValueError, GrowError) as error:
         return Outcome(WRONG, f"{type(error).__name__}: {error}", 0.0, seconds)

@@ -349,6 +349,11 @@ MORE: tuple[tuple[str, Case], ...] = (
     ("every second element", (lambda x: A.slice.Tensor(x, 1, 1, 7, 2), "n 9")),
     ("parts with a rest", (lambda x: A.chunk.default(x, 4, 1), "n 9")),
     ("all elements repeated", (lambda x: A.repeat_interleave.self_int(x, 2), "n 3")),
+    (
+        "elements repeated to a size that is said",
+        (lambda x: A.repeat_interleave.self_int(x, 2, 1, output_size=6), "n 3"),
+    ),
+    ("as many zeros as make it whole", (lambda x: A.pad.default(x, [0, 0, 0, -x.shape[0] % 4]), "n 3")),
 )
 """More of what rows do."""
 

@@ -195,7 +195,9 @@ def pad(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
                 wanted[i] = wants.resize(find(instance.spaces[f"{side}{axis}"]))[0]
     if wanted == amounts:
         return Patch()
-    return Patch({}, {"pads": wanted}) if given is not None else Patch({1: tuple(wanted)})
+    if given is not None:
+        return Patch({}, {"pads": wanted})
+    return Patch({1: tuple(w if w != a else None for w, a in zip(wanted, amounts, strict=True))})
 
 
 def depth(wants: Demands, instance: Instance, sim: Simulation) -> Patch:

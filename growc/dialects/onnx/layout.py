@@ -9,7 +9,7 @@ import numpy as np
 
 from growc.axes import ratio, times
 from growc.dialects.onnx.operand import axis_of, first, line, names, refine, rest, unit
-from growc.graph import Size
+from growc.graph import Array, Size
 from growc.operators import Line, Site, Term, broadcast_label
 
 
@@ -139,17 +139,24 @@ def pad(site: Site) -> Line:
 
 
 def _pads(site: Site, rank: int) -> list[tuple[int, int]] | None:
-    """(in front, behind) of each axis; None where they are not known."""
+    """(in front, behind) of each axis, −1 for what differs with the inputs; None where they are not known."""
     given, axes = site.attribute("pads"), site.static(3)
     if given is None:
-        known = site.static(1)
-        given = None if known is None else known.reshape(-1).tolist()
+        known = site.known(1)
+        given = None if known is None else _constants(known)
     if given is None or (axes is None and len(site.inputs) > 3 and site.inputs[3] is not None):
         return None
     chosen = list(range(rank)) if axes is None else [int(a) % rank for a in axes.reshape(-1)]
     amounts = [int(p) for p in given]  # type: ignore[attr-defined]
     found = {a: (amounts[k], amounts[k + len(chosen)]) for k, a in enumerate(chosen)}
     return [found.get(k, (0, 0)) for k in range(rank)]
+
+
+def _constants(known: Sequence[Array]) -> list[int]:
+    """Numbers that are the same at every sample point; −1 for the others."""
+    first, *others = (array.reshape(-1) for array in known)
+    same = [all(len(o) == len(first) and o[k] == number for o in others) for k, number in enumerate(first)]
+    return [int(number) if fixed else -1 for number, fixed in zip(first, same, strict=True)]
 
 
 def resize(site: Site) -> Line:

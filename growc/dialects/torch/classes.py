@@ -5,7 +5,7 @@ Code that lies beside a checkpoint is never run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from transformers.initialization import no_init_weights
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.inputs import EXPERTS, example_inputs, real_inputs
+from growc.dialects.torch.unstored import compute
 
 __all__ = ["ClassBuilder", "build", "class_of", "example_inputs", "real_inputs", "require_plain"]
 
@@ -49,11 +50,12 @@ def _of_type(config: Mapping[str, Any]) -> Any:
     return transformers.MODEL_MAPPING.get(transformers.CONFIG_MAPPING[kind], None)
 
 
-def build(config: Mapping[str, Any], *, constants: bool = False) -> nn.Module:
+def build(config: Mapping[str, Any], *, constants: bool = False, unstored: Iterable[str] = ()) -> nn.Module:
     """The module of a config.json on the meta device, in evaluation mode.
 
     constants: all but parameters has the values that the class computes, as buffers that no state dict holds;
     without it they are on meta as well, which is faster.
+    unstored: names of tensors that are such constants too, for no file holds them.
 
     Raises GrowError: G310 for a class that is not transformers' own, or does not take these values; G309 for
     quantised weights.
@@ -63,7 +65,7 @@ def build(config: Mapping[str, Any], *, constants: bool = False) -> nn.Module:
     reason: Exception | None = None
     for attention in ATTENTIONS:
         try:
-            return ClassBuilder(chosen, attention)(config, constants=constants)
+            return ClassBuilder(chosen, attention)(config, constants=constants, unstored=unstored)
         except Exception as error:  # noqa: BLE001 - constructors raise whatever their values lead to
             reason = reason or error
     said = next((line.strip() for line in str(reason).splitlines() if line.strip()), type(reason).__name__)
@@ -89,16 +91,20 @@ class ClassBuilder:
     attention: Any = None
     experts: Any = EXPERTS
 
-    def __call__(self, config: Mapping[str, Any], *, constants: bool = False) -> nn.Module:
-        """The module of a config on the meta device, in evaluation mode."""
+    def __call__(
+        self, config: Mapping[str, Any], *, constants: bool = False, unstored: Iterable[str] = ()
+    ) -> nn.Module:
+        """The module of a config on the meta device, in evaluation mode; as `build` does."""
         kind: Any = self.chosen.config_class
-        configuration = kind.from_dict(deepcopy(dict(config)))
+        configuration = kind.from_dict(_spelt_out(config))
         if self.attention is not None:
             configuration._attn_implementation = self.attention
         configuration._experts_implementation = self.experts
         with _computing_constants() if constants else torch.device("meta"):
             module: Any = self.chosen(configuration)
         module.tie_weights()
+        for name in unstored:
+            compute(module, name, constants=constants)
         module.eval()
         return cast(nn.Module, module)
 
@@ -117,6 +123,15 @@ def _computing_constants() -> Iterator[None]:
 
     with no_init_weights(), mock.patch.object(nn.Module, "register_parameter", on_meta):
         yield
+
+
+def _spelt_out(value: Any) -> Any:
+    """A config with the numbers that JSON has none for: transformers writes infinity as an object."""
+    if isinstance(value, Mapping):
+        if list(value) == ["__float__"]:
+            return float(value["__float__"])
+        return {name: _spelt_out(one) for name, one in value.items()}
+    return [_spelt_out(one) for one in value] if isinstance(value, list) else deepcopy(value)
 
 
 def _unreadable(message: str, *notes: str) -> GrowError:

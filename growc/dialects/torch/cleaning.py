@@ -50,6 +50,10 @@ FILLED = {
 """Tensors of the type of another one, which is read for nothing else, and how they are made without it."""
 
 
+FORETOLD = {aten.repeat_interleave.self_int: "output_size"}
+"""Arguments that say a size beforehand which follows from the others."""
+
+
 def clean(program: ExportedProgram) -> None:
     """Drop writes, checks, conversions to the type that is there already, and what nobody uses or only asks
     for its type; take apart what torch itself makes of other operators.
@@ -69,6 +73,8 @@ def clean(program: ExportedProgram) -> None:
             made = node.meta["val"]
             node.target, node.args = FILLED[node.target], node.args[1:]
             node.kwargs = {"dtype": made.dtype, "device": made.device}
+        if node.target in FORETOLD:
+            node.kwargs = {k: v for k, v in node.kwargs.items() if k != FORETOLD[node.target]}
         if node.target in CLAIMS:
             graph.erase_node(node)
         elif node.target in CONVERSIONS and _same(node):
