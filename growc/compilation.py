@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compilation:
-    """All down to `keeps` is given; the rest are results of passes, as comments say."""
+    """All down to `inside` is given; the rest are results of passes, as comments say."""
 
     path: Path
     model: Any
     statements: Sequence[Bound] = ()
     progress: Callable[[str, int, int], None] = lambda phrase, done, total: None
     keeps: bool = False  # whether what is measured may be kept beside the model
+    inside: bool = False  # whether one head in each part counts (passes/inner_heads.py), and not the parts
     graph: Graph = None  # type: ignore[assignment]  # capture
     simulation: Any = None  # simulate
     layers: Layers = None  # type: ignore[assignment]  # layers; of the result, from depth on

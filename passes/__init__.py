@@ -24,6 +24,7 @@ from growc.passes.certify import certify
 from growc.passes.depth import arrange_layers, instances, with_past
 from growc.passes.grouping import groups_of_one
 from growc.passes.groups import regroup
+from growc.passes.inner_heads import count_inner_heads
 from growc.passes.layers import find_layers
 from growc.passes.links import build_links, carriers_of
 from growc.passes.lower import Lowered, lower
@@ -78,6 +79,8 @@ def spaces_pass(c: Compilation) -> Compilation:
         axes = infer_spaces(c.graph)
     count_units(axes)
     count_heads(axes)
+    if c.inside:
+        count_inner_heads(axes)
     return replace(c, axes=axes)
 
 

@@ -27,7 +27,7 @@ def count_heads(axes: Axes) -> None:
     flow = Flow(axes)
     changed: dict[Place, Space] = {}
     for scores, axis in _single(flow):
-        way = _Around(flow, Space(axes.of(scores.node.outputs[0])[axis].size, counts=True))
+        way = Around(flow, Space(axes.of(scores.node.outputs[0])[axis].size, counts=True))
         term = (scores.line.outputs[0] or ())[axis]
         if (
             way.joined(scores, -1, term, way.unit)
@@ -54,7 +54,7 @@ def _single(flow: Flow) -> Iterator[tuple[Instance, int]]:
             yield scores, ones[0]
 
 
-class _Around(Way):
+class Around(Way):
     """The ways of one head from the scores, up to the weights that make it and down to those that read it."""
 
     def __init__(self, flow: Flow, unit: Space) -> None:
@@ -80,6 +80,10 @@ class _Around(Way):
         if (value, axis) in self.found:
             return self.found[value, axis] is space
         self.found[value, axis] = space
+        return self.used(value, axis, space)
+
+    def used(self, value: Value, axis: int, space: Space) -> bool:
+        """The same, for all that uses a value."""
         uses = [(self.by_node[n], i) for n, i in value.users if n in self.by_node]
         if value in self.given or not uses:
             return False

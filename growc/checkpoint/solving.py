@@ -25,6 +25,7 @@ from growc.dialects.torch.refusal import computed_otherwise, refusal
 from growc.dialects.torch.shapes import among, layer_counts, read_by, shapes_of, ties_of
 from growc.dialects.torch.trials import Target
 from growc.passes.certify import now_stored
+from growc.passes.inner_heads import inner_heads
 from growc.plans import Certificate, Gap, WeightPlan
 from growc.resolve import Bound
 
@@ -35,7 +36,8 @@ FOLLOWING = 32
 def hold(c: Compilation) -> Compilation:
     """The compilation with the class of its result, and what becomes of the weights there.
 
-    Where only the class ties an axis to another one, it follows. The model can be emitted no more. Raises
+    Where only the class ties an axis to another one, it follows; where it has a fixed number of parts with
+    one head in each, these have more. The model can be emitted no more. Raises
     GrowError (G308, G318, G319) where no config of the class is the plan.
     """
     answer, target = _answer(c)
@@ -45,11 +47,12 @@ def hold(c: Compilation) -> Compilation:
         axes = StoredAxes.of(c)
         refused = refused or _refused(c, answer, axes)
         led = following(answer, axes) if len(told) < FOLLOWING else []
-        if not led:
+        inside = not led and not c.inside and bool(inner_heads(c.axes))
+        if not led and not inside:
             raise refused
         told += [_told(c, *pair) for pair in led]
         try:
-            c = _again(c, [bound for bound, _ in led])
+            c = _again(c, [bound for bound, _ in led], c.inside or inside)
         except GrowError:
             raise refused from None
         answer, target = _answer(c)
@@ -84,12 +87,12 @@ def _refused(c: Compilation, answer: Unsolved, axes: StoredAxes) -> GrowError:
     return GrowError(refusal(kind, answer, axes.called, shapes_of(module)))
 
 
-def _again(c: Compilation, more: Sequence[Bound]) -> Compilation:
-    """The same plan with more statements."""
+def _again(c: Compilation, more: Sequence[Bound], inside: bool) -> Compilation:
+    """The same plan with more statements; `inside`: as of `Compilation`."""
     from growc.passes import PIPELINE, hold_pass, run
 
     statements = (*c.statements, *more)
-    start = Compilation(c.path, c.model.again(c.path), statements, c.progress, c.keeps)
+    start = Compilation(c.path, c.model.again(c.path), statements, c.progress, c.keeps, inside)
     return run([one for one in PIPELINE if one is not hold_pass], start)
 
 
