@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from facts import attention
-from feeds import image, text, translation
+from feeds import image, sound, text, translation
 from models_decoders import NO_CACHE, special
 from models_encoders import POST, STARTS
 from registry import from_transformers
@@ -26,6 +26,17 @@ PAIR: dict[str, Any] = {
     "encoder_ffn_dim": 256,
     "decoder_ffn_dim": 256,
     "max_position_embeddings": 64,
+}
+
+
+AUDIO: dict[str, Any] = SIZES | {
+    "conv_dim": (32, 32, 32),
+    "conv_stride": (5, 2, 2),
+    "conv_kernel": (10, 3, 3),
+    "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+    "vocab_size": 32,
 }
 
 
@@ -51,6 +62,13 @@ def pair(name: str, kind: str, **config: Any) -> None:
     from_transformers(name, attention(), kind, translation(), fixed=NO_CACHE, **given)
 
 
+def audio(name: str, kind: str, heads: tuple[int, ...] = (4,), **config: Any) -> None:
+    """A recogniser of speech with the norms behind its sums, or before its branches."""
+    way = {} if config.get("do_stable_layer_norm") else POST
+    facts = attention(heads=heads, vocab=(), traits=("convolutional stem", "weight norm"), **way)
+    from_transformers(name, facts, kind, sound(), **(AUDIO | config))
+
+
 decoder("biogpt", "BioGptForCausalLM", **SIZES, max_position_embeddings=64)
 decoder("helium", "HeliumForCausalLM", **SIZES, num_key_value_heads=4, head_dim=16)
 decoder("ministral", "MinistralForCausalLM", **SIZES, num_key_value_heads=4, head_dim=16)
@@ -70,3 +88,10 @@ vision("vit_msn", "ViTMSNForImageClassification")
 vision("dinov2_registers", "Dinov2WithRegistersForImageClassification", mlp_ratio=4)
 vision("ijepa", "IJepaForImageClassification")
 vision("yolos", "YolosForObjectDetection", image_size=[32, 32], num_detection_tokens=4)
+audio("hubert", "HubertForCTC")
+audio("hubert_stable", "HubertForCTC", do_stable_layer_norm=True, feat_extract_norm="layer")
+audio("wavlm", "WavLMForCTC", heads=())  # they are cut from the stream, and widen with it
+audio("data2vec_audio", "Data2VecAudioForCTC", conv_pos_kernel_size=7, num_conv_pos_embeddings=2)
+audio("unispeech", "UniSpeechForCTC", num_ctc_classes=32)
+audio("unispeech_sat", "UniSpeechSatForCTC")
+audio("sew", "SEWForCTC", squeeze_factor=2)
