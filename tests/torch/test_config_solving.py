@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,7 @@ from truths import target_of, true_config
 from growc.dialects.torch.classes import build, example_inputs
 from growc.dialects.torch.config import Solved, Target, Unsolved, solve
 from growc.dialects.torch.oplog import operator_log
-from growc.dialects.torch.shapes import shapes_of
+from growc.dialects.torch.shapes import read_by, shapes_of
 
 
 @cache
@@ -67,6 +68,44 @@ def test_only_fields_that_bear_the_request_change():
         "num_attention_heads": 8,
         "num_key_value_heads": 4,
     }
+
+
+XLNET = {
+    "architectures": ["XLNetLMHeadModel"],
+    "model_type": "xlnet",
+    "d_model": 32,
+    "n_head": 4,
+    "d_head": 8,  # the class refuses another number than d_model / n_head
+    "n_layer": 1,
+    "d_inner": 48,
+    "vocab_size": 32,
+}
+SQUEEZEBERT = {
+    "architectures": ["SqueezeBertForMaskedLM"],
+    "model_type": "squeezebert",
+    "hidden_size": 32,
+    "embedding_size": 32,  # the class refuses another number than hidden_size
+    "num_attention_heads": 4,
+    "num_hidden_layers": 1,
+    "intermediate_size": 48,
+    "vocab_size": 40,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        (XLNET, {"d_model": 64, "d_head": 16}),
+        (XLNET, {"d_model": 64, "n_head": 8}),
+        (SQUEEZEBERT, {"hidden_size": 64, "embedding_size": 64}),
+    ],
+)
+def test_numbers_that_a_class_only_takes_together_change_together(config, wanted):
+    whole = target_of(config | wanted, example_inputs(build(config)))
+    shapes = read_by(whole.log.reads, whole.shapes, whole.ties)
+    found = solve(config, replace(whole, shapes=shapes), build)
+    assert isinstance(found, Solved), found
+    assert found.config == config | wanted
 
 
 def test_lists_with_an_entry_for_each_layer_follow_the_lineage():

@@ -12,6 +12,8 @@ are wrong ones. A config is taken only where shapes, ties and the log are equal.
    the wanted sizes have to the old ones, truth values turned, and literals of the log: one by one, then in
    pairs.
 3. Lists as long as the layers were follow the lineage of the layers.
+
+Where a class refuses a number alone, what it fills by itself goes along, or all that were equal to it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Needs: the source's config, `Target`, a function that builds. Gives: `Trials`, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -106,8 +106,8 @@ class Trials:
         try:
             module = self.build(changed(self.config, values), constants=logged)
         except Exception as error:  # noqa: BLE001 - a constructor may refuse with anything
-            more = {path: new for path, new in self._filled(values).items() if path not in values}
-            return self._built({**values, **more}, logged) if more else Trial(values, failed=said(error))
+            mended = (self._built({**more, **values}, logged) for more in self._insisted(values))
+            return next((trial for trial in mended if trial.shapes), Trial(values, failed=said(error)))
         shapes, ties = shapes_of(module), ties_of(module)
         if not logged:
             return Trial(values, shapes, ties)
@@ -116,21 +116,32 @@ class Trials:
         except Exception as error:  # noqa: BLE001 - and so may forward
             return Trial(values, shapes, ties, None, said(error))
 
+    def _insisted(self, values: Values) -> Iterator[Values]:
+        """What else a class may insist on: what it fills by itself, and that equal numbers stay equal."""
+        filled = {path: new for path, new in self._filled(values).items() if path not in values}
+        numbers = {self.leaves[p]: v for p, v in values.items() if type(v) is type(self.leaves.get(p)) is int}
+        others = [p for p, value in self.leaves.items() if type(value) is int and p not in values]
+        equal = {path: numbers[self.leaves[path]] for path in others if self.leaves[path] in numbers}
+        yield from (more for more in (filled, equal) if more)
+
     def _filled(self, values: Values) -> Values:
-        """Lists that the class fills by itself from other values than the source's: names of stages."""
-        mine = {key: v for key, v in changed(self.config, values).items() if key not in self.own}
-        made = self._completed(mine) if self.own else None
-        return {(key,): made[key] for key in self.own if made and made.get(key) != self.config[key]}
+        """What the class fills by itself from other values than the source's: names of stages, a quotient."""
+        own = [key for key in self.own if all(path[0] != key for path in values)]
+        mine = {key: v for key, v in changed(self.config, values).items() if key not in own}
+        made = self._completed(mine) if own else None
+        return {(key,): made[key] for key in own if made and made.get(key) != self.config[key]}
 
     @cached_property
     def own(self) -> tuple[str, ...]:
-        """Lists of the config that the class fills in the same way where they are not given."""
+        """Lists and whole numbers of the config that the class fills in the same way where it has none."""
         layers = set(layer_counts(self.source.shapes).values())  # lists of layers follow these instead
-        lists = [
-            k for k, value in self.config.items() if isinstance(value, list) and len(value) not in layers
-        ]
-        found = [key for key in lists if self._without([key]) == self.config]
-        return tuple(found) if self._without(found) == self.config else ()
+        lists = [k for k, v in self.config.items() if isinstance(v, list) and len(v) not in layers]
+        numbers = [k for k, v in self.config.items() if isinstance(v, int) and not isinstance(v, bool)]
+        found: list[str] = []
+        for named in (lists, numbers):
+            more = [key for key in named if self._without([key]) == self.config]
+            found += more if self._without([*found, *more]) == self.config else []
+        return tuple(found)
 
     def _without(self, keys: Sequence[str]) -> dict[str, Any] | None:
         return self._completed({key: value for key, value in self.config.items() if key not in keys})
