@@ -39,7 +39,9 @@ def require_runnable(model: ir.Model, message: str) -> None:
     """Raises GrowError (G403) where there are calls in a model that ONNX has no operator for."""
     foreign = [node for node in model.graph if node.domain == OPAQUE]
     if any(value.dtype in COMPLEX for node in foreign for value in (*node.inputs, *node.outputs) if value):
-        raise GrowError(Diagnostic("G403", message, notes=("ONNX has no operators on complex numbers",)))
+        raise GrowError(
+            Diagnostic("G403", message, notes=("arithmetic on complex numbers has no operator in ONNX",))
+        )
     if foreign:
         note = f"`{foreign[0].op_type}` has no operator in ONNX"
         raise GrowError(Diagnostic("G403", message, notes=(note,)))
