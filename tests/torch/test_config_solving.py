@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import tiny_configs
+import torch
+from torch import nn
 from truths import target_of, true_config
 
 from growc.dialects.torch.classes import build, example_inputs
@@ -141,3 +143,42 @@ def test_a_pooler_is_what_is_left_of_a_wider_stream():
     assert left.leads.keys() == set(pooler)
     assert ("bert.embeddings.word_embeddings.weight", 1) in left.leads[pooler[0]]
     assert ("bert.encoder.layer.0.intermediate.dense.weight", 0) not in left.leads[pooler[0]]
+
+
+class Stream(nn.Module):
+    """A stream with heads, and a branch whose inner width only its config ties to the stream.
+
+    `inner` says it otherwise. A stream that is not as wide as the branch is projected.
+    """
+
+    def __init__(self, hidden: int, heads: int, end: int, depth: int, inner: int = 0):
+        super().__init__()
+        self.heads, self.norm = heads, nn.LayerNorm(hidden // heads)
+        self.query = nn.Linear(hidden, hidden)
+        self.last = nn.Linear(hidden, end) if hidden != end else nn.Identity()
+        sizes = [end, *[inner or end] * depth, end]
+        self.branch = nn.Sequential(*map(nn.Linear, sizes[:-1], sizes[1:]))
+
+    def forward(self, x):
+        x = x + self.norm(self.query(x).unflatten(-1, (self.heads, -1))).flatten(-2)
+        x = self.last(x)
+        return x + self.branch(x)
+
+
+@pytest.mark.parametrize("depth", [1, 8])
+def test_of_configs_that_leave_axes_to_follow_the_one_that_leaves_the_fewest_is_taken(depth):
+    with torch.device("meta"):
+        planned = Stream(16, 4, 16, depth, inner=8)
+    given = {"x": torch.zeros(2, 16)}
+    target = Target(shapes_of(planned), frozenset(), operator_log(planned, given), given)
+
+    def built(config, *, constants=False):
+        with torch.device("meta"):
+            return Stream(**config)
+
+    found = solve({"hidden": 8, "heads": 2, "end": 8, "depth": depth}, target, built)
+    assert isinstance(found, Unsolved)
+    assert found.follows
+    assert found.config == {"hidden": 16, "heads": 4, "end": 16, "depth": depth}
+    assert {size[2:] for size in found.sizes} == {(8, 16)}
+    assert {name.split(".")[0] for name, *_ in found.sizes} == {"branch"}
