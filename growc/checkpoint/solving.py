@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -84,7 +85,10 @@ def _refused(c: Compilation, answer: Unsolved, axes: StoredAxes) -> GrowError:
     kind = type(module).__name__
     for weight in now_stored(c.assembled)[:1]:
         return GrowError(computed_otherwise(kind, weight.name, weight.computed))
-    return GrowError(refusal(kind, answer, axes.called, shapes_of(module)))
+    stored = ((w.copy_of, w.name) for w in c.plan.weights if w.copy_of in c.model.holder.stored)
+    copies = Counter(origin for origin, name in stored if name.startswith(f"{origin}."))
+    repeated = {name: count + 1 for name, count in copies.items()}
+    return GrowError(refusal(kind, answer, axes.called, shapes_of(module), repeated))
 
 
 def _again(c: Compilation, more: Sequence[Bound], inside: bool) -> Compilation:

@@ -97,3 +97,23 @@ def test_layers_that_mix_without_a_weight_are_counted(more):
 def test_a_fourier_transform_is_what_forbids_a_wider_stream():
     with pytest.raises(growc.GrowError, match="Fourier transform"):
         growc.plan("widen hidden to 32 with cyclic copy", fnet())
+
+
+def test_a_class_that_has_no_layers_of_a_part_says_which_part():
+    config = transformers.HieraConfig(
+        image_size=[16, 16],
+        patch_size=[3, 3],
+        patch_stride=[2, 2],
+        patch_padding=[1, 1],
+        embed_dim=8,
+        num_heads=[1, 2],
+        depths=[1, 1],
+        masked_unit_size=[4, 4],
+        num_query_pool=1,
+    )
+    source = seeded(transformers.HieraForImageClassification(config))
+    with pytest.raises(growc.GrowError, match="G318") as caught:
+        growc.plan("stack layers to layers + 1 by last with zero outputs", source)
+    layer = "hiera.encoder.stages.1.layers.0"
+    assert f"{layer}.layernorm_after.weight` is planned 2 times, and the class has it once" in str(caught.value)
+    assert f"only a part of `{layer}` repeats" in str(caught.value)

@@ -102,6 +102,6 @@ def test_what_a_class_cannot_hold_is_refused_with_the_statements_that_would_make
     shapes = {name: tuple(shape) for name, shape in wider.items()}
     found = solve(tiny_configs.GPT2, Target(shapes, target.ties, target.log, target.inputs), build)
     assert isinstance(found, Unsolved)
-    said = refusal("GPT2LMHeadModel", found, lambda name, axis: ("hidden", 32), target.shapes)
+    said = refusal("GPT2LMHeadModel", found, lambda name, axis: ("hidden", 32), target.shapes, {})
     assert said.code == "G318"
     assert said.help == "the class ties these: `widen hidden to 48` too"

@@ -1,10 +1,12 @@
 """Why no config of a class gives what was planned, and what to ask for too.
 
-Needs: `Unsolved`, and what a recipe calls an axis of a tensor. Gives: a diagnostic (G318).
+Needs: `Unsolved`, what a recipe calls an axis of a tensor, and which tensors are planned several times.
+Gives: a diagnostic (G318).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from growc.diagnostic import Diagnostic
@@ -18,9 +20,20 @@ STATEMENTS = 4
 """More statements than these are no help."""
 
 
-def refusal(kind: str, found: Unsolved, called: Called, before: Mapping[str, tuple[int, ...]]) -> Diagnostic:
-    """That a class cannot hold the planned sizes. `before`: the shapes of the source."""
+def refusal(
+    kind: str,
+    found: Unsolved,
+    called: Called,
+    before: Mapping[str, tuple[int, ...]],
+    repeated: Mapping[str, int],
+) -> Diagnostic:
+    """That a class cannot hold the planned sizes. `before`: the shapes of the source. `repeated`: how often
+    tensors are planned for which no number of a layer tells one from another.
+    """
     message = f"no config of `{kind}` gives the planned sizes"
+    if repeated:
+        remedy = "`keep_class=False`, in Python, gives a module that has all of them"
+        return Diagnostic("G318", message, notes=(_repetition(repeated, before),), help=remedy)
     tied = _least(found.tied, called)
     notes = [_difference(found)]
     if tied is not None:
@@ -48,6 +61,16 @@ def _difference(found: Unsolved) -> str:
     if found.names:
         return f"only one of both has `{found.names[0]}`"
     return found.operators or "all shapes are as planned, and the operators are not"
+
+
+def _repetition(repeated: Mapping[str, int], before: Mapping[str, tuple[int, ...]]) -> str:
+    """That a class has a tensor once, since what repeats is a part of what it numbers."""
+    name, times = next(iter(repeated.items()))
+    said = f"`{name}` is planned {times} times, and the class has it once"
+    numbered = re.match(r"(.*\.\d+)\.", name)
+    if numbered is None or all(other in repeated for other in before if other.startswith(numbered[0])):
+        return said
+    return f"{said}: only a part of `{numbered[1]}` repeats, and the class adds whole layers"
 
 
 def _least(tied: tuple[Tied, ...], called: Called) -> Tied | None:
