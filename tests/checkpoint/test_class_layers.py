@@ -115,5 +115,7 @@ def test_a_class_that_has_no_layers_of_a_part_says_which_part():
     with pytest.raises(growc.GrowError, match="G318") as caught:
         growc.plan("stack layers to layers + 1 by last with zero outputs", source)
     layer = "hiera.encoder.stages.1.layers.0"
-    assert f"{layer}.layernorm_after.weight` is planned 2 times, and the class has it once" in str(caught.value)
+    assert f"{layer}.layernorm_after.weight` is planned 2 times, and the class has it once" in str(
+        caught.value
+    )
     assert f"only a part of `{layer}` repeats" in str(caught.value)

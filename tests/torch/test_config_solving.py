@@ -154,18 +154,18 @@ class Stream(nn.Module):
     def __init__(self, hidden: int, heads: int, end: int, depth: int, inner: int = 0):
         super().__init__()
         self.heads, self.norm = heads, nn.LayerNorm(hidden // heads)
-        self.query = nn.Linear(hidden, hidden)
+        self.query, self.other = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
         self.last = nn.Linear(hidden, end) if hidden != end else nn.Identity()
         sizes = [end, *[inner or end] * depth, end]
         self.branch = nn.Sequential(*map(nn.Linear, sizes[:-1], sizes[1:]))
 
     def forward(self, x):
         x = x + self.norm(self.query(x).unflatten(-1, (self.heads, -1))).flatten(-2)
-        x = self.last(x)
+        x = self.last(x + self.other(x))
         return x + self.branch(x)
 
 
-@pytest.mark.parametrize("depth", [1, 8])
+@pytest.mark.parametrize("depth", [1, 2])
 def test_of_configs_that_leave_axes_to_follow_the_one_that_leaves_the_fewest_is_taken(depth):
     with torch.device("meta"):
         planned = Stream(16, 4, 16, depth, inner=8)

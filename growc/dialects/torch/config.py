@@ -202,8 +202,14 @@ def _unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
 
 
 def _plainest(trials: Trials, best: Trial) -> Trial:
-    """Where all that is left can follow: of such configs the one with the least of it; else the best."""
+    """Where all that is left can follow: of such configs the one with the least of it; else the best.
+
+    Where the best config is none of these, less has to follow than was asked for.
+    """
     tried = [t for t in trials.seen.values() if t.log is not None and follows(trials, t)]
+    if not follows(trials, best):
+        asked = len(_asked(trials))
+        tried = [t for t in tried if len(trials.wrong(t)) < asked]
     return min(tried, key=lambda t: _left(trials, t), default=best)
 
 
@@ -211,12 +217,17 @@ def _left(trials: Trials, trial: Trial) -> tuple[bool, int, int]:
     """How much is left to follow. Where all of it grows as something does that was asked for, few axes are
     better than few changes; else a change may have met a size by chance.
     """
-    wrong, before = trials.wrong(trial), trials.source.features
-    asked = {(n, before[f]) for f, n in trials.wanted.items() if before.get(f, n) != n}
+    wrong, ratios = trials.wrong(trial), set(_asked(trials).values())
     pairs = [(trial.features[f], trials.wanted[f]) for f in wrong]
-    alike = all(any(there * old == planned * new for new, old in asked) for there, planned in pairs)
+    alike = all(any(there * old == planned * new for new, old in ratios) for there, planned in pairs)
     counts = (len(wrong), len(trial.values))
     return (False, *counts) if alike and wrong else (True, *counts[::-1])
+
+
+def _asked(trials: Trials) -> dict[Feature, tuple[int, int]]:
+    """Axes that the plan resizes: (planned, before)."""
+    before = trials.source.features
+    return {f: (n, before[f]) for f, n in trials.wanted.items() if before.get(f, n) != n}
 
 
 def _unread(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:
