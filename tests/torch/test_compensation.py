@@ -12,6 +12,8 @@ from torch import nn
 
 from growc.dialects.torch.classes import class_of, real_inputs
 from growc.dialects.torch.compensation import Compensation, compensate
+from growc.dialects.torch.equations import Equations
+from growc.dialects.torch.homogeneous import Balance
 from growc.dialects.torch.oplog import operator_log
 
 Change = Callable[[Any], None]
@@ -66,6 +68,11 @@ def eps_of_two_norms(module: Any) -> None:
         layer.self_attn.q_norm.variance_epsilon = 1e-2
 
 
+def eps_behind_a_product(module: Any) -> None:
+    for layer in module.model.layers:
+        layer.mlp.ffn_sub_norm.variance_epsilon = 1e-1
+
+
 def other_frequencies(module: Any) -> None:
     module.model.rotary_emb.inv_freq = module.model.rotary_emb.inv_freq**1.1
 
@@ -75,10 +82,17 @@ def multipliers(module: Any) -> None:
     module.logits_scaling = 3.0
 
 
+BITNET = tiny_configs.LLAMA | {
+    "architectures": ["BitNetForCausalLM"],
+    "model_type": "bitnet",
+    "hidden_act": "relu2",
+}
+
 EXACT: dict[str, tuple[dict[str, Any], Change]] = {
     "the scale of tied embeddings": (tiny_configs.GEMMA2, embedding_of_the_source),
     "the scale of attention": (tiny_configs.LLAMA, narrower_heads),
     "an eps that norms share": (tiny_configs.QWEN3, eps_of_two_norms),
+    "an eps behind a product": (BITNET, eps_behind_a_product),
     "multipliers": (tiny_configs.GRANITE, multipliers),
     "the scale of tied logits": (tiny_configs.T5, logits_of_the_source),
 }
@@ -103,6 +117,22 @@ def test_what_is_no_factor_is_a_gap_with_its_cause():
     [gap] = found.gaps
     assert "`constant` to [4] has" in gap
     assert not found.factors
+
+
+def test_equations_that_only_together_say_something_are_solved():
+    equations = Equations()
+    equations.take(
+        [Balance({"a": 1.0, "b": 2.0, "c": 1.0}, 4.0), Balance({"a": 1.0, "b": 1.0, "c": 1.0}, 3.0)]
+    )
+    assert equations.settle(["a", "b", "c"])
+    assert equations.known.get("c", 0.0) == 0.0
+    assert (equations.known["a"], equations.known["b"]) == (2.0, 1.0)
+
+
+def test_equations_that_only_together_contradict_are_seen():
+    equations = Equations()
+    equations.take([Balance({"a": 1.0, "b": 1.0}, 1.0), Balance({"a": 2.0, "b": 2.0}, 3.0)])
+    assert not equations.settle(["a", "b"])
 
 
 def test_only_the_query_takes_the_scale_of_attention():

@@ -14,16 +14,14 @@ left as it is, the last in the program first.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from growc.dialects.torch.entries import UNKNOWN, Log, Wire, alike, is_input
-from growc.dialects.torch.homogeneous import Balance, NoFactorError, balances, none
+from growc.dialects.torch.equations import TOLERANCE, Equations
+from growc.dialects.torch.homogeneous import NoFactorError, balances, none
 from growc.graph import Array, wide
-
-TOLERANCE = 1e-6
-"""Logarithms of factors that differ by less are equal."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def _told(planned: Log, found: Log, number: int) -> str:
 def _factors(planned: Log, found: Log, parting: Sequence[int]) -> dict[str, Factor] | None:
     """Factors that make up for these differences; None where there are none."""
     shifted = dict(_shifted(planned))
-    system = _System()
+    system = Equations()
     for number, entry in enumerate(planned.entries):
         if number in shifted:
             continue
@@ -122,56 +120,3 @@ def _shifted(log: Log) -> Iterator[tuple[int, tuple[str, float]]]:
         if isinstance(wire, str) and _is_stored(wire) and uses[wire] == 1:
             yield from ((i, ("", 0.0)) for i in between)
             yield number, (wire, float((*entry.exact, *entry.whole)[0]))
-
-
-class _System:
-    """Linear equations of a few unknowns each; what is known of them."""
-
-    def __init__(self) -> None:
-        self.known: dict[Wire, float] = {}
-        self.open: list[tuple[dict[Wire, float], float]] = []
-        self.at: dict[Wire, list[int]] = defaultdict(list)
-        self.fresh: deque[Wire] = deque()
-        self.sound = True
-
-    def take(self, equations: Iterable[Balance]) -> None:
-        """Add equations."""
-        for equation in equations:
-            terms = {wire: factor for wire, factor in equation.terms.items() if factor}
-            for wire in terms:
-                self.at[wire].append(len(self.open))
-            self.open.append((terms, equation.total))
-
-    def settle(self, free: Sequence[Wire]) -> bool:
-        """Find all unknowns; what is left open is zero, the last first. False where it contradicts."""
-        for number in range(len(self.open)):
-            self.look(number)
-        self.follow()
-        for wire in reversed(free):
-            if wire not in self.known and self.sound:
-                self.know(wire, 0.0)
-                self.follow()
-        return self.sound
-
-    def know(self, wire: Wire, value: float) -> None:
-        """One unknown less."""
-        self.known[wire] = value
-        self.fresh.append(wire)
-
-    def follow(self) -> None:
-        """What follows from what was found last."""
-        while self.fresh and self.sound:
-            for number in self.at[self.fresh.popleft()]:
-                self.look(number)
-
-    def look(self, number: int) -> None:
-        """An equation of one unknown gives it; one of none is true or not."""
-        terms, total = self.open[number]
-        for wire in [wire for wire in terms if wire in self.known]:
-            total -= terms.pop(wire) * self.known[wire]
-        self.open[number] = terms, total
-        if not terms:
-            self.sound = self.sound and abs(total) < TOLERANCE
-        elif len(terms) == 1:
-            [(wire, factor)] = terms.items()
-            self.know(wire, total / factor)
