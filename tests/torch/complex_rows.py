@@ -24,6 +24,8 @@ def spectrum(transform: Callable[..., Tensor], dim: Any, real: bool = False, **m
 
 CASES: dict[str, Case] = {
     "aten._conj.default": lambda x, z: z.conj().imag,
+    "aten.complex.default": lambda x, z: torch.complex(x, 2 * x).abs(),
+    "aten.polar.default": lambda x, z: torch.polar(x.abs(), x).imag,
     "aten.imag.default": lambda x, z: z.imag,
     "aten.view_as_real.default": lambda x, z: torch.view_as_real(z).sum(-1),
     "aten.view_as_complex.default": lambda x, z: torch.view_as_complex(torch.stack([x, 2 * x], -1)).abs(),

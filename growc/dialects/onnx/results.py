@@ -184,6 +184,10 @@ def _like_first_to(operands: Types, attributes: Attributes) -> Types:
     return [Type(attributes["to"], operands[0].dims)]
 
 
+def _of_two(operands: Types, attributes: Attributes) -> Types:
+    return [Type(attributes["to"], np.broadcast_shapes(operands[0].dims, operands[1].dims))]
+
+
 def _from_pairs(operands: Types, attributes: Attributes) -> Types:
     return [Type(attributes["to"], operands[0].dims[:-1])]
 
@@ -202,9 +206,11 @@ _RULES: dict[str, Callable[..., Types]] = {
     "com.microsoft::RotaryEmbedding": _like_first,
     "com.microsoft::FusedMatMul": _fused_matmul,
     "com.microsoft::TransposeMatMul": _fused_matmul,
+    "aten::complex": _of_two,
     "aten::conj": _like_first_to,
     "aten::fft": _fourier,
     "aten::imag": _like_first_to,
+    "aten::polar": _of_two,
     "aten::to": _like_first_to,
     "aten::view_as_complex": _from_pairs,
     "aten::view_as_real": _to_pairs,

@@ -182,7 +182,9 @@ OPERATORS = table(
     # complex numbers, which ONNX has not: known to the analysis alone
     aten::fft                fourier()                             layout
     aten::conj               ... -> ...                            layout
+    aten::complex            ..., ... -> ...                       add
     aten::imag               ... -> ...                            layout
+    aten::polar              ..., ... -> ...                       pointwise
     aten::to                 ... -> ...                            layout
     aten::view_as_complex    ... _ -> ...                          layout
     aten::view_as_real       ... -> ... _                          layout

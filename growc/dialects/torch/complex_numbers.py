@@ -13,11 +13,12 @@ import torch
 from growc.dialects.torch.call import Call, UnknownError, element
 
 KNOWN = """
-    _conj _fft_c2c _fft_c2r _fft_r2c _to_copy _unsafe_view abs add alias bmm broadcast_to cat chunk clone
-    contiguous detach div einsum expand fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_irfft
-    fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn flatten imag index_select linear matmul mm movedim mul
-    narrow neg permute real repeat reshape select slice split split_with_sizes squeeze stack sub sum t to
-    transpose unflatten unsqueeze view view_as_complex view_as_real
+    _conj _fft_c2c _fft_c2r _fft_r2c _to_copy _unsafe_view abs add alias bmm broadcast_to cat chunk
+    clone complex contiguous detach div einsum expand fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2
+    fft_ifftn fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn flatten imag index_select
+    linear matmul mm movedim mul narrow neg permute polar real repeat reshape select slice split
+    split_with_sizes squeeze stack sub sum t to transpose unflatten unsqueeze view view_as_complex
+    view_as_real
 """
 """The operators whose rows hold for complex numbers."""
 
@@ -41,6 +42,12 @@ def modulus(at: Call, x: Any) -> ir.Value:
 def part(at: Call, x: Any) -> ir.Value:
     """Imaginary parts, and conjugates: what is made of each number by itself, and linear."""
     return at.add(f"aten::{_kind(at.node).strip('_')}", at.tensor(x), to=element(at.dtype))
+
+
+def of_two(at: Call, abs_: Any = None, angle: Any = None, real: Any = None, imag: Any = None) -> ir.Value:
+    """Numbers by their sizes and angles, or by both of their parts."""
+    given = (real, imag) if abs_ is None else (abs_, angle)
+    return at.add(f"aten::{_kind(at.node)}", *map(at.tensor, given), to=element(at.dtype))
 
 
 def pairs(at: Call, x: Any) -> ir.Value:

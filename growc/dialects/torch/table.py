@@ -133,7 +133,9 @@ ROWS = """
 
     # complex numbers
     aten._conj.default              part()
+    aten.complex.default            of_two()
     aten.imag.default               part()
+    aten.polar.default              of_two()
     aten.view_as_complex.default    pairs()
     aten.view_as_real.default       pairs()
 
