@@ -104,7 +104,9 @@ def _holds(
 
     rows = [np.atleast_1d(a) for a in after]
     return all(
-        w is None or (k < r.size and meant(k, int(r[k])) == w) for r in rows for k, w in enumerate(wanted)
+        w is None or (k < r.size and meant(k, int(r[k])) == meant(k, w))
+        for r in rows
+        for k, w in enumerate(wanted)
     )
 
 

@@ -87,11 +87,18 @@ class _Writing:
                 self.stored[value] = self.graph.get_attr(self.holdings.name(value))
         return self.stored[value]
 
+    def given(self, argument: fx.Node, made: Made) -> Any:
+        """What stands for an argument: a number, where it was one and is known by now, or else a node."""
+        number = not isinstance(argument.meta.get("val"), torch.Tensor)
+        if number and made.tensor is not None and made.tensor.const_value is not None:
+            return entries(made.tensor)[0]
+        return self.node(made)
+
     def call(self, made: Made) -> None:
         """Write one call."""
         source = made.call
         assert source is not None
-        arguments = {given: self.node(one) for given, one in made.arguments.items()}
+        arguments = {given: self.given(given, one) for given, one in made.arguments.items()}
         args: list[Any] = list(fx.map_arg(source.args, arguments.__getitem__))
         kwargs: dict[str, Any] = dict(fx.map_arg(source.kwargs, arguments.__getitem__))
         for path, literal in made.literals.items():
@@ -105,7 +112,7 @@ class _Writing:
         self.nodes[made] = node
         self.results.setdefault(source, []).append(node)
 
-    def said(self, literal: Any, arguments: Mapping[fx.Node, fx.Node]) -> Any:
+    def said(self, literal: Any, arguments: Mapping[fx.Node, Any]) -> Any:
         """A literal as an argument: what the graph computes is a node."""
         if isinstance(literal, fx.Node):
             return arguments[literal]
