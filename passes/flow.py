@@ -6,10 +6,13 @@ whether a value is made from another one through a weight.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from growc.axes import Space, find, leaves
 from growc.graph import Node, Value, static_values
 from growc.operators import Axes as Terms
 from growc.operators import labels, names_of
+from growc.passes.norms import find_norms
 from growc.passes.spaces import Axes, Instance
 
 THROUGH = frozenset({"Cast", "Identity", "QuantizeLinear", "DequantizeLinear"})
@@ -36,6 +39,11 @@ class Flow:
             for leaf in leaves(space)
             if leaf.static
         }
+
+    @cached_property
+    def normed(self) -> set[Value]:
+        """What norms in pieces make, before their gains."""
+        return {norm.result for norm in find_norms(self.axes.graph)}
 
     def parameter_values(self) -> set[Value]:
         """Static values that no product stands in front of: what is made of learned queries is none."""

@@ -35,8 +35,8 @@ class Residual:
 def residual_sums(flow: Flow) -> dict[Node, Residual]:
     """Every sum of two activations, one of which is made from the other, its base, through a weight.
 
-    Where the base is scaled, the stream has to go on: it comes from such a sum, or goes to one. A recurrence
-    with a way around it, weighted unit by unit, is no stream.
+    Where the base is scaled unit by unit, the stream has to go on: it comes from such a sum, or goes to
+    one. A recurrence with a way around it, weighted unit by unit, is no stream.
     """
     produced = {id(s) for m in flow.maps for s in flow.made(m)}
     contracted = {id(s) for m in flow.maps for s in flow.read(m)}
@@ -59,17 +59,28 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
             found.update({} if base is None else {instance.node: Residual(base, own)})
     before = {node: through_casts(unscaled(flow, r.base)).producer for node, r in found.items()}
     on_the_way = {n for pair in before.items() if pair[1] in found for n in pair}
-    return {n: r for n, r in found.items() if n in on_the_way or unscaled(flow, r.base) is r.base}
+    return {n: r for n, r in found.items() if n in on_the_way or not _by_units(flow, r.base)}
 
 
 def unscaled(flow: Flow, value: Value) -> Value:
     """A value before it was multiplied with numbers, or with parameters for each unit."""
+    return [value, *(before for before, _ in _scales(flow, value))][-1]
+
+
+def _by_units(flow: Flow, value: Value) -> bool:
+    """Whether a value was multiplied with more than numbers: the gain of a norm is part of that."""
+    scales = [scale.sizes for before, scale in _scales(flow, value) if before not in flow.normed]
+    return any(sizes is None or any(set(size) != {1} for size in sizes) for sizes in scales)
+
+
+def _scales(flow: Flow, value: Value) -> Iterator[tuple[Value, Value]]:
+    """What a value was before it was multiplied, again and again, and with what."""
     while (node := value.producer) is not None and node.op in ("Mul", "Div"):
-        scaled = [v for v in node.inputs if v is not None and v not in flow.parameters and v.known is None]
+        scaled = [v for v in node.operands if v not in flow.parameters and v.known is None]
         if len(scaled) != 1 or (node.op == "Div" and scaled != [node.inputs[0]]):
             break
-        value = scaled[0]
-    return value
+        [value] = scaled
+        yield value, next(v for v in node.operands if v is not value)
 
 
 def streams(flow: Flow, sums: Mapping[Node, Residual]) -> list[Space]:

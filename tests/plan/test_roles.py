@@ -326,6 +326,33 @@ fixed (int64[N, {length}] tokens) => (float[N, {length}, 9] logits)
 """
 
 
+NORMED = """
+normed (int64[N, S] tokens) => (float[N, S, 9] logits)
+<float[9, 8] table, float[8] gain, float[8, 12] up, float[12, 8] down, float[8, 9] head,
+ float eps = {1e-5}, float alpha = {0.5}>
+{
+    x0 = Gather(table, tokens)
+    q = Mul(x0, x0)
+    m = ReduceMean <axes = [-1]> (q)
+    e = Add(m, eps)
+    r = Sqrt(e)
+    n = Div(x0, r)
+    g = Mul(n, gain)
+    u = MatMul(g, up)
+    a = Relu(u)
+    d = MatMul(a, down)
+    k = Mul(g, alpha)
+    x1 = Add(k, d)
+    logits = MatMul(x1, head)
+}
+"""
+
+
+def test_a_norm_whose_result_goes_around_a_branch_times_a_number_makes_a_stream(tmp_path):
+    model = save(tmp_path / "normed.onnx", NORMED)
+    assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9}
+
+
 @pytest.mark.parametrize("length", [12, 7])
 def test_a_table_that_is_taken_in_order_is_one_that_is_added(tmp_path, length):
     order = np.arange(length, dtype=np.int64)
