@@ -155,43 +155,6 @@ def unbind(at: Call, x: Any, dim: int = 0) -> list[ir.Value]:
     return [at.add("Gather", at.tensor(x), at.constant(k), axis=axis) for k in range(len(at.result))]
 
 
-def select_scatter(at: Call, x: Any, src: Any, dim: int, index: Any) -> ir.Value:
-    """A tensor with another one in the place of one element of an axis."""
-    axis = at.axis(dim, x)
-    whole = at.sizes(x)[axis]
-    if not isinstance(index, int) or (index < 0 and not isinstance(whole, int)):
-        raise UnknownError
-    start = index % whole if index < 0 else index
-    return _between(at, x, axis, start, start + 1, at.add("Unsqueeze", at.tensor(src), at.constant([axis])))
-
-
-def slice_scatter(
-    at: Call, x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
-) -> ir.Value:
-    """A tensor with another one in the place of a part of an axis."""
-    axis, first, stop = at.axis(dim, x), 0 if start is None else start, LAST if end is None else end
-    whole = at.sizes(x)[axis]
-    if step != 1 or not isinstance(first, int) or not isinstance(stop, int):
-        raise UnknownError
-    if isinstance(whole, int):
-        first, stop, _ = slice(first, stop).indices(whole)
-    elif first < 0 or stop < 0:
-        raise UnknownError
-    return _between(at, x, axis, first, stop, at.tensor(src))
-
-
-def _between(at: Call, x: Any, axis: int, start: int, stop: int, new: ir.Value) -> ir.Value:
-    """`new` between what stands before and behind it on an axis of `x`."""
-    whole, old, parts = at.sizes(x)[axis], at.tensor(x), [new]
-    if start:
-        ends = at.constant([0]), at.took(at.constant([start]), "start"), at.constant([axis])
-        parts.insert(0, at.add("Slice", old, *ends))
-    if stop < LAST and stop != whole:
-        ends = at.took(at.constant([stop]), "end"), at.constant([LAST]), at.constant([axis])
-        parts.append(at.add("Slice", old, *ends))
-    return parts[0] if len(parts) == 1 else at.add("Concat", *parts, axis=axis)
-
-
 def repeat(at: Call, x: Any, repeats: Any = None, dims: Any = None) -> ir.Value:
     """A tensor several times, side by side on each axis."""
     times = list(dims if repeats is None else repeats)

@@ -313,8 +313,6 @@ ROWS = """
     aten.reshape.default            reshape()
     aten.reshape_as.default         reshape_as()
     aten.roll.default               roll()
-    aten.select_scatter.default     select_scatter()
-    aten.slice_scatter.default      slice_scatter()
     aten.split.Tensor               split()
     aten.split.sizes                split_sizes()
     aten.split_with_sizes.default   split_sizes()
