@@ -72,6 +72,34 @@ def test_only_fields_that_bear_the_request_change():
     }
 
 
+def test_a_list_of_numbers_of_layers_is_as_the_class_fills_it():
+    config = {
+        "architectures": ["Llama4ForCausalLM"],
+        "model_type": "llama4_text",
+        "hidden_size": 16,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "num_hidden_layers": 2,
+        "intermediate_size": 8,
+        "intermediate_size_mlp": 12,
+        "num_local_experts": 2,
+        "num_experts_per_tok": 1,
+        "interleave_moe_layer_step": 1,
+        "moe_layers": [0, 1],
+        "layer_types": ["chunked_attention", "chunked_attention"],
+        "no_rope_layers": [1, 1],
+        "vocab_size": 32,
+        "pad_token_id": 0,
+    }
+    more = {"num_hidden_layers": 3, "layer_types": ["chunked_attention"] * 3, "no_rope_layers": [1] * 3}
+    target = target_of(config | more | {"moe_layers": [0, 1, 2]}, example_inputs(build(config)))
+    layered = replace(target, layers={"model.layers": (0, 1, 1)})
+    found = solve(config, layered, build)
+    assert isinstance(found, Solved), found
+    assert found.config["moe_layers"] == [0, 1, 2]
+
+
 XLNET = {
     "architectures": ["XLNetLMHeadModel"],
     "model_type": "xlnet",

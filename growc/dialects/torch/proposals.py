@@ -88,6 +88,8 @@ class Proposals:
         yield values
         if followed:
             yield {**values, **followed}
+            for path, made in self.trials.relisted({**values, **followed}).items():
+                yield {**values, **followed, path: made}
 
     def lineage(self, trial: Trial, old: int, new: int) -> tuple[int, ...]:
         """Which layer each of a new number of them was: as the target says of a container of this length."""

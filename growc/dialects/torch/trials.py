@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from growc.dialects.torch.entries import Log, alike, same_logs
-from growc.dialects.torch.leaves import Values, changed, leaves
+from growc.dialects.torch.leaves import Path, Values, changed, leaves
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.shapes import (
     Feature,
@@ -130,6 +130,15 @@ class Trials:
         mine = {key: v for key, v in changed(self.config, values).items() if key not in own}
         made = self._completed(mine) if own else None
         return {(key,): made[key] for key in own if made and made.get(key) != self.config[key]}
+
+    def relisted(self, values: Values) -> Values:
+        """Of the lists among new values, each that the class fills by itself, as it does: layer numbers."""
+        whole, found = changed(self.config, values), dict[Path, Any]()
+        for key in (str(p[0]) for p, value in values.items() if isinstance(value, list) and len(p) == 1):
+            if self._without([key]) == self.config:
+                made = self._completed({k: v for k, v in whole.items() if k != key})
+                found |= {(key,): made[key]} if made and made.get(key) != whole[key] else {}
+        return found
 
     @cached_property
     def own(self) -> tuple[str, ...]:
