@@ -11,6 +11,7 @@ from growc.checkpoint.directory import config_of
 from growc.diagnostic import GrowError
 from growc.dialects.torch.classes import build, example_inputs, real_inputs
 from growc.dialects.torch.export import export, run
+from growc.dialects.torch.inputs import without_cache
 
 SIZES = {
     "hidden_size": 16,
@@ -227,6 +228,22 @@ def test_a_class_that_hands_the_choice_of_a_cache_on_gives_none():
     inputs = example_inputs(module := build(config))
     assert inputs["use_cache"] is False
     assert export(module, (), inputs).symbols
+
+
+class Refusing(nn.Module):
+    """It has a part that could keep a cache, and hands on what it does not know to another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part, self.plain = build(LLAMA), Shifting()
+
+    def forward(self, x: torch.Tensor, **rest) -> torch.Tensor:
+        return self.plain(x, **rest)
+
+
+def test_a_module_that_is_no_class_of_transformers_is_given_what_it_names_alone():
+    assert without_cache(Refusing()) == {}
+    assert without_cache(build(LLAMA)) == {"use_cache": False}
 
 
 class Stepping(nn.Module):

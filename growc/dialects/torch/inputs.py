@@ -73,10 +73,10 @@ def real_inputs(module: nn.Module, seed: int = 0) -> dict[str, Any]:
 def without_cache(module: nn.Module) -> dict[str, Any]:
     """The argument by which a forward gives tensors alone, and no cache object beside them.
 
-    A forward that does not name it may hand it on, with all arguments that it does not know, to a part.
+    A forward of transformers that does not name it may hand it on to a part, as all that it does not know.
     """
     kinds = inspect.signature(module.forward).parameters.values()
-    hands_on = any(kind.kind is kind.VAR_KEYWORD for kind in kinds)
+    hands_on = hasattr(module, "config") and any(kind.kind is kind.VAR_KEYWORD for kind in kinds)
     takers = module.modules() if hands_on else [module]
     taken = any("use_cache" in inspect.signature(taker.forward).parameters for taker in takers)
     return {"use_cache": False} if taken else {}
