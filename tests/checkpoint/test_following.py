@@ -91,6 +91,18 @@ def test_the_config_with_the_fewest_changes_says_what_follows():
     assert (result.config.hidden_size, result.config.num_attention_heads) == (64, 8)
 
 
+def test_an_axis_follows_a_stream_that_groups_part():
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    convolutions = {"conv_dim": (8,), "conv_stride": (2,), "conv_kernel": (3,), "squeeze_factor": 2}
+    places = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "apply_spec_augment": False}
+    module = built("SEWForCTC", transformers.SEWConfig(**sizes, **convolutions, **places, vocab_size=8))
+    recipe = "widen hidden to 32 with cyclic copy\nwiden heads to 4 with neighbor copy\nexpect exact"
+    result = growc.apply(module, recipe, check=False)
+    assert (result.config.squeeze_factor, result.lm_head.in_features) == (2, 32)
+    assert [note for note in result.plan.notes if "follows `hidden`" in note]
+    assert_same(result, module, input_values=torch.randn(2, 64, generator=torch.Generator().manual_seed(1)))
+
+
 def test_what_the_statements_size_themselves_follows_nothing():
     with pytest.raises(growc.GrowError, match="G318"):
         growc.plan("widen heads to 8 with neighbor copy", sequences())
