@@ -136,7 +136,7 @@ def _along(
         beside = np.moveaxis(other, step.axis, 0).reshape(1, front.shape[0], -1)
         new = new_units(step.layout.as_map())
         done = np.where(new[:, None], _apply(step.layout, beside, std, 0, factors)[0], done)
-    return np.moveaxis(done.reshape(-1, *rest), 0, step.axis)
+    return np.moveaxis(done.reshape(len(done), *rest), 0, step.axis)
 
 
 def _apply(layout: Layout, array: Array, std: float, part: int, factors: Mapping[str, Array]) -> Array:

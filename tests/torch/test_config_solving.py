@@ -16,6 +16,7 @@ from growc.dialects.torch.classes import build, example_inputs
 from growc.dialects.torch.config import Solved, Target, Unsolved, solve
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.shapes import read_by, shapes_of
+from growc.dialects.torch.trials import Trials
 
 
 @cache
@@ -136,6 +137,13 @@ def test_numbers_that_a_class_only_takes_together_change_together(config, wanted
     found = solve(config, replace(whole, shapes=shapes), build)
     assert isinstance(found, Solved), found
     assert found.config == config | wanted
+
+
+def test_an_entry_behind_the_end_of_a_list_is_no_config():
+    config = tiny_configs.GEMMA2
+    trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
+    tried = trials.of({("layer_types",): ["full_attention"], ("layer_types", 1): "sliding_attention"})
+    assert tried.failed
 
 
 def test_lists_with_an_entry_for_each_layer_follow_the_lineage():

@@ -99,18 +99,11 @@ def unsqueeze(at: Call, x: Any, dim: int) -> ir.Value:
 
 
 def cat(at: Call, tensors: Sequence[Any], dim: int = 0) -> ir.Value:
-    """Tensors end to end; empty ones add nothing."""
-    kept = [t for t in tensors if _adds(at, t, dim)] or list(tensors[:1])
+    """Tensors end to end. What is empty for lack of axes takes no part; what may grow beside does."""
+    rank = at.rank(at.node)
+    kept = [t for t in tensors if at.rank(t) == rank]
     inputs = [at.tensor(t, at.dtype) for t in kept]
     return inputs[0] if len(inputs) == 1 else at.add("Concat", *inputs, axis=at.axis(dim, kept[0]))
-
-
-def _adds(at: Call, tensor: Any, dim: int) -> bool:
-    """Whether a tensor has elements; torch takes one without axes for empty, too."""
-    sizes = at.sizes(tensor)
-    alone = len(sizes) == 1
-    size = sizes[0 if alone else at.axis(dim, tensor)]
-    return not isinstance(size, int) or size != 0
 
 
 def stack(at: Call, tensors: Sequence[Any], dim: int = 0) -> ir.Value:

@@ -104,7 +104,11 @@ class Trials:
 
     def _built(self, values: Values, logged: bool) -> Trial:
         try:
-            module = self.build(changed(self.config, values), constants=logged)
+            config = changed(self.config, values)
+        except (IndexError, KeyError, TypeError) as error:  # a list that is shorter by now
+            return Trial(values, failed=said(error))
+        try:
+            module = self.build(config, constants=logged)
         except Exception as error:  # noqa: BLE001 - a constructor may refuse with anything
             mended = (self._built({**more, **values}, logged) for more in self._insisted(values))
             return next((trial for trial in mended if trial.shapes), Trial(values, failed=said(error)))

@@ -1,0 +1,37 @@
+"""Tokens of which there are none stand in front of a sequence, and are as wide as it."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+import growc
+
+WIDTH = 8
+IDS = torch.tensor([[3, 7, 1], [5, 0, 2]])
+
+
+class Prefixed(nn.Module):
+    """One token for the class, and registers."""
+
+    def __init__(self, registers: int) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 1, WIDTH))
+        self.registers = nn.Parameter(torch.randn(1, registers, WIDTH))
+        self.embedding, self.head = nn.Embedding(9, WIDTH), nn.Linear(WIDTH, 5)
+        self.up, self.down = nn.Linear(WIDTH, 12), nn.Linear(12, WIDTH)
+
+    def forward(self, ids):
+        rows = ids.shape[0]
+        before = self.token.expand(rows, -1, -1), self.registers.expand(rows, -1, -1)
+        x = torch.cat([*before, self.embedding(ids)], 1)
+        return self.head(x + self.down(self.up(x).relu()))
+
+
+def test_the_width_of_no_tokens_grows_with_that_of_the_others():
+    torch.manual_seed(0)
+    source = Prefixed(0).eval()
+    grown = growc.apply(source, "widen hidden to 16 with cyclic copy\nexpect exact", IDS)
+    assert grown.state_dict()["registers"].shape == (1, 0, 16)
+    with torch.no_grad():
+        assert torch.allclose(source(IDS), grown(IDS), atol=1e-5)
