@@ -11,7 +11,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.standins import exporting, standing_in
+from growc.dialects.torch.undecided import asks_data, reasons, untraceable
 
 __all__ = ["EXPERTS", "capturable", "example_inputs", "real_inputs", "ways", "without_cache"]
 
@@ -139,12 +140,15 @@ def _found(module: nn.Module) -> tuple[Slot, ...]:
                 with fakes.mode:
                     module(**fakes.within(given), **without_cache(module))
             except Exception as error:  # noqa: BLE001 - a forward raises whatever its inputs lead to
-                reason = reason or error
+                if reason is None or (asks_data(error) and not asks_data(reason)):
+                    reason = error
             else:
                 return slots
-    said = str(reason).splitlines()[:1] if reason else ["no argument of its forward is known"]
+    if reason is not None and asks_data(reason):  # inputs that fit: torch.export has no other ones
+        raise GrowError(untraceable(module, reason)) from reason
+    said = reasons(reason) if reason else ("no argument of its forward is known",)
     message = f"growc finds no inputs that `{type(module).__name__}` runs on"
-    raise GrowError(Diagnostic("G317", message, notes=tuple(said), help="give example inputs")) from reason
+    raise GrowError(Diagnostic("G317", message, notes=said, help="give example inputs")) from reason
 
 
 # ------------------------------------------------------------------------------------------ candidates
@@ -155,19 +159,17 @@ def _candidates(module: nn.Module) -> Iterator[tuple[Slot, ...]]:
     config = getattr(module, "config", None)
     if config is None:
         return
-    fields = _fields(config.to_dict())
+    fields = _vocabularies(module) | _fields(config.to_dict())
     taken = inspect.signature(module.forward).parameters
     ways = {name: way for name, way in MODALITIES.items() if name in taken}
     main = getattr(module, "main_input_name", "")
     others = [name for name in ways if name != main]
-    companion = (
-        _decoded(fields) if "decoder_input_ids" in taken and _true(fields, "is_encoder_decoder") else ()
-    )
-    for count in range(len(others), -1, -1):
-        for chosen in itertools.combinations(others, count):
-            names = [name for name in ways if name == main or name in chosen]
-            for slots in itertools.product(*(ways[name](fields) for name in names)):
-                yield tuple(_with_companions(itertools.chain(*slots), taken, fields)) + tuple(companion)
+    for decoded in _decoded(fields, taken):
+        for count in range(len(others), -1, -1):
+            for chosen in itertools.combinations(others, count):
+                names = [name for name in ways if name == main or name in chosen]
+                for slots in itertools.product(*(ways[name](fields) for name in names)):
+                    yield tuple(_with_companions(itertools.chain(*slots), taken, fields)) + decoded
 
 
 def _with_companions(slots: Iterator[Slot], taken: Mapping[str, Any], fields: Fields) -> Iterator[Slot]:
@@ -184,6 +186,21 @@ def _with_companions(slots: Iterator[Slot], taken: Mapping[str, Any], fields: Fi
             yield Slot("bbox", "ids", (*slot.shape, 4), SPECIAL + 1)
 
 
+def _vocabularies(module: nn.Module) -> dict[str, list[Any]]:
+    """How many tokens a module embeds, and its decoder, where its configuration has no usual field for it."""
+    whole: Any = module
+    found: dict[str, list[Any]] = {}
+    tables: dict[str, Callable[[], Any]] = {
+        "vocab_size": lambda: whole.get_input_embeddings(),
+        "decoder_vocab_size": lambda: whole.get_decoder().get_input_embeddings(),
+    }
+    for field, finds in tables.items():
+        with suppress(AttributeError, NotImplementedError):  # a class need not know of its embeddings
+            table = finds()
+            found |= {field: [table.num_embeddings]} if isinstance(table, nn.Embedding) else {}
+    return found
+
+
 def _texts(fields: Fields) -> list[tuple[Slot, ...]]:
     named = [name for name in fields if name.endswith(LENGTHS)]
     known = [n for name in named for n in _numbers(fields, name)]
@@ -192,9 +209,14 @@ def _texts(fields: Fields) -> list[tuple[Slot, ...]]:
     return [(Slot("input_ids", "ids", (ROWS, n), vocab),) for n in lengths] if vocab else []
 
 
-def _decoded(fields: Fields) -> tuple[Slot, ...]:
+def _decoded(fields: Fields, taken: Mapping[str, Any]) -> list[tuple[Slot, ...]]:
+    """What is decoded: by itself, or with a mask, which some classes make from the data if none is given."""
+    if "decoder_input_ids" not in taken or not _true(fields, "is_encoder_decoder"):
+        return [()]
     vocab = _first(fields, "decoder_vocab_size", 0) or _first(fields, "vocab_size", 0)
-    return (Slot("decoder_input_ids", "ids", (ROWS, DECODED), vocab),)
+    ids = Slot("decoder_input_ids", "ids", (ROWS, DECODED), vocab)
+    mask = Slot("decoder_attention_mask", "mask", ids.shape)
+    return [(ids,), (ids, mask)] if mask.name in taken else [(ids,)]
 
 
 def _images(fields: Fields) -> list[tuple[Slot, ...]]:

@@ -12,12 +12,15 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_map_only
+
+from growc.dialects.torch.undecided import asserted
 
 __all__ = ["Fakes", "exporting", "standing_in"]
 
@@ -38,6 +41,20 @@ class Fakes:
             self._made[id(tensor)] = tensor, self._another(tensor)
         return self._made[id(tensor)][1]
 
+    @contextmanager
+    def exchangeable(self) -> Iterator[None]:
+        """A forward may convert a module: torch exchanges tensors then, but none that its memo refers to."""
+        usual: Any = torch.utils.swap_tensors
+        memo = self.mode.fake_tensor_converter.meta_converter.tensor_memo
+
+        def exchange(first: Tensor, second: Tensor) -> None:
+            for key in [key for key, held in memo.items() if held is first or held is second]:
+                del memo[key]
+            usual(first, second)
+
+        with mock.patch.object(torch.utils, "swap_tensors", exchange):
+            yield
+
     def within(self, arguments: Any) -> Any:
         """The same structure with fake tensors, each another one: what is given twice need not be."""
         return tree_map_only(Tensor, self._another, arguments)
@@ -55,7 +72,7 @@ def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
     """The module with fake tensors, in the mode that is asked for.
 
     It is left exactly as it was, with all that its forward may have kept in attributes. What fails
-    meanwhile is said by errors alone: torch would log whole graphs as well.
+    meanwhile is said by errors alone: torch would log whole graphs as well. Assertions about data hold.
     """
     parts, fakes = list(module.modules()), Fakes()
     logged = logging.root.manager.disable
@@ -65,7 +82,8 @@ def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
         for part in parts:
             _exchange(part, fakes)
         module.train(train)
-        yield fakes
+        with asserted(), fakes.exchangeable():
+            yield fakes
     finally:
         logging.disable(logged)
         for part, attributes, contents in kept:

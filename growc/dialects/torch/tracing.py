@@ -20,8 +20,9 @@ from torch.utils._pytree import (
     tree_map_only,
 )
 
-from growc.diagnostic import Diagnostic, GrowError
+from growc.diagnostic import GrowError
 from growc.dialects.torch.cleaning import clean
+from growc.dialects.torch.undecided import asserted, untraceable
 
 __all__ = ["Axes", "by_name", "free_axes", "named_symbols", "trace"]
 
@@ -64,7 +65,7 @@ def trace(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes
         try:
             return _freest(fx.symbolic_trace(module), args, kwargs, axes)
         except Exception:  # noqa: BLE001 - the first reason is the one that helps
-            raise GrowError(_untraceable(module, refused)) from refused
+            raise GrowError(untraceable(module, refused)) from refused
 
 
 @contextmanager
@@ -103,7 +104,7 @@ def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], ax
     for given, named, free in tries:
         try:
             shapes = _dynamic(module, given, named, free)
-            with redirect_stderr(StringIO()):  # where it prints the graph so far when it fails
+            with asserted(), redirect_stderr(StringIO()):  # where it prints the graph so far when it fails
                 program = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
             clean(program)
         except Exception as error:  # noqa: BLE001 - as above
@@ -121,13 +122,6 @@ def _is_one_row(inputs: Mapping[str, Any], axes: Axes) -> bool:
 
 def _two_rows(tensor: Tensor) -> Tensor:
     return tensor.new_zeros((2, *tensor.shape[1:]))
-
-
-def _untraceable(module: nn.Module, reason: Exception) -> Diagnostic:
-    """That a module cannot be traced, with the first line of torch's reason."""
-    lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
-    said = f"{type(reason).__name__}: {lines[0] if lines else 'no reason given'}"
-    return Diagnostic("G317", f"`{type(module).__name__}` cannot be traced by torch.export", notes=(said,))
 
 
 def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> Any:
