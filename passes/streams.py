@@ -122,7 +122,10 @@ def _makes(flow: Flow, node: Node, atoms: Collection[int]) -> bool:
 
 
 def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[int]) -> list[Space]:
-    """The inner spaces between streams. `taken`: ids of the atoms of heads and of what is in them."""
+    """The inner spaces between streams. `taken`: ids of the atoms of heads and of what is in them.
+
+    What is worked on along another axis is none, nor what is made of that: the gates of a context.
+    """
     on_stream = {id(s) for s in hidden}
     made: dict[int, Space] = {}
     read: set[int] = set()
@@ -139,10 +142,21 @@ def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[int]) 
     wanted = [s for k, s in made.items() if k in read and k not in on_stream and k not in tables]
     inside = {id(x) for s in hidden for x in leaves(s)}
     wanted = [s for s in wanted if not all(id(x) in inside for x in leaves(s))]
-    mixed = set(_mixed(flow, {id(x) for s in wanted for x in leaves(s)}))
-    plain = [s for s in wanted if not all(id(x) in mixed for x in leaves(s))]
+    sources = list(_sources(flow, {id(s) for s in wanted}, on_stream))
+    mixed = set(_mixed(flow, {id(x) for s in (*wanted, *(s for _, s in sources)) for x in leaves(s)}))
+    gated = {made for made, source in sources if all(id(x) in mixed for x in leaves(source))}
+    plain = [s for s in wanted if id(s) not in gated and not all(id(x) in mixed for x in leaves(s))]
     unnamed = [s for s in wanted if not any(id(x) in taken for x in leaves(s)) and id(s) not in convolved]
     return plain or unnamed
+
+
+def _sources(flow: Flow, wanted: Collection[int], streams: Collection[int]) -> Iterator[tuple[int, Space]]:
+    """(id of what is made, what it is made from) for products that read no stream."""
+    for instance in flow.maps:
+        ours = [id(s) for s in flow.made(instance) if id(s) in wanted]
+        ins = flow.read(instance)
+        if ours and not any(id(s) in streams for s in ins):
+            yield from ((made, source) for made in ours for source in ins)
 
 
 def _is_lookup(flow: Flow, instance: Instance) -> bool:

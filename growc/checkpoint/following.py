@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from growc.axes import segments
 from growc.checkpoint.storedaxes import Place, StoredAxes
 from growc.dialects.torch.config import Unsolved
 from growc.expression import Binary, Expr, Int, Name, TensorAxis
@@ -30,6 +31,7 @@ def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
     number = max((bound.number for bound in axes.c.statements), default=0)
     roles: dict[str, Led] = {}
     plain: dict[int, Led] = {}
+    parts: dict[int, set[int]] = {}
     for name, axis, planned, there in found.sizes:
         leader = _leader(found, axes, (name, axis), there > planned)
         space = axes.at((name, axis))
@@ -40,11 +42,14 @@ def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
             one = TensorAxis(axis, axes.first(name))
             bound = _resized(leader, number + len(plain) + 1, one, Int(there))
             plain[id(space)] = replace(bound, scopes=()), leader
+            parts[id(space)] = {id(part) for part in segments(space) if part is not space}
         elif called[1] * there % planned == 0:
             size = _size(axes, called[0], called[1], called[1] * there // planned)
             roles.setdefault(called[0], (_resized(leader, number + 1, NamedAxis(called[0]), size), leader))
     order = [role for role in axes.c.roles.axes if role in roles]
-    return [roles[order[0]]] if order else list(plain.values())
+    if order:
+        return [roles[order[0]]]
+    return [led for key, led in plain.items() if parts[key].isdisjoint(plain)]  # a sum follows its segments
 
 
 def _leader(found: Unsolved, axes: StoredAxes, place: Place, grows: bool) -> Bound | None:

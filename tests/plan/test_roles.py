@@ -118,6 +118,37 @@ def test_what_convolutions_mix_over_places_is_channels_and_no_ffn(tmp_path):
     assert found(model) == {"hidden": 4, "channels": [4, 8]}
 
 
+MODULATED = """
+modulated (float[N, 3, 6, 6] x) => (float[N, 5] y)
+<float[4, 3, 1, 1] s, float[7, 4, 1, 1] q, float[6, 4, 1, 1] c, float[6, 1, 3, 3] d, float[7, 6, 1, 1] m,
+ float[4, 7, 1, 1] p, float[8, 4, 1, 1] up, float[4, 8, 1, 1] down, float[4, 5] head>
+{
+    x0 = Conv(x, s)
+    q0 = Conv(x0, q)
+    c0 = Conv(x0, c)
+    c1 = Conv <group = 6, pads = [1, 1, 1, 1]> (c0, d)
+    c2 = Relu(c1)
+    gate = Conv(c2, m)
+    q1 = Mul(q0, gate)
+    p0 = Conv(q1, p)
+    x1 = Add(x0, p0)
+    u0 = Conv(x1, up)
+    u1 = Relu(u0)
+    u2 = Conv(u1, down)
+    x2 = Add(x1, u2)
+    g = GlobalAveragePool(x2)
+    f = Flatten(g)
+    y = MatMul(f, head)
+}
+"""
+
+
+def test_what_a_context_of_mixed_places_gates_is_no_ffn(tmp_path):
+    model = save(tmp_path / "modulated.onnx", MODULATED)
+    assert found(model)["ffn"] == 8
+    judge("widen ffn to 16 with cyclic copy", model, tmp_path / "grown.onnx").assert_exact()
+
+
 PLACED = """
 placed (int64[N, S] tokens) => (float[N, S, 9] logits)
 <float[9, 8] table, float[12, 8] places, float[8, 12] up, float[12, 8] down, float[8, 9] head, int64[1] last,
