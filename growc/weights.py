@@ -89,6 +89,15 @@ def _read(read: Read | None, name: str) -> Array:
     return read(name)
 
 
+def stays_zero(plan: WeightPlan) -> bool:
+    """Whether all values of a weight are zero: what is drawn beside zeros is zero too."""
+    leaves = (leaf for step in plan.steps for leaf in leaf_steps(step.layout))
+    rule = (
+        plan.literal is not None or plan.normed is not None or plan.shift or any(s.next for s in plan.steps)
+    )
+    return plan.zero and not rule and not any((leaf.filler == ONE).any() for leaf in leaves)
+
+
 def _draws(steps: Sequence[AxisStep]) -> bool:
     leaves = (leaf for step in steps for leaf in leaf_steps(step.layout))
     return any(leaf.noise is not None or bool((leaf.filler == DRAWN).any()) for leaf in leaves)

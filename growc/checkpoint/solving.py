@@ -21,6 +21,7 @@ from growc.dialects.torch.config import Solved, Unsolved, solve
 from growc.dialects.torch.emit import planned_graph
 from growc.dialects.torch.entries import alike, same_logs
 from growc.dialects.torch.gate import check
+from growc.dialects.torch.idle import awake
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.refusal import computed_otherwise, refusal
 from growc.dialects.torch.shapes import among, layer_counts, read_by, shapes_of, ties_of
@@ -29,6 +30,7 @@ from growc.passes.certify import now_stored
 from growc.passes.inner_heads import inner_heads
 from growc.plans import Certificate, Gap, WeightPlan
 from growc.resolve import Bound
+from growc.weights import stays_zero
 
 FOLLOWING = 32
 """More axes than these do not follow."""
@@ -59,7 +61,7 @@ def hold(c: Compilation) -> Compilation:
         answer, target = _answer(c)
     source: Holder = c.model.holder
     module = source.build(answer.config, constants=True)
-    made_up = _made_up(module, target)
+    made_up, idle = _made_up(module, target)
     held = GrownWeights(source, module, _planned(c), answer.config, made_up.factors, answer.leads)
     gaps = (*c.plan.certificate.gaps, *_gaps(module, made_up))
     written = sum(held.entry(name).nbytes for name in held.plans)  # in the types that are stored
@@ -68,7 +70,7 @@ def hold(c: Compilation) -> Compilation:
         certificate=Certificate(gaps),
         weights=_with_factors(c, held),
         bytes_to_write=written,
-        notes=(*c.plan.notes, *told, *_unread(held)),
+        notes=(*c.plan.notes, *told, *idle, *_unread(held)),
     )
     return replace(c, held=held, plan=plan)
 
@@ -128,19 +130,37 @@ def _target(c: Compilation) -> Target:
     log = operator_log(program, tensors)
     ties = ties_of(program)
     shapes = read_by(log.reads, shapes_of(program), ties)
-    return Target(shapes, among(ties, shapes), log, inputs, _layers(_planned(c)))
+    planned = _planned(c)
+    zeros = frozenset(name for name, plan in planned.items() if stays_zero(plan))
+    return Target(shapes, among(ties, shapes), log, inputs, _layers(planned), zeros)
 
 
-def _made_up(module: Any, target: Target) -> Compensation:
-    """What makes up in weights for what the class computes from its config, and what nothing makes up for.
+def _made_up(module: Any, target: Target) -> tuple[Compensation, list[str]]:
+    """What makes up in weights for what the class computes from its config, and what nothing makes up for;
+    and what is said of branches that add nothing yet, where the class computes something else in them.
 
     Raises GrowError (G319) where the class computes something else.
     """
     log = operator_log(module, target.inputs)
-    if alike(target.log, log) is None or same_logs(target.log, log):
+    if same_logs(target.log, log):
         check(module, target)
-        return Compensation()
-    return compensate(target.log, log)
+        return Compensation(), []
+    whole = compensate(target.log, log) if alike(target.log, log) is not None else None
+    if whole is not None and not whole.gaps:
+        return whole, []
+    planned, there = awake(target.log, target.zeros), awake(log, target.zeros)
+    some = compensate(planned, there) if alike(planned, there) is not None else None
+    if some is not None and (whole is None or len(some.gaps) < len(whole.gaps)):
+        return some, [_idle(type(module).__name__, sorted(target.zeros))]
+    if whole is None:
+        check(module, target)
+    return whole or Compensation(), []
+
+
+def _idle(kind: str, zeros: Sequence[str]) -> str:
+    more = f" and {len(zeros) - 1} more are" if len(zeros) > 1 else " is"
+    return f"what new layers add is zero yet (`{zeros[0]}`{more} zero); in them `{kind}` computes what it \
+computes at their place, not what the layers do that were copied"
 
 
 def _with_factors(c: Compilation, held: GrownWeights[Holder]) -> tuple[WeightPlan, ...]:

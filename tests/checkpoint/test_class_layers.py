@@ -67,16 +67,37 @@ def test_a_layer_that_stands_alone_in_its_stage_is_numbered_on():
     assert_same(result, source, torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1)))
 
 
-def test_a_class_that_alternates_its_layers_says_where_it_parts():
+def swin(depth: int) -> nn.Module:
     config = transformers.SwinConfig(
-        image_size=16, patch_size=2, embed_dim=8, depths=[2], num_heads=[2], window_size=4
+        image_size=16, patch_size=2, embed_dim=8, depths=[depth], num_heads=[2], window_size=4
     )
-    source = seeded(transformers.SwinForImageClassification(config))
+    return seeded(transformers.SwinForImageClassification(config))
+
+
+def test_a_class_that_alternates_its_layers_says_where_it_parts():
     with pytest.raises(growc.GrowError, match="G318") as caught:
-        growc.plan("stack layers to 4 by last with zero outputs", source)
+        growc.plan("stack layers to 3 by last", swin(2))
     assert "roll" in str(caught.value)
-    deeper = growc.plan("stack layers to 4 by top 2 with zero outputs", source)
+    deeper = growc.plan("stack layers to 4 by top 2 with zero outputs", swin(2))
     assert deeper.certificate.exact
+    assert not [note for note in deeper.notes if "zero yet" in note]
+
+
+def test_a_class_that_alternates_its_layers_does_so_in_those_that_add_nothing_yet():
+    source = swin(1)
+    result = growc.apply(source, "stack layers to 2 by last with zero outputs\nexpect exact", check=False)
+    assert result.config.depths == [2]
+    assert [note for note in result.plan.notes if "`swin.encoder.layers.0.blocks.1" in note]
+    assert_same(result, source, torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(1)))
+
+
+def test_numbers_that_a_class_makes_from_the_place_of_a_layer_are_no_gap_while_it_adds_nothing():
+    sizes = SIZES | {"num_key_value_heads": 2, "vocab_size": 20, "pad_token_id": 0}
+    source = seeded(transformers.DiffLlamaForCausalLM(transformers.DiffLlamaConfig(**sizes)))
+    result = growc.apply(source, "stack layers to 3 by last with zero outputs\nexpect exact", check=False)
+    assert_same(result, source, torch.arange(2, 14).view(2, 6))
+    [note] = [note for note in result.plan.notes if "`model.layers.2.mlp.down_proj.weight`" in note]
+    assert "`DiffLlamaForCausalLM` computes what it computes at their place" in note
 
 
 def fnet(**more: object) -> nn.Module:

@@ -12,6 +12,7 @@ are wrong ones. A config is taken only where shapes, ties and the log are equal.
    the wanted sizes have to the old ones, truth values turned, and literals of the log: one by one, then in
    pairs.
 3. Lists as long as the layers were follow the lineage of the layers.
+4. Where no config does, one is taken that differs only in what adds nothing yet, since it ends in zeros.
 
 Where a class refuses a number alone, what it fills by itself goes along, or all that were equal to it.
 """
@@ -24,7 +25,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from growc.dialects.torch.entries import alike, same_logs
+from growc.dialects.torch.entries import same_logs
 from growc.dialects.torch.gate import parting
 from growc.dialects.torch.leaves import Path, changed, spelled, value_at
 from growc.dialects.torch.oplog import operator_log
@@ -106,6 +107,9 @@ def solve(config: Mapping[str, Any], target: Target, build: Build) -> Solved | U
             break
     if trials.solves(best):
         return _solved(trials, fewest(trials, unseen.exact(best)))
+    idle = [trial for trial in trials.seen.values() if trials.idles(trial)]
+    if idle:
+        return _solved(trials, min(idle, key=lambda t: (len(t.values), -trials.score(t))))
     return _unsolved(trials, proposals, best)
 
 
@@ -158,7 +162,7 @@ def fewest(trials: Trials, best: Trial) -> Trial:
 
 def _solved(trials: Trials, trial: Trial) -> Solved:
     assert trial.log is not None
-    logs = alike(trials.target.log, trial.log)
+    logs = trials.compared(trial, frozenset()) or trials.compared(trial, trials.target.zeros)
     assert logs is not None, "only what solves is an answer"
     pairs = zip(*(log.entries for log in logs), strict=True)
     literals = tuple(dict.fromkeys((a.operator, a.real, b.real) for a, b in pairs if a.real != b.real))

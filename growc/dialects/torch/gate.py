@@ -1,4 +1,5 @@
-"""Whether a class computes what was planned: sizes, ties, operators, literals and constants.
+"""Whether a class computes what was planned: sizes, ties, operators, literals and constants, but for what
+adds nothing yet.
 
 Needs: the class built from the config that is to be written, and `Target`. Gives: the first difference.
 """
@@ -9,6 +10,7 @@ from torch import nn
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.entries import CONSTANT, Entry, Log, same_logs
+from growc.dialects.torch.idle import awake
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.shapes import among, read_by, shapes_of, ties_of
 from growc.dialects.torch.trials import Target, said
@@ -36,7 +38,8 @@ def difference(module: nn.Module, target: Target) -> str:
             return f"`{name}` is planned as {_shape(planned)}, and is {_shape(there)} in the class"
     for names in among(ties, shapes) ^ target.ties:
         return f"{_listed(names)} are one tensor in one of both"
-    return "" if same_logs(target.log, log) else parting(target.log, log)
+    same = same_logs(target.log, log) or same_logs(awake(target.log, target.zeros), awake(log, target.zeros))
+    return "" if same else parting(target.log, log)
 
 
 def parting(planned: Log, found: Log) -> str:

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from growc.dialects.torch.entries import CONSTANT, UNKNOWN, Entry, Log, Wire, constant, entry_of, same
+from growc.dialects.torch.ordering import ordered
 from growc.dialects.torch.written import Written
 
 LIFTED = ("lift_fresh", "lift_fresh_copy")
@@ -78,9 +79,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def log(self, returned: Sequence[Tensor]) -> Log:
         """What the returned tensors, and tensors that are written to, are made from."""
         results = [self.wire.get(id(tensor), UNKNOWN) for tensor in returned]
-        plain = self._ordered(self.wires, results)
+        plain = ordered(self.entries, self.wires, results, self.mutating)
         folded = [[self._folded(wire) for wire in wires] for wires in self.wires]
-        return Log(*plain, Log(*self._ordered(folded, [self._folded(wire) for wire in results])))
+        last = [self._folded(wire) for wire in results]
+        return Log(*plain, Log(*ordered(self.entries, folded, last, self.mutating)))
 
     def _folded(self, wire: Wire) -> Wire:
         """What is known as a constant, however it was made."""
@@ -88,25 +90,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return wire
         self.add(constant(self.known[wire]), [], [])
         return len(self.entries) - 1, 0
-
-    def _ordered(self, given: Sequence[Sequence[Wire]], results: Sequence[Wire]) -> tuple[Any, Any]:
-        """Entries and wires. What is computed twice from the same counts once: layers may share it, or each
-        compute its own.
-        """
-        places: dict[int, int] = {}
-        found: dict[object, int] = {}
-        entries: list[Entry] = []
-        wires: list[tuple[Wire, ...]] = []
-        wanted = [wire[0] for wire in results if not isinstance(wire, str)]
-        for number in _order(given, wanted + self.mutating):
-            those = given[number] if number < len(given) else ()
-            from_these = tuple(_moved(wire, places) for wire in those)
-            key = number if number in self.mutating else (self.entries[number], from_these)
-            places[number] = found.setdefault(key, len(entries))
-            if places[number] == len(entries):
-                entries.append(self.entries[number])
-                wires.append(from_these)
-        return tuple(entries), (*wires, tuple(_moved(wire, places) for wire in results))
 
     # ------------------------------------------------------------------------------------ what runs
 
@@ -179,22 +162,3 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _blank(tensor: Tensor) -> Tensor:
     return torch.empty(tuple(tensor.shape), dtype=tensor.dtype)
-
-
-def _moved(wire: Wire, places: Mapping[int, int]) -> Wire:
-    return wire if isinstance(wire, str) else (places[wire[0]], wire[1])
-
-
-def _order(given: Sequence[Sequence[Wire]], last: Sequence[int]) -> list[int]:
-    """Operators behind what they are made from, first operands first: whatever order they ran in."""
-    placed: dict[int, None] = {}
-    pending = list(last[::-1])
-    while pending:
-        number = pending[-1]
-        those = given[number] if number < len(given) else ()
-        waiting = [wire[0] for wire in those if not isinstance(wire, str) and wire[0] not in placed]
-        if waiting and number not in placed:
-            pending.append(waiting[0])
-        else:
-            placed[pending.pop()] = None
-    return list(placed)

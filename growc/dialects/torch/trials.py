@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from growc.dialects.torch.entries import Log, alike, same_logs
+from growc.dialects.torch.idle import awake
 from growc.dialects.torch.leaves import Path, Values, changed, leaves
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.shapes import (
@@ -43,7 +44,7 @@ class Target:
 
     shapes: of all that the result's checkpoint holds and the program reads: what else its class has is free.
     ties: names that are one tensor. log: of the planned program on `inputs`. layers: for each container whose
-    layers change, the source layer of each new one.
+    layers change, the source layer of each new one. zeros: stored tensors that are zero.
     """
 
     shapes: Mapping[str, Shape]
@@ -51,6 +52,7 @@ class Target:
     log: Log
     inputs: Mapping[str, Any]
     layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    zeros: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -175,9 +177,17 @@ class Trials:
 
     def solves(self, trial: Trial) -> bool:
         """Whether it is the planned program, but for real literals."""
+        return self.compared(trial, frozenset()) is not None
+
+    def idles(self, trial: Trial) -> bool:
+        """Whether it is, but for real literals and what adds nothing yet."""
+        return bool(self.target.zeros) and self.compared(trial, self.target.zeros) is not None
+
+    def compared(self, trial: Trial, zeros: frozenset[str]) -> tuple[Log, Log] | None:
+        """Its log and the planned one, which differ in real literals alone, where these tensors are zero."""
         if trial.read != self.target.shapes or among(trial.ties, trial.read) != self.target.ties:
-            return False
-        return trial.log is not None and alike(self.target.log, trial.log) is not None
+            return None
+        return None if trial.log is None else alike(awake(self.target.log, zeros), awake(trial.log, zeros))
 
     def exact(self, trial: Trial) -> bool:
         """Whether it has the real literals of the planned program too."""
