@@ -294,6 +294,10 @@ CASES: dict[str, Case] = POINTWISE | CONTRACTIONS | NORMS | ALONG | BY_NUMBER | 
 """At least one case for each row."""
 
 MORE: tuple[tuple[str, Case], ...] = (
+    (
+        "a batch norm of one row by itself",
+        (lambda x, w: A.batch_norm.default(x, w, None, None, None, True, 0.0, 1e-3, True), "1 6 4; 6"),
+    ),
     ("the type of another tensor", (A.to.other, "n 4; 1:i3")),
     ("the type of another tensor, by its other name", (A.type_as.default, "n 4; 1:i3")),
     ("a number in the type of a tensor", (lambda x: A.new_full.default(x, [x.shape[0]], 3), "n 2")),

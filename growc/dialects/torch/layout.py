@@ -18,7 +18,13 @@ def reshape(at: Call, x: Any, shape: Any = None, size: Any = None) -> ir.Value:
 
 def reshape_as(at: Call, x: Any, other: Any) -> ir.Value:
     """The sizes of another tensor."""
-    return at.add("Reshape", at.tensor(x), at.shape(at.tensor(other)))
+    return at.add("Reshape", at.tensor(x), _as_of(at, other))
+
+
+def _as_of(at: Call, other: Any) -> ir.Value:
+    """The sizes of a tensor that the call names; where they are numbers they change with it."""
+    sizes = at.shape(at.tensor(other))
+    return sizes if sizes.const_value is None else at.took(sizes, "other")
 
 
 def flatten(at: Call, x: Any, start_dim: int, end_dim: int) -> ir.Value:
@@ -51,7 +57,7 @@ def _plain(sizes: Sequence[Any]) -> list[Any]:
 
 def expand_as(at: Call, x: Any, other: Any) -> ir.Value:
     """Stretched to the sizes of another tensor."""
-    return at.add("Expand", at.tensor(x), at.shape(at.tensor(other)))
+    return at.add("Expand", at.tensor(x), _as_of(at, other))
 
 
 def transpose(at: Call, x: Any, dim0: int, dim1: int) -> ir.Value:

@@ -82,8 +82,10 @@ def entries(value: ir.Value) -> list[Entry]:
     return [value]
 
 
-def changed(call: fx.Node, parts: Sequence[ir.Node]) -> dict[Path, Any]:
+def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir.Value]) -> dict[Path, Any]:
     """The literals of a call that are new. Elements that the graph computes are `ir.Value`s.
+
+    stored: the tensors among its arguments that the module holds, as they are by now.
 
     Raises GrowError (G308) where something changes that is no literal of the call.
     """
@@ -97,6 +99,9 @@ def changed(call: fx.Node, parts: Sequence[ir.Node]) -> dict[Path, Any]:
             given = argument(call, path)
             if isinstance(where, str):
                 found[path] = new
+            elif isinstance(given, fx.Node) and given in stored:
+                if new != [int(size) for size in stored[given].shape or ()]:  # type: ignore[arg-type]
+                    raise refusal(part, f"its {_label(where)} is no longer the size of `{given.name}`")
             elif isinstance(given, (list, tuple, int, float)):
                 found[path] = _literal(part, given, place, old, new)
             elif set(old) != set(new):  # what is left out has any size

@@ -42,7 +42,12 @@ def group_norm(at: Call, x: Any, num_groups: int, weight: Any, bias: Any, eps: f
 def batch_norm(
     at: Call, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float
 ) -> ir.Value:
-    """Channels by what was measured of them in training."""
+    """Channels by what was measured of them in training; or by themselves, where nothing is measured.
+
+    A norm over the rows too is known where there is one row.
+    """
+    if training and running_mean is None and at.sizes(x)[0] == 1:
+        return instance_norm(at, x, weight, bias, None, None, True, eps)
     if training or running_mean is None:
         raise UnknownError
     measured = [at.tensor(running_mean), at.tensor(running_var)]

@@ -147,7 +147,8 @@ class Rebuilding:
     def call(self, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
         """A call with the arguments that it has by now; one without nodes does nothing but name `value`."""
         arguments = {given: self.argument(given, call, parts, value) for given in call.all_input_nodes}
-        made = self.add(call, arguments, changed(call, parts), self.place(value))
+        stored = {given: made.tensor for given, made in arguments.items() if made.tensor is not None}
+        made = self.add(call, arguments, changed(call, parts, stored), self.place(value))
         made.move = made.move or move_of(value.producer())
         return made
 
