@@ -28,10 +28,12 @@ sys.path[:0] = [str(HERE.parent / "zoo")]
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
-import zoo  # noqa: E402, F401 - fills the registry
+import zoo  # noqa: E402, F401 - these fill the registry
 
 sys.path[:0] = [str(HERE)]
-import more  # noqa: E402, F401 - and adds to it
+import further_images  # noqa: E402, F401
+import further_texts  # noqa: E402, F401
+import more  # noqa: E402, F401
 from facts import Facts  # noqa: E402
 from registry import ZOO, Built, build  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
