@@ -8,8 +8,9 @@ the stream; heads times their width are as many as the stream in some classes, a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 
 from growc.axes import segments
 from growc.checkpoint.storedaxes import Place, StoredAxes
@@ -32,6 +33,7 @@ def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
     roles: dict[str, Led] = {}
     plain: dict[int, Led] = {}
     parts: dict[int, set[int]] = {}
+    alike: dict[int, tuple[int, Fraction]] = {}
     for name, axis, planned, there in found.sizes:
         leader = _leader(found, axes, (name, axis), there > planned)
         space = axes.at((name, axis))
@@ -43,13 +45,26 @@ def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
             bound = _resized(leader, number + len(plain) + 1, one, Int(there))
             plain[id(space)] = replace(bound, scopes=()), leader
             parts[id(space)] = {id(part) for part in segments(space) if part is not space}
+            alike[id(space)] = leader.number, Fraction(there, planned or 1)
         elif called[1] * there % planned == 0:
             size = _size(axes, called[0], called[1], called[1] * there // planned)
             roles.setdefault(called[0], (_resized(leader, number + 1, NamedAxis(called[0]), size), leader))
     order = [role for role in axes.c.roles.axes if role in roles]
-    if order:
-        return [roles[order[0]]]
-    return [led for key, led in plain.items() if parts[key].isdisjoint(plain)]  # a sum follows its segments
+    return [roles[order[0]]] if order else _once(plain, parts, alike)
+
+
+def _once(plain: Mapping[int, Led], parts: Mapping[int, set[int]], alike: Mapping[int, object]) -> list[Led]:
+    """Each axis once: by a sum where all its segments grow alike, so that what runs over it sees them grow
+    together; else by the segments.
+    """
+    sums, said = set[int](), set[int]()
+    for key, own in parts.items():
+        known = len(own) > 1 and own <= plain.keys()
+        if known and len({alike[part] for part in own}) == 1 and own.isdisjoint(said):
+            sums.add(key)
+            said |= own
+    alone = {key for key in plain.keys() - said if parts[key].isdisjoint(plain)}
+    return [led for key, led in plain.items() if key in sums | alone]
 
 
 def _leader(found: Unsolved, axes: StoredAxes, place: Place, grows: bool) -> Bound | None:

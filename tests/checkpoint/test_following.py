@@ -103,6 +103,16 @@ def test_an_axis_follows_a_stream_that_groups_part():
     assert_same(result, module, input_values=torch.randn(2, 64, generator=torch.Generator().manual_seed(1)))
 
 
+def test_a_difference_of_two_sizes_grows_as_both():
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    inner = {"embedding_size": 8, "intra_bottleneck_size": 8, "vocab_size": 48, "max_position_embeddings": 16}
+    module = built("MobileBertForMaskedLM", transformers.MobileBertConfig(**sizes, **inner))
+    recipe = "widen hidden to 2 * hidden with cyclic copy\nwiden heads to 4 with neighbor copy\nexpect exact"
+    result = growc.apply(module, recipe, check=False)
+    assert (result.config.hidden_size, result.config.embedding_size) == (32, 16)
+    assert_same(result, module, input_ids=IDS)
+
+
 def test_what_the_statements_size_themselves_follows_nothing():
     with pytest.raises(growc.GrowError, match="G318"):
         growc.plan("widen heads to 8 with neighbor copy", sequences())

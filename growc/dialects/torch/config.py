@@ -194,7 +194,8 @@ def _fields(trials: Trials, trial: Trial) -> Fields:
 
 
 def _unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
-    trial = _plainest(trials, best)
+    if _evened(trials, proposals, trial := _plainest(trials, best)):
+        trial = _plainest(trials, best)
     sizes = _sizes(trials, trial, trials.wrong(trial))
     names = tuple(sorted(trials.target.shapes.keys() ^ trial.read.keys()))
     following = bool(sizes) and follows(trials, trial)
@@ -221,11 +222,31 @@ def _left(trials: Trials, trial: Trial) -> tuple[bool, int, int]:
     """How much is left to follow. Where all of it grows as something does that was asked for, few axes are
     better than few changes; else a change may have met a size by chance.
     """
-    wrong, ratios = trials.wrong(trial), set(_asked(trials).values())
-    pairs = [(trial.features[f], trials.wanted[f]) for f in wrong]
-    alike = all(any(there * old == planned * new for new, old in ratios) for there, planned in pairs)
+    wrong, uneven = trials.wrong(trial), _uneven(trials, trial)
     counts = (len(wrong), len(trial.values))
-    return (False, *counts) if alike and wrong else (True, *counts[::-1])
+    return (False, *counts) if wrong and not uneven else (True, *counts[::-1])
+
+
+def _uneven(trials: Trials, trial: Trial) -> set[Feature]:
+    """What is left to follow and grows as nothing does that was asked for."""
+    ratios = set(_asked(trials).values())
+    pairs = ((f, trial.features[f], trials.wanted[f]) for f in trials.wrong(trial))
+    return {f for f, there, n in pairs if not any(there * old == n * new for new, old in ratios)}
+
+
+def _evened(trials: Trials, proposals: Proposals, trial: Trial) -> bool:
+    """Whether there were configs to try where more fields grow as something does that was asked for: a size
+    that is the difference of two fields grows as both if both do.
+    """
+    uneven = _uneven(trials, trial) if follows(trials, trial) else set()
+    moving = proposals.moving(trial) if uneven else ()
+    paths = [p for p, moved in moving if p not in trial.values and not uneven.isdisjoint(moved)]
+    numbers = [(p, trials.leaves[p]) for p in paths if type(trials.leaves[p]) is int]
+    ratios = sorted(set(_asked(trials).values()))
+    values = {(p, n * new // old) for p, n in numbers for new, old in ratios if n * new % old == 0}
+    for path, value in values:
+        trials.of({**trial.values, path: value})
+    return bool(values)
 
 
 def _asked(trials: Trials) -> dict[Feature, tuple[int, int]]:
@@ -243,9 +264,10 @@ def _unread(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:
 
 def _leads(trials: Trials, trial: Trial, wrong: set[Feature]) -> dict[Feature, tuple[Feature, ...]]:
     """For every wrong axis, the right ones that change with it: by each changed field, with the others or
-    alone, as the class takes it.
+    alone, as the class takes it. Where a field moves wrong ones alone, they are led as each other.
     """
     found: dict[Feature, set[Feature]] = {}
+    together: list[set[Feature]] = []
     for path, value in trial.values.items():
         without = {p: v for p, v in trial.values.items() if p != path}
         for values, others in ((trial.values, without), ({path: value}, {})):
@@ -254,7 +276,11 @@ def _leads(trials: Trials, trial: Trial, wrong: set[Feature]) -> dict[Feature, t
             if moved:
                 for one in wrong & moved:
                     found.setdefault(one, set()).update(moved - wrong)
+                together += [] if moved - wrong else [moved]
                 break
+    for moved in together:
+        leaders = set[Feature]().union(*(found[one] for one in moved))
+        found.update((one, leaders) for one in moved if not found[one])
     return {one: tuple(sorted(leads)) for one, leads in found.items()}
 
 
