@@ -111,6 +111,19 @@ XLNET = {
     "d_inner": 48,
     "vocab_size": 32,
 }
+MAMBA2 = {
+    "architectures": ["Mamba2ForCausalLM"],
+    "model_type": "mamba2",
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "state_size": 4,
+    "expand": 2,
+    "head_dim": 8,  # the class refuses what does not make heads × width = expand × hidden
+    "num_heads": 4,
+    "n_groups": 1,
+    "chunk_size": 4,
+    "vocab_size": 24,
+}
 SQUEEZEBERT = {
     "architectures": ["SqueezeBertForMaskedLM"],
     "model_type": "squeezebert",
@@ -129,6 +142,9 @@ SQUEEZEBERT = {
         (XLNET, {"d_model": 64, "d_head": 16}),
         (XLNET, {"d_model": 64, "n_head": 8}),
         (SQUEEZEBERT, {"hidden_size": 64, "embedding_size": 64}),
+        (MAMBA2, {"expand": 3, "head_dim": 12}),
+        (MAMBA2, {"expand": 3, "num_heads": 6}),
+        (MAMBA2, {"hidden_size": 32, "num_heads": 8}),
     ],
 )
 def test_numbers_that_a_class_only_takes_together_change_together(config, wanted):

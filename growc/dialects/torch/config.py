@@ -14,7 +14,8 @@ are wrong ones. A config is taken only where shapes, ties and the log are equal.
 3. Lists as long as the layers were follow the lineage of the layers.
 4. Where no config does, one is taken that differs only in what adds nothing yet, since it ends in zeros.
 
-Where a class refuses a number alone, what it fills by itself goes along, or all that were equal to it.
+Where a class refuses a number alone, what it fills by itself goes along, or all that were equal to it. Where
+that leads nowhere, another number goes along in proportion: a class may insist on a product.
 """
 
 from __future__ import annotations
@@ -98,7 +99,16 @@ class Unsolved:
 
 def solve(config: Mapping[str, Any], target: Target, build: Build) -> Solved | Unsolved:
     """The config of the planned program, changed as little as possible."""
-    trials = Trials(config, target, build)
+    alone = Trials(config, target, build)
+    found = _searched(alone)
+    if isinstance(found, Unsolved) and alone.refused:
+        paired = _searched(Trials(config, target, build, paired=True))
+        return paired if isinstance(paired, Solved) else found
+    return found
+
+
+def _searched(trials: Trials) -> Solved | Unsolved:
+    """What a search comes to."""
     proposals, unseen = Proposals(trials), Unseen(trials)
     best = by_sizes(trials, proposals)
     for start in starts(trials, best):

@@ -14,7 +14,7 @@ from torch import nn
 
 from growc.dialects.torch.entries import Log, alike, same_logs
 from growc.dialects.torch.idle import awake
-from growc.dialects.torch.leaves import Path, Values, changed, leaves
+from growc.dialects.torch.leaves import Path, Values, changed, leaves, scaled
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.shapes import (
     Feature,
@@ -85,15 +85,25 @@ class Trials:
     """The source's config with other values, built when they are asked for.
 
     config: with all fields that the class has. leaves: its numbers. wanted: the planned sizes.
+    paired: where the class refuses a number alone, another one goes along in proportion.
     """
 
-    def __init__(self, given: Mapping[str, Any], target: Target, build: Build) -> None:
-        self.given, self.target, self.build = dict(given), target, build
+    def __init__(
+        self, given: Mapping[str, Any], target: Target, build: Build, *, paired: bool = False
+    ) -> None:
+        self.given, self.target, self.build, self.paired = dict(given), target, build, paired
         self.config = complete(build(self.given), self.given)
         self.leaves = dict(leaves(self.config))
         self.wanted = features(target.shapes)
         self.seen: dict[str, Trial] = {}
+        self.partners: dict[Path, list[Path]] = {}
         self.source = self.of({})
+
+    @property
+    def refused(self) -> bool:
+        """Whether the class refused a whole number that was changed alone."""
+        alone = (t.values for t in self.seen.values() if t.failed and not t.shapes and len(t.values) == 1)
+        return any(type(value) is int for values in alone for value in values.values())
 
     def of(self, values: Values, logged: bool = True) -> Trial:
         """The class with other values; with its log, or its sizes alone."""
@@ -113,7 +123,8 @@ class Trials:
             module = self.build(config, constants=logged)
         except Exception as error:  # noqa: BLE001 - a constructor may refuse with anything
             mended = (self._built({**more, **values}, logged) for more in self._insisted(values))
-            return next((trial for trial in mended if trial.shapes), Trial(values, failed=said(error)))
+            found = next((trial for trial in mended if trial.shapes), None)
+            return found or self._in_proportion(values, logged) or Trial(values, failed=said(error))
         shapes, ties = shapes_of(module), ties_of(module)
         if not logged:
             return Trial(values, shapes, ties)
@@ -129,6 +140,35 @@ class Trials:
         others = [p for p, value in self.leaves.items() if type(value) is int and p not in values]
         equal = {path: numbers[self.leaves[path]] for path in others if self.leaves[path] in numbers}
         yield from (more for more in (filled, equal) if more)
+
+    def _in_proportion(self, values: Values, logged: bool) -> Trial | None:
+        """One new number with another one in proportion, where a class insists on a product: heads times
+        their width are as many as what a layer is wide inside. The pair with the most of the planned sizes.
+        """
+        path, new = next(iter(values.items()), ((), None))
+        old = self.leaves.get(path)
+        if not self.paired or len(values) != 1 or isinstance(old, bool):
+            return None
+        if not isinstance(old, int) or not isinstance(new, int):
+            return None
+        others = self.partners.get(path) or [p for p, v in self.leaves.items() if type(v) is int and v > 1]
+        pairs = [(p, scaled(self.leaves[p], new / max(old, 1))) for p in others if p != path]
+        tried = {p: self._shaped({path: new, p: value}) for p, value in pairs if value is not None}
+        built = {p: trial for p, trial in tried.items() if trial is not None}
+        if new == 2 * old:
+            self.partners[path] = list(built) or [path]
+        if not built:
+            return None
+        best = max(built.values(), key=lambda trial: agreement(self.wanted, trial.features))
+        return self._built(best.values, logged)
+
+    def _shaped(self, values: Values) -> Trial | None:
+        """The class with these values and no others; nothing where it refuses them."""
+        try:
+            module = self.build(changed(self.config, values))
+        except Exception:  # noqa: BLE001 - a constructor may refuse with anything
+            return None
+        return Trial(values, shapes_of(module), ties_of(module))
 
     def _filled(self, values: Values) -> Values:
         """What the class fills by itself from other values than the source's: names of stages, a quotient."""
