@@ -163,7 +163,7 @@ from_transformers(
     image(),
     embedding_size=32,
     hidden_sizes=[32, 64],
-    depths=[1, 1],
+    depths=[2, 2],
     num_groups=4,
     num_labels=10,
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from facts import Facts, attention
-from feeds import fixed_text, text, translation
+from feeds import Feed, Inputs, fixed_text, text, translation
 from models_decoders import NO_CACHE, RMS, special
 from models_encoders import POST, STARTS, T5
 from more import PAIR, SIZES, decoder, encoder, pair
@@ -245,16 +246,28 @@ def like_t5(name: str, kind: str, **config: Any) -> None:
     from_transformers(name, attention(norm=RMS), kind, translation(), fixed=NO_CACHE, **given)
 
 
+def masked_translation() -> Inputs:
+    """The inputs of an encoder and of its decoder, with a mask for each."""
+    plain = translation()
+
+    def draw(case: int) -> Feed:
+        feed = plain.draw(case)
+        return feed | {"decoder_attention_mask": torch.ones_like(feed["decoder_input_ids"])}
+
+    return Inputs(draw, {**plain.axes, "decoder_attention_mask": plain.axes["decoder_input_ids"]})
+
+
 behind("marian", "MarianMTModel", decoder_start_token_id=0)
 behind("blenderbot_small", "BlenderbotSmallForConditionalGeneration")
 behind("plbart", "PLBartForConditionalGeneration")
 behind("mvp", "MvpForConditionalGeneration")
-behind(
+from_transformers(  # without a decoder's mask it asks its data
     "fsmt",
+    attention(stream="post"),
     "FSMTForConditionalGeneration",
-    src_vocab_size=128,
-    tgt_vocab_size=128,
-    langs=["en", "de"],
+    masked_translation(),
+    fixed=NO_CACHE,
+    **(special() | PAIR | STARTS | {"src_vocab_size": 128, "tgt_vocab_size": 128, "langs": ["en", "de"]}),
 )
 pair("blenderbot", "BlenderbotForConditionalGeneration")
 pair(
