@@ -43,7 +43,7 @@ class Opened(Holder):
         lacking = [
             n for same in same_tensors(module) if not any(m in names.entries for m in same) for n in same
         ]
-        computed = tuple(unstored(module, lacking)) if lacking else ()
+        computed = tuple(unstored(module, lacking))
         if computed:
             module = build(checkpoint.config, constants=True, unstored=computed)
         return Opened(module, _stored(path, module, names), checkpoint, names, computed)

@@ -246,9 +246,7 @@ def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple
     done.types[value] = _DTYPES.get(weight.dtype) or int(ir.DataType[weight.dtype.upper()])
     whole = not weight.floating and weight.dtype not in _QUANTISED
     limit = MAX_INTEGERS if _is_scale(value) or whole else 1
-    few = (
-        bool(weight.elements or whole) and weight.elements <= limit
-    )  # without elements, an axis is all it has
+    few = weight.elements <= limit and bool(weight.elements or whole)  # axes are all that an empty one has
     if dims == weight.shape and few and weight.dtype != "string":
         done.known[value] = (np.asarray(weight.read()),) * done.points
 

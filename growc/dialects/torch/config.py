@@ -99,10 +99,11 @@ class Unsolved:
 
 def solve(config: Mapping[str, Any], target: Target, build: Build) -> Solved | Unsolved:
     """The config of the planned program, changed as little as possible."""
-    alone = Trials(config, target, build)
-    found = _searched(alone)
-    if isinstance(found, Unsolved) and alone.refused:
-        paired = _searched(Trials(config, target, build, paired=True))
+    trials = Trials(config, target, build)
+    found = _searched(trials)
+    if isinstance(found, Unsolved) and trials.refused:
+        trials.pair()
+        paired = _searched(trials)
         return paired if isinstance(paired, Solved) else found
     return found
 

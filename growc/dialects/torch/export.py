@@ -77,10 +77,10 @@ def export(
     kinds = inspect.signature(module.forward).parameters.values()
     parameters = tuple(p.name for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
     rest = next((p.name for p in kinds if p.kind is p.VAR_POSITIONAL), "")
-    return Captured(program, first_names(module), _constants(module, program), symbols, parameters, rest)
+    return Captured(program, tensor_names(module), _constants(module, program), symbols, parameters, rest)
 
 
-def first_names(module: nn.Module) -> dict[str, str]:
+def tensor_names(module: nn.Module) -> dict[str, str]:
     """For each name of a tensor of a module the first one of the same tensor, in the order of state dicts."""
     first: dict[int, str] = {}
     own = {"recurse": False, "remove_duplicate": False}

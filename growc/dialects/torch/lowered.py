@@ -11,12 +11,12 @@ from pathlib import Path
 import onnx_ir as ir
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.operand import COMPLEX
 from growc.dialects.onnx.saving import save
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.lowering import OPAQUE, Read, lower
 
 NAME = "lowered.onnx"
-COMPLEX = frozenset({ir.DataType.COMPLEX64, ir.DataType.COMPLEX128})
 
 
 class LoweredFile:
@@ -38,10 +38,9 @@ class LoweredFile:
 def require_runnable(model: ir.Model, message: str) -> None:
     """Raises GrowError (G403) where there are calls in a model that ONNX has no operator for."""
     foreign = [node for node in model.graph if node.domain == OPAQUE]
-    if any(value.dtype in COMPLEX for node in foreign for value in (*node.inputs, *node.outputs) if value):
-        raise GrowError(
-            Diagnostic("G403", message, notes=("arithmetic on complex numbers has no operator in ONNX",))
-        )
-    if foreign:
-        note = f"`{foreign[0].op_type}` has no operator in ONNX"
-        raise GrowError(Diagnostic("G403", message, notes=(note,)))
+    if not foreign:
+        return
+    values = (value for node in foreign for value in (*node.inputs, *node.outputs) if value is not None)
+    complex_ = any(value.dtype in COMPLEX for value in values)
+    lacking = "arithmetic on complex numbers" if complex_ else f"`{foreign[0].op_type}`"
+    raise GrowError(Diagnostic("G403", message, notes=(f"{lacking} has no operator in ONNX",)))

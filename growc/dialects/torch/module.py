@@ -21,7 +21,7 @@ from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.cases import Descent
-from growc.dialects.torch.export import first_names
+from growc.dialects.torch.export import tensor_names
 
 MODES = {False: "evaluation", True: "training"}
 
@@ -61,7 +61,7 @@ class Tensors:
         stored = module.state_dict(keep_vars=True)
         buffers = dict(module.named_buffers(remove_duplicate=False))
         parameters = dict(module.named_parameters(remove_duplicate=False))
-        return Tensors(parameters, dict(buffers), set(buffers) - set(stored), tuple(first_names(module)))
+        return Tensors(parameters, dict(buffers), set(buffers) - set(stored), tuple(tensor_names(module)))
 
 
 def _owner(module: nn.Module, name: str) -> tuple[nn.Module, str]:

@@ -88,15 +88,14 @@ class Trials:
     paired: where the class refuses a number alone, another one goes along in proportion.
     """
 
-    def __init__(
-        self, given: Mapping[str, Any], target: Target, build: Build, *, paired: bool = False
-    ) -> None:
-        self.given, self.target, self.build, self.paired = dict(given), target, build, paired
+    def __init__(self, given: Mapping[str, Any], target: Target, build: Build) -> None:
+        self.given, self.target, self.build, self.paired = dict(given), target, build, False
         self.config = complete(build(self.given), self.given)
         self.leaves = dict(leaves(self.config))
         self.wanted = features(target.shapes)
         self.seen: dict[str, Trial] = {}
         self.partners: dict[Path, list[Path]] = {}
+        self.filled: dict[str, bool] = {}
         self.source = self.of({})
 
     @property
@@ -104,6 +103,11 @@ class Trials:
         """Whether the class refused a whole number that was changed alone."""
         alone = (t.values for t in self.seen.values() if t.failed and not t.shapes and len(t.values) == 1)
         return any(type(value) is int for values in alone for value in values.values())
+
+    def pair(self) -> None:
+        """Let another number go along with one that the class refused alone; what failed is tried anew."""
+        self.paired = True
+        self.seen = {key: trial for key, trial in self.seen.items() if not trial.failed}
 
     def of(self, values: Values, logged: bool = True) -> Trial:
         """The class with other values; with its log, or its sizes alone."""
@@ -145,22 +149,22 @@ class Trials:
         """One new number with another one in proportion, where a class insists on a product: heads times
         their width are as many as what a layer is wide inside. The pair with the most of the planned sizes.
         """
-        path, new = next(iter(values.items()), ((), None))
-        old = self.leaves.get(path)
-        if not self.paired or len(values) != 1 or isinstance(old, bool):
+        if not self.paired or len(values) != 1:
             return None
-        if not isinstance(old, int) or not isinstance(new, int):
+        [(path, new)] = values.items()
+        old = self.leaves.get(path)
+        if isinstance(old, bool) or not isinstance(old, int) or not isinstance(new, int):
             return None
         others = self.partners.get(path) or [p for p, v in self.leaves.items() if type(v) is int and v > 1]
         pairs = [(p, scaled(self.leaves[p], new / max(old, 1))) for p in others if p != path]
         tried = {p: self._shaped({path: new, p: value}) for p, value in pairs if value is not None}
         built = {p: trial for p, trial in tried.items() if trial is not None}
         if new == 2 * old:
-            self.partners[path] = list(built) or [path]
+            self.partners[path] = list(built) or [path]  # by itself it has none
         if not built:
             return None
         best = max(built.values(), key=lambda trial: agreement(self.wanted, trial.features))
-        return self._built(best.values, logged)
+        return self._built(best.values, logged) if logged else best
 
     def _shaped(self, values: Values) -> Trial | None:
         """The class with these values and no others; nothing where it refuses them."""
@@ -181,7 +185,7 @@ class Trials:
         """Of the lists among new values, each that the class fills by itself, as it does: layer numbers."""
         whole, found = changed(self.config, values), dict[Path, Any]()
         for key in (str(p[0]) for p, value in values.items() if isinstance(value, list) and len(p) == 1):
-            if self._without([key]) == self.config:
+            if self._fills(key):
                 made = self._completed({k: v for k, v in whole.items() if k != key})
                 found |= {(key,): made[key]} if made and made.get(key) != whole[key] else {}
         return found
@@ -194,9 +198,15 @@ class Trials:
         numbers = [k for k, v in self.config.items() if isinstance(v, int) and not isinstance(v, bool)]
         found: list[str] = []
         for named in (lists, numbers):
-            more = [key for key in named if self._without([key]) == self.config]
+            more = [key for key in named if self._fills(key)]
             found += more if self._without([*found, *more]) == self.config else []
         return tuple(found)
+
+    def _fills(self, key: str) -> bool:
+        """Whether the class fills a field as it is where the config has none."""
+        if key not in self.filled:
+            self.filled[key] = self._without([key]) == self.config
+        return self.filled[key]
 
     def _without(self, keys: Sequence[str]) -> dict[str, Any] | None:
         return self._completed({key: value for key, value in self.config.items() if key not in keys})
