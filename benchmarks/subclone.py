@@ -31,7 +31,7 @@ sys.path.append(str(TRAINER.parent))
 
 from train_tiny_gpt import CONTEXT, corpus, validation_windows  # noqa: E402
 
-from growc import api  # noqa: E402
+from growc import api, measuring  # noqa: E402
 
 LAYERS, WIDTH, BATCH = 6, 64, 16
 CALIBRATION = 64
@@ -66,7 +66,7 @@ class Subject:
         starts = random.integers(0, len(data) - CONTEXT, CALIBRATION)
         ids = data[starts[:, None] + np.arange(CONTEXT)].astype(np.int64)
         np.savez(folder / "calibration.npz", input_ids=ids)
-        self.measured = api.measurement(path, folder / "calibration.npz", folder / f"scores{seed}.npz")
+        self.measured = measuring.measurement(path, folder / "calibration.npz", folder / f"scores{seed}.npz")
 
     def loss(self, recipe: str) -> float:
         """Nats per byte on held-out windows after a recipe; of the model itself where that is empty."""

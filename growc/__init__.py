@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from growc.api import Applied as Applied
     from growc.api import apply as apply
     from growc.api import inspect as inspect
-    from growc.api import measure as measure
     from growc.api import plan as plan
     from growc.api import verify as verify
     from growc.checkpoint.statefile import save as save
     from growc.diagnostic import GrowError as GrowError
     from growc.fluent import Recipe as Recipe
+    from growc.measuring import measure as measure
     from growc.training import param_groups as param_groups
 
 __version__ = "0.1.0"
@@ -44,7 +44,7 @@ _HOMES = {
     "Recipe": "growc.fluent",
     "apply": "growc.api",
     "inspect": "growc.api",
-    "measure": "growc.api",
+    "measure": "growc.measuring",
     "param_groups": "growc.training",
     "plan": "growc.api",
     "save": "growc.checkpoint.statefile",

@@ -1,4 +1,4 @@
-"""What a program calls: plan, apply, verify, measure, inspect. The command line is a thin layer over it."""
+"""What a program calls: plan, apply, verify, inspect. The command line is a thin layer over it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
-
-import numpy as np
-from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.fluent import Recipe
@@ -22,9 +19,7 @@ if TYPE_CHECKING:
 
     from growc.calibration import Outcome
     from growc.compilation import Compilation
-    from growc.importance import LayerScore
     from growc.plans import Plan
-    from growc.profile import Profile
     from growc.verification import Verification
 
     Model = str | Path | nn.Module
@@ -34,8 +29,8 @@ Progress = Callable[[str, int, int], None]
 """(what is being done, done so far, of how much); a total of 0 means that it is not known."""
 
 
-def _quiet(phrase: str, done: int, total: int) -> None:
-    pass
+def quiet(phrase: str, done: int, total: int) -> None:
+    """Says nothing of the progress."""
 
 
 Recipes = str | Path | Recipe | Sequence[Source]
@@ -58,19 +53,6 @@ class Applied:
     calibration: Outcome | None = None
     uncalibrated: str = ""
     remarks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What was measured of a model: `scores` of units by `axis.number`, `layers` one by one.
-
-    samples, seconds: what was run just now, and not kept from an earlier measurement.
-    """
-
-    scores: dict[str, NDArray[np.float64]]
-    layers: tuple[LayerScore, ...]
-    samples: int
-    seconds: float
 
 
 def recipe(text: Recipes, params: Mapping[str, str] | None = None) -> Resolved:
@@ -110,7 +92,7 @@ def compile(  # noqa: A001 - growc.api.compile is what it is
     keeps: bool = False,
     example_inputs: Any = None,
     keep_class: bool = False,
-    progress: Progress = _quiet,
+    progress: Progress = quiet,
 ) -> Compilation:
     """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
     and for rankings by them. `keeps`: importance that is measured may be kept beside the model. `keep_class`:
@@ -249,7 +231,7 @@ def apply(
     lineage: str | Path | None = None,
     shard_size: str = "",
     optimizer: str | Path | None = None,
-    progress: Progress = _quiet,
+    progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
 ) -> Applied: ...
 
@@ -307,7 +289,7 @@ def apply_file(
     lineage: str | Path | None = None,
     shard_size: str = "",
     optimizer: str | Path | None = None,
-    progress: Progress = _quiet,
+    progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
 ) -> Applied:
     """Grow a model: plan, write, verify, judge every `expect`, and only then put the files in place.
@@ -377,7 +359,7 @@ def verify(
     result: Model,
     *,
     inputs: Any = None,
-    progress: Progress = _quiet,
+    progress: Progress = quiet,
 ) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 
@@ -394,70 +376,6 @@ def verify(
     progress("planning", 0, 0)
     ports = form.retraced(Path(source), Path(result), progress)
     return form.verify(ports, Path(source), Path(result), inputs, progress)
-
-
-def measure(
-    model: str | Path,
-    inputs: str | Path,
-    out: str | Path | None = None,
-    samples: int | None = None,
-    *,
-    force: bool = False,
-    progress: Progress = _quiet,
-) -> dict[str, NDArray[np.float64]]:
-    """The importance of every unit of every named axis, by `axis.number`, and of every layer, by
-    `layers.number`; kept in `out` or beside the model.
-
-    Raises GrowError: G501 where `out` has scores of another model or other inputs, and not `force`.
-    """
-    return measurement(model, inputs, out, samples, force=force, progress=progress).scores
-
-
-def measurement(
-    model: str | Path,
-    inputs: str | Path,
-    out: str | Path | None = None,
-    samples: int | None = None,
-    *,
-    force: bool = False,
-    progress: Progress = _quiet,
-) -> Measurement:
-    """As `measure`, with the layers' branches, and how fast it went."""
-    from growc import importance
-    from growc.scores import require
-
-    compilation = inspect(model)
-    kept = None if out is None else Path(out)
-    if kept is not None and kept.exists() and not force:
-        require(kept, importance.mark(compilation, Path(inputs), samples))
-    found = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress)
-    scores = dict(importance.named_scores(compilation, found))
-    layers = importance.layer_scores(compilation, found)
-    return Measurement(scores, tuple(layers), found.samples, found.seconds)
-
-
-def profile(
-    model: str | Path,
-    inputs: str | Path,
-    samples: int | None = None,
-    *,
-    out: str | Path | None = None,
-    layers: Sequence[LayerScore] | None = None,
-    progress: Progress = _quiet,
-) -> Profile:
-    """What each layer adds to its stream, and what it costs to remove or to double it; kept with the scores,
-    in `out` or beside the model. `layers`: their scores, where they were measured before.
-    """
-    from growc.profile import Book, profile
-    from growc.scores import cache_path, fingerprint
-
-    if layers is None:
-        layers = measurement(model, inputs, out, samples, progress=progress).layers
-    path, data, source = Path(model), Path(inputs), opened(Path(model))
-    kept = cache_path(path) if out is None else Path(out)
-    book = Book.of(kept, fingerprint(source.files(path), data, samples))
-    c = inspect(source.file(path))  # of what onnxruntime runs
-    return profile(c, data, samples, layers, progress, book, source.lenient)
 
 
 def inspect(model: Model, *, example_inputs: Any = None, state_dict: State | None = None) -> Compilation:

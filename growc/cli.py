@@ -240,7 +240,7 @@ def _verify(options: Namespace) -> int:
 
 
 def _measure(options: Namespace) -> int:
-    from growc.api import measurement, profile
+    from growc.measuring import measurement, profile
     from growc.render.profile import layer_data, profile_data, profile_lines
     from growc.render.progress import progress
     from growc.render.scores import rate_line, score_lines

@@ -14,7 +14,7 @@ from models import Models, stored
 from numpy.typing import NDArray
 
 import growc
-from growc import api
+from growc import api, measuring
 from growc.diagnostic import GrowError
 from growc.plan_json import from_json, to_json
 from growc.session import Session
@@ -96,7 +96,7 @@ def test_the_importance_of_a_layer_is_the_mean_of_its_share_over_unmasked_positi
 
 def test_branches_are_measured_one_by_one_and_have_kinds(tmp_path: Path) -> None:
     model, data = bytes_of_tiny(tmp_path)
-    layer = api.measurement(model, data).layers[0]
+    layer = measuring.measurement(model, data).layers[0]
     x, middle, y = tensors(model, data, "add_17", "add_232", "add_299")
     assert [kind for kind, _ in layer.branches] == ["attention", "ffn"]
     assert layer.ratio == pytest.approx(ratio(y - x, y), rel=1e-4)

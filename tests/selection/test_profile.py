@@ -14,7 +14,7 @@ from models import stored
 from numpy.typing import NDArray
 from test_layer_importance import inputs, stack
 
-from growc import api
+from growc import api, measuring
 from growc import profile as profiling
 from growc.profile import Profile
 from growc.render.profile import places, profile_data, profile_lines
@@ -44,7 +44,7 @@ def loss(logits: Floats, data: Path) -> float:
 
 def test_each_layer_is_removed_and_doubled(tmp_path: Path) -> None:
     model, data = stack(tmp_path / "m.onnx", 0.3, 0.1, 0.2, vocab=10), inputs(tmp_path / "data.npz")
-    found = api.profile(model, data)
+    found = measuring.profile(model, data)
     source = scores(model, data, [0, 1, 2])
     assert found.loss is not None
     assert found.loss.mean == pytest.approx(loss(source, data), rel=1e-5)
@@ -62,7 +62,7 @@ def test_each_layer_is_removed_and_doubled(tmp_path: Path) -> None:
 def test_an_only_layer_is_doubled_but_not_removed(tmp_path: Path) -> None:
     model = save(tmp_path / "m.onnx", STREAM)
     np.savez(tmp_path / "data.npz", tokens=np.arange(12))
-    found = api.profile(model, tmp_path / "data.npz")
+    found = measuring.profile(model, tmp_path / "data.npz")
     [row] = found.layers
     assert row.removed.outcome is None
     assert row.doubled.outcome is not None
@@ -78,10 +78,10 @@ def test_a_layer_of_one_scope_is_changed_in_that_scope_only(tmp_path: Path) -> N
     measured = api.inspect(model)
     layers = [
         score
-        for score in api.measurement(model, tmp_path / "data.npz", tmp_path / "scores.npz").layers
+        for score in measuring.measurement(model, tmp_path / "data.npz", tmp_path / "scores.npz").layers
         if measured.layers.runs[score.run].scope == "encoder" and score.layer == 1
     ]
-    [row] = api.profile(model, tmp_path / "data.npz", layers=layers).layers
+    [row] = measuring.profile(model, tmp_path / "data.npz", layers=layers).layers
     recipe = "in encoder {\n    drop layers 1\n}"
     done = api.apply(recipe, model, tmp_path / "out.onnx", inputs=tmp_path / "data.npz")
     assert row.scope == "encoder"
@@ -98,7 +98,7 @@ def test_without_a_loss_bars_show_the_kl_and_without_logits_the_difference(tmp_p
     data = inputs(tmp_path / "data.npz")
     short = {name: array[:, :2] for name, array in np.load(data).items()}
     np.savez(tmp_path / "short.npz", **short)
-    assert "KL without it" in "\n".join(profile_lines(api.profile(wide, tmp_path / "short.npz"), "m"))
+    assert "KL without it" in "\n".join(profile_lines(measuring.profile(wide, tmp_path / "short.npz"), "m"))
     text = """
     bare (float[N, 8] x) => (float[N, 8] y)
     <float[8, 12] up0, float[12, 8] down0, float[8, 12] up1, float[12, 8] down1>
@@ -115,7 +115,9 @@ def test_without_a_loss_bars_show_the_kl_and_without_logits_the_difference(tmp_p
     """
     bare = save(tmp_path / "bare.onnx", text)
     np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32))
-    assert "difference without it" in "\n".join(profile_lines(api.profile(bare, tmp_path / "x.npz"), "m"))
+    assert "difference without it" in "\n".join(
+        profile_lines(measuring.profile(bare, tmp_path / "x.npz"), "m")
+    )
 
 
 def test_what_was_found_is_kept_and_goes_on_where_it_stopped(
@@ -132,21 +134,21 @@ def test_what_was_found_is_kept_and_goes_on_where_it_stopped(
 
     monkeypatch.setattr(profiling, "tried", counted)
     with pytest.raises(KeyboardInterrupt):
-        api.profile(model, data)
-    found = api.profile(model, data)
+        measuring.profile(model, data)
+    found = measuring.profile(model, data)
     assert len(calls) == 7  # three, the one that was interrupted, and the three that were left
-    again = api.profile(model, data)
+    again = measuring.profile(model, data)
     assert len(calls) == 7
     assert again == found
-    assert api.profile(model, data, samples=1) != found
+    assert measuring.profile(model, data, samples=1) != found
     assert len(calls) == 13
-    assert len(api.measurement(model, data).layers) == 3
+    assert len(measuring.measurement(model, data).layers) == 3
 
 
 def test_reasons_are_kept_and_another_file_is_asked_for(tmp_path: Path) -> None:
     model = save(tmp_path / "m.onnx", STREAM)
     np.savez(tmp_path / "data.npz", tokens=np.arange(12))
-    made = [api.profile(model, tmp_path / "data.npz", out=tmp_path / "kept.npz") for _ in range(2)]
+    made = [measuring.profile(model, tmp_path / "data.npz", out=tmp_path / "kept.npz") for _ in range(2)]
     assert made[0] == made[1]
     assert made[1].layers[0].removed.reason == "it is the only layer"
     assert (tmp_path / "kept.npz").exists()

@@ -14,7 +14,7 @@ from torch import nn
 from torch.export import Dim
 
 import growc
-from growc import api
+from growc import measuring
 from growc.cli import main
 from growc.diagnostic import GrowError
 
@@ -56,7 +56,7 @@ def test_a_program_has_the_scores_of_its_file(models: Models, tmp_path: Path, na
     wanted = growc.measure(file, tmp_path / "file.npz", tmp_path / "scores.npz")
     require_same(growc.measure(path, tmp_path / "own.npz"), wanted)
     assert (tmp_path / f"{name}.importance.npz").exists()
-    again = api.measurement(path, tmp_path / "own.npz")
+    again = measuring.measurement(path, tmp_path / "own.npz")
     assert again.samples == 0
     require_same(again.scores, wanted)
 
@@ -152,7 +152,7 @@ def test_layers_that_add_least_go(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_layers_are_profiled(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["measure", str(folder), "--inputs", str(tmp_path / "ids.npz"), "--layers"]) == 0
-    made = api.profile(folder, tmp_path / "ids.npz")
+    made = measuring.profile(folder, tmp_path / "ids.npz")
     assert len(made.layers) == 3
     assert all(layer.removed.outcome is not None for layer in made.layers)
     assert made.loss is not None
