@@ -59,6 +59,19 @@ def test_the_class_stays_and_computes_the_same(class_name, kind, recipe, fields,
     torch.testing.assert_close(logits(again), logits(result))
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 4), (2, 4)])
+def test_key_and_value_heads_become_more(before, after):
+    """One head of keys is one element that is stretched; as many as queries have no groups left."""
+    module = built("LlamaForCausalLM", "Llama", num_attention_heads=4, num_key_value_heads=before)
+    recipe = f"widen kv_heads to {after} with neighbor copy\nexpect exact"
+    result = growc.apply(module, recipe)
+    assert (result.config.num_attention_heads, result.config.num_key_value_heads) == (4, after)
+    torch.testing.assert_close(logits(result), logits(module), rtol=2e-4, atol=2e-4)
+    own = growc.apply(module, recipe, {"input_ids": IDS}, keep_class=False)
+    with torch.no_grad():
+        torch.testing.assert_close(own(input_ids=IDS)["logits"], logits(module), rtol=2e-4, atol=2e-4)
+
+
 def test_types_of_elements_what_is_trained_and_modes_stay():
     module = built("GPT2LMHeadModel", "GPT2", attn_pdrop=0.0).bfloat16().train()
     module.transformer.h[0].ln_1.float().requires_grad_(False)

@@ -96,6 +96,14 @@ def test_every_entry_of_a_large_constant_counts():
     assert same_logs(added(7), added(7))
 
 
+def test_a_view_of_a_view_shows_the_same():
+    plain = log_of(lambda x, weight: x @ weight)
+    assert log_of(lambda x, weight: (x @ weight)[:, None].expand(3, 1, 6).reshape(3, 6)) == plain
+    parted = log_of(lambda x, weight: (x @ weight).view(3, 2, 3) + 1)
+    assert log_of(lambda x, weight: (x @ weight).view(18).view(3, 2, 3) + 1) == parted
+    assert log_of(lambda x, weight: (x @ weight).view(3, 3, 2).transpose(1, 2) + 1) != parted
+
+
 def test_what_chance_or_memory_gives_is_not_known():
     drawn = [log_of(lambda x, weight: (x @ weight) * torch.rand(6)) for _ in range(2)]
     assert drawn[0] == drawn[1]

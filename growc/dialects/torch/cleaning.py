@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import fx
 from torch.export import ExportedProgram
@@ -75,6 +77,8 @@ def clean(program: ExportedProgram) -> None:
             node.kwargs = {"dtype": made.dtype, "device": made.device}
         if node.target in FORETOLD:
             node.kwargs = {k: v for k, v in node.kwargs.items() if k != FORETOLD[node.target]}
+        if node.target is aten.expand.default:
+            node.args = (node.args[0], _stretched(node), *node.args[2:])
         if node.target in CLAIMS:
             graph.erase_node(node)
         elif node.target in CONVERSIONS and _same(node):
@@ -86,6 +90,14 @@ def clean(program: ExportedProgram) -> None:
         if isinstance(spec.arg, TensorArgument) and isinstance(given, fx.Node):
             spec.arg = TensorArgument(given.name)
     program.graph_module.recompile()
+
+
+def _stretched(node: fx.Node) -> list[Any]:
+    """The sizes of an expansion, with -1 where one element stays one: torch would not let it become more."""
+    before, sizes = node.args[0].meta["val"].shape, list(node.args[1])  # type: ignore[union-attr, arg-type]
+    new = len(sizes) - len(before)
+    stays = [k >= new and type(n) is int and n == 1 == before[k - new] for k, n in enumerate(sizes)]
+    return [-1 if one else n for n, one in zip(sizes, stays, strict=True)]
 
 
 def _same(node: fx.Node) -> bool:

@@ -22,11 +22,11 @@ DIGITS = 5
 """Literals and constants are equal where so many digits are."""
 SAMPLES = 64
 """Of a large constant, so many entries are compared."""
-VIEWS = frozenset({"view", "_unsafe_view", "reshape"})
+VIEWS = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"})
 """Operators that give the same elements in the same order."""
 CUTS = ("slice", "slice_scatter")
 """Operators that have the ends of a cut."""
-CONSTANT = "constant"
+CONSTANT, VIEW = "constant", "view"
 SCALED = "_scaled_dot_product"
 """How operators begin that scale by the size of a head where nothing else is said."""
 
@@ -160,7 +160,7 @@ def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor]) -
     shapes = tuple(tuple(int(n) for n in tensor.shape) for tensor in made)
     kinds = tuple(map(_kind, made))
     if name in VIEWS:
-        return Entry("view", shapes, kinds)
+        return Entry(VIEW, shapes, kinds)
     literals = _cut(func, args, kwargs) if name in CUTS else list(_literals(func, args, kwargs))
     if name.startswith(SCALED) and kwargs.get("scale") is None:
         literals.append(args[0].shape[-1] ** -0.5)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from growc.dialects.torch.entries import CONSTANT, SCALED, Entry, Wire
 
 SAME = """
-    view t transpose permute unsqueeze squeeze slice select expand _to_copy neg abs relu mean sum repeat split
+    view t transpose permute slice select expand _to_copy neg abs relu mean sum repeat split
     split_with_sizes unbind chunk flip roll gather index index_select im2col avg_pool2d _adaptive_avg_pool2d
     adaptive_avg_pool2d max_pool2d_with_indices upsample_bilinear2d upsample_nearest2d diagonal amax amin
     cumsum dropout native_dropout unfold as_strided view_as_complex view_as_real constant_pad_nd

@@ -14,7 +14,7 @@ from growc.dialects.torch.entries import Entry, Log, Wire
 from growc.dialects.torch.ordering import Ordered, ordered
 
 SAME = """
-    view t transpose permute unsqueeze squeeze slice select expand _to_copy neg mean sum repeat split
+    view t transpose permute slice select expand _to_copy neg mean sum repeat split
     split_with_sizes unbind chunk flip roll unfold diagonal
 """
 """Zero, where their first operand is."""

@@ -14,7 +14,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from growc.dialects.torch.entries import CONSTANT, UNKNOWN, Entry, Log, Wire, constant, entry_of, same
+from growc.dialects.torch.entries import (
+    CONSTANT,
+    UNKNOWN,
+    VIEW,
+    VIEWS,
+    Entry,
+    Log,
+    Wire,
+    constant,
+    entry_of,
+    same,
+)
 from growc.dialects.torch.ordering import ordered
 from growc.dialects.torch.written import Written
 
@@ -34,7 +45,7 @@ LARGE = 1 << 22
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps what runs, and what it is made from: what reaches no output is no part of the log.
 
-    known: the values of what is made of numbers alone.
+    known: the values of what is made of numbers alone. seen: what a view shows, and its shape.
     """
 
     def __init__(self) -> None:
@@ -43,6 +54,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.wires: list[list[Wire]] = []
         self.wire: dict[int, Wire] = {}
         self.known: dict[Wire, Tensor] = {}
+        self.seen: dict[Wire, tuple[Wire, torch.Size]] = {}
         self.mutating: list[int] = []
         self.alive: list[Any] = []
         self.written = Written(self)
@@ -116,14 +128,30 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in LIFTED and id(args[0]) not in self.wire:
             self.add(constant(args[0]), [], made)
         elif name in PLAIN or same(name, args, made):
-            self.wire[id(made[0])] = given[0]
-            self.alive.append(made)
+            self._stands_for(made, given[0])
+        elif name in VIEWS and args[0].dtype == made[0].dtype:
+            self._viewed(func, args, kwargs, made)
         elif name.startswith(TYPED):
             self.add(entry_of(func, name.removeprefix(TYPED), args, kwargs, made), [], made)
             self._learn(made, self._values(func, args, kwargs, made))
         else:
             self.add(entry_of(func, name, args, kwargs, made), given, made)
             self._learn(made, self._values(func, args, kwargs, made))
+
+    def _viewed(self, func: Any, args: Any, kwargs: Any, made: list[Tensor]) -> None:
+        """A view of a view is one of what that shows, and it may be that again."""
+        given = self._of(args[0])
+        source, shape = self.seen.get(given, (given, args[0].shape))
+        if made[0].shape == shape:
+            self._stands_for(made, source)
+            return
+        self.add(entry_of(func, VIEW, args, kwargs, made), [source], made)
+        self.seen[self.wire[id(made[0])]] = source, shape
+        self._learn(made, self._values(func, args, kwargs, made))
+
+    def _stands_for(self, made: list[Tensor], given: Wire) -> None:
+        self.wire[id(made[0])] = given
+        self.alive.append(made)
 
     def _of(self, tensor: Tensor) -> Wire:
         """Where a tensor comes from; one with values that the program holds is a constant of its own."""
