@@ -20,6 +20,17 @@ Size = tuple[int, ...]
 Array = NDArray[Any]
 
 
+@dataclass(frozen=True, eq=False)
+class Order:
+    """The units of an axis, where they are others than are stored. units: the stored one that each is, -1
+    where it is zero; stored: how many there are; name: of the axis."""
+
+    axis: int
+    units: Array
+    stored: int
+    name: str
+
+
 @dataclass(eq=False)
 class Weight:
     """A stored tensor of the model. `read` brings its values and is called only when they are needed."""
@@ -41,13 +52,20 @@ class Weight:
     """What the model adds to it wherever it is used (gains stored as their distance from one): maps act on
     the sum."""
 
-    order: tuple[int, Array] | None = None
-    """An axis, and the stored unit that each of its units is: `read` gives them in this order."""
+    order: Order | None = None
+    """What the units of an axis are of those that are stored: `shape` and `read` have them in this order."""
 
     @property
     def root(self) -> str:
         """The name of the source's tensor that it is or comes from."""
         return self.copy_of or self.name
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """Its sizes in the source."""
+        if self.order is None:
+            return self.shape
+        return tuple(self.order.stored if k == self.order.axis else n for k, n in enumerate(self.shape))
 
     @property
     def elements(self) -> int:

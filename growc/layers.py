@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from growc.depth import Past
-from growc.graph import Node, Value
+from growc.graph import Node, Value, Weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,17 +50,41 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
+class Rows:
+    """Stored tensors of which layer k of a run takes row k.
+
+    run: its number. tables: the axis that has the rows. reads: of each layer, what takes its row. way: the
+    nodes between tables and reads, each with the axis of its result that has the rows. sums: where there is
+    one row fewer than layers, of each layer but the last the sum at its end that adds its row, and which
+    operand that is.
+    """
+
+    run: int
+    tables: Mapping[Weight, int]
+    reads: tuple[tuple[Node, ...], ...]
+    way: Mapping[Node, int] = field(repr=False)
+    sums: tuple[tuple[Node, int], ...] = ()
+
+    @property
+    def taken(self) -> frozenset[Value]:
+        """The rows as values."""
+        return frozenset(node.outputs[0] for own in self.reads for node in own)
+
+
+@dataclass(frozen=True, eq=False)
 class Layers:
     """All runs in topological order. data: what is computed from the values of
-    inputs, or of what is learned in place of one, and is used."""
+    inputs, or of what is learned in place of one, and is used. rows: tables that their numbers go with."""
 
     runs: tuple[Run, ...] = ()
     data: frozenset[Value] = frozenset()
+    rows: tuple[Rows, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One layer of a result: the number of the source's, and the uses of weights that are zero in it."""
+    """One layer of a result: the number of the source's, and the uses of weights, and rows of tables, that
+    are zero in it."""
 
     source: int
     zeroed: tuple[Value, ...] = ()
@@ -70,8 +95,8 @@ class Branch:
     """One term of a stream inside a layer.
 
     add: the sum; operand: which of its operands the branch is; value: that operand. writer: the uses of
-    weights that must be zero for the branch to be zero: a layer scale, gain and bias of a branch norm, else
-    weight and bias of each projection.
+    weights, and the rows of tables, that must be zero for the branch to be zero: a layer scale, gain and bias
+    of a branch norm, else weight and bias of each projection.
     """
 
     add: Node

@@ -129,7 +129,7 @@ def match_pass(c: Compilation) -> Compilation:
 
     def today(done: Sequence[Bound]) -> Known:
         sizes = lowered(c, done).sizes
-        depth = depth_of(replace(c, statements=done), Branches(c.axes, c.layers.data))
+        depth = depth_of(replace(c, statements=done), Branches(c.axes, c.layers))
         return known_sizes(c.roles, sizes, c.layers, [run.count_before(None) for run in depth.runs])
 
     if not any(isinstance(b.statement, ast.Match) for b in c.statements):
@@ -145,14 +145,14 @@ def depth_of(c: Compilation, branches: Branches) -> Depth:
 
 def depth_pass(c: Compilation) -> Compilation:
     """The model with the layers that the recipe gives it, analysed again."""
-    return rearranged(c, depth_of(c, Branches(c.axes, c.layers.data)))
+    return rearranged(c, depth_of(c, Branches(c.axes, c.layers)))
 
 
 def rearranged(c: Compilation, depth: Depth) -> Compilation:
     """The model with other layers, analysed again."""
     if not depth.changed:
         return replace(c, depth=depth, layers=with_past(c.layers, depth))
-    made = instances(c.layers, depth, Branches(c.axes, c.layers.data))
+    made = instances(c.layers, depth, Branches(c.axes, c.layers))
     placed = c.model.rearrange(c.graph, c.layers, made)
     again = run(ANALYSIS[:-1], c)
     layers = placed.layers(again.graph, c.layers, depth)

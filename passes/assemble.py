@@ -60,7 +60,7 @@ def assemble_weights(
                 name,
                 weight.name,
                 weight.dtype,
-                weight.shape,
+                weight.stored_shape,
                 shapes[first],
                 tuple(steps.get(first, ())),
                 scales.get(first, 1.0),

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from growc.graph import Node, Value, static_values
-from growc.layers import Branch, Layer, Obstacle
+from growc.layers import Branch, Layer, Layers, Obstacle
 from growc.passes.bypasses import LAYOUT, SUMS, shape_of
 from growc.passes.flow import THROUGH
 from growc.passes.links import carriers_of
@@ -60,9 +60,10 @@ class NotZeroError(Exception):
 class Branches:
     """The branches of layers of one model."""
 
-    def __init__(self, axes: Axes, data: frozenset[Value]) -> None:
-        self.data = data
-        self.static = static_values(axes.graph) - data
+    def __init__(self, axes: Axes, layers: Layers) -> None:
+        self.data = layers.data
+        self.static = static_values(axes.graph) - self.data
+        self.rows = {row for rows in layers.rows for row in rows.taken}
         self.carriers = carriers_of(axes)
         self.carried: set[Value] = set()
         """What bodies carry, and start with as zeros, while what they leave is asked for."""
@@ -143,9 +144,11 @@ class Branches:
     # ------------------------------------------------------------------------------------- zeros
 
     def zero(self, value: Value, inside: set[Node]) -> Uses:
-        """The uses of weights that make a value zero. Raises NotZeroError where there are none."""
+        """The uses of weights, and rows, that make a value zero. Raises NotZeroError where there are none."""
         if value.known is not None and not any(a.any() for a in value.known):
             return ()
+        if value in self.rows:
+            return (value,)
         node = value.producer
         if value in self.static and not self.only_inside(value, inside):
             raise NotZeroError(node)

@@ -2,7 +2,8 @@
 
 Needs: the layers of a run with their nodes. Gives: a number for each, equal for layers that compute the same
 from their start, the same operators on weights of the same shapes, with the same numbers, beside the same
-shared values (a mask of its own for every second layer makes two kinds).
+shared values (a mask of its own for every second layer makes two kinds). Rows of one table are alike, and
+what is added between layers is no part of the one before.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 
 from growc.graph import Node, Value
-from growc.layers import Layer
+from growc.layers import Layer, Rows
 
 SILENT = frozenset({"stash_type"})
 """Attributes that change nothing but how exactly is computed."""
@@ -22,10 +23,12 @@ LOOKED_AT = 10007
 """Of larger tables, only about so many elements are compared."""
 
 
-def kinds_of(layers: Sequence[Layer], static: Collection[Value]) -> tuple[int, ...]:
+def kinds_of(
+    layers: Sequence[Layer], static: Collection[Value], rows: Sequence[Rows] = ()
+) -> tuple[int, ...]:
     """A number for each layer, in the order in which kinds first appear."""
     shared = Counter(v for layer in layers for v in _from_outside(layer))
-    likeness = _Likeness({v for v, n in shared.items() if n > 1 and v not in static})
+    likeness = _Likeness({v for v, n in shared.items() if n > 1 and v not in static}, rows)
     numbers: dict[Hashable, int] = {}
     return tuple(numbers.setdefault(likeness.of(layer), len(numbers)) for layer in layers)
 
@@ -47,10 +50,11 @@ def digest(value: Value) -> int:
 class _Likeness:
     """Numbers for expressions: equal where they are built alike."""
 
-    def __init__(self, shared: set[Value]) -> None:
+    def __init__(self, shared: set[Value], rows: Sequence[Rows]) -> None:
         self.shared = shared
+        self.between = {node: i for one in rows for node, i in one.sums}
         self.numbers: dict[Hashable, int] = {}
-        self.outer: dict[Value, int] = {}
+        self.outer = {v: self.number(("row", k)) for k, one in enumerate(rows) for v in one.taken}
 
     def of(self, layer: Layer) -> int:
         """The number of what a layer computes."""
@@ -91,6 +95,9 @@ class _Likeness:
 
     def enter(self, node: Node, operands: Sequence[int], found: dict[Value, int]) -> None:
         """Number the results of a node."""
+        if node in self.between:
+            found[node.outputs[0]] = operands[1 - self.between[node]]
+            return
         if node.op in ("Identity", "Cast") or (node.op == "Concat" and len(operands) == 1):
             found[node.outputs[0]] = operands[0]
             return

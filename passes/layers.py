@@ -9,19 +9,21 @@ a model has no bypass, layers are the repetition in its chain of products.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, pairwise
 
 from growc.graph import Graph, Node, Value, static_values
 from growc.layers import Layer, Layers, Run
-from growc.passes.bypasses import LAYOUT, Bypass, Streams
+from growc.passes.bypasses import LAYOUT, SUMS, Bypass, Streams
 from growc.passes.dataflow import data_values, depths, users
 from growc.passes.dominators import PostDominators
 from growc.passes.flow import THROUGH
 from growc.passes.kinds import kinds_of
 from growc.passes.learned import learned_activations
 from growc.passes.periods import Repetition, repetitions
+from growc.passes.rows import find_rows
 from growc.passes.spaces import Axes
 
 
@@ -55,14 +57,14 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     order = {v: k for k, n in enumerate(axes.graph.nodes) for v in n.outputs}
     kept.sort(key=lambda i: order.get(series[i].places[0], -1))
     layers = nodes_of([series[i].places for i in kept], axes.graph, data)
-    static = static_values(axes.graph) - data
-    runs = [run_of(found, scopes[i], residual, static) for i, found in zip(kept, layers, strict=True)]
-    return Layers(tuple(runs), data)
+    static, rows = static_values(axes.graph) - data, find_rows(axes.graph, layers, data)
+    kinds = partial(kinds_of, static=static, rows=rows)
+    runs = [run_of(own, scopes[i], residual, kinds(own)) for i, own in zip(kept, layers, strict=True)]
+    return Layers(tuple(runs), data, rows)
 
 
-def run_of(layers: Sequence[Layer], scope: str, residual: bool, static: Collection[Value]) -> Run:
+def run_of(layers: Sequence[Layer], scope: str, residual: bool, kinds: tuple[int, ...]) -> Run:
     """A run with the kinds of its layers."""
-    kinds = kinds_of(layers, static)
     again = (q for q in range(1, len(kinds) // 2 + 1) if kinds[q:] == kinds[:-q])
     return Run(tuple(layers), scope, kinds, next(again, 1), residual)
 
@@ -146,7 +148,7 @@ def places_of(
     It ends as far behind its last sum as the layers before: what stands between layers (the norm of a
     post-norm model) belongs to the layer before it. Of a single layer its own blocks tell, or the functions
     that its start and its last sum both go through. Where behind the last sum less layout follows than
-    between layers, layers start before that layout.
+    between layers, layers start before that layout. What is only added between layers is not behind the last.
     """
     places = [place_of(stretch[i], tree) for i in bounds]
     if found.stop < len(stretch):
@@ -165,7 +167,7 @@ def places_of(
             end = along(last, way[:-spare], tree)
             if end is not None and None not in earlier:
                 return [*(p for p in earlier if p is not None), end]
-    return places
+    return [*places, last] if ways and all(SUMS.issuperset(way) for way in ways) else places
 
 
 def before(place: Value, layout: Sequence[str]) -> Value | None:

@@ -62,7 +62,7 @@ def find_blocks(axes: Axes, layers: Layers, roles: Roles) -> list[Block]:
 class _Finder:
     def __init__(self, axes: Axes, layers: Layers, roles: Roles) -> None:
         self.flow, self.fed = Flow(axes), fed_values(axes.graph, layers.data)
-        self.branches = Branches(axes, layers.data)
+        self.branches = Branches(axes, layers)
         self.streams = {id(s) for s in streams(self.flow, residual_sums(self.flow))}
         self.maps = {m.node: m for m in self.flow.maps}
         self.names = {

@@ -201,6 +201,8 @@ def put_in_order(graph: Graph) -> Iterator[tuple[Value, list[AxisStep]]]:
     """What comes first of a use of which the units are meant in another order than they are stored in."""
     for use in graph.uses():
         if use.weight is not None and use.weight.order is not None:
-            axis, units = use.weight.order
-            leaf = replace(LeafStep.keep(len(units)), index=units)
-            yield use, [AxisStep(axis, Layout("leaf", (), leaf), "makes", "heads")]
+            order = use.weight.order
+            kept = LeafStep.keep(len(order.units))
+            weight = np.where(order.units < 0, 0.0, kept.weight)
+            leaf = replace(kept, before=order.stored, index=order.units, weight=weight)
+            yield use, [AxisStep(order.axis, Layout("leaf", (), leaf), "makes", order.name)]

@@ -60,6 +60,6 @@ class Unread:
 
 
 def _kept(axis: int, old: int, new: int) -> AxisStep:
-    index = np.array([k if k < old else -1 for k in range(new)])
+    index = np.array([k if k < old else -1 for k in range(new)], dtype=np.int64)
     leaf = LeafStep(old, index, np.where(index < 0, 0.0, 1.0), np.full(new, ZERO))
     return AxisStep(axis, Layout("leaf", step=leaf), "makes")

@@ -67,6 +67,25 @@ def test_a_layer_that_stands_alone_in_its_stage_is_numbered_on():
     assert_same(result, source, torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1)))
 
 
+def yolos(layers: int) -> nn.Module:
+    sizes = SIZES | {"num_hidden_layers": layers}
+    return seeded(
+        transformers.YolosForObjectDetection(
+            transformers.YolosConfig(**sizes, image_size=[8, 8], patch_size=4, num_detection_tokens=3)
+        )
+    )
+
+
+def test_rows_between_layers_are_as_many_as_the_class_has():
+    source, name = yolos(2), "vit.encoder.interpolation.mid_position_embeddings"
+    result = growc.apply(source, "stack layers to 3 by each with zero outputs\nexpect exact", check=False)
+    rows, before = result.state_dict()[name], source.state_dict()[name]
+    assert torch.equal(rows, torch.cat([before, torch.zeros_like(before)]))
+    assert_same(result, source)
+    shorter = growc.apply(source, "subclone layers to 1 by first", check=False)
+    assert shorter.state_dict()[name].shape == (0, *before.shape[1:])
+
+
 def swin(depth: int) -> nn.Module:
     config = transformers.SwinConfig(
         image_size=16, patch_size=2, embed_dim=8, depths=[depth], num_heads=[2], window_size=4

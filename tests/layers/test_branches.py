@@ -18,7 +18,7 @@ from growc.passes.branches import Branches
 def branches(path):
     """The branches of every layer of a model's only run, with the run."""
     c = api.inspect(path)
-    found = Branches(c.axes, c.layers.data)
+    found = Branches(c.axes, c.layers)
     [run] = c.layers.runs
     return run, [found.of(layer) for layer in run.layers]
 

@@ -3,11 +3,12 @@
 Needs: `Layered`, the layers built so far. Gives: `Placed`. The first copy of a layer keeps its weights, later
 ones get tensors of their own; what layers share they go on to share. What an expression of sizes asks of a
 layer's tensor it asks of the same tensor of the new layer, or of one of the same size that stands before it.
+Of tables with a row for each layer it takes its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +17,12 @@ import onnx_ir as ir
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.capture import COPY_OF, ZERO
+from growc.dialects.onnx.copies import copied, renewed
 from growc.dialects.onnx.layered import Layered, origin_of
-from growc.dialects.onnx.owners import Place, bodies
+from growc.dialects.onnx.owners import Place
+from growc.dialects.onnx.rowtables import RowTables
 from growc.dialects.onnx.tensors import constant_of
-from growc.graph import Value
+from growc.graph import Node, Value
 from growc.layers import Instance, Layer
 
 Named = ir.Value | ir.Node
@@ -48,8 +51,8 @@ class Placed:
 class Building:
     """The new layers of all runs. `factors`: for what stands for a weight, a tensor that is zero if it is."""
 
-    def __init__(self, source: Layered, factors: Mapping[ir.Value, ir.Value]) -> None:
-        self.source, self.factors = source, factors
+    def __init__(self, source: Layered, factors: Mapping[ir.Value, ir.Value], rows: RowTables) -> None:
+        self.source, self.factors, self.rows = source, factors, rows
         self.runs: dict[int, list[Placed]] = {}
         self.expressions: dict[tuple[object, ...], ir.Node] = {}
 
@@ -69,7 +72,7 @@ class Building:
     def zeros(self, zeroed: Sequence[Value]) -> dict[tuple[ir.Node, int], set[ir.Value]]:
         """(node, operand) -> the stored tensors on the way there that become zero."""
         sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
-        for use in zeroed:
+        for use in (v for v in zeroed if v.origin not in self.rows.taken):
             node, operand = use.users[0]
             while node.chain:
                 node, operand = node.outputs[0].users[0]
@@ -125,17 +128,57 @@ class _Copying:
         self.expressions: dict[ir.Value, ir.Value] = {}
 
     def run(self) -> None:
+        self.take_rows()
         for value in self.source.inputs.get(self.place, ()):
             new = value if self.first else ir.Value(name=value.name, shape=value.shape, type=value.type)
             self.made.values[value] = new
             self.name(new, value.name, own=self.first)
+        last = self.building.rows.last_sums(*self.place, self.position)
         for node in self.source.own[self.place]:
-            inputs = [self.operand(node, i, v) for i, v in enumerate(node.inputs)]
-            copy = copied(node, inputs, self.operand, self.zeros)
-            self.graph.append(copy)
-            self.made.nodes.append(copy)
-            self.made.values.update(zip(node.outputs, copy.outputs, strict=True))
-            self.number(copy, node, own=self.first)
+            if node in last:
+                stream = node.inputs[1 - last[node]]
+                self.made.values[node.outputs[0]] = self.operand(node, 1 - last[node], stream)  # type: ignore[assignment]
+                continue
+            self.add(node, [self.operand(node, i, v) for i, v in enumerate(node.inputs)], own=self.first)
+        self.add_sum()
+
+    def add(self, node: ir.Node, inputs: Sequence[ir.Value | None], *, own: bool) -> ir.Node:
+        """A copy of a node as one of the new layer's."""
+        copy = copied(node, inputs, self.operand, self.zeros)
+        self.graph.append(copy)
+        self.made.nodes.append(copy)
+        self.made.values.update(zip(node.outputs, copy.outputs, strict=True))
+        self.number(copy, node, own=own)
+        return copy
+
+    # ---- rows of tables
+
+    @property
+    def position(self) -> int:
+        """The number of the new layer."""
+        return len(self.building.runs[self.place[0]])
+
+    def take_rows(self) -> None:
+        """Take the layer's own rows of tables."""
+        for node in self.building.rows.reads(*self.place, self.position):
+            copy = self.row(node)
+            self.made.values[node.outputs[0].origin] = copy.outputs[0]
+
+    def row(self, node: Node) -> ir.Node:
+        copy = self.building.rows.row(node, self.position)
+        self.graph.append(copy)
+        self.number(copy, node.origin, own=self.first)
+        return copy
+
+    def add_sum(self) -> None:
+        """Add a row where the source's last layer has none and another one follows by now."""
+        end = self.source.layers.runs[self.place[0]].layers[self.place[1]].end.origin
+        for rows in self.building.rows.missing(*self.place, self.position):
+            node, i = rows.sums[-1]
+            new = {n.outputs[0].origin: self.row(n).outputs[0] for n in rows.reads[len(rows.sums) - 1]}
+            given = node.origin.inputs[i]
+            inputs = [renewed(given, new, self.graph) if k == i else self.made.values[end] for k in (0, 1)]
+            self.made.values[end] = self.add(node.origin, inputs, own=False).outputs[0]
 
     def number(self, copy: ir.Node, node: ir.Node, *, own: bool) -> None:
         self.name(copy, node.name, own=own)
@@ -161,6 +204,8 @@ class _Copying:
 
     def constant(self, value: ir.Value, zeros: set[ir.Value]) -> ir.Value:
         """A stored tensor, or what is made of it: the layer's own are copied, shared ones are not."""
+        if value in self.made.values:
+            return self.made.values[value]
         zero, inner = _reaches(value, zeros), self.graph is not _graph_of(value)
         if not zero and not inner and self.source.owners.of(value) != self.place:
             return value
@@ -246,74 +291,6 @@ def _zeros(value: ir.Value) -> ir.LazyTensor:
         shape=ir.Shape(shape),
         name=value.name,
     )
-
-
-Read = Callable[[ir.Node, int, ir.Value], ir.Value | None]
-"""What a copy of a node reads in the place of an operand."""
-
-
-def copied(
-    node: ir.Node,
-    inputs: Sequence[ir.Value | None],
-    read: Read = lambda reader, i, value: value,
-    own: Container[tuple[ir.Node, int]] = (),
-) -> ir.Node:
-    """A copy of a node that reads other operands; its bodies `read` what they take from around, and the
-    operands of `own` in place of the bodies' own values.
-    """
-    attributes = []
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            body = attribute.as_graph().clone(allow_outer_scope_values=True)
-            _redirect(attribute.as_graph(), body, node, read, own)
-            attribute = ir.AttrGraph(attribute.name, body)
-        attributes.append(attribute)
-    copy = ir.Node(
-        node.domain,
-        node.op_type,
-        inputs,
-        attributes,
-        overload=node.overload,
-        num_outputs=len(node.outputs),
-        version=node.version,
-        name=node.name,
-        doc_string=node.doc_string,
-        metadata_props=dict(node.metadata_props),
-    )
-    copy.meta.update(node.meta)
-    for new, old in zip(copy.outputs, node.outputs, strict=True):
-        new.name, new.type = old.name, old.type
-        new.shape = None if old.shape is None else _declared(old.shape, node.graph)
-    return copy
-
-
-def _declared(shape: ir.Shape, graph: ir.Graph | ir.Function | None) -> ir.Shape:
-    """A shape for a copy: a length that no input bears is the source's own."""
-    borne = {d for v in (() if graph is None else graph.inputs) for d in v.shape or ()}
-    return ir.Shape([d if isinstance(d, int) or d in borne else None for d in shape])
-
-
-def _redirect(
-    source: ir.Graph, body: ir.Graph, outer: ir.Node, read: Read, own: Container[tuple[ir.Node, int]]
-) -> None:
-    """Let the copy of a body read what `read` gives for what lies around the source's."""
-    inside = {v for n in source.all_nodes() for v in n.outputs}
-    inside |= {v for b in (source, *(b for n in source.all_nodes() for b in bodies(n))) for v in _own(b)}
-    places = [(outer, source, body)]
-    while places:
-        reader, old, new = places.pop()
-        for one, other in zip(old, new, strict=True):
-            for i, value in enumerate(one.inputs):
-                if value is not None and (value not in inside or (one, i) in own):
-                    other.replace_input_with(i, read(one, i, value))
-            places += [(one, a, b) for a, b in zip(bodies(one), bodies(other), strict=True)]
-        for k, value in enumerate(old.outputs):
-            if value not in inside:
-                new.outputs[k] = read(reader, -1, value) or value
-
-
-def _own(body: ir.Graph) -> list[ir.Value]:
-    return [*body.inputs, *body.initializers.values()]
 
 
 def _graph_of(value: ir.Value) -> ir.Graph | ir.Function | None:

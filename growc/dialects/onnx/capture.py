@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
@@ -25,11 +26,11 @@ from growc.dialects.onnx.shifted import LAYOUT, shifts
 from growc.dialects.onnx.states import state_pairs
 from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
-from growc.graph import FLOATING, Graph, Node, Value, Weight
+from growc.graph import FLOATING, Graph, Node, Order, Value, Weight
 
 COPY_OF, ZERO, ORDER = "growc.copy_of", "growc.zero", "growc.order"
-"""Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer; an
-axis, and the stored unit that each of its units is.
+"""Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer;
+what the units of an axis are (`Order`).
 """
 
 COMMUTATIVE = frozenset(
@@ -76,15 +77,19 @@ def _captured(step: Step) -> Iterator[ir.Value]:
 
 def stored_weight(value: ir.Value, tensor: Any) -> Weight:
     """A stored tensor that is not quantised."""
-    shape = tuple(int(d) for d in tensor.shape)
-    order = value.meta.get(ORDER)
-    read = partial(read_tensor, tensor) if order is None else partial(_in_order, tensor, *order)
+    shape = [int(d) for d in tensor.shape]
+    order: Order | None = value.meta.get(ORDER)
+    read = partial(read_tensor, tensor) if order is None else partial(_in_order, tensor, order)
+    if order is not None:
+        shape[order.axis] = len(order.units)
     past = _past(value) | {"order": order}
-    return Weight(value.name or "", shape, _dtype_name(tensor.dtype), read, value, **past)
+    return Weight(value.name or "", tuple(shape), _dtype_name(tensor.dtype), read, value, **past)
 
 
-def _in_order(tensor: Any, axis: int, units: Any) -> Any:
-    return read_tensor(tensor).take(units, axis=axis)
+def _in_order(tensor: Any, order: Order) -> Any:
+    found = read_tensor(tensor).take(order.units, axis=order.axis)
+    there = np.expand_dims(order.units >= 0, tuple(range(1, found.ndim - order.axis)))
+    return np.where(there, found, np.zeros_like(found))
 
 
 def _quantised(value: ir.Value, found: Stored) -> Weight:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import onnx_ir as ir
 
 from growc.axes import Space
 from growc.diagnostic import Diagnostic, GrowError
@@ -13,6 +15,7 @@ from growc.dialects.onnx.broadcasts import part
 from growc.dialects.onnx.capture import capture
 from growc.dialects.onnx.container import files_of, load
 from growc.dialects.onnx.control import CONTROL
+from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.folding import Folded
 from growc.dialects.onnx.fused import Fused
 from growc.dialects.onnx.mend import Mended, mend
@@ -23,7 +26,7 @@ from growc.dialects.onnx.spread import counting, spread
 from growc.dialects.onnx.surgery import Rearranged, rearrange
 from growc.dialects.onnx.table import OPERATORS
 from growc.dialects.onnx.unpack import unpack
-from growc.graph import Graph, Size, Value
+from growc.graph import Graph, Node, Size, Value
 from growc.layers import Instance, Layers
 from growc.passes.apart import Taken
 from growc.passes.assemble import Assembled
@@ -80,12 +83,19 @@ class IrModel:
 
     def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
         """Give the model other layers, in place; it is to be captured again."""
-        made = rearrange(graph, layers, orders)
+        made = rearrange(graph, layers, orders, self.remember)
         placed = [p.values for run in made.runs.values() for p in run]
         self.fused = [copy for one in self.fused for copy in one.copies(placed, made.gone)]
         self.folded, self.spreading = [], counting(self.source)
         self.simulator = Simulator(self.source)
         return made
+
+    def remember(self, nodes: Iterable[ir.Node]) -> None:
+        """Nodes are about to say something else than in the source."""
+
+    def outermost(self, node: Node) -> bool:
+        """Whether a node stands in no body."""
+        return not isinstance(node.origin, Step) and node.origin.graph is self.source.graph
 
     def simulate(self, graph: Graph) -> dict[Value, tuple[Size, ...] | None]:
         """Fill in sizes and known values; returns the sizes of the inputs. Raises GrowError (G311)."""

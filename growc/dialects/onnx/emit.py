@@ -5,7 +5,7 @@ Names, metadata, opset and order stay. Weights are computed one at a time, while
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -67,6 +67,11 @@ def rewrite(
 def settle_repeats(graph: Graph, mended: Mended) -> None:
     """Plain operators for repeated heads in a model that was rewritten with operators of growc's own."""
     settle(counting(graph.source), _Rewriter(graph, mended), repeats=False)
+
+
+def patching(graph: Graph) -> Callable[[Node, Patch, ir.Node], None]:
+    """What lets a node of the model, which a node of the graph came from, say something else."""
+    return _Rewriter(graph, Mended()).patch
 
 
 class _Rewriter:

@@ -5,7 +5,7 @@ Needs: the captured graph, its layers. Gives: `Layered`, which nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import onnx_ir as ir
 
@@ -17,9 +17,10 @@ from growc.layers import Layer, Layers, Run
 
 
 class Layered:
-    """`own`: the nodes of each layer; `home`: the layer of each node; `data`: what depends on what is fed."""
+    """`own`: the nodes of each layer; `home`: the layer of each node; `data`: what depends on what is fed.
+    `shared`: constants that are nobody's in particular, though a single layer may use them."""
 
-    def __init__(self, graph: Graph, layers: Layers) -> None:
+    def __init__(self, graph: Graph, layers: Layers, shared: Iterable[ir.Value] = ()) -> None:
         self.graph: ir.Graph = graph.source.graph
         self.layers = layers
         places = [(r, i) for r, run in enumerate(layers.runs) for i in range(len(run.layers))]
@@ -28,6 +29,7 @@ class Layered:
         self.home = {n: place for place, nodes in self.own.items() for n in nodes}
         self.data = {v.origin for v in layers.data}
         self.owners = Owners(self.graph, self.home, self.data)
+        self.owners.found.update(dict.fromkeys(shared))
         self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {v.origin: v.sizes for v in layers.data}
         self.outputs = set(self.graph.outputs)
         self.paired: dict[tuple[Place, int], Twins] = {}

@@ -22,6 +22,7 @@ from growc.dialects.onnx.layered import Layered, origin_of
 from growc.dialects.onnx.normed import weight_norm
 from growc.dialects.onnx.numbering import Numbering
 from growc.dialects.onnx.owners import Place, around, bodies
+from growc.dialects.onnx.rowtables import Remember, RowTables
 from growc.graph import Graph, Node
 from growc.layers import Instance, Layer, Layers
 from growc.naming import unused
@@ -56,15 +57,20 @@ class Rearranged:
         return Layers(tuple(runs))
 
 
-def rearrange(graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
-    """Rebuild the runs of these numbers in the graph's onnx-ir model, in place.
+def rearrange(
+    graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]], remember: Remember
+) -> Rearranged:
+    """Rebuild the runs of these numbers in the graph's onnx-ir model, in place; `remember` is called with
+    nodes before their numbers change.
 
     Raises GrowError (G314) where a layer that goes is needed.
     """
     norms = {one: norm for one in graph.dialect.folded if (norm := weight_norm(one)) is not None}
     for folded in norms:  # copies of a layer compute their weights as it does
         folded.restore()
-    surgery = _Surgery(Layered(graph, layers), orders, {one.stand_in: n.length for one, n in norms.items()})
+    rows = RowTables(graph, layers, orders, remember)
+    factors = {one.stand_in: n.length for one, n in norms.items()}
+    surgery = _Surgery(Layered(graph, layers, rows.shared), orders, factors, rows)
     surgery.build()
     for folded in graph.dialect.folded:
         if folded not in norms:
@@ -81,9 +87,10 @@ class _Surgery:
         source: Layered,
         orders: Mapping[int, Sequence[Instance]],
         factors: Mapping[ir.Value, ir.Value],
+        rows: RowTables,
     ) -> None:
         self.source, self.graph, self.orders = source, source.graph, orders
-        self.building = Building(source, factors)
+        self.building = Building(source, factors, rows)
         self.gone = frozenset(n for n, place in source.home.items() if place[0] in orders)
         self.ports = [*self.graph.inputs, *self.graph.outputs]
         self.names = [v.name or "" for v in self.ports]
@@ -96,6 +103,7 @@ class _Surgery:
         """Build the new layers, and let nothing read the old ones."""
         for number, order in self.orders.items():
             self.building.rebuild(number, order)
+        self.building.rows.resize()
         for number in self.orders:
             self.rewire(number)
         self.renew(self.graph.inputs)

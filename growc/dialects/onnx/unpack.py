@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture import COPY_OF, ORDER
 from growc.dialects.onnx.tensors import constant_of
-from growc.graph import Value
+from growc.graph import Order, Value
 from growc.passes.packing import Packed
 
 
@@ -23,7 +23,7 @@ def unpack(model: ir.Model, found: Sequence[Packed]) -> None:
     for packed in found:
         order = np.concatenate(packed.rows)
         for use, axis in packed.uses:
-            _own(model, use).meta[ORDER] = axis, order
+            _own(model, use).meta[ORDER] = Order(axis, order, len(order), "heads")
         whole, after = packed.value.origin, packed.value.origin.producer()
         lead = packed.value.rank - 1
         cut = _split(model, whole, lead, [len(rows) for rows in packed.rows])

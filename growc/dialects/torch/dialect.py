@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 from torch import Tensor, nn
 
 from growc.dialects.onnx.container import files_of
@@ -14,6 +15,7 @@ from growc.dialects.onnx.dialect import IrModel
 from growc.dialects.torch.export import Captured, export
 from growc.dialects.torch.inputs import capturable, register_caches, without_cache
 from growc.dialects.torch.inputs import example_inputs as guessed
+from growc.dialects.torch.literals import remember
 from growc.dialects.torch.lowered import LoweredFile
 from growc.dialects.torch.lowering import Read, lower
 from growc.dialects.torch.parametrized import put_back
@@ -66,6 +68,10 @@ class TorchModel(IrModel):
     def put_back(self, made: Assembled) -> Assembled:
         """With weight norms as modules have them."""
         return put_back(made, self.folded)
+
+    def remember(self, nodes: Iterable[ir.Node]) -> None:
+        """Keep what nodes said in the source, for the calls of the result."""
+        remember(nodes)
 
     def again(self, path: Path) -> TorchModel:
         """The same model as it was before any pass; what was measured of it is known."""

@@ -45,9 +45,9 @@ class Parameter:
 
 
 def remember(nodes: Iterable[ir.Node]) -> None:
-    """Let nodes remember what they say, before that is changed."""
+    """Let nodes remember what they say, before that is changed for the first time."""
     for node in nodes:
-        if SITE in node.meta:
+        if SITE in node.meta and BEFORE not in node.meta:
             node.meta[BEFORE] = said(node)
 
 

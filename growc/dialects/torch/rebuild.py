@@ -8,7 +8,7 @@ run. A call is made once for every place where it stands: its arguments are what
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -21,7 +21,7 @@ from growc.dialects.torch.arrays import to_numpy
 from growc.dialects.torch.call import SITE, Path, Site
 from growc.dialects.torch.constants import Constants
 from growc.dialects.torch.export import Captured
-from growc.dialects.torch.literals import changed, refusal
+from growc.dialects.torch.literals import Parameter, changed, refusal
 from growc.dialects.torch.lowering import SAME
 from growc.dialects.torch.stacks import Move, move_of
 
@@ -159,8 +159,9 @@ class Rebuilding:
         literals: Mapping[Path, Any],
         layer: Layer | None = None,
     ) -> Made:
-        """A call, once for the same arguments."""
-        key = (call, *map(id, arguments.values()))
+        """A call, once for the same arguments and literals."""
+        said = frozenset((path, _key(literal)) for path, literal in literals.items())
+        key = (call, said, *map(id, arguments.values()))
         return self.calls.setdefault(key, Made(call, layer, arguments, literals))
 
     def argument(self, given: fx.Node, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
@@ -201,6 +202,15 @@ class Rebuilding:
         """The layer that makes a value."""
         node = value.producer()
         return None if node is None else self.places.get(node)
+
+
+def _key(literal: Any) -> Hashable:
+    """What tells literals apart."""
+    if isinstance(literal, (list, tuple)):
+        return tuple(map(_key, literal))
+    if isinstance(literal, Parameter):
+        return id(literal.value)
+    return literal if isinstance(literal, (int, float, str)) else id(literal)
 
 
 def names_of(value: ir.Value) -> list[fx.Node]:

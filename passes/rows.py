@@ -1,0 +1,146 @@
+"""Tables with a row for each layer: what layers take by constant numbers that go with theirs.
+
+Needs: a simulated graph, its layers, the data values. Gives: `Rows`. Layer k takes row k of a stored table,
+or of what is made of one row by row (resized, joined with others). Where there is one row fewer than layers,
+a sum at the end of each layer but the last adds it: it stands between two layers. A table counts if nothing
+but these layers reads it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from growc.graph import Graph, Node, Value, static_values
+from growc.layers import Layer, Rows
+from growc.passes.bypasses import SUMS
+from growc.passes.rowwise import Way, ways
+
+SIZES = frozenset({"Shape", "Size"})
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """A node that takes one row: whose layer (run, number) it is, along which axis of what, and which row."""
+
+    node: Node
+    place: tuple[int, int]
+    axis: int
+    row: int
+
+
+def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -> tuple[Rows, ...]:
+    """The tables of all runs."""
+    static = static_values(graph) - data
+    home = {n: (r, i) for r, run in enumerate(runs) for i, layer in enumerate(run) for n in layer.nodes}
+    groups: dict[tuple[int, int, int], list[_Read]] = defaultdict(list)
+    for node in graph.nodes:
+        read = _read(graph, node, static, home)
+        if read is not None:
+            groups[read.place[0], id(read.node.inputs[0].origin), read.axis].append(read)  # type: ignore[union-attr]
+    found = (_rows(graph, runs[run], run, reads, static) for (run, _, _), reads in groups.items())
+    return tuple(rows for rows in found if rows is not None)
+
+
+def _read(graph: Graph, node: Node, static: Set[Value], home: Mapping[Node, tuple[int, int]]) -> _Read | None:
+    """A node as one that takes a row for a single layer."""
+    whole = node.input(0)
+    if node.op not in ("Gather", "Slice") or whole is None or whole not in static or not whole.floating:
+        return None
+    taken = _taken(node, whole)
+    if taken is None or not graph.dialect.outermost(node):
+        return None
+    users = set(_users(node.outputs[0], static))
+    places = {home.get(user) for user in users}
+    place = places.pop() if len(places) == 1 and node.outputs[0] not in graph.outputs else None
+    return None if place is None else _Read(node, place, *taken)
+
+
+def _taken(node: Node, whole: Value) -> tuple[int, int] | None:
+    """The axis and the number of the one row that a node takes."""
+    bounds = [_number(node.input(i)) for i in range(1, 2 if node.op == "Gather" else 4)]
+    if None in bounds or whole.rank == 0:
+        return None
+    axis = int(node.attributes.get("axis", 0)) if node.op == "Gather" else bounds[2]
+    first, size = bounds[0], (whole.sizes or ())[axis % whole.rank]  # type: ignore[operator]
+    single = node.op == "Gather" or set((node.outputs[0].sizes or ())[axis % whole.rank]) == {1}  # type: ignore[operator]
+    if len(set(size)) > 1 or not single or first is None:
+        return None
+    return axis % whole.rank, first % size[0]  # type: ignore[operator]
+
+
+def _number(value: Value | None) -> int | None:
+    """The one whole number that a stored constant is."""
+    if value is None or value.weight is None or value.weight.floating or value.weight.elements != 1:
+        return None
+    return int(value.weight.read().reshape(-1)[0])
+
+
+def _users(value: Value, static: Set[Value]) -> Iterator[Node]:
+    """The nodes that use what is made of a constant for anything else."""
+    pending = [value]
+    while pending:
+        for node, _ in pending.pop().users:
+            if all(v in static for v in node.outputs):
+                pending += node.outputs
+            else:
+                yield node
+
+
+def _rows(
+    graph: Graph, layers: Sequence[Layer], run: int, reads: Sequence[_Read], static: Set[Value]
+) -> Rows | None:
+    """What these nodes take, if it is a row for each layer, or for each but the last."""
+    own = [tuple(r.node for r in reads if r.place[1] == k) for k in range(len(layers))]
+    counts = {size for r in reads for size in (r.node.inputs[0].sizes or ())[r.axis]}  # type: ignore[union-attr]
+    count = counts.pop() if len(counts) == 1 else 0
+    if len(layers) < 2 or any(r.row != r.place[1] for r in reads) or not all(own[:count]):
+        return None
+    if count not in (len(layers), len(layers) - 1) or any(own[count:]):
+        return None
+    sums = () if count == len(layers) else tuple(_sums(layers[:-1], own, static))
+    way = _way(graph, reads, static)
+    if way is None or count + bool(sums) < len(layers):
+        return None
+    return Rows(run, dict(way.tables), tuple(own), way.nodes, sums)
+
+
+def _sums(
+    layers: Sequence[Layer], reads: Sequence[Sequence[Node]], static: Set[Value]
+) -> Iterator[tuple[Node, int]]:
+    """The sum at the end of each layer that adds its row, and which operand that is; none if one has none."""
+    found = []
+    for layer, own in zip(layers, reads, strict=False):
+        node = layer.end.producer
+        users = {user for read in own for user in _users(read.outputs[0], static)}
+        if node is None or node.op not in SUMS or len(node.inputs) != 2 or users != {node}:
+            return
+        added = [i for i, v in enumerate(node.inputs) if v in static]
+        if len(added) != 1 or node not in layer.nodes:
+            return
+        found.append((node, added[0]))
+    yield from found
+
+
+def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> Way | None:
+    """How the rows come from stored tensors that nothing else reads."""
+    found = [Way()]
+    for read in reads:
+        whole = read.node.inputs[0]
+        assert whole is not None
+        found = [longer for way in found for longer in ways(whole, read.axis, way, static)]
+    taken = {read.node for read in reads}
+    return next((way for way in found if _alone(graph, way, taken)), None)
+
+
+def _alone(graph: Graph, way: Way, reads: Set[Node]) -> bool:
+    """Whether all that is made of the tables goes to these reads, but for what asks for sizes."""
+    pending = [use for use in graph.uses() if use.weight in way.tables]
+    while pending:
+        value = pending.pop()
+        if value in graph.outputs or value not in way.axes:
+            return False
+        above = {node for node, _ in value.users} - reads
+        pending += [v for node in above if node.op not in SIZES for v in node.outputs]
+    return all(graph.dialect.outermost(node) for node in way.nodes)
