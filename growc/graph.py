@@ -48,6 +48,8 @@ class Weight:
     """The tensor of the source that it comes from, where its layer has another place there."""
     zero: bool = False
     """Whether it is zero, so that a new layer adds nothing."""
+    aliases: tuple[str, ...] = ()
+    """Its other names in a module: a use that parts from it takes one of them."""
     shift: float = 0.0
     """What the model adds to it wherever it is used (gains stored as their distance from one): maps act on
     the sum."""

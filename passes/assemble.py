@@ -54,7 +54,7 @@ def assemble_weights(
             wanted[(own, scales.get(use, 1.0), use in cut)].append(use)
         groups = [group for alike in wanted.values() for group in _by_chain(alike, patches)]
         for k, members in enumerate(groups):
-            name = weight.name if k == 0 else unused(f"{weight.name}.{k + 1}", taken)
+            name = weight.name if k == 0 else unused(_parted(weight, k), taken)
             first = members[0]
             made = literals.get(weight) or WeightPlan(
                 name,
@@ -72,6 +72,11 @@ def assemble_weights(
             done.uses.append(members)
             done.sources.append(weight)
     return done
+
+
+def _parted(weight: Weight, k: int) -> str:
+    """The name of the k-th group of uses that parts from a weight."""
+    return weight.aliases[k - 1] if k <= len(weight.aliases) else f"{weight.name}.{k + 1}"
 
 
 def _by_chain(uses: Sequence[Value], patches: Mapping[Node, Any]) -> list[list[Value]]:

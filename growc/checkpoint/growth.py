@@ -78,10 +78,15 @@ class GrownWeights(Generic[H]):
             return replace(planned, scale=planned.scale * factor.times)
         name = names[0]
         origin = self._before(name)
-        if origin is None:
+        if origin is None or self.source.stored[origin] in self._read:
             raise GrowError(Diagnostic("G308", f"nothing says what is to become of `{name}`"))
         shape = self.source.entry(origin).shape
         return WeightPlan(name, origin, "", shape, shape, (), copy_of=origin if origin != name else "")
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        """Under which names the tensors lie that the program reads: what becomes of these, plans say."""
+        return frozenset(self.source.stored[plan.copy_of or plan.source] for plan in self.planned.values())
 
     def factor(self, names: list[str]) -> Factor | None:
         """What a tensor of these names takes, so that the class computes what was planned."""

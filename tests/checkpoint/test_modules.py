@@ -214,3 +214,16 @@ def test_bytes_to_write_are_those_of_what_is_stored(dtype):
     module = built("LlamaForCausalLM", "Llama").to(getattr(torch, dtype))
     result = growc.apply(module, FFN, check=False)
     assert result.plan.bytes_to_write == sum(p.nbytes for p in result.parameters())
+
+
+@pytest.mark.parametrize("wider", ["", "widen hidden to 48 with neighbor copy\n"])
+def test_a_head_that_parts_from_its_table_is_a_parameter_of_the_class(wider, tmp_path):
+    """The table stays a table, and the head takes what its readers of the stream take."""
+    module = built("LlamaForCausalLM", "Llama", tie_word_embeddings=True)
+    result = growc.apply(module, f"{wider}untie head\nexpect exact")
+    assert not result.config.tie_word_embeddings
+    assert result.lm_head.weight is not result.model.embed_tokens.weight
+    assert result.lineage["weights"]["lm_head.weight"]["source"] == "model.embed_tokens.weight"
+    torch.testing.assert_close(logits(result), logits(module), rtol=2e-4, atol=2e-4)
+    result.save_pretrained(tmp_path)
+    torch.testing.assert_close(logits(type(module).from_pretrained(tmp_path)), logits(result))

@@ -28,9 +28,9 @@ from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import FLOATING, Graph, Node, Order, Value, Weight
 
-COPY_OF, ZERO, ORDER = "growc.copy_of", "growc.zero", "growc.order"
+COPY_OF, ZERO, ORDER, ALIASES = "growc.copy_of", "growc.zero", "growc.order", "growc.aliases"
 """Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer;
-what the units of an axis are (`Order`).
+what the units of an axis are (`Order`); its other names.
 """
 
 COMMUTATIVE = frozenset(
@@ -99,7 +99,8 @@ def _quantised(value: ir.Value, found: Stored) -> Weight:
 
 
 def _past(value: ir.Value) -> dict[str, Any]:
-    return {"copy_of": value.meta.get(COPY_OF, ""), "zero": value.meta.get(ZERO, False)}
+    copy_of, zero = value.meta.get(COPY_OF, ""), value.meta.get(ZERO, False)
+    return {"copy_of": copy_of, "zero": zero, "aliases": () if copy_of else value.meta.get(ALIASES, ())}
 
 
 Key = tuple[int, bytes, bytes]

@@ -75,8 +75,8 @@ class Holdings:
     def name(self, value: ir.Value) -> str:
         """The name under which the result holds a tensor.
 
-        A use that parted from a tied tensor takes one of the names that it had in the source; a tensor that
-        no state dict had gets one that no module has.
+        A use that parted from a tied tensor has one of the names that it had in the source, if there was one;
+        a tensor that no state dict had gets one that no module has.
         """
         own = value.name or ""
         plan = self.plans.get(own)
@@ -85,14 +85,7 @@ class Holdings:
         if plan is None or plan.copy_of or plan.name == plan.source:
             origin, beside = self.origin(own), own.removeprefix(self.origin(own))
             return f"{origin}_{beside[1:]}" if beside.startswith(".") and beside != own else own
-        parts = [w.name for w in self.plans.values() if w.source == plan.source]
-        names = self.aliases(plan.source)
-        place = parts.index(own) - 1
-        return names[place] if place < len(names) else own.replace(".", "_")
-
-    def aliases(self, name: str) -> list[str]:
-        """The other names of a tied tensor."""
-        return [alias for alias, first in self.captured.names.items() if first == name != alias]
+        return own if own in self.captured.names else own.replace(".", "_")
 
     def tensors(self, used: Iterable[ir.Value], make: Callable[[ir.Value], Tensor]) -> Tensors:
         """All tensors of the result; `make` gives those that a checkpoint holds."""

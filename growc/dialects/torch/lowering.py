@@ -20,6 +20,7 @@ from torch import fx
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
+from growc.dialects.onnx.capture import ALIASES
 from growc.dialects.onnx.fused import detach
 from growc.dialects.torch.arrays import to_numpy
 from growc.dialects.torch.call import SITE, TYPES, Call, Site, UnknownError, sizes_of
@@ -133,7 +134,8 @@ class _Lowering:
             own = constants.get(target)
             read = partial(self.read, name) if own is None else partial(_given, own)
             tensor = _lazy(node.meta["val"], read)
-            self.initializer(name, tensor, "class" if target in constants else "state")
+            made = self.initializer(name, tensor, "class" if target in constants else "state")
+            made.meta[ALIASES] = tuple(n for n, one in self.captured.names.items() if one == name != n)
         self.values[node] = self.initializers.get(name)
 
     def declared(self, value: ir.Value, fake: Any) -> ir.Value:

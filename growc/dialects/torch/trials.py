@@ -219,11 +219,15 @@ class Trials:
             return None
 
     def score(self, trial: Trial) -> float:
-        """How close a trial is: the common part of the sizes, and that of the logs."""
+        """How close a trial is: the common part of the sizes, that of the logs, and whether ties are equal."""
         if not trial.shapes:
             return -1.0
         overlap = trial.log.overlap(self.target.log) if trial.log else 0.0
-        return agreement(self.wanted, trial.features) + overlap
+        return agreement(self.wanted, trial.features) + overlap + self.tied(trial)
+
+    def tied(self, trial: Trial) -> bool:
+        """Whether the same names are one tensor."""
+        return among(trial.ties, trial.read) == self.target.ties
 
     def solves(self, trial: Trial) -> bool:
         """Whether it is the planned program, but for real literals."""
@@ -235,7 +239,7 @@ class Trials:
 
     def compared(self, trial: Trial, zeros: frozenset[str]) -> tuple[Log, Log] | None:
         """Its log and the planned one, which differ in real literals alone, where these tensors are zero."""
-        if trial.read != self.target.shapes or among(trial.ties, trial.read) != self.target.ties:
+        if trial.read != self.target.shapes or not self.tied(trial):
             return None
         return None if trial.log is None else alike(awake(self.target.log, zeros), awake(trial.log, zeros))
 
