@@ -219,7 +219,7 @@ class Trials:
             return None
 
     def score(self, trial: Trial) -> float:
-        """How close a trial is: the common part of the sizes, that of the logs, and whether ties are equal."""
+        """How close a trial is: what sizes have in common and what logs have, and whether ties are equal."""
         if not trial.shapes:
             return -1.0
         overlap = trial.log.overlap(self.target.log) if trial.log else 0.0
