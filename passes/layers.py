@@ -25,6 +25,7 @@ from growc.passes.learned import learned_activations
 from growc.passes.periods import Repetition, repetitions
 from growc.passes.rows import find_rows
 from growc.passes.spaces import Axes
+from growc.passes.taps import listed
 
 
 @dataclass(eq=False)
@@ -263,6 +264,8 @@ def _owners(
     for node in graph.nodes:
         if owners.get(node) == LOOSE:
             owners[node] = _tapped(node, data, ends, owners)
+    for found in layers:
+        owners |= listed(found, {node for node, owner in owners.items() if owner == LOOSE}, data)
     return owners
 
 

@@ -91,8 +91,9 @@ class Layered:
         """For the nodes of one layer those of another of its run that do the same."""
         if (place, layer) not in self.paired:
             run, other = self.layers.runs[place[0]].layers, (place[0], layer)
+            starts = run[place[1]].start.origin, run[layer].start.origin
             ends = run[place[1]].end.origin, run[layer].end.origin
-            self.paired[place, layer] = twins(self.own[place], self.own[other], ends)
+            self.paired[place, layer] = twins(self.own[place], self.own[other], starts, ends)
         return self.paired[place, layer]
 
 

@@ -12,10 +12,15 @@ import onnx_ir as ir
 Twins = dict[ir.Node, ir.Node]
 
 
-def twins(a: Collection[ir.Node], b: Collection[ir.Node], ends: tuple[ir.Value, ir.Value]) -> Twins:
-    """For nodes of layer `a` those of layer `b`; `ends` is what the layers give on."""
+def twins(
+    a: Collection[ir.Node],
+    b: Collection[ir.Node],
+    starts: tuple[ir.Value, ir.Value],
+    ends: tuple[ir.Value, ir.Value],
+) -> Twins:
+    """For nodes of layer `a` those of layer `b`; the layers take `starts`, and give on `ends`."""
     inside, found = (set(a), set(b)), Twins()
-    pending = [(ends[0].producer(), ends[1].producer())]
+    pending = [(ends[0].producer(), ends[1].producer()), *_readers(*starts, inside)]
     while pending:
         one, other = pending.pop()
         if one is None or other is None or one in found or not _alike(one, other, inside):
