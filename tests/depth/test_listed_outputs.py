@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
 import pytest
 import torch
+from graphs import save
+from judging import draw, run
+from onnx.numpy_helper import to_array
 from torch import nn
 
 import growc
+from growc import api
 
 WIDTH = 8
 
@@ -68,3 +77,67 @@ def test_new_layers_that_add_nothing_list_the_stream_again(kept):
     assert len(listed) == 4
     order = [0, 1, 1] if kept == "taken" else [0, 0, 1, 1]
     torch.testing.assert_close(listed[: len(order)], [kept_before[k] for k in order])
+
+
+FILE = """
+listed (float[N, 5] i) => ({outputs}, float[N, 3] y)
+<float[5, 8] into, float[8, 3] columns, {weights}>
+{{
+    x0 = MatMul(i, into)
+{layers}
+    y = MatMul(x{n}, columns)
+}}
+"""
+
+LAYER = """
+    up{k} = MatMul(x{k}, rows{k})
+    r{k} = Relu(up{k})
+    b{k} = MatMul(r{k}, one{k})
+    x{n} = Add(x{k}, b{k})
+"""
+
+
+def file(path: Path, given: Sequence[int], layers: int, **weights: np.ndarray) -> Path:
+    """A model whose outputs are the stream itself, at these places."""
+    text = FILE.format(
+        n=layers,
+        outputs=", ".join(f"float[N, 8] x{k}" for k in given),
+        weights=", ".join(f"float[8, 12] rows{k}, float[12, 8] one{k}" for k in range(layers)),
+        layers="".join(LAYER.format(k=k, n=k + 1) for k in range(layers)),
+    )
+    return save(path, text, **weights)
+
+
+@pytest.mark.parametrize("kept", ["taken", "made", "all"])
+@pytest.mark.parametrize("layers", [[0], [1, 2], [0, 1, 1, 2], [2, 0]])
+def test_the_stream_itself_is_listed_by_files(tmp_path, kept, layers):
+    first, more = int(kept == "made"), int(kept != "taken")
+    model, out = file(tmp_path / "source.onnx", range(first, 3 + more), 3), tmp_path / "result.onnx"
+    api.apply(f"arrange layers as {', '.join(map(str, layers))}", model, out, check=False)
+    stored = {w.name: to_array(w) for w in onnx.load(model).graph.initializer}
+    own = {f"{n}{k}": stored[f"{n}{layer}"] for k, layer in enumerate(layers) for n in ("rows", "one")}
+    count = len(layers)
+    wanted = file(
+        tmp_path / "wanted.onnx",
+        range(first, count + more),
+        count,
+        into=stored["into"],
+        columns=stored["columns"],
+        **own,
+    )
+    onnx.checker.check_model(onnx.load(out), full_check=True)
+    feeds = draw(model, 3)
+    found, there = list(run(out, feeds).values()), list(run(wanted, feeds).values())
+    assert len(found) == len(onnx.load(out).graph.output) == len(there)
+    for one, other in zip(found, there, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_two_outputs_that_become_one_value_stay_two(tmp_path):
+    model, out = file(tmp_path / "source.onnx", [1, 2], 3), tmp_path / "result.onnx"
+    api.apply("drop layers 1", model, out, check=False)
+    onnx.checker.check_model(onnx.load(out), full_check=True)
+    found = run(out, draw(model, 3))
+    assert len(found) == 3
+    first, second, _ = found.values()
+    np.testing.assert_array_equal(first, second)

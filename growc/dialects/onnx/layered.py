@@ -5,7 +5,7 @@ Needs: the captured graph, its layers. Gives: `Layered`, which nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import onnx_ir as ir
 
@@ -32,6 +32,7 @@ class Layered:
         self.owners.found.update(dict.fromkeys(shared))
         self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {v.origin: v.sizes for v in layers.data}
         self.outputs = set(self.graph.outputs)
+        self.given = {v: place for r in range(len(layers.runs)) for v, place in self._given(r)}
         self.paired: dict[tuple[Place, int], Twins] = {}
         self.states = {v.origin for pair in graph.states for v in pair}
         self.inputs: dict[Place, list[ir.Value]] = {}
@@ -47,6 +48,21 @@ class Layered:
             if place in found and (len(run.layers) > 1 or value in self.states):
                 found[place].append(value)
         return found if len({len(own) for own in found.values()}) == 1 else {}
+
+    def _given(self, number: int) -> Iterator[tuple[ir.Value, Place]]:
+        """The stream as each layer takes it, where all of this is given out by the model."""
+        starts = [layer.start.origin for layer in self.layers.runs[number].layers]
+        if len(starts) > 1 and self.outputs.issuperset(starts):
+            yield from ((value, (number, layer)) for layer, value in enumerate(starts))
+
+    def port(self, value: ir.Value) -> Place | None:
+        """The layer of an input or output of which every layer of the run has its own."""
+        place = self.place(value)
+        if value in self.given or place is None:
+            return self.given.get(value)
+        last = self.layers.runs[place[0]].layers[-1].end.origin
+        behind = value is last and place[0] in {run for run, _ in self.given.values()}
+        return place if not behind and self.is_port(value, place) else None
 
     def place(self, value: ir.Value) -> Place | None:
         """The layer whose node makes a value, or whose own input it is."""

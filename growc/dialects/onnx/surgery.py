@@ -168,19 +168,31 @@ class _Surgery:
         """Give the model the inputs, or the outputs, of its new layers."""
         listed = list(side)
         for number, placed in self.building.runs.items():
-            places = {v: p for v in listed if (p := self.source.place(v)) is not None and p[0] == number}
-            ports = {v: p for v, p in places.items() if self.source.is_port(v, p)}
-            exits = {v: self.tapped(number, v, v) for v in places if v not in ports}
-            for old, new in exits.items():  # inner values need not say what they are; outputs must
+            ports = {v: p for v in listed if (p := self.source.port(v)) is not None and p[0] == number}
+            inner = [v for v in listed if v not in ports and (self.source.place(v) or (-1, 0))[0] == number]
+            exits = {v: self.tapped(number, v, v) for v in inner}
+            own = _ordered(ports, placed)
+            for old, new in [*exits.items(), *own]:  # inner values need not say what they are; outputs must
                 new.type, new.shape = new.type or old.type, new.shape or old.shape
-            self.became |= exits
+            self.became |= exits | dict.fromkeys(ports) | dict(own[::-1])
             self.exits |= {new: old.name for old, new in exits.items()}
-            self.became |= {v: self.building.first(number, v) for v in ports}
             at = min((listed.index(v) for v in ports), default=0)
             listed = [exits.get(v, v) for v in listed if v not in ports]
-            listed[at:at] = _ordered(ports, placed)
+            listed[at:at] = [new for _, new in own]
         if listed != list(side):
-            side[:] = listed
+            side[:] = self.apart(listed)
+
+    def apart(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """Each value once: what stands there again is a copy of it."""
+        made: list[ir.Value] = []
+        for value in values:
+            if value in made:
+                copy = ir.node("Identity", [value])
+                value, [again] = copy.outputs[0], [value]
+                value.name, value.type, value.shape = f"{again.name}.again", again.type, again.shape
+                self.graph.append(copy)
+            made.append(value)
+        return made
 
     # ---- names
 
@@ -236,8 +248,10 @@ class _Surgery:
             thing.name = own
 
 
-def _ordered(ports: Mapping[ir.Value, Place], placed: Sequence[Placed]) -> list[ir.Value]:
-    """The ports of the new layers, in the order of the old ones: by layer, or by kind and then by layer."""
+def _ordered(ports: Mapping[ir.Value, Place], placed: Sequence[Placed]) -> list[tuple[ir.Value, ir.Value]]:
+    """The ports of the new layers, each behind that of the source's, in the order of the old ones: by layer,
+    or by kind and then by layer.
+    """
     ranks: Counter[int] = Counter()
     rank: dict[ir.Value, int] = {}
     for value, (_, layer) in ports.items():
@@ -246,7 +260,7 @@ def _ordered(ports: Mapping[ir.Value, Place], placed: Sequence[Placed]) -> list[
     layers = [layer for _, layer in ports.values()]
     made = []
     for position, one in enumerate(placed):
-        for value in (v for v in ports if v in one.values):
+        for value in (v for v, (_, layer) in ports.items() if layer == one.source and v in one.values):
             by_layer, by_kind = (position, rank[value]), (rank[value], position)
-            made.append((by_layer if layers == sorted(layers) else by_kind, one.values[value]))
-    return [value for _, value in sorted(made, key=lambda pair: pair[0])]
+            made.append((by_layer if layers == sorted(layers) else by_kind, (value, one.values[value])))
+    return [pair for _, pair in sorted(made, key=lambda found: found[0])]
