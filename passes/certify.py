@@ -39,7 +39,7 @@ def certify(c: Compilation) -> Plan:
         written,
         (*c.depth.warnings, *warnings_of(c.lowered.stages), *unnormed(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
-        tuple(c.notes),
+        (*c.model.told, *c.notes),
     )
 
 

@@ -284,6 +284,7 @@ like_t5(
     "switch",
     "SwitchTransformersForConditionalGeneration",
     num_experts=4,
+    num_decoder_layers=2,
     num_sparse_encoder_layers=1,
     num_sparse_decoder_layers=1,
 )

@@ -201,6 +201,8 @@ BY_NUMBER: dict[str, Case] = {
     "aten.index_copy.default": (lambda x, s: A.index_copy.default(x, 0, torch.tensor([2, 0]), s), "4 n; 2 n"),
     "aten.index_put.default": (lambda x, i, v: A.index_put.default(x, [i], v, True), "4 n; 6:i4; 6 n"),
     "aten.index_select.default": (lambda x, i: A.index_select.default(x, 1, i), "n 4; 3:i4"),
+    "aten.nonzero.default": (lambda x: A.nonzero.default(x), "n 4:b"),
+    "aten.where.default": (lambda x: A.where.default(x), "n 4:b"),
     "aten.one_hot.default": (lambda i: A.one_hot.default(i, 5), "n 3:i5"),
     "aten.scatter.src": (lambda x, s: A.scatter.src(x, 1, torch.tensor([[3, 0]]), s), "1 4; 1 2"),
     "aten.scatter.value": (lambda x, i: A.scatter.value(x, 1, i, 1.5), "n 4; n 2:i4"),

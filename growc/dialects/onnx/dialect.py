@@ -54,6 +54,8 @@ class IrModel:
     """Operators that count heads, put into `source`; emission writes plain ones in their place."""
     scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
     """What was measured of the model, by the inputs and the number of samples."""
+    told: tuple[str, ...] = field(default=(), kw_only=True)
+    """What a reader of any plan should know of how the model was captured."""
     lenient = False
     """Whether masks that are not given are open."""
     repeats = False

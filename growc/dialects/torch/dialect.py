@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from growc.dialects.onnx.container import files_of
 from growc.dialects.onnx.dialect import IrModel
 from growc.dialects.torch.export import Captured, export
+from growc.dialects.torch.hits import taken
 from growc.dialects.torch.inputs import capturable, register_caches, without_cache
 from growc.dialects.torch.inputs import example_inputs as guessed
 from growc.dialects.torch.literals import remember
@@ -38,6 +39,7 @@ class TorchModel(IrModel):
         super().__post_init__()
         self.lowered = LoweredFile(self.captured, self.read)
         self.gives = tuple(value.name or "" for value in self.source.graph.outputs)
+        self.told = taken(self.captured.program)
 
     @staticmethod
     def open(captured: Captured, read: Read) -> TorchModel:

@@ -27,6 +27,8 @@ VIEWS = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"})
 CUTS = ("slice", "slice_scatter")
 """Operators that have the ends of a cut."""
 CONSTANT, VIEW = "constant", "view"
+COUNTED = -1
+"""The size of an axis that is as long as data decide."""
 SCALED = "_scaled_dot_product"
 """How operators begin that scale by the size of a head where nothing else is said."""
 
@@ -152,12 +154,19 @@ def same(name: str, args: Any, made: list[Tensor]) -> bool:
     """Whether an operator that converts, views, cuts or expands gives what it is given."""
     if name not in VIEWS and name not in ("_to_copy", "expand", "slice"):
         return False
-    return isinstance(args[0], Tensor) and (args[0].shape, args[0].dtype) == (made[0].shape, made[0].dtype)
+    if not isinstance(args[0], Tensor) or args[0].dtype != made[0].dtype:
+        return False
+    return sizes_of(args[0]) == sizes_of(made[0])
+
+
+def sizes_of(tensor: Tensor) -> tuple[str, ...]:
+    """Sizes as they are compared: what data decide has a name."""
+    return tuple(map(str, tensor.shape))
 
 
 def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor]) -> Entry:
     """A call of an operator."""
-    shapes = tuple(tuple(int(n) for n in tensor.shape) for tensor in made)
+    shapes = tuple(tuple(map(_length, tensor.shape)) for tensor in made)
     kinds = tuple(map(_kind, made))
     if name in VIEWS:
         return Entry(VIEW, shapes, kinds)
@@ -167,6 +176,15 @@ def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor]) -
     whole = tuple(int(value) for value in literals if not isinstance(value, float))
     real = tuple(value for value in literals if isinstance(value, float))
     return Entry(name, shapes, kinds, whole, tuple(map(rounded, real)), real)
+
+
+def is_known(size: int | torch.SymInt) -> bool:
+    """Whether the size of an axis is a number, and not one that data decide."""
+    return isinstance(size, int) or bool(size.node.has_hint())
+
+
+def _length(size: int | torch.SymInt) -> int:
+    return int(size) if is_known(size) else COUNTED
 
 
 def _cut(func: Any, args: Any, kwargs: Any) -> list[int | float]:

@@ -49,7 +49,8 @@ class _Rewriting:
 
     A tensor is the node that made it. shows: for a view, what it shows. taken: what a view is taken from,
     which for parts of a tensor is the list of them. same: for a node that gives a tensor back, that tensor.
-    now: the node that has a tensor's value by now, where it was written to.
+    now: the node that has a tensor's value by now, where it was written to. trace: from where in the forward
+    what is written now comes.
     """
 
     def __init__(self, graph: fx.Graph, buffers: Collection[str]) -> None:
@@ -58,12 +59,14 @@ class _Rewriting:
         self.taken: dict[fx.Node, fx.Node] = {}
         self.same: dict[fx.Node, fx.Node] = {}
         self.now: dict[fx.Node, fx.Node] = {}
+        self.trace: Any = None
 
     def run(self) -> None:
         written = []
         for node in list(self.graph.nodes):
             target, source = _target(node), self._source(node)
             node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), self._by_now)
+            self.trace = node.meta.get("stack_trace")
             if target is not None:
                 tensor = self.same[node] = self._tensor(target)
                 if self._chain(tensor)[-1].name not in self.buffers:
@@ -123,6 +126,7 @@ class _Rewriting:
     def _insert(self, target: Any, args: tuple[Any, ...], like: fx.Node | None = None) -> fx.Node:
         made = self.graph.call_function(target, args, dict(like.kwargs) if like else {})
         made.meta["val"] = _value(made)
+        made.meta["stack_trace"] = self.trace
         return made
 
 

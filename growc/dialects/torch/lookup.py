@@ -165,6 +165,23 @@ def _along_first(at: Call, x: Any, dim: int, index: Any, source: Any, reduction:
     return at.add("Transpose", made, perm=[order.index(k) for k in range(len(order))])
 
 
+def nonzero(at: Call, x: Any) -> ir.Value:
+    """Where a tensor is not zero: a row of numbers for each."""
+    return at.add("Transpose", _nonzero(at, x), perm=[1, 0])
+
+
+def nonzero_numbers(at: Call, condition: Any) -> list[ir.Value]:
+    """The same, the numbers along each axis by themselves."""
+    found = _nonzero(at, condition)
+    return [at.add("Gather", found, at.constant(k), axis=0) for k in range(at.rank(condition))]
+
+
+def _nonzero(at: Call, x: Any) -> ir.Value:
+    if at.rank(x) == 0:
+        raise UnknownError
+    return at.add("NonZero", at.tensor(x))
+
+
 def one_hot(at: Call, x: Any, num_classes: int) -> ir.Value:
     """Ones where the number is."""
     if num_classes < 0:

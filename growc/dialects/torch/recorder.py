@@ -24,7 +24,9 @@ from growc.dialects.torch.entries import (
     Wire,
     constant,
     entry_of,
+    is_known,
     same,
+    sizes_of,
 )
 from growc.dialects.torch.ordering import ordered
 from growc.dialects.torch.written import Written
@@ -45,7 +47,7 @@ LARGE = 1 << 22
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps what runs, and what it is made from: what reaches no output is no part of the log.
 
-    known: the values of what is made of numbers alone. seen: what a view shows, and its shape.
+    known: the values of what is made of numbers alone. seen: what a view shows, and its sizes.
     """
 
     def __init__(self) -> None:
@@ -54,7 +56,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.wires: list[list[Wire]] = []
         self.wire: dict[int, Wire] = {}
         self.known: dict[Wire, Tensor] = {}
-        self.seen: dict[Wire, tuple[Wire, torch.Size]] = {}
+        self.seen: dict[Wire, tuple[Wire, tuple[str, ...]]] = {}
         self.mutating: list[int] = []
         self.alive: list[Any] = []
         self.written = Written(self)
@@ -141,12 +143,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _viewed(self, func: Any, args: Any, kwargs: Any, made: list[Tensor]) -> None:
         """A view of a view is one of what that shows, and it may be that again."""
         given = self._of(args[0])
-        source, shape = self.seen.get(given, (given, args[0].shape))
-        if made[0].shape == shape:
+        source, sizes = self.seen.get(given, (given, sizes_of(args[0])))
+        if sizes_of(made[0]) == sizes:
             self._stands_for(made, source)
             return
         self.add(entry_of(func, VIEW, args, kwargs, made), [source], made)
-        self.seen[self.wire[id(made[0])]] = source, shape
+        self.seen[self.wire[id(made[0])]] = source, sizes
         self._learn(made, self._values(func, args, kwargs, made))
 
     def _stands_for(self, made: list[Tensor], given: Wire) -> None:
@@ -172,6 +174,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func.overloadpacket.__name__
         chance = torch.Tag.nondeterministic_seeded in func.tags or UNSET in name
         symbols = any(isinstance(leaf, torch.SymInt | torch.SymFloat) for leaf in tree_leaves((args, kwargs)))
+        symbols |= not all(is_known(size) for tensor in made for size in tensor.shape)
         if chance or func._schema.is_mutable or symbols or sum(t.numel() for t in made) > LARGE:
             return []
         asked = name.startswith(TYPED) or name in SHAPED

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_map_only
 
+from growc.dialects.torch.hits import over
 from growc.dialects.torch.undecided import asserted
 
 __all__ = ["Fakes", "exporting", "standing_in"]
@@ -43,11 +44,16 @@ class Fakes:
 
     @contextmanager
     def exchangeable(self) -> Iterator[None]:
-        """A forward may convert a module: torch exchanges tensors then, but none that its memo refers to."""
+        """A forward may convert a module: torch exchanges tensors then, but none that its memo refers to.
+
+        Where nothing is converted, nothing is exchanged: what traces a forward knows its tensors by identity.
+        """
         usual: Any = torch.utils.swap_tensors
         memo = self.mode.fake_tensor_converter.meta_converter.tensor_memo
 
         def exchange(first: Tensor, second: Tensor) -> None:
+            if (first.dtype, first.device, first.shape) == (second.dtype, second.device, second.shape):
+                return
             for key in [key for key, held in memo.items() if held is first or held is second]:
                 del memo[key]
             usual(first, second)
@@ -72,7 +78,8 @@ def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
     """The module with fake tensors, in the mode that is asked for.
 
     It is left exactly as it was, with all that its forward may have kept in attributes. What fails
-    meanwhile is said by errors alone: torch would log whole graphs as well. Assertions about data hold.
+    meanwhile is said by errors alone: torch would log whole graphs as well. Assertions about data hold, and
+    loops over what data hit run over all.
     """
     parts, fakes = list(module.modules()), Fakes()
     logged = logging.root.manager.disable
@@ -82,7 +89,7 @@ def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
         for part in parts:
             _exchange(part, fakes)
         module.train(train)
-        with asserted(), fakes.exchangeable():
+        with asserted(), over(), fakes.exchangeable():
             yield fakes
     finally:
         logging.disable(logged)

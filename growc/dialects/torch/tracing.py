@@ -22,6 +22,7 @@ from torch.utils._pytree import (
 
 from growc.diagnostic import GrowError
 from growc.dialects.torch.cleaning import clean
+from growc.dialects.torch.hits import EVERY, SOME, Chosen, NotIdleError, forget, over, require_idle, unrolls
 from growc.dialects.torch.undecided import asserted, untraceable
 
 __all__ = ["Axes", "by_name", "free_axes", "named_symbols", "trace"]
@@ -104,15 +105,29 @@ def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], ax
     for given, named, free in tries:
         try:
             shapes = _dynamic(module, given, named, free)
-            with asserted(), redirect_stderr(StringIO()):  # where it prints the graph so far when it fails
-                program = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
-            clean(program)
+            program = _program(module, given, named, shapes)
+            if unrolls(program):
+                for chosen in SOME:
+                    require_idle(program, _program(module, given, named, shapes, chosen), chosen)
+                forget(program)
+        except NotIdleError:
+            raise
         except Exception as error:  # noqa: BLE001 - as above
             reason = reason or error
         else:
             return program
     assert reason is not None
     raise reason
+
+
+def _program(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, chosen: Chosen = EVERY
+) -> ExportedProgram:
+    """The cleaned program whose loops over what data hit run over the chosen numbers."""
+    with asserted(), over(chosen), redirect_stderr(StringIO()):  # where it prints the graph when it fails
+        program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
+    clean(program)
+    return program
 
 
 def _is_one_row(inputs: Mapping[str, Any], axes: Axes) -> bool:
