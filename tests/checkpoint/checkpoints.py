@@ -37,4 +37,5 @@ def tiny_config(kind: str, **changes: Any) -> Any:
             "vocab_size": 48,
         },
     }
+    sizes["Phi3"] = sizes["Llama"]
     return getattr(transformers, f"{kind}Config")(**(sizes[kind] | changes))

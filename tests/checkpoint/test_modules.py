@@ -227,3 +227,19 @@ def test_a_head_that_parts_from_its_table_is_a_parameter_of_the_class(wider, tmp
     torch.testing.assert_close(logits(result), logits(module), rtol=2e-4, atol=2e-4)
     result.save_pretrained(tmp_path)
     torch.testing.assert_close(logits(type(module).from_pretrained(tmp_path)), logits(result))
+
+
+def test_heads_share_the_width_of_a_stream_that_grows():
+    """One matrix makes queries, keys and values: what it makes is a line in the reciprocal of the heads."""
+    module = built("Phi3ForCausalLM", "Phi3", pad_token_id=0)
+    result = growc.apply(module, "widen hidden to 48 with neighbor copy\nwiden heads to 6 with neighbor copy")
+    assert (result.config.num_attention_heads, result.config.num_key_value_heads) == (6, 2)
+    torch.testing.assert_close(logits(result), logits(module), rtol=2e-4, atol=2e-4)
+
+
+def test_what_the_class_says_of_the_config_is_the_reason():
+    module = built("LlamaForCausalLM", "Llama")
+    with pytest.raises(growc.GrowError, match="G318") as caught:
+        growc.plan("widen heads to 6 with neighbor copy", module)
+    assert "refuses `num_attention_heads` = 6: " in caught.value.diagnostics[0].notes[-1]
+    assert "is not a multiple of" in caught.value.diagnostics[0].notes[-1]

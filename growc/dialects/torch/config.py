@@ -83,7 +83,8 @@ class Unsolved:
     of them has. failed: what the class said of it, where it could not be built or run.
     operators: where they part, if all shapes are as planned. follows: whether all
     that differs are axes that the plan leaves as they are and the class does not: they can follow. leads: for
-    each of these, the axes that the same fields resize as they are planned.
+    each of these, the axes that the same fields resize as they are planned. refused: fields that sizes
+    suggest first, and what the class says of them.
     """
 
     config: dict[str, Any]
@@ -95,6 +96,7 @@ class Unsolved:
     follows: bool = False
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
     tied: tuple[Tied, ...] = ()
+    refused: tuple[Fields, str] | None = None
 
 
 def solve(config: Mapping[str, Any], target: Target, build: Build) -> Solved | Unsolved:
@@ -135,6 +137,7 @@ def by_sizes(trials: Trials, proposals: Proposals) -> Trial:
         trial = heappop(heap)[2]
         for values in proposals.of(trial):
             made = trials.of({**trial.values, **values})
+            trials.refusals += [] if made.shapes else [made]
             if made.key not in queued:
                 queued.add(made.key)
                 heappush(heap, (-trials.score(made), next(order), made))
@@ -214,7 +217,9 @@ def _unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
     leads = _leads(trials, trial, trials.wrong(trial)) if following else {}
     config = changed(trials.config, trial.values)
     parts = "" if sizes or names or trial.log is None else parting(trials.target.log, trial.log)
-    return Unsolved(config, _fields(trials, trial), sizes, names, trial.failed, parts, following, leads, tied)
+    refused = next(((_fields(trials, t), t.failed) for t in trials.refusals), None)
+    fields = _fields(trials, trial)
+    return Unsolved(config, fields, sizes, names, trial.failed, parts, following, leads, tied, refused)
 
 
 def _plainest(trials: Trials, best: Trial) -> Trial:

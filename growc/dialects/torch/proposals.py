@@ -112,15 +112,27 @@ class Proposals:
 
 
 def estimate(value: Any, probe: Any, old: int, new: int, wanted: int) -> Any:
-    """The value that gives a wanted size, if the size is a line through two values; None if there is none.
+    """The value that gives a wanted size, if the size is a line through two values, or one through their
+    reciprocals: a width that is shared by so many heads. None if there is none.
 
     >>> estimate(64, 128, 192, 384, 288), estimate(None, 64, 256, 64, 100), estimate(4.0, 8.0, 256, 512, 384)
     (96, 100, 6.0)
+    >>> estimate(4, 8, 192, 144, 160)
+    6
     """
     through = (0, 0) if value is None else (value, old)
     found = through[0] + (wanted - through[1]) * (probe - through[0]) / (new - through[1])
     if isinstance(value, float):
         return found
+    if whole := _whole(found):
+        return whole
+    if not value:
+        return None
+    share = 1 / value + (wanted - old) * (1 / probe - 1 / value) / (new - old)
+    return _whole(1 / share) if share else None
+
+
+def _whole(found: float) -> int | None:
     return round(found) if found > 0 and abs(found - round(found)) < 1e-6 else None
 
 

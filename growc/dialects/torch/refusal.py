@@ -34,8 +34,12 @@ def refusal(
     if repeated:
         remedy = "`keep_class=False`, in Python, gives a module that has all of them"
         return Diagnostic("G318", message, notes=(_repetition(repeated, before),), help=remedy)
-    tied = _least(found.tied, called)
     notes = [_difference(found)]
+    if found.refused is not None:
+        fields, why = found.refused
+        values = " and ".join(f"`{field}` = {new}" for field, (_, new) in fields.items())
+        return Diagnostic("G318", message, notes=(*notes, f"the class refuses {values}: {why}"))
+    tied = _least(found.tied, called)
     if tied is not None:
         name, axis, size = tied.size
         notes.append(f"axis {axis} of `{name}` is {size} with `{tied.field}` = {tied.value}")

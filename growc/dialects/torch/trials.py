@@ -85,7 +85,8 @@ class Trials:
     """The source's config with other values, built when they are asked for.
 
     config: with all fields that the class has. leaves: its numbers. wanted: the planned sizes.
-    paired: where the class refuses a number alone, another one goes along in proportion.
+    paired: where the class refuses a number alone, another one goes along in proportion. refusals: what it
+    said of numbers that sizes suggest.
     """
 
     def __init__(self, given: Mapping[str, Any], target: Target, build: Build) -> None:
@@ -96,6 +97,7 @@ class Trials:
         self.seen: dict[str, Trial] = {}
         self.partners: dict[Path, list[Path]] = {}
         self.filled: dict[str, bool] = {}
+        self.refusals: list[Trial] = []
         self.source = self.of({})
 
     @property
@@ -264,6 +266,7 @@ def complete(module: nn.Module, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def said(error: Exception) -> str:
-    """The first line of what a class says when it refuses."""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+    """The first line of what a class says when it refuses, and what it announces: that ends in a colon."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    announced = next((k for k, line in enumerate(lines) if not line.endswith(":")), 0)
+    return f"{type(error).__name__}: {' '.join(lines[: announced + 1])}"
