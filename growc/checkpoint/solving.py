@@ -35,6 +35,9 @@ from growc.weights import stays_zero
 FOLLOWING = 32
 """More axes than these do not follow."""
 
+Followed = tuple[Compilation, Solved, Target, tuple[str, ...]]
+"""The plan, the config that holds it, what it is, and what is said of the axes that follow."""
+
 
 def hold(c: Compilation) -> Compilation:
     """The compilation with the class of its result, and what becomes of the weights there.
@@ -43,22 +46,7 @@ def hold(c: Compilation) -> Compilation:
     one head in each, these have more. The model can be emitted no more. Raises
     GrowError (G308, G318, G319) where no config of the class is the plan.
     """
-    answer, target = _answer(c)
-    refused: GrowError | None = None
-    told: list[str] = []
-    while isinstance(answer, Unsolved):
-        axes = StoredAxes.of(c)
-        refused = refused or _refused(c, answer, axes)
-        led = following(answer, axes) if len(told) < FOLLOWING else []
-        inside = not led and not c.inside and bool(inner_heads(c.axes))
-        if not led and not inside:
-            raise refused
-        told += [_told(c, *pair) for pair in led]
-        try:
-            c = _again(c, [bound for bound, _ in led], c.inside or inside)
-        except GrowError:
-            raise refused from None
-        answer, target = _answer(c)
+    c, answer, target, told = _found(c)
     source: Holder = c.model.holder
     module = source.build(answer.config, constants=True)
     made_up, idle = _made_up(module, target)
@@ -73,6 +61,39 @@ def hold(c: Compilation) -> Compilation:
         notes=(*c.plan.notes, *told, *idle, *_unread(held)),
     )
     return replace(c, held=held, plan=plan)
+
+
+def _found(c: Compilation) -> Followed:
+    """The plan that a config holds. A config that comes close leads to axes that follow; where one holds
+    the plan then, but is another one, it may have come close by chance: the next ones are tried first.
+    """
+    first, target = _answer(c)
+    found: list[Followed] = []
+    for way in (first, *(first.others if isinstance(first, Unsolved) else ())):
+        made = _followed(c, way, target)
+        if made is not None and all(made[1].fields.get(name) == new for name, new in way.fields.items()):
+            return made
+        found += [] if made is None else [made]
+    if isinstance(first, Unsolved) and not found:
+        raise _refused(c, first, StoredAxes.of(c))
+    return found[0]
+
+
+def _followed(c: Compilation, answer: Solved | Unsolved, target: Target) -> Followed | None:
+    """The plan where more axes follow until a config holds it; None where no more can."""
+    told: tuple[str, ...] = ()
+    while isinstance(answer, Unsolved):
+        led = following(answer, StoredAxes.of(c)) if len(told) < FOLLOWING else []
+        inside = not led and not c.inside and bool(inner_heads(c.axes))
+        if not led and not inside:
+            return None
+        told += tuple(_told(c, *pair) for pair in led)
+        try:
+            c = _again(c, [bound for bound, _ in led], c.inside or inside)
+        except GrowError:
+            return None
+        answer, target = _answer(c)
+    return c, answer, target, told
 
 
 def _answer(c: Compilation) -> tuple[Solved | Unsolved, Target]:

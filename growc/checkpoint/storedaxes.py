@@ -60,16 +60,16 @@ class StoredAxes:
         """The last statement that resizes an axis as a whole."""
         space = self.at(place)
         for stage in reversed(self.c.lowered.stages):
-            if id(space) in stage.requests or self._through_factors(space, stage):
+            if id(space) in stage.requests or _through_factors(space, stage):
                 return next((b for b in self.c.statements if b.number == stage.number), None)
         return None
 
-    def _through_factors(self, space: Space | None, stage: Stage) -> bool:
-        """Whether a stage resizes a product that its statement names as one axis: a factor takes the map."""
-        if space is None or space.kind != "product":
-            return False
-        whole = any(_identity(a.spaces) == (id(space),) for a in self.c.roles.axes.get(stage.axis, ()))
-        return whole and any(id(factor) in stage.requests for factor in factors(space))
+
+def _through_factors(space: Space | None, stage: Stage) -> bool:
+    """Whether a stage resizes a product: a factor takes the map."""
+    if space is None or space.kind != "product":
+        return False
+    return any(id(factor) in stage.requests for factor in factors(space))
 
 
 def _identity(spaces: Sequence[Space]) -> tuple[int, ...]:

@@ -113,6 +113,21 @@ def test_a_difference_of_two_sizes_grows_as_both():
     assert_same(result, module, input_ids=IDS)
 
 
+@pytest.mark.soak
+@pytest.mark.filterwarnings("ignore:The tensor attribute:UserWarning")
+def test_what_comes_close_by_chance_leads_nowhere():
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 48}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 4, "lru_width": 16}
+    kinds = {"block_types": ["recurrent", "attention"], "attention_window_size": 4}
+    module = built("RecurrentGemmaForCausalLM", transformers.RecurrentGemmaConfig(**sizes, **heads, **kinds))
+    recipe = "widen hidden to 32 with cyclic copy\nwiden heads to 8 with neighbor copy\nexpect exact"
+    result = growc.apply(module, recipe, check=False)
+    grown = result.config  # twice as deep heads would give the queries their size, and change the one key
+    assert (grown.num_attention_heads, grown.num_key_value_heads, grown.head_dim) == (8, 1, 4)
+    assert (grown.lru_width, len(result.model.layers[0].temporal_block.rg_lru.input_gate_bias)) == (32, 8)
+    assert_same(result, module, input_ids=IDS)
+
+
 def test_what_the_statements_size_themselves_follows_nothing():
     with pytest.raises(growc.GrowError, match="G318"):
         growc.plan("widen heads to 8 with neighbor copy", sequences())

@@ -234,3 +234,32 @@ def test_of_configs_that_leave_axes_to_follow_the_one_that_leaves_the_fewest_is_
     assert found.config == {"hidden": 16, "heads": 4, "end": 16, "depth": depth}
     assert {size[2:] for size in found.sizes} == {(8, 16)}
     assert {name.split(".")[0] for name, *_ in found.sizes} == {"branch"}
+
+
+class Gated(nn.Module):
+    """Heads that share one key, and a gate of which only the config says that it has one for each of them."""
+
+    def __init__(self, hidden: int, heads: int, depth: int, gates: int = 0):
+        super().__init__()
+        self.depth, self.query, self.key = depth, nn.Linear(hidden, heads * depth), nn.Linear(hidden, depth)
+        self.gate = nn.Parameter(torch.ones(gates or heads, 1))
+
+    def forward(self, x):
+        queries, key = self.query(x).unflatten(-1, (-1, self.depth)), self.key(x)
+        return (queries * key[:, None]).sum(-1), self.gate * x[0]
+
+
+def test_the_configs_that_come_next_are_named():
+    with torch.device("meta"):
+        planned = Gated(8, 4, 4, gates=2)
+    given = {"x": torch.zeros(2, 8)}
+    target = Target(shapes_of(planned), frozenset(), operator_log(planned, given), given)
+
+    def built(config, *, constants=False):
+        with torch.device("meta"):
+            return Gated(**config)
+
+    found = solve({"hidden": 8, "heads": 2, "depth": 4}, target, built)
+    assert isinstance(found, Unsolved)
+    left = {tuple(way.fields): {name for name, *_ in way.sizes} for way in (found, *found.others)}
+    assert left == {("heads",): {"gate"}, ("depth",): {"key.bias", "key.weight"}}

@@ -22,11 +22,14 @@ IDS = torch.tensor([[3, 7, 1, 30, 2], [5, 5, 0, 11, 39]])
 
 
 class Decoder(nn.Module):
-    """Two layers of attention, by one operator or by products, and nothing else."""
+    """Two layers of attention, by one operator or by products, and nothing else.
 
-    def __init__(self, kv_heads: int = HEADS, whole: bool = False) -> None:
+    stretched: one head for all queries stands there for each of them.
+    """
+
+    def __init__(self, kv_heads: int = HEADS, whole: bool = False, stretched: bool = False) -> None:
         super().__init__()
-        self.kv_heads, self.whole = kv_heads, whole
+        self.kv_heads, self.whole, self.stretched = kv_heads, whole, stretched
         self.embedding, self.head = nn.Embedding(40, WIDTH), nn.Linear(WIDTH, 40)
         sizes = {"q": (WIDTH, HEADS * DEPTH), "o": (HEADS * DEPTH, WIDTH)}
         sizes |= dict.fromkeys("kv", (WIDTH, kv_heads * DEPTH))
@@ -41,6 +44,9 @@ class Decoder(nn.Module):
             q, k, v = (layer[n](x).unflatten(-1, (-1, DEPTH)).transpose(1, 2) for n in "qkv")
             if self.kv_heads not in (1, HEADS):
                 k, v = (t.repeat_interleave(HEADS // self.kv_heads, 1) for t in (k, v))
+            if self.stretched:
+                groups = (len(ids), self.kv_heads, HEADS // self.kv_heads, -1, DEPTH)
+                k, v = (t[:, :, None].expand(groups).flatten(1, 2) for t in (k, v))
             if self.whole:
                 context = F.scaled_dot_product_attention(q, k, v)
             else:
@@ -103,6 +109,15 @@ def test_one_head_for_all_queries_becomes_two(text, times):
     assert torch.allclose(made(IDS), source(IDS), atol=1e-5)
     assert repeats(made) == times
     assert torch.allclose(made.train()(IDS), source(IDS), atol=1e-5)
+
+
+def test_one_head_that_is_stretched_becomes_two():
+    torch.manual_seed(2)
+    source = Decoder(1, stretched=True).eval()
+    for text in ("", "widen heads to 8 with neighbor copy\n"):
+        made = api.grow(source, f"{text}widen kv_heads to 2 with neighbor copy\nexpect exact", IDS)
+        assert torch.allclose(made(IDS), source(IDS), atol=1e-5)
+        assert repeats(made) == []
 
 
 class Packed(nn.Module):

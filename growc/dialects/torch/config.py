@@ -21,7 +21,7 @@ that leads nowhere, another number goes along in proportion: a class may insist 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -42,6 +42,9 @@ ROUNDS = 24
 
 STUCK = 2
 """So many configs are mended that have all sizes and do not run."""
+
+OTHERS = 2
+"""So many more configs are named to which the plan can be brought."""
 
 Fields = Mapping[str, tuple[Any, Any]]
 """What changes in a config, by its spelling: (before, after)."""
@@ -84,7 +87,8 @@ class Unsolved:
     operators: where they part, if all shapes are as planned. follows: whether all
     that differs are axes that the plan leaves as they are and the class does not: they can follow. leads: for
     each of these, the axes that the same fields resize as they are planned. refused: fields that sizes
-    suggest first, and what the class says of them.
+    suggest first, and what the class says of them. others: where axes can follow, the configs that come next,
+    where other axes do.
     """
 
     config: dict[str, Any]
@@ -97,6 +101,7 @@ class Unsolved:
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
     tied: tuple[Tied, ...] = ()
     refused: tuple[Fields, str] | None = None
+    others: tuple[Unsolved, ...] = ()
 
 
 def solve(config: Mapping[str, Any], target: Target, build: Build) -> Solved | Unsolved:
@@ -208,8 +213,15 @@ def _fields(trials: Trials, trial: Trial) -> Fields:
 
 
 def _unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
-    if _evened(trials, proposals, trial := _plainest(trials, best)):
-        trial = _plainest(trials, best)
+    if _evened(trials, proposals, trial := _plainest(trials, best)[0]):
+        trial = _plainest(trials, best)[0]
+    others = [other for other in _plainest(trials, best) if not trials.wrong(trial) <= trials.wrong(other)]
+    found = tuple(_missed(trials, proposals, other) for other in others[:OTHERS])
+    return replace(_missed(trials, proposals, trial), others=found)
+
+
+def _missed(trials: Trials, proposals: Proposals, trial: Trial) -> Unsolved:
+    """What differs with a config."""
     sizes = _sizes(trials, trial, trials.wrong(trial))
     names = tuple(sorted(trials.target.shapes.keys() ^ trial.read.keys()))
     following = bool(sizes) and follows(trials, trial)
@@ -222,8 +234,8 @@ def _unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
     return Unsolved(config, fields, sizes, names, trial.failed, parts, following, leads, tied, refused)
 
 
-def _plainest(trials: Trials, best: Trial) -> Trial:
-    """Where all that is left can follow: of such configs the one with the least of it; else the best.
+def _plainest(trials: Trials, best: Trial) -> list[Trial]:
+    """Configs where all that is left can follow, the one with the least of it first; else the best alone.
 
     Where the best config is none of these, less has to follow than was asked for.
     """
@@ -231,7 +243,7 @@ def _plainest(trials: Trials, best: Trial) -> Trial:
     if not follows(trials, best):
         asked = len(_asked(trials))
         tried = [t for t in tried if len(trials.wrong(t)) < asked]
-    return min(tried, key=lambda t: _left(trials, t), default=best)
+    return sorted(tried, key=lambda t: _left(trials, t)) or [best]
 
 
 def _left(trials: Trials, trial: Trial) -> tuple[bool, int, int]:
