@@ -50,6 +50,8 @@ class Weight:
     """Whether it is zero, so that a new layer adds nothing."""
     aliases: tuple[str, ...] = ()
     """Its other names in a module: a use that parts from it takes one of them."""
+    assumed: bool = False
+    """Whether it stands for what an operator is not given: the model stores no such tensor."""
     shift: float = 0.0
     """What the model adds to it wherever it is used (gains stored as their distance from one): maps act on
     the sum."""

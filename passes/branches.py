@@ -153,7 +153,9 @@ class Branches:
         if value in self.static and not self.only_inside(value, inside):
             raise NotZeroError(node)
         if value.weight is not None and value.floating:
-            if value.weight.shift:
+            if value.weight.assumed and not value.weight.read().any():
+                return ()
+            if value.weight.shift or value.weight.assumed:
                 raise NotZeroError(node)  # what is stored would not be zero
             return (value,)
         if node is None or (value in self.data and node not in inside):

@@ -93,6 +93,22 @@ def swin(depth: int) -> nn.Module:
     return seeded(transformers.SwinForImageClassification(config))
 
 
+def test_the_only_layer_of_a_class_is_numbered_on_where_it_has_many_constants():
+    config = transformers.MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=24, state_size=4)
+    source = seeded(transformers.MambaForCausalLM(config))
+    words = {"input_ids": torch.tensor([[3, 5, 7, 11]])}
+    recipe = "stack layers to 3 by last with zero outputs\nexpect exact"
+    result = growc.apply(source, recipe, words, check=False)
+    assert result.config.num_hidden_layers == 3
+    state = result.state_dict()
+    for layer in (1, 2):
+        log, out = (state[f"backbone.layers.{layer}.mixer.{n}"] for n in ("A_log", "out_proj.weight"))
+        assert torch.equal(log, source.state_dict()["backbone.layers.0.mixer.A_log"])
+        assert not out.any()
+    with torch.no_grad():
+        torch.testing.assert_close(result(**words).logits, source(**words).logits)
+
+
 def test_a_class_that_alternates_its_layers_says_where_it_parts():
     with pytest.raises(growc.GrowError, match="G318") as caught:
         growc.plan("stack layers to 3 by last", swin(2))

@@ -8,7 +8,7 @@ Of tables with a row for each layer it takes its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,12 +73,19 @@ class Building:
         """(node, operand) -> the stored tensors on the way there that become zero."""
         sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
         for use in (v for v in zeroed if v.origin not in self.rows.taken):
-            node, operand = use.users[0]
-            while node.chain:
-                node, operand = node.outputs[0].users[0]
             own = self.factors.get(use.origin, use.origin)
-            sites.setdefault((origin_of(node), operand), set()).add(own)
+            for node, operand in self.readers(use):
+                sites.setdefault((node, operand), set()).add(own)
         return sites
+
+    def readers(self, value: Value) -> Iterator[tuple[ir.Node, int]]:
+        """What reads a stored tensor, or what is made of stored tensors alone and of this one."""
+        for node, operand in value.users:
+            if node.chain or origin_of(node) in self.source.owners.static:
+                for made in node.outputs:
+                    yield from self.readers(made)
+            else:
+                yield origin_of(node), operand
 
     def first(self, number: int, value: ir.Value) -> ir.Value | None:
         """What stands for a value in the first layer that has it; None where no layer does."""

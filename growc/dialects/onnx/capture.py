@@ -28,9 +28,10 @@ from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import FLOATING, Graph, Node, Order, Value, Weight
 
-COPY_OF, ZERO, ORDER, ALIASES = "growc.copy_of", "growc.zero", "growc.order", "growc.aliases"
+COPY_OF, ZERO, ORDER = "growc.copy_of", "growc.zero", "growc.order"
+ALIASES, ASSUMED = "growc.aliases", "growc.assumed"
 """Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer;
-what the units of an axis are (`Order`); its other names.
+what the units of an axis are (`Order`); its other names; whether it stands for what an operator is not given.
 """
 
 COMMUTATIVE = frozenset(
@@ -82,7 +83,7 @@ def stored_weight(value: ir.Value, tensor: Any) -> Weight:
     read = partial(read_tensor, tensor) if order is None else partial(_in_order, tensor, order)
     if order is not None:
         shape[order.axis] = len(order.units)
-    past = _past(value) | {"order": order}
+    past = _past(value) | {"order": order, "assumed": value.meta.get(ASSUMED, False)}
     return Weight(value.name or "", tuple(shape), _dtype_name(tensor.dtype), read, value, **past)
 
 

@@ -218,7 +218,8 @@ class _Surgery:
     def numbering(self, number: int) -> Numbering:
         count = len(self.source.layers.runs[number].layers)
         names = [frozenset(self.known(number, i)) for i in range(count)]
-        stored = {name: value for name, value in self.graph.initializers.items() if value.uses()}
+        used = ((name, value) for name, value in self.graph.initializers.items() if value.uses())
+        stored = {name: value for name, value in used if _is_learned(value)}
         own = {name for name, value in stored.items() if self.source.owners.of(value) == (number, 0)}
         return Numbering(names, len(self.orders[number]), own, stored.keys() - own)
 
@@ -246,6 +247,14 @@ class _Surgery:
             if isinstance(thing, ir.Value) and thing.is_initializer() and own != old:
                 thing.meta.setdefault(COPY_OF, old)
             thing.name = own
+
+
+def _is_learned(value: ir.Value) -> bool:
+    """Whether a stored tensor may be a weight: names of single elements and of sizes tell nothing."""
+    shape, kind = value.shape, value.dtype
+    assert shape is not None, "what is stored has a shape"
+    assert kind is not None, "and a type"
+    return shape.rank() > 1 or (shape.rank() == 1 and kind.is_floating_point())
 
 
 def _ordered(ports: Mapping[ir.Value, Place], placed: Sequence[Placed]) -> list[tuple[ir.Value, ir.Value]]:

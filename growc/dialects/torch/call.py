@@ -16,6 +16,7 @@ import onnx_ir as ir
 import torch
 from torch import fx
 
+from growc.dialects.onnx.capture import ASSUMED
 from growc.dialects.onnx.fused import Lowering
 
 SITE = "growc.fx"
@@ -231,6 +232,7 @@ class Call(Lowering):
         if not all(isinstance(s, int) for s in sizes):
             raise UnknownError
         made: ir.Value = self.program.constant(np.full(tuple(sizes), fill), dtype)
+        made.meta[ASSUMED] = True
         return self.took(made, argument)
 
 
