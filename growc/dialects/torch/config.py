@@ -213,11 +213,12 @@ def _fields(trials: Trials, trial: Trial) -> Fields:
 
 
 def _unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
-    if _evened(trials, proposals, trial := _plainest(trials, best)[0]):
-        trial = _plainest(trials, best)[0]
-    others = [other for other in _plainest(trials, best) if not trials.wrong(trial) <= trials.wrong(other)]
-    found = tuple(_missed(trials, proposals, other) for other in others[:OTHERS])
-    return replace(_missed(trials, proposals, trial), others=found)
+    _even(trials, proposals, _plainest(trials, best)[0])
+    others: dict[frozenset[Feature], Trial] = {}
+    for other in _plainest(trials, best):
+        others.setdefault(frozenset(trials.wrong(other)), other)
+    first, *found = (_missed(trials, proposals, other) for other in [*others.values()][: OTHERS + 1])
+    return replace(first, others=tuple(found))
 
 
 def _missed(trials: Trials, proposals: Proposals, trial: Trial) -> Unsolved:
@@ -262,9 +263,9 @@ def _uneven(trials: Trials, trial: Trial) -> set[Feature]:
     return {f for f, there, n in pairs if not any(there * old == n * new for new, old in ratios)}
 
 
-def _evened(trials: Trials, proposals: Proposals, trial: Trial) -> bool:
-    """Whether there were configs to try where more fields grow as something does that was asked for: a size
-    that is the difference of two fields grows as both if both do.
+def _even(trials: Trials, proposals: Proposals, trial: Trial) -> None:
+    """Try configs where more fields grow as something does that was asked for: a size that is the difference
+    of two fields grows as both if both do.
     """
     uneven = _uneven(trials, trial) if follows(trials, trial) else set()
     moving = proposals.moving(trial) if uneven else ()
@@ -274,7 +275,6 @@ def _evened(trials: Trials, proposals: Proposals, trial: Trial) -> bool:
     values = {(p, n * new // old) for p, n in numbers for new, old in ratios if n * new % old == 0}
     for path, value in values:
         trials.of({**trial.values, path: value})
-    return bool(values)
 
 
 def _asked(trials: Trials) -> dict[Feature, tuple[int, int]]:
