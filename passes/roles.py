@@ -6,19 +6,20 @@ Needs: the axis graph after ties. Gives: `Roles`, for every name the axes that b
 - hidden, ffn: see growc.passes.streams.
 - heads: the batch axes of the product under a softmax that also stand on weights, one head where there are
   none; head_dim is what it contracts, and what a head of the values has; a factor of heads that only a
-  broadcast (Expand) brings in is the group, the rest is kv_heads.
+  broadcast (Expand) brings in is the group, the rest is kv_heads. What stands end to end with heads, of the
+  same width, are heads too (of a convolution beside the attention).
 - vocab, positions, experts: see growc.passes.numbered.
 - channels: see growc.passes.channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from growc.axes import Space, find, leaves
+from growc.axes import Space, factors, find, leaves, segments
 from growc.graph import Node, Value
 from growc.operators import labels, names_of
 from growc.passes.channels import channel_spaces, counters
@@ -81,12 +82,14 @@ class _Finder(Flow):
         heads = [RoleAxis(h) for h, _ in attention]
         taken = {id(x) for h in heads for x in h.spaces}
         grouped = any(id(s) in found.expanded for h in heads for s in h.spaces)
+        heads += [] if grouped else [RoleAxis((s,)) for s in self.beside(taken)]
         found.axes["hidden"] = [RoleAxis((s,)) for s in hidden]
         found.axes["heads"] = _distinct(heads)
         kept = [tuple(s for s in h.spaces if id(s) not in found.expanded) for h in heads]
         found.axes["kv_heads"] = _distinct([RoleAxis(k) for k in kept]) if grouped else found.axes["heads"]
         found.axes["head_dim"] = _distinct([RoleAxis(d) for _, d in attention if d])
-        named = {id(x) for h, d in attention for s in (*h, *d) for x in leaves(s)}
+        inside = [*(s for h in heads for s in h.spaces), *(s for _, d in attention for s in d)]
+        named = {id(x) for s in inside for x in leaves(s)}
         found.axes["ffn"] = [RoleAxis((s,)) for s in feed_forward(self, hidden, named)]
         found.axes["vocab"] = [RoleAxis((s,)) for s in vocabularies(self)]
         routed = experts(self, taken)
@@ -122,6 +125,16 @@ class _Finder(Flow):
             if heads or depth:
                 yield heads, tuple(depth)
                 yield heads, self.depth_of_values(instance.node)
+
+    def beside(self, heads: Collection[int]) -> Iterator[Space]:
+        """What stands end to end with heads in front of the same factor. `heads`: their ids."""
+        for use in self.axes.graph.uses():
+            for space in self.axes.of(use):
+                several = factors(space)[:-1]
+                for ends in (segments(factor) for factor in several):
+                    if any(id(one) in heads for one in ends):
+                        others = (s for s in ends if s.kind == "atom" and not s.unit and id(s) not in heads)
+                        yield from (s for s in others if id(s) in self.on_weights)
 
     def depth_of_values(self, softmax: Node) -> tuple[Space, ...]:
         """What a head of the values has, where the product of the probabilities with them is found."""

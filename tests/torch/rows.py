@@ -235,6 +235,10 @@ LAYOUT: dict[str, Case] = {
     "aten.numpy_T.default": (A.numpy_T.default, "n 3"),
     "aten.t.default": (A.t.default, "n 3"),
     "aten.permute.default": (lambda x: A.permute.default(x, [2, 0, -2]), "n 3 4"),
+    "aten.im2col.default": (
+        lambda x: A.im2col.default(x, [3, 2], [2, 1], [1, 2], [2, 3]),
+        "n 3 7 6",
+    ),
     "aten.pixel_shuffle.default": (lambda x: A.pixel_shuffle.default(x, 2), "n 8 3 5"),
     "aten.pixel_unshuffle.default": (lambda x: A.pixel_unshuffle.default(x, 2), "n 3 4 6"),
     "aten.repeat.default": (lambda x: A.repeat.default(x, [x.shape[0], 1, 3]), "n 4"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import onnx_ir as ir
@@ -249,6 +250,25 @@ def pixel_unshuffle(at: Call, x: Any, downscale_factor: int) -> ir.Value:
     value = at.add("Reshape", value, at.constant([0, channels, height // r, r, width // r, r]))
     value = at.add("Transpose", value, perm=[0, 1, 3, 5, 2, 4])
     return at.add("Reshape", value, at.constant([0, -1, height // r, width // r]))
+
+
+def im2col(at: Call, x: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> ir.Value:
+    """The windows of an image: (channels · places in a window), and one window behind the other."""
+    if at.rank(x) != 4:
+        raise UnknownError
+    (high, wide), (down, right), (top, left) = kernel_size, dilation, padding
+    value, found = at.tensor(x), list[ir.Value]()
+    if top or left:
+        value = at.add("Pad", value, at.constant([0, 0, top, left] * 2), at.tensor(0, at.dtype))
+    for row, column in product(range(high), range(wide)):
+        starts = [row * down, column * right]
+        behind = [(row - high + 1) * down, (column - wide + 1) * right]
+        cuts = (starts, [end or LAST for end in behind], [2, 3], list(stride))
+        part = at.add("Slice", value, *map(at.constant, cuts))
+        found.append(at.add("Unsqueeze", part, at.constant([2])))
+    stacked = at.add("Concat", *found, axis=2)
+    merged = at.add("Reshape", stacked, at.ints([0, -1, at.shape(stacked, 3)]))
+    return at.add("Reshape", merged, at.constant([0, 0, -1]))
 
 
 def upsample(at: Call, x: Any, output_size: Any, scale_factors: Any, align_corners: bool = False) -> ir.Value:

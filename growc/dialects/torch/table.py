@@ -302,6 +302,7 @@ ROWS = """
     aten.expand_as.default          expand_as()
     aten.flatten.using_ints         flatten()
     aten.flip.default               flip()
+    aten.im2col.default             im2col()
     aten.meshgrid.indexing          meshgrid()
     aten.movedim.int                movedim()
     aten.mT.default                 swap()
