@@ -148,12 +148,13 @@ def _target(c: Compilation) -> Target:
     _stay_on_cpu(program)
     inputs = c.model.inputs
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
-    log = operator_log(program, tensors)
+    fixed = set(c.model.captured.symbols.values()) <= {"batch"}
+    log = operator_log(program, tensors, fixed)
     ties = ties_of(program)
     shapes = read_by(log.reads, shapes_of(program), ties)
     planned = _planned(c)
     zeros = frozenset(name for name, plan in planned.items() if stays_zero(plan))
-    return Target(shapes, among(ties, shapes), log, inputs, _layers(planned), zeros)
+    return Target(shapes, among(ties, shapes), log, inputs, _layers(planned), zeros, fixed)
 
 
 def _made_up(module: Any, target: Target) -> tuple[Compensation, list[str]]:
@@ -162,7 +163,7 @@ def _made_up(module: Any, target: Target) -> tuple[Compensation, list[str]]:
 
     Raises GrowError (G319) where the class computes something else.
     """
-    log = operator_log(module, target.inputs)
+    log = operator_log(module, target.inputs, target.fixed)
     if same_logs(target.log, log):
         check(module, target)
         return Compensation(), []

@@ -263,3 +263,33 @@ def test_the_configs_that_come_next_are_named():
     assert isinstance(found, Unsolved)
     left = {tuple(way.fields): {name for name, *_ in way.sizes} for way in (found, *found.others)}
     assert left == {("heads",): {"gate"}, ("depth",): {"key.bias", "key.weight"}}
+
+
+class Pooled(nn.Module):
+    """A convolution whose config also is the window in which its results are averaged (EfficientNet)."""
+
+    def __init__(self, width: int, window: int = 0):
+        super().__init__()
+        self.convolution, self.window = nn.Conv2d(3, width, 3), window or width
+
+    def forward(self, x):
+        made = self.convolution(x)
+        return torch.nn.functional.avg_pool2d(made, self.window, ceil_mode=True)
+
+
+@pytest.mark.parametrize(("size", "fixed"), [(6, True), (6, False), (16, True)])
+def test_windows_that_cover_a_picture_are_the_same(size, fixed):
+    given = {"x": torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1))}
+    planned, wide = Pooled(16, window=8), Pooled(16)
+    wide.load_state_dict(planned.state_dict())
+    alike = wide(**given).shape == planned(**given).shape and wide(**given).allclose(planned(**given))
+    assert alike == (size == 6)
+    planned.to("meta")
+    log = operator_log(planned, given, fixed)
+    target = Target(shapes_of(planned), frozenset(), log, given, fixed=fixed)
+
+    def built(config, *, constants=False):
+        with torch.device("meta"):
+            return Pooled(**config)
+
+    assert isinstance(solve({"width": 8}, target, built), Solved) == (alike and fixed)

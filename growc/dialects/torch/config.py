@@ -197,7 +197,11 @@ def _written(trials: Trials, trial: Trial) -> dict[str, Any]:
     module = trials.build(short, constants=True)
     if dict(shapes_of(module)) != dict(trial.shapes) or trial.log is None:
         return whole
-    return short if same_logs(trial.log, operator_log(module, trials.target.inputs)) else whole
+    return (
+        short
+        if same_logs(trial.log, operator_log(module, trials.target.inputs, trials.target.fixed))
+        else whole
+    )
 
 
 def _within(config: Mapping[str, Any], path: Path) -> bool:

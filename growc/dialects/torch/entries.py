@@ -24,6 +24,8 @@ SAMPLES = 64
 """Of a large constant, so many entries are compared."""
 VIEWS = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"})
 """Operators that give the same elements in the same order."""
+POOLS = ("avg_pool1d", "avg_pool2d", "avg_pool3d")
+"""Operators that average what their windows show."""
 CUTS = ("slice", "slice_scatter")
 """Operators that have the ends of a cut."""
 CONSTANT, VIEW = "constant", "view"
@@ -164,12 +166,14 @@ def sizes_of(tensor: Tensor) -> tuple[str, ...]:
     return tuple(map(str, tensor.shape))
 
 
-def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor]) -> Entry:
-    """A call of an operator."""
+def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor], fixed: bool = False) -> Entry:
+    """A call of an operator. `fixed`: it never has other sizes, but for the rows of its batch."""
     shapes = tuple(tuple(map(_length, tensor.shape)) for tensor in made)
     kinds = tuple(map(_kind, made))
     if name in VIEWS:
         return Entry(VIEW, shapes, kinds)
+    if fixed and name in POOLS:
+        args, kwargs = _within(func, args, kwargs, made[0])
     literals = _cut(func, args, kwargs) if name in CUTS else list(_literals(func, args, kwargs))
     if name.startswith(SCALED) and kwargs.get("scale") is None:
         literals.append(args[0].shape[-1] ** -0.5)
@@ -185,6 +189,29 @@ def is_known(size: int | torch.SymInt) -> bool:
 
 def _length(size: int | torch.SymInt) -> int:
     return int(size) if is_known(size) else COUNTED
+
+
+def _within(func: Any, args: Any, kwargs: Any, made: Tensor) -> tuple[Any, Any]:
+    """The arguments of a pooling. A window that is as long as an axis or longer, where nothing is put around
+    and there is one window, is as long: it averages what there is.
+    """
+    names = [argument.name for argument in func._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    places = POOLS.index(func.overloadpacket.__name__) + 1
+    sizes, counts = args[0].shape[-places:], made.shape[-places:]
+    windows = _each(given["kernel_size"], places)
+    steps, around = (_each(given.get(n) or d, places) for n, d in (("stride", windows), ("padding", 0)))
+    for axis, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+        if is_known(size) and count == 1 and windows[axis] >= size and not around[axis]:
+            windows[axis] = steps[axis] = int(size)
+    given |= {"kernel_size": windows, "stride": steps}
+    return [args[0]], {name: value for name, value in given.items() if name != names[0]}
+
+
+def _each(given: Any, count: int) -> list[Any]:
+    """One number for each axis."""
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    return several * count if len(several) == 1 else several
 
 
 def _cut(func: Any, args: Any, kwargs: Any) -> list[int | float]:

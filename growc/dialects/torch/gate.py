@@ -27,7 +27,7 @@ def check(module: nn.Module, target: Target) -> None:
 def difference(module: nn.Module, target: Target) -> str:
     """The first difference between a class and the planned program, in words; empty where there is none."""
     try:
-        log = operator_log(module, target.inputs)
+        log = operator_log(module, target.inputs, target.fixed)
     except Exception as error:  # noqa: BLE001 - a forward may refuse with anything
         return f"the class does not run: {said(error)}"
     ties = ties_of(module)

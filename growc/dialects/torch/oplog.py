@@ -30,9 +30,12 @@ from growc.dialects.torch.standins import exporting, standing_in
 __all__ = ["computed", "operator_log"]
 
 
-def operator_log(module: nn.Module, inputs: Mapping[str, Any]) -> Log:
-    """The log of one forward, with the inputs as keyword arguments. Raises whatever the forward raises."""
-    recorder = Recorder()
+def operator_log(module: nn.Module, inputs: Mapping[str, Any], fixed: bool = False) -> Log:
+    """The log of one forward, with the inputs as keyword arguments. Raises whatever the forward raises.
+
+    fixed: no other sizes are ever fed, but for the rows of a batch.
+    """
+    recorder = Recorder(fixed)
     own = list(computed(module).values())
     with torch.no_grad(), standing_in(module) as fakes, exporting():
         fed = fakes.within(dict(inputs))

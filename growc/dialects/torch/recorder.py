@@ -47,11 +47,13 @@ LARGE = 1 << 22
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps what runs, and what it is made from: what reaches no output is no part of the log.
 
-    known: the values of what is made of numbers alone. seen: what a view shows, and its sizes.
+    fixed: sizes are never others, but for rows. known: the values of what is made of numbers alone. seen:
+    what a view shows, and its sizes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fixed: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.fixed = fixed
         self.entries: list[Entry] = []
         self.wires: list[list[Wire]] = []
         self.wire: dict[int, Wire] = {}
@@ -137,7 +139,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.add(entry_of(func, name.removeprefix(TYPED), args, kwargs, made), [], made)
             self._learn(made, self._values(func, args, kwargs, made))
         else:
-            self.add(entry_of(func, name, args, kwargs, made), given, made)
+            self.add(entry_of(func, name, args, kwargs, made, self.fixed), given, made)
             self._learn(made, self._values(func, args, kwargs, made))
 
     def _viewed(self, func: Any, args: Any, kwargs: Any, made: list[Tensor]) -> None:

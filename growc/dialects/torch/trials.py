@@ -44,7 +44,8 @@ class Target:
 
     shapes: of all that the result's checkpoint holds and the program reads: what else its class has is free.
     ties: names that are one tensor. log: of the planned program on `inputs`. layers: for each container whose
-    layers change, the source layer of each new one. zeros: stored tensors that are zero.
+    layers change, the source layer of each new one. zeros: stored tensors that are zero. fixed: the program
+    takes no other sizes, but for rows.
     """
 
     shapes: Mapping[str, Shape]
@@ -53,6 +54,7 @@ class Target:
     inputs: Mapping[str, Any]
     layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     zeros: frozenset[str] = frozenset()
+    fixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Trials:
         if not logged:
             return Trial(values, shapes, ties)
         try:
-            return Trial(values, shapes, ties, operator_log(module, self.target.inputs))
+            return Trial(values, shapes, ties, operator_log(module, self.target.inputs, self.target.fixed))
         except Exception as error:  # noqa: BLE001 - and so may forward
             return Trial(values, shapes, ties, None, said(error))
 
