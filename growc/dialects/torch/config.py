@@ -234,7 +234,7 @@ def _missed(trials: Trials, proposals: Proposals, trial: Trial) -> Unsolved:
     leads = _leads(trials, trial, trials.wrong(trial)) if following else {}
     config = changed(trials.config, trial.values)
     parts = "" if sizes or names or trial.log is None else parting(trials.target.log, trial.log)
-    refused = next(((_fields(trials, t), t.failed) for t in trials.refusals), None)
+    refused = next(((_fields(trials, t), t.failed) for t in trials.refusals if len(t.values) == 1), None)
     fields = _fields(trials, trial)
     return Unsolved(config, fields, sizes, names, trial.failed, parts, following, leads, tied, refused)
 

@@ -269,6 +269,7 @@ def complete(module: nn.Module, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def said(error: Exception) -> str:
     """The first line of what a class says when it refuses, and what it announces: that ends in a colon."""
+    error = error.__cause__ if isinstance(error.__cause__, Exception) else error
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     announced = next((k for k, line in enumerate(lines) if not line.endswith(":")), 0)
     return f"{type(error).__name__}: {' '.join(lines[: announced + 1])}"
