@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from undecided_forwards import Asserting, Branching, Checking, Converting, Decoding, Looping, Reading
+from undecided_forwards import Asserting, Branching, Checking, Converting, Decoding, Hooking, Looping, Reading
 
 from growc.diagnostic import GrowError
 from growc.dialects.torch.classes import example_inputs, real_inputs
@@ -54,3 +54,15 @@ def test_a_mask_is_given_where_the_data_would_decide_about_it():
     module = Decoding(is_encoder_decoder=True)
     module.get_decoder = lambda: module
     assert list(example_inputs(module)) == ["input_ids", "decoder_input_ids", "decoder_attention_mask"]
+
+
+def test_a_forward_that_installs_hooks_leaves_none_behind():
+    module, ids = Hooking(), torch.tensor([[1, 2, 3]])
+    inputs = real_inputs(module)
+    captured = export(module, (), inputs)
+    assert not module.table._forward_hooks
+    wanted = module.table(ids).detach()
+    torch.testing.assert_close(module(ids).detach(), wanted)
+    torch.testing.assert_close(
+        run(captured, module.state_dict().__getitem__, (), inputs), module(**inputs).detach()
+    )

@@ -25,9 +25,6 @@ from growc.dialects.torch.undecided import asserted
 
 __all__ = ["Fakes", "exporting", "standing_in"]
 
-HELD = ("_parameters", "_buffers", "_modules")
-"""What a module keeps in dictionaries of its own."""
-
 
 class Fakes:
     """Fake CPU tensors, one for each tensor."""
@@ -83,7 +80,7 @@ def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
     """
     parts, fakes = list(module.modules()), Fakes()
     logged = logging.root.manager.disable
-    kept = [(part, dict(part.__dict__), [dict(part.__dict__[held]) for held in HELD]) for part in parts]
+    kept = [(part, dict(part.__dict__), _contents(part)) for part in parts]
     try:
         logging.disable(logging.CRITICAL)
         for part in parts:
@@ -96,9 +93,15 @@ def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
         for part, attributes, contents in kept:
             part.__dict__.clear()
             part.__dict__.update(attributes)
-            for held, content in zip(HELD, contents, strict=True):
-                attributes[held].clear()
-                attributes[held].update(content)
+            for held, content in contents:
+                held.clear()
+                held.update(content) if isinstance(held, dict) else held.extend(content)
+
+
+def _contents(part: nn.Module) -> list[tuple[Any, Any]]:
+    """What its dictionaries and lists hold: a forward may add to them, as one that installs hooks does."""
+    held = [one for one in part.__dict__.values() if isinstance(one, (dict, list))]
+    return [(one, dict(one) if isinstance(one, dict) else list(one)) for one in held]
 
 
 @contextmanager
