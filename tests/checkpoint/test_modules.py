@@ -136,7 +136,7 @@ def test_what_the_class_cannot_have_is_refused_and_a_plain_module_has_it():
         with pytest.raises(growc.GrowError, match="G318") as refused:
             ask(module, "widen heads to 8 with neighbor copy")
         [said] = refused.value.diagnostics
-        assert said.help == "the class ties these: `widen hidden to 64` too"
+        assert said.help == "the class ties these: `widen hidden to 64 with cyclic copy` too"
     recipe = "widen heads to 8 with neighbor copy\nexpect exact"
     result = growc.apply(module, recipe, {"input_ids": IDS}, keep_class=False)
     assert isinstance(result, GrownModule)

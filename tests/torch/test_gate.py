@@ -104,4 +104,4 @@ def test_what_a_class_cannot_hold_is_refused_with_the_statements_that_would_make
     assert isinstance(found, Unsolved)
     said = refusal("GPT2LMHeadModel", found, lambda name, axis: ("hidden", 32), target.shapes, {})
     assert said.code == "G318"
-    assert said.help == "the class ties these: `widen hidden to 48` too"
+    assert said.help == "the class ties these: `widen hidden to 48 with cyclic copy` too"

@@ -96,12 +96,12 @@ def _statements(axes: Axes, called: Called, before: Mapping[str, tuple[int, ...]
     for name, axis, planned, size in axes:
         shape = before.get(name, ())
         old = shape[axis] if axis < len(shape) else planned
-        verb = "widen" if size > old else "subclone"
+        verb, way = ("widen", "with cyclic copy") if size > old else ("subclone", "by magnitude")
         if size == old:
             continue  # the class leaves it as it is, whatever is asked for
         role = called(name, axis)
         if role is None:
-            plain[f'{verb} axis {axis} of "{name}" to {size}'] = None
+            plain[f'{verb} axis {axis} of "{name}" to {size} {way}'] = None
         elif role[1] * size % planned == 0:
-            named[f"{verb} {role[0]} to {role[1] * size // planned}"] = None
+            named[f"{verb} {role[0]} to {role[1] * size // planned} {way}"] = None
     return list(named or plain)
