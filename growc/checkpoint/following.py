@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from growc.axes import segments
 from growc.checkpoint.storedaxes import Place, StoredAxes
-from growc.dialects.torch.config import Unsolved
+from growc.dialects.torch.unsolved import Unsolved
 from growc.expression import Binary, Expr, Int, Name, TensorAxis
 from growc.recipe import NamedAxis, Subclone, Widen
 from growc.resolve import Bound

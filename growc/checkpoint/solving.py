@@ -17,7 +17,7 @@ from growc.checkpoint.storedaxes import StoredAxes
 from growc.compilation import Compilation
 from growc.diagnostic import GrowError
 from growc.dialects.torch.compensation import Compensation, compensate
-from growc.dialects.torch.config import Solved, Unsolved, solve
+from growc.dialects.torch.config import Solved, solve
 from growc.dialects.torch.emit import planned_graph
 from growc.dialects.torch.entries import alike, same_logs
 from growc.dialects.torch.gate import check
@@ -26,6 +26,7 @@ from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.refusal import computed_otherwise, refusal
 from growc.dialects.torch.shapes import among, layer_counts, read_by, shapes_of, ties_of
 from growc.dialects.torch.trials import Target
+from growc.dialects.torch.unsolved import Unsolved
 from growc.passes.certify import now_stored
 from growc.passes.inner_heads import inner_heads
 from growc.plans import Certificate, Gap, WeightPlan

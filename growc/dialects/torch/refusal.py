@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from growc.diagnostic import Diagnostic
-from growc.dialects.torch.config import Tied, Unsolved
+from growc.dialects.torch.unsolved import Tied, Unsolved
 
 Called = Callable[[str, int], tuple[str, int] | None]
 """What a recipe calls an axis of a tensor, or a factor of it, and its planned size; None without a role."""
