@@ -33,7 +33,8 @@ class Proposals:
                 vote = path, repr(proposed[feature])
                 values[vote] = proposed[feature]
                 votes.setdefault(vote, set()).add(feature)
-        ranked = sorted(votes, key=lambda vote: (-len(votes[vote]), repr(vote)))
+        against = {vote for vote in votes if self.against(trial, vote[0], values[vote], votes[vote])}
+        ranked = sorted(votes, key=lambda vote: (-len(votes[vote]), vote in against, repr(vote)))
         together: dict[Path, Any] = {}
         for vote in ranked:
             if votes[vote] & wrong and vote[0] not in together:
@@ -43,6 +44,12 @@ class Proposals:
             yield from self.with_lists(trial, together)
         for vote in ranked[:SINGLE]:
             yield from self.with_lists(trial, {vote[0]: values[vote]})
+
+    def against(self, trial: Trial, path: Path, value: Any, sizes: set[Feature]) -> bool:
+        """Whether a number becomes less where the sizes that it gives become more: a ratio mostly stays."""
+        before = trial.values.get(path, self.trials.leaves[path])
+        more = {self.trials.wanted[f] > trial.features[f] for f in sizes}
+        return before is not None and (value > before) not in more
 
     def moving(self, trial: Trial) -> Iterator[tuple[Path, dict[Feature, Any]]]:
         """For each number that sizes follow: the value that would give each of them as wanted."""
