@@ -46,10 +46,10 @@ class Proposals:
             yield from self.with_lists(trial, {vote[0]: values[vote]})
 
     def against(self, trial: Trial, path: Path, value: Any, sizes: set[Feature]) -> bool:
-        """Whether a number becomes less where the sizes that it gives become more: a ratio mostly stays."""
+        """Whether a whole number becomes less where sizes become more: a ratio mostly stays as it is."""
         before = trial.values.get(path, self.trials.leaves[path])
-        more = {self.trials.wanted[f] > trial.features[f] for f in sizes}
-        return before is not None and (value > before) not in more
+        grow = all(self.trials.wanted[f] > trial.features[f] for f in sizes)
+        return type(before) is int and value < before and grow
 
     def moving(self, trial: Trial) -> Iterator[tuple[Path, dict[Feature, Any]]]:
         """For each number that sizes follow: the value that would give each of them as wanted."""
