@@ -52,7 +52,7 @@ def test_a_config_with_the_shapes_and_the_log_is_found(name, request_name):
     assert isinstance(found, Solved), found
     assert not found.literals
     module = build(found.config, constants=True)
-    assert shapes_of(module) == target.shapes
+    assert target.shapes.items() <= shapes_of(module).items()
     assert operator_log(module, inputs_of(name)) == target.log
 
 

@@ -47,10 +47,10 @@ def test_the_config_of_a_class_is_found(name, request_name):
         target = target_of(true, inputs)
     except (GrowError, RuntimeError) as error:
         pytest.skip(f"the class does not take the true config: {error}")
-    if target.shapes == shapes_of(build(config)):
+    if target.shapes.items() <= shapes_of(build(config)).items():
         pytest.skip("no shape changes")
     found = solve(config, target, build)
     assert isinstance(found, Solved), found
     module = build(found.config, constants=True)
-    assert shapes_of(module) == target.shapes
+    assert target.shapes.items() <= shapes_of(module).items()
     assert operator_log(module, inputs) == target.log

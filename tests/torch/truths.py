@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 from growc.dialects.torch.classes import build
 from growc.dialects.torch.config import Target
 from growc.dialects.torch.oplog import operator_log
-from growc.dialects.torch.shapes import shapes_of, ties_of
+from growc.dialects.torch.shapes import among, read_by, shapes_of, ties_of
 
 Config = dict[str, Any]
 FIELDS = {
@@ -128,7 +128,9 @@ def true_config(config: Config, request: str) -> Config | None:
 def target_of(config: Config, inputs: dict[str, Any]) -> Target:
     """What a plan for this config would be."""
     module = build(config, constants=True)
-    return Target(shapes_of(module), ties_of(module), operator_log(module, inputs), inputs)
+    log, ties = operator_log(module, inputs), ties_of(module)
+    shapes = read_by(log.reads, shapes_of(module), ties)
+    return Target(shapes, among(ties, shapes), log, inputs)
 
 
 def on_meta(feed: dict[str, Any]) -> dict[str, Any]:
