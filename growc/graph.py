@@ -147,6 +147,16 @@ class Node:
         """Operand i, or None where it is absent."""
         return self.inputs[i] if i < len(self.inputs) else None
 
+    @property
+    def named_axes(self) -> list[int] | None:
+        """The axes that it names: by an attribute in old opsets, by operand 1 in new ones; None where it names
+        none, or none that are known.
+        """
+        given, second = self.attributes.get("axes"), self.input(1)
+        if given is None and second is not None and second.known is not None:
+            given = second.known[0].reshape(-1).tolist()
+        return None if given is None else [int(a) for a in given]
+
     def sources(self, result: Value) -> tuple[Value, ...]:
         """The operands that become elements of a result: not all, around bodies of If, Loop and Scan."""
         made_of = self.attributes.get("made_of")

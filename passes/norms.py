@@ -205,12 +205,10 @@ def _axes(node: Node) -> tuple[int, ...] | None:
     source, second = node.inputs[0], node.input(1)
     if source is None or source.sizes is None or (second is not None and second.known is None):
         return None
-    given = node.attributes.get("axes")
-    if given is None and second is not None and second.known is not None:
-        given = second.known[0].reshape(-1).tolist()
+    given = node.named_axes
     if not given:
         return None if node.attributes.get("noop_with_empty_axes") else tuple(range(-source.rank, 0))
-    return tuple(sorted(int(a) % source.rank - source.rank for a in given))
+    return tuple(sorted(a % source.rank - source.rank for a in given))
 
 
 def _reduce(node: Node, operands: Operands) -> Tag | None:

@@ -22,9 +22,10 @@ SIZES = frozenset({"Shape", "Size"})
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """A node that takes one row: whose layer (run, number) it is, along which axis of what, and which row."""
+    """A node that takes one row: of what, for whose layer (run, number), along which axis, and which row."""
 
     node: Node
+    whole: Value
     place: tuple[int, int]
     axis: int
     row: int
@@ -38,7 +39,7 @@ def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -
     for node in graph.nodes:
         read = _read(graph, node, static, home)
         if read is not None:
-            groups[read.place[0], id(read.node.inputs[0].origin), read.axis].append(read)  # type: ignore[union-attr]
+            groups[read.place[0], id(read.whole.origin), read.axis].append(read)
     found = (_rows(graph, runs[run], run, reads, static) for (run, _, _), reads in groups.items())
     return tuple(rows for rows in found if rows is not None)
 
@@ -54,20 +55,20 @@ def _read(graph: Graph, node: Node, static: Set[Value], home: Mapping[Node, tupl
     users = set(_users(node.outputs[0], static))
     places = {home.get(user) for user in users}
     place = places.pop() if len(places) == 1 and node.outputs[0] not in graph.outputs else None
-    return None if place is None else _Read(node, place, *taken)
+    return None if place is None else _Read(node, whole, place, *taken)
 
 
 def _taken(node: Node, whole: Value) -> tuple[int, int] | None:
     """The axis and the number of the one row that a node takes."""
-    bounds = [_number(node.input(i)) for i in range(1, 2 if node.op == "Gather" else 4)]
-    if None in bounds or whole.rank == 0:
+    cut, made = node.op == "Slice", node.outputs[0].sizes
+    bounds = [n for i in range(1, 4 if cut else 2) if (n := _number(node.input(i))) is not None]
+    if len(bounds) < (3 if cut else 1) or not whole.sizes or made is None:
         return None
-    axis = int(node.attributes.get("axis", 0)) if node.op == "Gather" else bounds[2]
-    first, size = bounds[0], (whole.sizes or ())[axis % whole.rank]  # type: ignore[operator]
-    single = node.op == "Gather" or set((node.outputs[0].sizes or ())[axis % whole.rank]) == {1}  # type: ignore[operator]
-    if len(set(size)) > 1 or not single or first is None:
+    axis = (bounds[2] if cut else int(node.attributes.get("axis", 0))) % whole.rank
+    size = whole.sizes[axis]
+    if len(set(size)) > 1 or (cut and set(made[axis]) != {1}):
         return None
-    return axis % whole.rank, first % size[0]  # type: ignore[operator]
+    return axis, bounds[0] % size[0]
 
 
 def _number(value: Value | None) -> int | None:
@@ -93,7 +94,7 @@ def _rows(
 ) -> Rows | None:
     """What these nodes take, if it is a row for each layer, or for each but the last."""
     own = [tuple(r.node for r in reads if r.place[1] == k) for k in range(len(layers))]
-    counts = {size for r in reads for size in (r.node.inputs[0].sizes or ())[r.axis]}  # type: ignore[union-attr]
+    counts = {size for r in reads if r.whole.sizes is not None for size in r.whole.sizes[r.axis]}
     count = counts.pop() if len(counts) == 1 else 0
     if len(layers) < 2 or any(r.row != r.place[1] for r in reads) or not all(own[:count]):
         return None
@@ -127,9 +128,7 @@ def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> Way | None
     """How the rows come from stored tensors that nothing else reads."""
     found = [Way()]
     for read in reads:
-        whole = read.node.inputs[0]
-        assert whole is not None
-        found = [longer for way in found for longer in ways(whole, read.axis, way, static)]
+        found = [longer for way in found for longer in ways(read.whole, read.axis, way, static)]
     taken = {read.node for read in reads}
     return next((way for way in found if _alone(graph, way, taken)), None)
 

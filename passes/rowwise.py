@@ -96,9 +96,8 @@ def _squeeze(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Abo
 
 def _axes(node: Node, rank: int) -> set[int] | None:
     """The axes that a node names; None where it names none."""
-    known = None if (value := node.input(1)) is None else value.known
-    given = node.attributes.get("axes") if known is None else known[0].reshape(-1).tolist()
-    return None if given is None else {int(a) % rank for a in given}
+    given = node.named_axes
+    return None if given is None else {a % rank for a in given}
 
 
 def _concat(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:

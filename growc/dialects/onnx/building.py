@@ -143,8 +143,10 @@ class _Copying:
         last = self.building.rows.last_sums(*self.place, self.position)
         for node in self.source.own[self.place]:
             if node in last:
-                stream = node.inputs[1 - last[node]]
-                self.made.values[node.outputs[0]] = self.operand(node, 1 - last[node], stream)  # type: ignore[assignment]
+                other = 1 - last[node]
+                stream = self.operand(node, other, node.inputs[other])
+                assert stream is not None, "a sum has two operands"
+                self.made.values[node.outputs[0]] = stream
                 continue
             self.add(node, [self.operand(node, i, v) for i, v in enumerate(node.inputs)], own=self.first)
         self.add_sum()

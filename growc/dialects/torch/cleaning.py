@@ -94,7 +94,9 @@ def clean(program: ExportedProgram) -> None:
 
 def _stretched(node: fx.Node) -> list[Any]:
     """The sizes of an expansion, with -1 where one element stays one: torch would not let it become more."""
-    before, sizes = node.args[0].meta["val"].shape, list(node.args[1])  # type: ignore[union-attr, arg-type]
+    source: Any = node.args[0]
+    given: Any = node.args[1]
+    before, sizes = source.meta["val"].shape, list(given)
     new = len(sizes) - len(before)
     stays = [k >= new and type(n) is int and n == 1 == before[k - new] for k, n in enumerate(sizes)]
     return [-1 if one else n for n, one in zip(sizes, stays, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -42,6 +43,15 @@ class Captured:
     symbols: Mapping[str, str]
     parameters: tuple[str, ...] = ()
     rest: str = ""
+
+    @cached_property
+    def aliases(self) -> Mapping[str, tuple[str, ...]]:
+        """The other names of a tensor, by its first one."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, first in self.names.items():
+            if name != first:
+                found[first] = (*found.get(first, ()), name)
+        return found
 
     @property
     def written(self) -> list[str]:

@@ -26,12 +26,17 @@ from torch.export.graph_signature import InputKind
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.node import has_side_effect
 
-__all__ = ["EVERY", "SOME", "Chosen", "NotIdleError", "forget", "over", "require_idle", "taken", "unrolls"]
+__all__ = ["SOME", "Chosen", "NotIdleError", "every", "forget", "over", "require_idle", "taken", "unrolls"]
 
 Chosen = Callable[[int, int], bool]
 """Whether loops run over a number, of so many that there can be."""
 
-EVERY: Chosen = lambda _number, _most: True  # noqa: E731 - beside the others
+
+def every(_number: int, _most: int) -> bool:
+    """All numbers that there can be."""
+    return True
+
+
 SOME: tuple[Chosen, ...] = (
     lambda _number, _most: False,
     lambda number, most: number == 1 or (number % 2 == 1 and number < most - 1),
@@ -94,7 +99,7 @@ class NotIdleError(Exception):
 
 
 @contextmanager
-def over(chosen: Chosen = EVERY) -> Iterator[None]:
+def over(chosen: Chosen = every) -> Iterator[None]:
     """Loops over numbers that data decide run over the chosen ones of all that there can be."""
     usual: Any = Tensor.__iter__
     plain: Any = Tensor.__format__

@@ -135,7 +135,7 @@ class _Lowering:
             read = partial(self.read, name) if own is None else partial(_given, own)
             tensor = _lazy(node.meta["val"], read)
             made = self.initializer(name, tensor, "class" if target in constants else "state")
-            made.meta[ALIASES] = tuple(n for n, one in self.captured.names.items() if one == name != n)
+            made.meta[ALIASES] = self.captured.aliases.get(name, ())
         self.values[node] = self.initializers.get(name)
 
     def declared(self, value: ir.Value, fake: Any) -> ir.Value:

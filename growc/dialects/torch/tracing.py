@@ -22,7 +22,7 @@ from torch.utils._pytree import (
 
 from growc.diagnostic import GrowError
 from growc.dialects.torch.cleaning import clean
-from growc.dialects.torch.hits import EVERY, SOME, Chosen, NotIdleError, forget, over, require_idle, unrolls
+from growc.dialects.torch.hits import SOME, Chosen, NotIdleError, every, forget, over, require_idle, unrolls
 from growc.dialects.torch.undecided import asserted, untraceable
 
 __all__ = ["Axes", "by_name", "free_axes", "named_symbols", "trace"]
@@ -121,7 +121,7 @@ def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], ax
 
 
 def _program(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, chosen: Chosen = EVERY
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, chosen: Chosen = every
 ) -> ExportedProgram:
     """The cleaned program whose loops over what data hit run over the chosen numbers."""
     with asserted(), over(chosen), redirect_stderr(StringIO()):  # where it prints the graph when it fails

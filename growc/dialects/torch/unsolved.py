@@ -130,8 +130,8 @@ def _even(trials: Trials, proposals: Proposals, trial: Trial) -> None:
     paths = [p for p, moved in moving if p not in trial.values and not uneven.isdisjoint(moved)]
     numbers = [(p, trials.leaves[p]) for p in paths if type(trials.leaves[p]) is int]
     ratios = sorted(set(_asked(trials).values()))
-    values = {(p, n * new // old) for p, n in numbers for new, old in ratios if n * new % old == 0}
-    for path, value in values:
+    made = ((p, n * new // old) for p, n in numbers for new, old in ratios if n * new % old == 0)
+    for path, value in dict.fromkeys(made):
         trials.of({**trial.values, path: value})
 
 
