@@ -149,8 +149,9 @@ class Node:
 
     @property
     def named_axes(self) -> list[int] | None:
-        """The axes that it names: by an attribute in old opsets, by operand 1 in new ones; None where it names
-        none, or none that are known.
+        """The axes that it names, by an attribute in old opsets and by operand 1 in new ones.
+
+        None where it names none, or none that are known.
         """
         given, second = self.attributes.get("axes"), self.input(1)
         if given is None and second is not None and second.known is not None:
