@@ -35,8 +35,8 @@ def statistic(solving: Solving, link: Link) -> None:
         "mean": state.is_weighted_evenly,
         "sum": state.sums_to_one,
         "extreme": state.covers,
-        "fold": lambda: state.is_identity,
-        "fold squares": lambda: state.is_identity,
+        "fold": lambda: state.is_order,
+        "fold squares": lambda: state.is_order,
     }
     if not kept[link.detail]():
         solving.gap(link, f"a {link.detail} over {solving.stage.axis} weighs the units differently now")

@@ -79,10 +79,11 @@ def reduce(site: Site) -> Line:
 
 
 def fold_whole(site: Site) -> Line:
-    """Reductions that neither pass factors on nor follow from fewer units: what they reduce is opaque."""
+    """Reductions that neither pass factors on nor follow from fewer units, in whatever order these stand."""
     found = reduce(site)
     kept = {t for t in found.outputs[0] or () if t != "1"}
-    terms = [t if t in kept else "_" for t in found.inputs[0] or ()]
+    left = found.inputs[0] or ()
+    terms = [t if t in kept else f"{t}~" if _static(site, k) else "_" for k, t in enumerate(left)]
     return found if found.treatment else line([terms, *rest(site)], [found.outputs[0] or ()])
 
 
