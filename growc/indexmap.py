@@ -292,31 +292,35 @@ class IndexMap:
 
     # ---------------------------------------------------------------- norms
 
-    def layer_norm(self) -> tuple[IndexMap, float] | None:
-        """The state behind x ↦ (x − mean)/sqrt(var + eps) and the factor of eps; None where it is not exact.
+    def layer_norm(self, power: int = 2) -> tuple[IndexMap, float] | None:
+        """The state behind x ↦ v/(mean(|v|ᵖ) + eps)^(1/p), v = x − mean(x), and the factor of eps.
 
-        With R this state and H = I − 11ᵀ/n the core norm is exact if H_D·R·1 = 0 and (H_D·R)ᵀ(H_D·R) = a·H_d.
+        None where it is not exact. LayerNorm has p = 2.
+
+        With R this state and H = I − 11ᵀ/n the core norm is exact if H_D·R·1 = 0 and |H_D·R·x|ᵖ = a·|H_d·x|ᵖ.
         For rows weight·e + mean·1ᵀ/d that is: equal row sums, and for every unit the same sum and the same
-        sum of squares of the weights of its copies. Behind the norm the source is centred, so 1-components
-        of rows drop out: means become zero rows.
+        sum of p-th powers of the weights of its copies. Behind the norm the source is centred, so
+        1-components of rows drop out: means become zero rows.
         """
         if self.junk.any() or not _close(self.row_sums, self.row_sums[:1]):
             return None
-        sums, squares = self.per_unit(self.weight), self.per_unit(self.weight**2)
-        if not _close(sums, sums[:1]) or not _close(squares, squares[:1]) or squares[0] <= 0:
-            return None
-        factor = float(squares[0]) * self.source / self.size
-        return IndexMap.of(self.source, self.index, self.weight / np.sqrt(factor)), factor
+        sums = self.per_unit(self.weight)
+        centred = IndexMap.of(self.source, self.index, self.weight)
+        return centred.rms_norm(power) if _close(sums, sums[:1]) else None
 
-    def rms_norm(self) -> tuple[IndexMap, float] | None:
-        """The state behind x ↦ x/sqrt(mean(x²) + eps) and the factor of eps; None where RᵀR is not a·I."""
+    def rms_norm(self, power: int = 2) -> tuple[IndexMap, float] | None:
+        """The state behind x ↦ x/(mean(|x|ᵖ) + eps)^(1/p) and the factor of eps.
+
+        None where the p-th powers of the weights of copies do not sum to one number a for every unit.
+        RMSNorm has p = 2: RᵀR = a·I.
+        """
         if self.junk.any() or self.mean.any():
             return None
-        squares = self.per_unit(self.weight**2)
-        if not _close(squares, squares[:1]) or squares[0] <= 0:
+        powers = self.per_unit(np.abs(self.weight) ** power)
+        if not _close(powers, powers[:1]) or powers[0] <= 0:
             return None
-        factor = float(squares[0]) * self.source / self.size
-        return self.scaled(1 / np.sqrt(factor)), factor
+        factor = float(powers[0]) * self.source / self.size
+        return self.scaled(factor ** (-1 / power)), factor
 
     # ---------------------------------------------------------------- choosing states
 

@@ -47,6 +47,7 @@ TREATMENTS = {
     "layer_norm": "(x − mean)/sqrt(var + eps) with gain and bias",
     "rms_norm": "x/sqrt(mean(x²) + eps) with its gain",
     "l2_norm": "x/‖x‖",
+    "l1_norm": "x/Σ|x|",
     "recurrent": "gates of each unit by itself, which read the units of the last step",
     "per_channel": "each channel by itself, with parameters of its own",
     "opaque": "nothing is known",

@@ -38,7 +38,7 @@ KEEPS_ZERO = frozenset(
 )
 """Treatments whose result is zero where the first operand is."""
 
-NORMS = frozenset({"layer_norm", "rms_norm", "l2_norm", "per_channel"})
+NORMS = frozenset({"layer_norm", "rms_norm", "l2_norm", "l1_norm", "per_channel"})
 
 ARITHMETIC = SUMS | {"Sub", "Mul", "Div"}
 """What norms in pieces do to the stream."""

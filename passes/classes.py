@@ -26,7 +26,7 @@ class Classes:
     normed: set[Var] = field(default_factory=set)
     """Read by a norm, or an output."""
     rms: set[Var] = field(default_factory=set)
-    """Read by a norm without a mean, or by what passes factors on to one."""
+    """Read by a norm over squares without a mean, or by what passes factors on to one."""
     partners: dict[Var, list[Var]] = field(default_factory=lambda: defaultdict(list))
     """The classes that it is contracted with."""
     contracted: set[Var] = field(default_factory=set)
@@ -45,7 +45,7 @@ def classes_of(links: Links, carriers: set[Value]) -> Classes:
     for link in links.links:
         if link.kind in ("norm", "output"):
             found.normed.update(links.root(v) for v in link.sources)
-        if link.formula is not None and not link.formula.centred:
+        if link.formula is not None and not link.formula.centred and link.formula.power == 2:
             found.rms.update(links.root(v) for v in link.sources)
         if link.kind == "pair":
             a, b = (links.root(v) for v in link.sources)

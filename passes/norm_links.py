@@ -18,6 +18,7 @@ OPERATORS = {
     "layer_norm": Formula(centred=True),
     "rms_norm": Formula(),
     "l2_norm": Formula(total=True, outside=True),
+    "l1_norm": Formula(total=True, outside=True, power=1),
 }
 """What the treatments that are norms compute."""
 

@@ -2,7 +2,7 @@
 
 Needs: the graph with sizes. Gives: a `Norm` for every place where v/root(statistic(v²)) closes, whatever
 chain of operators it is spelt with: v is x or x − mean(x), the statistic a mean or a sum over one or more
-axes, and eps is added to it, or bounds it, in front of the root or behind it.
+axes, and eps is added to it, or bounds it, in front of the root or behind it. v/statistic(|v|) is one too.
 
 A single forward pass gives each value tags: what it is of which x (a mean over places may be normed itself,
 so it is an x as well). Casts, Expand, dropped axes that come
@@ -26,29 +26,36 @@ from growc.indexmap import IndexMap
 
 @dataclass(frozen=True)
 class Formula:
-    """v / sqrt(mean(v²) + eps), v = x. `centred`: v = x − mean(x). `total`: a sum, no mean. `outside`: eps is
-    added to the root, or bounds it.
+    """v / (mean(|v|ᵖ) + eps)^(1/p), v = x. `centred`: v = x − mean(x). `total`: a sum, no mean.
+    `outside`: eps is added to the root, or bounds it. `power`: p, two or one.
     """
 
     centred: bool = False
     total: bool = False
     outside: bool = False
+    power: int = 2
 
     @property
     def name(self) -> str:
         """The name that it goes by."""
-        return "LayerNorm" if self.centred else "L2 norm" if self.total else "RMSNorm"
+        if self.total or self.power != 2:
+            return f"L{self.power} norm"
+        return "LayerNorm" if self.centred else "RMSNorm"
 
     def behind(self, state: IndexMap) -> tuple[IndexMap, float] | None:
         """The state behind the norm, and the factor of its eps; None where it is not exact."""
-        found = state.layer_norm() if self.centred else state.rms_norm()
+        found = (state.layer_norm if self.centred else state.rms_norm)(self.power)
         if found is None:
             return None
         after, factor = found
         if self.total:
             growth = state.size / state.source
-            after, factor = after.scaled(growth**-0.5), factor * growth
-        return after, factor**0.5 if self.outside else factor
+            after, factor = after.scaled(growth ** (-1 / self.power)), factor * growth
+        return after, self.rooted(factor) if self.outside else factor
+
+    def rooted(self, factor: float) -> float:
+        """The factor of the root where the mean has this one."""
+        return float(factor ** (1 / self.power))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +90,13 @@ class Norm:
 class Tag:
     """What a value is: `form` of `base` along `axes`; `centred` says that the mean was taken off before."""
 
-    form: str  # self, mean, square_of_mean, square, statistic, over_statistic, root, inverse
+    form: str  # self, mean, square_of_mean, square, magnitude, statistic, over_statistic, root, inverse
     base: Value
     axes: tuple[int, ...] = ()
     centred: bool = False
     total: bool = False
     outside: bool = False
+    power: int = 2
     scaled: bool = False
     eps: Value | None = None
     gain: Value | None = None
@@ -103,6 +111,9 @@ class Tag:
 
 SCALABLE = frozenset({"statistic", "over_statistic", "root", "inverse"})
 """Forms that a number may be multiplied with: whatever it is, it stays what it is."""
+
+ROOTS = {"ReduceL2": 2, "ReduceL1": 1}
+"""Reductions that give the root of a sum of powers, with the power."""
 
 REDUCED = SCALABLE | {"mean", "square_of_mean"}
 
@@ -219,9 +230,18 @@ def _reduce(node: Node, operands: Operands) -> Tag | None:
         return replace(tag, form="mean", axes=axes)
     if node.op in ("ReduceMean", "ReduceSum") and tag.form == "square":
         return replace(tag, form="statistic", axes=axes, total=node.op == "ReduceSum")
-    if node.op in ("ReduceL2", "ReduceSumSquare") and tag.form == "self":
-        return replace(tag, form="root" if node.op == "ReduceL2" else "statistic", axes=axes, total=True)
+    if node.op in ("ReduceMean", "ReduceSum") and tag.form == "magnitude":
+        return replace(tag, form="root", axes=axes, total=node.op == "ReduceSum", power=1)
+    if node.op in ROOTS and tag.form == "self":
+        return replace(tag, form="root", axes=axes, total=True, power=ROOTS[node.op])
+    if node.op == "ReduceSumSquare" and tag.form == "self":
+        return replace(tag, form="statistic", axes=axes, total=True)
     return None
+
+
+def _magnitude(node: Node, operands: Operands) -> Tag | None:
+    tag = operands[0][1]
+    return replace(tag, form="magnitude") if tag.form == "self" else None
 
 
 def _subtract(node: Node, operands: Operands) -> Tag | None:
@@ -327,7 +347,7 @@ def _close(node: Node, x: Tag, scale: Tag) -> Norm | None:
     aligned = all(v is not None and v.rank == x.base.rank for v in node.inputs)
     if None not in (x.gain, scale.gain) or not aligned or node.outputs[0].sizes != x.base.sizes:
         return None
-    formula = Formula(x.centred, scale.total, scale.outside)
+    formula = Formula(x.centred, scale.total, scale.outside, scale.power)
     gain, weigh = (x.gain, x.weigh) if x.gain is not None else (scale.gain, scale.weigh)
     interior = x.nodes | scale.nodes
     return Norm(formula, x.base, scale.axes, node.outputs[0], node, scale.eps, interior, gain, weigh)
@@ -345,8 +365,10 @@ def _root_mean_square(node: Node, operands: Operands) -> Norm | None:
 _RULES: dict[str, Callable[[Node, Operands], Tag | Norm | None]] = {
     "ReduceMean": _reduce,
     "ReduceSum": _reduce,
+    "ReduceL1": _reduce,
     "ReduceL2": _reduce,
     "ReduceSumSquare": _reduce,
+    "Abs": _magnitude,
     "Sub": _subtract,
     "Pow": _power,
     "Sqrt": _root,

@@ -56,8 +56,9 @@ def norm(solving: Solving, link: Link) -> None:
         behind, factor = found
         row = int(np.flatnonzero(behind.copies)[0])
         dropped = _dropped(solving, link)
-        scale = float(behind.weight[row] / state.weight[row]) / dropped**0.5
-        factor *= dropped**0.5 if link.formula.outside else dropped
+        root = link.formula.rooted(dropped)
+        scale = float(behind.weight[row] / state.weight[row]) / root
+        factor *= root if link.formula.outside else dropped
         if not np.isclose(scale, 1.0, 1e-9) and not scalable(link.space):
             solving.gap(
                 link, f"{link.formula.name} over {solving.stage.axis} scales a segment of a single unit"

@@ -125,6 +125,14 @@ SPELLINGS = {
         "s = Pow(x, two) q = ReduceSum(s, last) l = Pow(q, half) b = Clip(l, eps) n = Div(x, b) "
         "y = Mul(n, gain)",
     ),
+    "L1 norm by ReduceL1 and Max": (
+        "l1_norm",
+        "l = ReduceL1(x, last) b = Max(l, eps) n = Div(x, b) y = Mul(n, gain)",
+    ),
+    "L1 norm by the sum of magnitudes": (
+        "l1_norm",
+        "p = Abs(x) q = ReduceSum(p, last) b = Clip(q, eps) r = Reciprocal(b) n = Mul(r, x) y = Mul(n, gain)",
+    ),
     "L2 norm without a bound": ("l2_norm", "l = ReduceL2(x, last) n = Div(x, l) y = Mul(n, gain)"),
 }
 
@@ -133,12 +141,15 @@ FORMULAS = {
     "layer_norm": Formula(centred=True),
     "rms_norm": Formula(),
     "l2_norm": Formula(total=True, outside=True),
+    "l1_norm": Formula(total=True, outside=True, power=1),
 }
 
 
 def formula(kind: str, x: NDArray[Any]) -> NDArray[Any]:
     if kind == "l2_norm":
         return np.asarray(x / np.maximum(np.sqrt((x**2).sum(axis=-1, keepdims=True)), EPS))
+    if kind == "l1_norm":
+        return np.asarray(x / np.maximum(np.abs(x).sum(axis=-1, keepdims=True), EPS))
     centred = x - x.mean(axis=-1, keepdims=True) if kind == "layer_norm" else x
     return np.asarray(centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + EPS))
 

@@ -139,14 +139,14 @@ def test_windows_of_convolutions_are_no_news(growc, tmp_path):
 def test_what_is_frozen_names_node_and_reason(growc, tmp_path):
     save(
         tmp_path / "odd.onnx",
-        STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = LpNormalization <p = 1> (s1)"),
+        STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = Hardmax <axis = -1> (s1)"),
     )
     [frozen] = growc("inspect", "odd.onnx", "--json").json["frozen"]
     assert frozen["node"] == "x1"
-    assert frozen["op"] == "LpNormalization"
+    assert frozen["op"] == "Hardmax"
     shown = growc("inspect", "odd.onnx").out
     assert "1 of them frozen" in shown
-    assert "LpNormalization x1" in shown
+    assert "Hardmax x1" in shown
 
 
 def test_explain_prints_the_operators_on_the_way(growc):

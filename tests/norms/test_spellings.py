@@ -75,6 +75,18 @@ LAYER = {
     "v = ReduceMean <axes = [0]> (p) a = Add(v, eps) w = Sqrt(a) k = Div(c, w) "
     "o = Transpose(k) n = Mul(o, gain)",
 }
+CENTRED_MAGNITUDES = {
+    "their mean": f"{CENTRED} s = Abs(c) m = ReduceMean <axes = [-1]> (s) a = Add(m, eps) k = Div(c, a) "
+    f"{FINISH}",
+    "their sum": f"{CENTRED} m = ReduceL1 <axes = [-1]> (c) a = Max(m, eps) k = Div(c, a) {FINISH}",
+}
+MAGNITUDES = {
+    "their mean": f"s = Abs(x) m = ReduceMean <axes = [-1]> (s) a = Add(m, eps) k = Div(x, a) {FINISH}",
+    "their sum": "s = Abs(x) m = ReduceSum(s, last) a = Add(m, eps) i = Reciprocal(a) k = "
+    f"Mul(i, x) {FINISH}",
+    "by one operator": f"m = ReduceL1 <axes = [-1]> (x) a = Max(m, eps) k = Div(x, a) {FINISH}",
+    "a whole norm": f"k = LpNormalization <p = 1> (x) {FINISH}",
+}
 DECOYS = {
     "a variance without its mean": f"{VARIANCE} a = Add(v, eps) w = Sqrt(a) k = Div(x, w) {FINISH}",
     "a mean square under what is centred": f"{CENTRED} {SQUARE} a = Add(m, eps) w = Sqrt(a) k = Div(c, "
@@ -94,7 +106,8 @@ DECOYS = {
     "a third power": "s = Mul(x, x) t = Mul(s, s) m = ReduceMean <axes = [-1]> "
     "(t) a = Add(m, eps) w = Sqrt(a) "
     f"k = Div(x, w) {FINISH}",
-    "absolute values": f"s = Abs(x) m = ReduceMean <axes = [-1]> (s) a = Add(m, eps) k = Div(x, a) {FINISH}",
+    "absolute values less their mean": "s = Abs(x) mu = ReduceMean <axes = [-1]> (s) c = Sub(s, mu) "
+    f"a = Abs(c) m = ReduceMean <axes = [-1]> (a) b = Add(m, eps) k = Div(x, b) {FINISH}",
     "a statistic that others use": f"{SQUARE} a = Add(m, eps) w = Sqrt(a) k = Div(x, w) g = "
     "Mul(k, gain) n = Add(g, w)",
     "a mean by a sum and a number": "e = ReduceSum(x, last) mu = Div(e, seven) c = Sub(x, mu) p = Mul(c, c) "
@@ -137,6 +150,25 @@ def test_an_rms_norm_is_exact_at_any_width(tmp_path: Path, name: str, recipe: st
 @pytest.mark.parametrize("name", LAYER)
 def test_a_layer_norm_takes_equal_copies_and_means(tmp_path: Path, name: str, recipe: str) -> None:
     grown(tmp_path, LAYER[name], recipe).assert_exact()
+
+
+@pytest.mark.parametrize("recipe", ["cyclic", "zero", "noise"])
+@pytest.mark.parametrize("name", MAGNITUDES)
+def test_a_norm_of_magnitudes_takes_equal_copies_and_zeros(tmp_path: Path, name: str, recipe: str) -> None:
+    grown(tmp_path, MAGNITUDES[name], recipe).assert_exact()
+
+
+@pytest.mark.parametrize("name", MAGNITUDES)
+def test_a_norm_of_magnitudes_does_not_take_unequal_copies(tmp_path: Path, name: str) -> None:
+    grown(tmp_path, MAGNITUDES[name], "uniform").assert_gap("unequal copy counts")
+
+
+@pytest.mark.parametrize("recipe", ["cyclic", "average", "noise"])
+@pytest.mark.parametrize("name", CENTRED_MAGNITUDES)
+def test_a_centred_norm_of_magnitudes_takes_equal_copies_and_means(
+    tmp_path: Path, name: str, recipe: str
+) -> None:
+    grown(tmp_path, CENTRED_MAGNITUDES[name], recipe).assert_exact()
 
 
 @pytest.mark.parametrize("terms", ["v, eps", "eps, v"])

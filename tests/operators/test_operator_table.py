@@ -61,7 +61,8 @@ def tried(case: Case, one: OneNode, label: str) -> set[str]:
         isinstance(o := case.inputs[i], Feed) and o.kind in ("integer", "index", "boolean")
         for i in bearers(case, one, label)
     )
-    anew = {"order"} if label in choosing(one.line) else set()
+    symmetric = label in choosing(one.line) or one.line.treatment.startswith("fold")
+    anew = {"order"} if symmetric else set()
     return WHOLE_NUMBERS if whole else LINEAR | anew | {"junk"}
 
 
@@ -77,12 +78,11 @@ def promised(case: Case, one: OneNode, label: str) -> set[str]:
         return {"copies"}
     if label in choosing(line):
         return {"order"}
-    if treatment in ("layer_norm", "rms_norm", "l2_norm"):
+    if treatment in ("layer_norm", "rms_norm", "l2_norm", "l1_norm"):
         if label in line.over:
-            alone = (
-                {"mean"} if len(line.over) == 1 and treatment == "layer_norm" and len(borne) > 1 else set()
-            )
-            return {"twice"} | (alone if treatment == "layer_norm" else {"isometric", "zeros"})
+            alone = {"mean"} if len(line.over) == 1 and len(borne) > 1 else set()
+            beside = {"layer_norm": alone, "l1_norm": {"zeros"}}
+            return {"twice"} | beside.get(treatment, {"isometric", "zeros"})
         return {"copies", "twice"}
     if treatment == "recurrent" and label in ("h", "k"):
         return {"copies", "twice"} | ({"zeros"} if "activations" not in case.attributes else set())
@@ -92,8 +92,8 @@ def promised(case: Case, one: OneNode, label: str) -> set[str]:
             "mean": {"twice", "mean"},
             "sum": {"shares", "zeros"},
             "extreme": {"copies", "twice"},
-            "fold": set(),
-            "fold squares": set(),
+            "fold": {"order"},
+            "fold squares": {"order"},
         }
         contracted = LINEAR if stored else {"isometric"}
         found = {**reduced, "contract": contracted, "attention": {"isometric"}}.get(treatment, LINEAR)

@@ -134,11 +134,10 @@ def normalization(site: Site) -> Line:
 
 
 def lp_normalization(site: Site) -> Line:
-    """x/‖x‖ along one axis; other norms than the Euclidean read it as a whole."""
-    if site.attribute("p", 2) != 2:
-        return replace(along(site), treatment="pointwise zero")
+    """x/‖x‖ along one axis, Euclidean or of magnitudes."""
     terms = names("a", first(site).rank)
-    return over(line([terms], [terms]), [terms[axis_of(site, -1)]])
+    treatment = "l1_norm" if site.attribute("p", 2) == 1 else "l2_norm"
+    return replace(over(line([terms], [terms]), [terms[axis_of(site, -1)]]), treatment=treatment)
 
 
 def instance_norm(site: Site) -> Line:
