@@ -56,19 +56,6 @@ def _logical(at: Call, op: str, x: Any, dim: Any, keep: bool) -> ir.Value:
     return at.cast(_reduced(at, op, numbers, at.axes(dim, x), keep), torch.bool)
 
 
-def deviation(at: Call, x: Any, dim: Any, correction: Any, keepdim: bool) -> ir.Value:
-    """Variance, or standard deviation."""
-    axes, value = at.axes(dim, x), at.tensor(x)
-    off = at.add("Sub", value, _reduced(at, "ReduceMean", value, axes, True))
-    squares = _reduced(at, "ReduceMean", at.add("Mul", off, off), axes, keepdim)
-    less = 1 if correction is None else correction
-    if less:
-        sizes = [at.fixed(x, a) for a in axes]
-        count = float(torch.tensor(sizes).prod())
-        squares = at.add("Mul", squares, at.constant(count / (count - less), at.dtype))
-    return at.add("Sqrt", squares) if _kind(at) == "std" else squares
-
-
 def vector_norm(
     at: Call, x: Any, p: Any = None, ord_: Any = None, dim: Any = None, keepdim: bool = False
 ) -> ir.Value:

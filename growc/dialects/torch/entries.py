@@ -18,6 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
+from growc.dialects.torch.variances import VARIANCES, excess_of
+
 DIGITS = 5
 """Literals and constants are equal where so many digits are."""
 SAMPLES = 64
@@ -174,7 +176,11 @@ def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor], f
         return Entry(VIEW, shapes, kinds)
     if fixed and name in POOLS:
         args, kwargs = _within(func, args, kwargs, made[0])
+    if func in VARIANCES:
+        kwargs, correction = kwargs | {"correction": None}, kwargs.get("correction", 1)
     literals = _cut(func, args, kwargs) if name in CUTS else list(_literals(func, args, kwargs))
+    if func in VARIANCES:
+        literals.append(excess_of(args[0].shape, args[1] if len(args) > 1 else kwargs.get("dim"), correction))
     if name.startswith(SCALED) and kwargs.get("scale") is None:
         literals.append(args[0].shape[-1] ** -0.5)
     whole = tuple(int(value) for value in literals if not isinstance(value, float))

@@ -27,6 +27,8 @@ PRODUCTS = "mul mm bmm matmul dot mv convolution embedding addmm baddbmm div com
 SPREAD = 1e-5
 """Factors of the entries of one constant are equal where their logarithms differ by less."""
 POWERS = {"rsqrt": -0.5, "sqrt": 0.5, "reciprocal": -1.0}
+VARIANCES = {"var": 2.0, "var_mean": 2.0, "std": 1.0, "std_mean": 1.0}
+"""Their degrees. The literal is the factor on the mean square."""
 LAYER_NORMS = frozenset({"native_layer_norm", "native_group_norm", "_fused_rms_norm"})
 BIASED = frozenset({"addmm", "baddbmm"})
 
@@ -139,6 +141,16 @@ def _power(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[W
     return [Balance({given[0]: degree, made[0]: -1.0})]
 
 
+def _variance(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+    """A variance, or the root of one, and the mean beside it."""
+    degree = VARIANCES[planned.operator]
+    factor = degree / 2 * _shift(planned, found)
+    return [
+        Balance({given[0]: degree, made[0]: -1.0}, -factor),
+        *(equal(given[0], wire) for wire in made[1:]),
+    ]
+
+
 def _filled(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
     return [Balance({made[0]: 1.0}, _shift(planned, found)), *none(given)]
 
@@ -151,6 +163,7 @@ RULES: dict[str, Rule] = {
         (SUMS, _sum),
         (PRODUCTS, _product),
         (" ".join((*POWERS, "pow")), _power),
+        (" ".join(VARIANCES), _variance),
         (f"{CONSTANT} full scalar_tensor full_like fill", _filled),
     )
     for name in names.split()

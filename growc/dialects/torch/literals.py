@@ -18,6 +18,7 @@ from torch import fx
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.call import SITE, Path, Place
 from growc.dialects.torch.lowering import OWNER
+from growc.dialects.torch.variances import VARIANCES, corrections
 
 BEFORE = "growc.before"
 """Key of a node's `meta`: its `Before`."""
@@ -106,7 +107,8 @@ def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir
                 found[path] = _literal(part, given, place, old, new)
             elif set(old) != set(new):  # what is left out has any size
                 found[path] = Parameter(part.inputs[where])  # type: ignore[arg-type]
-    return found | dict(_repeated(call, parts))
+    following = corrections if call.target in VARIANCES else _repeated
+    return found | dict(following(call, parts))
 
 
 def argument(call: fx.Node, path: Path) -> Any:

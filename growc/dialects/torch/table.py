@@ -33,6 +33,7 @@ from growc.dialects.torch import (
     pointwise,
     recurrent,
     symbols,
+    variances,
 )
 from growc.dialects.torch.call import Call, UnknownError, dtype_of
 
@@ -246,10 +247,12 @@ ROWS = """
     aten.softmax.int                softmax()
     aten.sort.default               sort()
     aten.std.correction             deviation()
+    aten.std_mean.correction        deviation_and_mean()
     aten.sum.default                reduce_all()
     aten.sum.dim_IntList            reduce()
     aten.topk.default               topk()
     aten.var.correction             deviation()
+    aten.var_mean.correction        deviation_and_mean()
     aten.fft_fft.default            transform()
     aten.fft_fft2.default           transform()
     aten.fft_fftn.default           transform()
@@ -398,6 +401,7 @@ for _module in (
     pointwise,
     recurrent,
     symbols,
+    variances,
 ):
     RULES |= _rules(_module)
 
