@@ -62,8 +62,7 @@ def _scale(solving: Solving, link: Link, scaled: Var, gain: Var, inverse: bool) 
         )
     top, bottom = (state.weight, wanted.weight) if inverse else (wanted.weight, state.weight)
     factor = np.divide(top, bottom, out=np.ones(state.size), where=same)
-    index = np.where(same, state.index, -1)
-    solving.give(gain, IndexMap.of(state.source, index, factor, None, state.junk), GAIN)
+    solving.give(gain, IndexMap.of(state.source, state.index, factor, None, ~same), GAIN)
 
 
 def _weigh_means(
@@ -101,7 +100,11 @@ def pair(solving: Solving, link: Link) -> None:
     state = solving.need(a)
     if solving.is_free(b):
         _read(solving, link, state, b)
-    elif not state.pairs_with(solving.need(b)):
+        return
+    for reader, other in ((a, b), (b, a)):
+        if solving.links.root(reader) in solving.done.read:
+            _read_again(solving, link, solving.need(other), reader)
+    if not solving.need(a).pairs_with(solving.need(b)):
         tied = solving.classes.free[solving.links.root(b)] or DUAL in (
             solving.done.verbs.get(solving.links.root(x)) for x in (a, b)
         )
@@ -135,16 +138,30 @@ def _read(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
     if inverse is None:
         solving.gap(link, f"not every unit of {solving.axis_name(reader)} is still there")
         inverse = state.plain()
-    solving.give(reader, inverse, DUAL)
+    solving.give(reader, inverse.without(state.zeros), DUAL)  # where nothing arrives, any column is right
     solving.done.read[root] = state
-    drawn = request is not None and request.fill in ("random fill", "zero fill")
-    if drawn and not solving.stage.options.zero_outputs and state.junk.any():
-        why = (
-            "drawn at random"
-            if request is not None and request.fill == "random fill"
-            else "not zero any more"
-        )
-        solving.gap(link, f"it reads new units of {solving.axis_name(reader)} that are {why}")
+    _drawn(solving, link, state, reader)
+
+
+def _read_again(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
+    """A weight contracts one more state: its columns are any where both are zero, its noise what both lose."""
+    root = solving.links.root(reader)
+    held, seen = solving.done.states[root], solving.done.read[root]
+    if (seen.source, seen.size) != (state.source, state.size):
+        return
+    _drawn(solving, link, state, reader)
+    free = held.junk & state.zeros
+    solving.done.states[root] = IndexMap.of(held.source, held.index, held.weight, held.mean, free)
+    solving.done.read[root] = seen.without(seen.differs(state))
+
+
+def _drawn(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
+    """Columns that are drawn whatever arrives are a gap where anything does."""
+    request = solving.request(reader)
+    if request is None or request.fill != "random fill" or solving.stage.options.zero_outputs:
+        return
+    if (~solving.need(reader).copies & ~state.zeros).any():
+        solving.gap(link, f"it reads new units of {solving.axis_name(reader)} that are drawn at random")
 
 
 def _alone(state: IndexMap) -> Floats:

@@ -124,13 +124,12 @@ class _Steps:
             filler[rest] = kind if request.fill == "random fill" else MEAN
             weight[rest] = weight[~rest].mean() if (~rest).any() and request.fill != "random fill" else 1.0
         elif verb == DUAL:
-            arriving = self.solution.read[root]
             if self.stage.options.zero_outputs:
                 return
             drawn = {
-                "zero fill": rest,
+                "zero fill": state.junk,
                 "random fill": rest,
-                "average fill": rest & arriving.zeros,
+                "average fill": state.junk,
             }.get(request.fill)
             if drawn is not None:
                 filler[drawn] = DRAWN
@@ -162,14 +161,15 @@ class _Steps:
             if option.kind == "new"
             else state.copies & (self.counts(request)[request.map.index] > 1)
         )
+        balance = None
+        if option.kind == "balanced":
+            arriving = self.solution.read[root]
+            rows, balance = rows & arriving.copies, arriving.weight
         if not rows.any():
             return None
         key = request.draws.at("noise", verb, self.ordinal(use)).key
         groups = np.where(rows, request.map.index, -1)
-        balance = None
-        if option.kind == "balanced":
-            balance = self.solution.read[root].weight
-        elif verb == DUAL or not self.unmet(request):
+        if balance is None and (verb == DUAL or not self.unmet(request)):
             self.unbalanced(use, option)
         return Noise(key, option.scale, rows, groups, balance)
 
