@@ -28,6 +28,7 @@ class Link:
     product, quotient: as the methods of IndexMap. pair: both sources are contracted with each other.
     statistic: sources (a whole axis) are reduced. norm: sources (a whole axis) are normalised into targets.
     choice: what reads sources as a whole follows any order and choice of their units, one for all of them.
+    addressed: sources are numbered, and the units of the source keep their numbers and what they are.
     output: sources leave the model. state: they do, and come back in at the next step as they are.
     `formula` is that of a norm, and `norm` where it stands if in pieces.
     """

@@ -22,7 +22,7 @@ from growc.links import Link, Links, Var
 from growc.passes.classes import classes_of
 from growc.passes.products import pair, product, quotient
 from growc.passes.solution import Solution, Solving
-from growc.passes.whole_axes import choice, norm, output, shown, statistic
+from growc.passes.whole_axes import addressed, choice, norm, output, shown, statistic
 from growc.stage import Sizes, Stage
 
 
@@ -93,6 +93,7 @@ RULES: dict[str, Callable[[Solving, Link], None]] = {
     "product": product,
     "quotient": quotient,
     "pair": pair,
+    "addressed": addressed,
     "choice": choice,
     "statistic": statistic,
     "norm": norm,

@@ -28,6 +28,20 @@ def choice(solving: Solving, link: Link) -> None:
         solving.gap(link, f"{what} chooses from fewer, or shares out among fewer")
 
 
+def addressed(solving: Solving, link: Link) -> None:
+    """Every unit that a number meant is still there as it was."""
+    assert link.node is not None
+    for var in link.sources:
+        state, wanted = solving.need(var), solving.base(var)
+        rows = np.flatnonzero(wanted.copies)
+        first = rows[np.unique(wanted.index[rows], return_index=True)[1]]
+        same = state.copies & (state.index == wanted.index) & np.isclose(state.weight, 1.0, 1e-9)
+        if not same[first].all():
+            cause = f"{link.node.op} takes units of {solving.axis_name(var)} by their numbers, "
+            cause += "and what reads them as well gives them other values"
+            solving.gap(link, cause, "`untie head` lets the two become different weights")
+
+
 def statistic(solving: Solving, link: Link) -> None:
     """A reduction must weigh the units as before."""
     state = _whole(solving, link.sources, link.space, brief=True)
