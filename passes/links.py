@@ -37,6 +37,7 @@ def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: 
             _add(links, instance)
     for tie in ties:
         _tie(links, tie)
+    _follow_sizes(links)
     carried = {(s.present, axis): s for s in axes.states for axis in s.axes}
     for value in axes.graph.outputs:
         for axis, space in enumerate(axes.of(value)):
@@ -75,6 +76,16 @@ def _tie(links: Links, tie: Tie) -> None:
                 links.of(first, axis), links.of(use, rank - 1 - axis if turned else axis), strict=True
             )
             for a, b in pairs:
+                links.join(a, b)
+
+
+def _follow_sizes(links: Links) -> None:
+    """A use of which only the shape is asked has the state of another use of its tensor, if there is one."""
+    for use, other in links.axes.asked.items():
+        for axis in range(use.rank):
+            found = links.of(use, axis)
+            links.visited.update(found)
+            for a, b in zip([] if other is None else links.of(other, axis), found, strict=False):
                 links.join(a, b)
 
 

@@ -70,6 +70,15 @@ class Axes:
         counts = Counter(use.weight for use in self.graph.uses())
         return frozenset(weight for weight, n in counts.items() if weight is not None and n > 1)
 
+    @cached_property
+    def asked(self) -> dict[Value, Value | None]:
+        """Uses of stored tensors of which only the shape is asked, each with another use of its tensor."""
+        live = {i.node for i in self.instances}
+        uses = list(self.graph.uses())
+        others = {u.weight: u for u in reversed(uses) if not u.users or any(n in live for n, _ in u.users)}
+        alone = (u for u in uses if u.users and not any(n in live for n, _ in u.users))
+        return {use: others.get(use.weight) for use in alone}
+
     def frozen(self) -> Iterator[tuple[Value, int, Reason]]:
         """Every frozen axis of a weight that is not a mere size, with its reason."""
         for use in self.graph.uses():
@@ -92,6 +101,9 @@ def infer_spaces(graph: Graph) -> Axes:
     for node in graph.nodes:
         if node in live:
             axes.instances.append(instantiate(axes, node))
+    for use, other in axes.asked.items():
+        for a, b in zip(axes.of(use), () if other is None else axes.of(other), strict=False):
+            unify(a, b, use.users[0][0])
     axes.states = [_carried_on(axes, past, present) for past, present in graph.states]
     follow = {(v, k) for s in axes.states for v in (s.past, s.present) for k in s.axes}
     for value in graph.inputs:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from growc.axes import ratio
-from growc.dialects.onnx.operand import axes_of, axis_of, first, line, names, rest, unit
+from growc.dialects.onnx.operand import axes_of, axis_of, first, line, names, number, rest, unit
 from growc.graph import Size
 from growc.operators import Line, Operand, Site, Term, names_of, opaque
 
@@ -21,7 +21,7 @@ def along(site: Site) -> Line:
     if site.node.op in ("ArgMax", "ArgMin"):
         default = 0
     if site.node.op == "CumSum":
-        fixed = site.static(1)
+        fixed = number(site, 1)  # a scalar, or a list of one
         opaque_axes = set(range(rank)) if fixed is None else {int(fixed) % max(rank, 1)}
     elif site.node.op in ("Softmax", "LogSoftmax", "Hardmax") and site.opset < 13:
         opaque_axes = set(range(axis_of(site, 1), rank))

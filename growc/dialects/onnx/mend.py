@@ -10,7 +10,7 @@ A real number that is computed from sizes at run time (a score scale) keeps the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,6 +139,8 @@ class _Mender:
             ):
                 continue
             before = value.known[0]
+            if _alike(value, after) and sim.sizes.get(value) == self.wants.demand(value):
+                continue
             if instance.line.treatment == "layout" and after is not None and before.shape != after[0].shape:
                 self.resized.update(node.outputs)
                 continue
@@ -211,7 +213,8 @@ class _Mender:
         wanted, value = self.wants.demand(node.outputs[0]), node.input(i)
         if wanted is None or value is None:
             return []
-        old = sim.known.get(value)
+        known = sim.known.get(value)
+        old = None if known is None else [k.reshape(-1) for k in known]
         source = sim.sizes.get(node.inputs[0]) if i and node.inputs[0] is not None else None
         zero_copies = node.op == "Reshape" and not node.attributes.get("allowzero", 0)
         entries: list[int | Part | None] = []
@@ -275,6 +278,14 @@ _SIZES: dict[str, tuple[int, ...]] = {
     "Resize": (3,),
 }
 """Operands that are nothing but sizes of the result: judged by the result."""
+
+
+def _alike(value: Value, after: Sequence[Array] | None) -> bool:
+    """Whether one number stands everywhere, in the source and after the change."""
+    if after is None:
+        return value.producer is not None and value.producer.op == "ConstantOfShape"
+    arrays = [*(value.known or ()), *after]
+    return all(a.size and bool((a == arrays[0].flat[0]).all()) for a in arrays)
 
 
 def _spell(shapes: Any) -> str:
