@@ -86,12 +86,14 @@ class Taken:
 
     numbers: the new number of what each result of a cut is (None: gone), where some are others. dead: nodes
     that nobody needs any more, `gone` their stored tensors. left: the operands that sums still have.
+    constants: the new numbers of units that look-ups have as constants, where some are others.
     """
 
     numbers: Mapping[Node, Sequence[int | None]] = field(default_factory=dict)
     dead: frozenset[Node] = frozenset()
     gone: frozenset[Value] = frozenset()
     left: Mapping[Node, Sequence[int]] = field(default_factory=dict)
+    constants: Mapping[Node, tuple[int, ...]] = field(default_factory=dict)
 
 
 def taken(found: Sequence[tuple[Apart, IndexMap | None]]) -> Taken:

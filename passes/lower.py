@@ -8,7 +8,7 @@ statement that the model cannot follow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from growc import recipe as ast
@@ -29,7 +29,7 @@ from growc.passes.measured import Measured
 from growc.passes.pairs import Pairs, pairs_of
 from growc.passes.rankings import Rankings
 from growc.passes.region import Region, region_of
-from growc.passes.renumbering import renumbered
+from growc.passes.renumbering import constants, renumbered
 from growc.passes.requests import Ask, Requests, Resizing, options_of
 from growc.passes.roles import RoleAxis, Roles
 from growc.passes.routing import fewest
@@ -116,7 +116,8 @@ class _Lowering:
         made = self.requests.rankings.made
         self.done.numbers = renumbered(self.axes, made)
         apart = self.axes.apart
-        self.done.taken = taken([(a, made.get(id(find(self.axes.of(a.whole)[a.axis])))) for a in apart])
+        one_by_one = taken([(a, made.get(id(find(self.axes.of(a.whole)[a.axis])))) for a in apart])
+        self.done.taken = replace(one_by_one, constants=constants(self.axes, made))
         stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(id(own), ()), own)]
         self.done.stages = [s for s in stages if s.requests or s.regroups or s.pools]
         for name, found in self.roles.axes.items():

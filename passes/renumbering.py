@@ -1,8 +1,10 @@
-"""Inputs whose numbers mean other units when a table keeps some of its rows.
+"""Numbers that mean other units when a table keeps some of its rows, or gets more.
 
 Needs: the axis graph, and what became of every space. Gives: for each model input that picks rows of a table
-of which not just the first stay, the old number of every new one. Raises GrowError (G313) where such numbers
-are used for anything else, or come from anything but an input: there they would silently mean other units.
+of which not just the first stay, the old number of every new one; for each look-up by constants, the numbers
+that these become. Raises GrowError (G313) where an input's numbers are used for anything else, where they
+come from anything but an input, and where constants number units that go: there they would silently mean
+other units.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from growc.axes import Space, find
+from growc.axes import Space, find, leaves
+from growc.composites import assemble
 from growc.diagnostic import Diagnostic, GrowError
-from growc.graph import Node, Value
+from growc.graph import Array, Node, Value
 from growc.indexmap import IndexMap, Ints
 from growc.passes.flow import THROUGH
 from growc.passes.spaces import Axes, Instance
@@ -30,17 +33,65 @@ def renumbered(axes: Axes, made: Mapping[int, IndexMap]) -> dict[str, Ints]:
                 continue
             for index in instance.node.inputs[1:]:
                 source = None if index is None or index.known is not None else _input(axes, index, by_node)
-                if source is not None:
+                if source is not None and source.weight is None:
                     _only_looks_up(axes, source, find(space), by_node)
                     found[source.name] = kept.index
     return found
 
 
+def constants(axes: Axes, made: Mapping[int, IndexMap]) -> dict[Node, tuple[int, ...]]:
+    """What the constants of look-ups become, where they change: the units that they number have other
+    numbers, or they count from an end that moves.
+    """
+    found: dict[Node, tuple[int, ...]] = {}
+    for instance in axes.instances:
+        for axis, space in addressed(axes, instance):
+            atoms = list(leaves(space))
+            numbers = _constant(instance.node, axis) if any(id(a) in made for a in atoms) else None
+            if numbers is None:
+                continue
+            whole = assemble(space, [made.get(id(a), IndexMap.identity(a.size[0])) for a in atoms])
+            places = {int(u): k for k, u in reversed(list(enumerate(whole.index))) if u >= 0}
+            wanted = [places.get(int(n) % whole.source, -1) for n in numbers.reshape(-1)]
+            if wanted == numbers.reshape(-1).tolist():
+                continue
+            alone = len(list(addressed(axes, instance))) == 1
+            if -1 in wanted or numbers.size > MAX_PATCHED or not alone:
+                raise _refused(instance.node, "numbers them by constants")
+            found[instance.node] = tuple(wanted)
+    return found
+
+
+MAX_PATCHED = 512
+"""Constants of more numbers are not written anew."""
+
+
+def _constant(node: Node, axis: int) -> Array | None:
+    """The numbers that a look-up takes of an axis, where they are stored."""
+    index = node.input(1)
+    if index is None:
+        return None
+    weight = index.unmoved.weight
+    if index.known is not None and all(np.array_equal(k, index.known[0]) for k in index.known):
+        found = index.known[0]
+    elif weight is not None:
+        found = np.asarray(weight.read())
+    else:
+        return None
+    return found[..., axis - int(node.attributes.get("batch_dims", 0))] if node.op == "GatherND" else found
+
+
 def looked_up(axes: Axes, instance: Instance) -> Iterator[Space]:
     """The axes of tables that a look-up numbers."""
+    yield from (space for _, space in addressed(axes, instance))
+
+
+def addressed(axes: Axes, instance: Instance) -> Iterator[tuple[int, Space]]:
+    """The same, each with its place."""
     table, terms = instance.node.input(0), instance.line.inputs[0] if instance.line.inputs else None
     if instance.line.treatment == "lookup" and table is not None:
-        yield from (s for s, t in zip(axes.of(table), terms or (), strict=True) if t == "#")
+        pairs = zip(axes.of(table), terms or (), strict=True)
+        yield from ((axis, s) for axis, (s, t) in enumerate(pairs) if t == "#")
 
 
 def _moves(node: Node, by_node: Mapping[Node, Instance]) -> bool:

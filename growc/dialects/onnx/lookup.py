@@ -128,7 +128,7 @@ def _chosen(site: Site, axis: int, rank: int) -> Line:
         index: Sequence[Term] = ["_"] * rank
     else:
         negative = known is not None and any((k < 0).any() for k in known)
-        left[axis] = "_" if negative else "#"
+        left[axis] = "_" if negative and fixed is None else "#"
         index = middle = ["_"] * rank if fixed is not None else middle
     return line([left, [*index, *behind]], [[*left[:axis], *middle, *left[axis + 1 :]]], **sizes)
 

@@ -115,6 +115,8 @@ class _Mender:
         rule = _PLACES.get(node.op)
         if node in self.axes.cuts:
             patch = cuts.numbered(node, self.done.taken.numbers.get(node))
+        elif node in self.done.taken.constants:
+            patch = Patch({1: self.done.taken.constants[node]})
         else:
             patch = Patch() if rule is None else rule(self.wants, instance, sim)
         for i, value in enumerate(node.inputs):
