@@ -168,9 +168,10 @@ def own_data(model: Path) -> set[Path]:
     if not model.is_file() or record_of(model) or not made_by_growc(model):
         return set()
     tensors = (value.const_value for value in load(model).graph.initializers.values())
-    names = {str(t.location) for t in tensors if isinstance(t, ir.ExternalTensor)}
+    places = {Path(t.path) for t in tensors if isinstance(t, ir.ExternalTensor)}
     own = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}\.data")
-    return {model.with_name(name) for name in names if own.fullmatch(name)}
+    beside = (model.with_name(place.name) for place in places if own.fullmatch(place.name))
+    return {place for place in beside if place.resolve() in places}
 
 
 @contextlib.contextmanager

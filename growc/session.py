@@ -13,6 +13,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.container import in_one_folder, outline
 
 Array = NDArray[Any]
 Feeds = dict[str, Array]
@@ -34,17 +35,25 @@ class Session:
     """
 
     def __init__(
-        self, model: Path, *, optimised: bool = True, lean: bool = False, graph: bytes | None = None
+        self,
+        model: Path,
+        *,
+        optimised: bool = True,
+        lean: bool = False,
+        graph: tuple[bytes, Path] | None = None,
     ) -> None:
         """Load `model`; `optimised` allows graph optimisations, `lean` trades speed for memory. `graph` is
-        loaded in the model's place, on its external weights.
+        loaded in the model's place, with the folder of its external weights.
         """
         self._model = Path(model)
+        if graph is None and self._model.is_symlink():  # onnxruntime looks in one folder alone
+            graph = in_one_folder(outline(self._model), self._model)
+        given, folder = (str(model), "") if graph is None else (graph[0], str(graph[1]))
         options = _options(optimised, lean)
-        options.add_session_config_entry(_FOLDER, str(self._model.parent) if graph is not None else "")
+        options.add_session_config_entry(_FOLDER, folder)
         try:
             self._session: Any = onnxruntime.InferenceSession(
-                str(model) if graph is None else graph, options, providers=["CPUExecutionProvider"]
+                given, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime's errors have no other common base
             raise unrunnable(self._model, "load", error) from error

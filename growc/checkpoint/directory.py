@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 from growc.checkpoint.pickled import read_pickle
 from growc.checkpoint.tensorfile import NARROW, Entry, read_header, unreadable
 from growc.diagnostic import Diagnostic, GrowError
+from growc.files import companion, stays_with
 from growc.graph import Array
 
 CONFIG = "config.json"
@@ -88,9 +90,23 @@ class Checkpoint:
         written = {self.path / name for name in (CONFIG, ADAPTER_CONFIG, *ADAPTER_WEIGHTS)}
         own = {*weight_files(self.path), *_indices(self.path), *written}
         yield from (p for p in sorted(self.path.iterdir()) if p not in own and self.is_left(p))
+        below = (
+            Path(folder, name) for folder, *kinds in os.walk(self.path) for names in kinds for name in names
+        )
+        yield from (p for p in sorted(below) if p.parent != self.path and self.is_strange(p))
+
+    def is_strange(self, place: Path) -> bool:
+        """Whether a file or folder is a link out of the directory, or around in it, or cannot be copied."""
+        inside = stays_with(self.path / CONFIG, place)
+        if place.is_dir():
+            above = Path(os.path.realpath(place.parent))
+            return not inside or Path(os.path.realpath(place)) in (above, *above.parents)
+        return not inside or not place.is_file()
 
     def is_left(self, place: Path) -> bool:
         """Whether the result does not take a file or folder over."""
+        if self.is_strange(place):
+            return True
         if place.is_dir():
             return (place / CONFIG).is_file() and any(p.suffix in HOLDERS for p in place.iterdir())
         own = place.name in (CONFIG, ADAPTER_CONFIG) or place.name in STATE
@@ -152,5 +168,6 @@ def _indexed(index: Path) -> dict[Path, tuple[str, ...]]:
         file = index.parent / str(place)
         if file.parent != index.parent:
             raise unreadable(index, f"`{place}` is no file of this directory")
+        companion(index, str(place))
         files.setdefault(file, []).append(name)
     return {file: tuple(files[file]) for file in sorted(files)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def write_checkpoint(
         (folder / CONFIG).write_text(config_text(config), encoding="utf-8")
     for place in source.carried():
         if place.is_dir():
-            shutil.copytree(place, folder / place.name, ignore=_of_adapters)
+            shutil.copytree(place, folder / place.name, ignore=partial(_ignored, source))
         else:
             shutil.copy2(place, folder / place.name)
     made = list(parts)
@@ -48,9 +49,10 @@ def write_checkpoint(
             _put(writer, part, wrote)
 
 
-def _of_adapters(folder: str, names: list[str]) -> set[str]:
-    """What is written anew of an adapter."""
-    return {ADAPTER_CONFIG, *ADAPTER_WEIGHTS} & set(names) if ADAPTER_CONFIG in names else set()
+def _ignored(source: Checkpoint, folder: str, names: list[str]) -> set[str]:
+    """What stays behind in a folder of the source, and what is written anew of an adapter."""
+    strange = {name for name in names if source.is_strange(Path(folder, name))}
+    return strange | ({ADAPTER_CONFIG, *ADAPTER_WEIGHTS} & set(names) if ADAPTER_CONFIG in names else set())
 
 
 def config_text(config: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from agreement import built
+from downloads import cached
 from torch import nn
 from torch.export import Dim
 
@@ -97,6 +98,13 @@ def test_a_program_becomes_a_program_that_is_called_alike_and_computes_the_same(
     assert after.state_dict["head.weight"].data_ptr() == after.state_dict["table.weight"].data_ptr()
     assert list(after.constants) == ["factor"]
     assert made.verification.notes == made.remarks == ()
+
+
+def test_a_program_in_a_cache_of_downloads_is_grown(text, tmp_path):
+    snapshot = cached(tmp_path / "cache", {"text.pt2": text})
+    made = growc.apply("widen ffn to 18 with average fill", snapshot / "text.pt2", tmp_path / "a.pt2")
+    assert made.verification is not None
+    assert far(text, made.written) < 1e-5
 
 
 def test_the_same_growth_gives_the_same_bytes_and_says_how_it_came_to_be(text, tmp_path):

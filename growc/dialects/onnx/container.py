@@ -8,6 +8,7 @@ are given the same treatment here: the protobuf is walked once over a memory map
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +17,7 @@ import onnx
 import onnx_ir as ir
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.references import places, relate, settle
 
 INLINE_LIMIT = 4096
 """Tensors of fewer bytes stay in the parsed protobuf: shape constants, scalars."""
@@ -33,38 +35,43 @@ def load(path: Path) -> ir.Model:
         if not proto.graph.node and not proto.graph.output:
             raise ValueError("the file holds no graph")
         model = ir.from_proto(proto)
-        model.meta[EXTERNAL] = any(_outside(t, path.name) for t in proto.graph.initializer)
+        model.meta[EXTERNAL] = any(place != os.path.realpath(path) for place in places(proto))
     except GrowError:
         raise
     except Exception as cause:  # every parser error of protobuf, onnx and onnx-ir means the same to the user
         raise GrowError(
             Diagnostic("G310", f"`{path}` cannot be read as an ONNX model: {_first_line(cause)}")
         ) from cause
-    ir.external_data.set_base_dir(model.graph, path.resolve().parent)
     return model
 
 
 def outline(path: Path) -> onnx.ModelProto:
-    """The model at `path`; large weights in it are references to where they stand in the file itself."""
+    """The model at `path`; large weights in it are references to where they stand in the file itself.
+
+    All references have real paths. Raises GrowError (G310) where one names a file that is not the model's.
+    """
     proto = onnx.ModelProto()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         proto.ParseFromString(_without_weights(data, path.name))
+    settle(proto, path)
     return proto
 
 
 def files_of(path: Path) -> list[Path]:
     """The files that a model is made of: its own, and those that hold weights of it."""
-    entries = (e for t in outline(path).graph.initializer for e in t.external_data if e.key == "location")
-    return sorted({path, *(path.with_name(entry.value) for entry in entries)})
+    return sorted({Path(os.path.realpath(path)), *map(Path, places(outline(path)))})
+
+
+def in_one_folder(proto: onnx.ModelProto, path: Path) -> tuple[bytes, Path]:
+    """The outline of the model at `path`, its references relative to the folder that holds all its files."""
+    files = (os.path.realpath(path), *places(proto))
+    folder = Path(os.path.commonpath([Path(file).parent for file in files]))
+    relate(proto, folder)
+    return proto.SerializeToString(), folder
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _outside(tensor: onnx.TensorProto, own: str) -> bool:
-    external = tensor.data_location == onnx.TensorProto.EXTERNAL
-    return external and all(e.value != own for e in tensor.external_data if e.key == "location")
 
 
 def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:

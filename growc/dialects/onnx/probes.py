@@ -20,7 +20,7 @@ import onnx.numpy_helper as nh
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from growc.dialects.onnx.container import outline
+from growc.dialects.onnx.container import in_one_folder, outline
 from growc.dialects.onnx.inner import inner_values
 
 
@@ -64,8 +64,10 @@ class Probe:
     less: str = ""
 
 
-def probed(model: Path, probes: Sequence[Probe]) -> bytes:
-    """The model with the probes as its only outputs. Its weights stay where they are, on disk."""
+def probed(model: Path, probes: Sequence[Probe]) -> tuple[bytes, Path]:
+    """The model with the probes as its only outputs. Its weights stay where they are, on disk, below a
+    folder.
+    """
     proto = outline(model)
     del proto.graph.output[:]
     opset = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
@@ -80,7 +82,7 @@ def probed(model: Path, probes: Sequence[Probe]) -> bytes:
     del proto.graph.node[:]
     for i in range(-1, len(nodes)):  # at once behind what they sum up: nothing is kept until the end
         proto.graph.node.extend([*nodes[max(i, 0) : i + 1], *behind.get(i, ())])
-    return bytes(proto.SerializeToString())
+    return in_one_folder(proto, model)
 
 
 def _beside(

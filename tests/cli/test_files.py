@@ -1,0 +1,147 @@
+"""Which files a command opens, and which it replaces: names inside of models, links, pipes, and options."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from downloads import cached
+from graphs import STREAM, save
+
+SECRET = bytes(range(256)) * 64
+WIDEN = ["apply", "-e", "widen ffn to 24 with tail copy", "m.onnx"]
+TABLE = "float[16, 8] table"
+
+
+def outside(model: Path, place: str) -> None:
+    """Let all that a model keeps in another file stand in `place` instead."""
+    proto = onnx.load(model, load_external_data=False)
+    for tensor in proto.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = place
+    onnx.save(proto, model)
+
+
+def stream(folder: Path) -> Path:
+    """`m.onnx` and `m.onnx.data` in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return save(folder / "m.onnx", STREAM.replace(TABLE, "float[512, 8] table"), external=True)
+
+
+def data_of(model: Path) -> str:
+    proto = onnx.load(model, load_external_data=False)
+    return next(e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location")
+
+
+@pytest.mark.parametrize("way", ["up", "absolute", "link", "linked folder", "folder"])
+@pytest.mark.parametrize("options", [[], ["--no-verify"]])
+def test_data_outside_of_the_models_folder_is_not_opened(growc, tmp_path, way, options):
+    model = stream(tmp_path)
+    (tmp_path / "inner").mkdir()
+    data = tmp_path / data_of(model)
+    secret = tmp_path.parent / f"{tmp_path.name}.secret"
+    data.rename(secret)
+    (tmp_path / "link.data").symlink_to(secret)
+    (tmp_path / "linked").symlink_to(tmp_path.parent)
+    names = {
+        "up": f"../{secret.name}",
+        "absolute": str(secret),
+        "link": "link.data",
+        "linked folder": f"linked/{secret.name}",
+        "folder": "inner",
+    }
+    outside(model, names[way])
+    ran = growc(*WIDEN, *options)
+    assert ran.status == 3
+    assert "G310" in ran.err
+    assert names[way] in ran.err
+    assert not (tmp_path / "m.grown.onnx").exists()
+
+
+def constant(location: str, where: str) -> onnx.ModelProto:
+    """A model whose one external tensor stands in an attribute, in a body, or in a sparse tensor."""
+    tensor = onnx.TensorProto(dims=[4], data_type=1, name="c", data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in (("location", location), ("offset", "0"), ("length", "16")):
+        tensor.external_data.add(key=key, value=value)
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[N, 4] x, bool b) => (float[N, 4] y)'
+        "{ c = Constant <value = float[4] {1, 2, 3, 4}> () y = Add(x, c) }"
+    )
+    [held] = model.graph.node[0].attribute
+    if where == "sparse":
+        sparse = onnx.SparseTensorProto(values=tensor, dims=[4])
+        sparse.indices.CopyFrom(onnx.numpy_helper.from_array(np.arange(4)))
+        held.name, held.type = "sparse_value", onnx.AttributeProto.SPARSE_TENSOR
+        held.ClearField("t")
+        held.sparse_tensor.CopyFrom(sparse)
+    else:
+        held.t.CopyFrom(tensor)
+    if where == "body":
+        body = onnx.GraphProto(name="body", node=model.graph.node)
+        body.output.add(name="y").type.tensor_type.elem_type = 1
+        branch = onnx.helper.make_node("If", ["b"], ["y"], then_branch=body, else_branch=body)
+        del model.graph.node[:]
+        model.graph.node.append(branch)
+    return model
+
+
+@pytest.mark.parametrize("where", ["attribute", "body", "sparse"])
+def test_a_tensor_in_an_attribute_names_no_file_outside(growc, tmp_path, where):
+    secret = tmp_path.parent / f"{tmp_path.name}.secret"
+    secret.write_bytes(SECRET)
+    onnx.save(constant(f"../{secret.name}", where), tmp_path / "m.onnx")
+    for command in ("inspect", "apply"):
+        ran = growc(*(WIDEN[:3] if command == "apply" else [command]), "m.onnx")
+        assert ran.status == 3
+        assert f"../{secret.name}" in ran.err
+
+
+def test_a_tensor_in_an_attribute_may_lie_in_a_file_beside_the_model(growc, tmp_path):
+    (tmp_path / "c.data").write_bytes(np.array([4, 3, 2, 1], np.float32).tobytes())
+    onnx.save(constant("c.data", "attribute"), tmp_path / "m.onnx")
+    (tmp_path / "out").mkdir()
+    ran = growc("apply", "-e", "expect preserved within 1e-6", "m.onnx", "-o", "out/m.onnx")
+    assert ran.status == 0, ran.err
+    [held] = [n for n in onnx.load(tmp_path / "out/m.onnx").graph.node if n.op_type == "Constant"]
+    assert onnx.numpy_helper.to_array(held.attribute[0].t).tolist() == [4, 3, 2, 1]
+
+
+def test_a_cache_keeps_model_and_data_as_links_into_one_folder(growc, tmp_path):
+    model = stream(tmp_path / "plain")
+    data = data_of(model)
+    snapshot = cached(tmp_path / "cache", {"onnx/m.onnx": model, f"onnx/{data}": model.with_name(data)})
+    ran = growc(*WIDEN[:3], snapshot / "onnx/m.onnx", "-o", tmp_path / "out.onnx", "--json")
+    assert ran.status == 0
+    assert ran.json["verification"]["cases"] > 0
+
+
+def test_a_model_that_is_a_link_has_its_data_where_it_stands(growc, tmp_path):
+    model = stream(tmp_path / "plain")
+    (tmp_path / "m.onnx").symlink_to(model)
+    assert growc(*WIDEN, "--json").json["verification"]["cases"] > 0
+
+
+def test_data_may_be_a_hard_link_or_lie_below_the_model(growc, tmp_path):
+    model = stream(tmp_path)
+    data = tmp_path / data_of(model)
+    (tmp_path / "below").mkdir()
+    data.rename(tmp_path / "below/d")
+    os.link(tmp_path / "below/d", tmp_path / "hard")
+    for place in ("hard", "below/d", "./below/../hard"):
+        outside(model, place)
+        assert growc(*WIDEN, "--force").status == 0, place
+
+
+def test_measuring_runs_a_model_of_a_cache(growc, tmp_path):
+    model = stream(tmp_path / "plain")
+    data = data_of(model)
+    snapshot = cached(tmp_path / "cache", {"m.onnx": model, data: model.with_name(data)})
+    name = onnx.load(model, load_external_data=False).graph.input[0].name
+    np.savez(tmp_path / "x.npz", **{name: np.arange(10)})
+    ran = growc("measure", snapshot / "m.onnx", "--inputs", "x.npz", "-o", "s.npz", "--json")
+    assert ran.status == 0
+    assert len(ran.json["scores"]["ffn.0"]) == 12
