@@ -300,6 +300,7 @@ def apply_file(
     Adam to be carried along. Raises GrowError; then nothing has appeared at `out`.
     """
     from growc.calibration import calibrated
+    from growc.distinct import require_own_parts
     from growc.expectations import judge_measured, judge_plan, preserved_conditions
     from growc.forms import form_of
     from growc.lineage import lineage_of
@@ -313,6 +314,8 @@ def apply_file(
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
     form = form_of(source, shard_size, None if optimizer is None else Path(optimizer))
+    options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer}
+    require_own_parts(sources, resolved, source, target, options)
     guard(target, source, beside, force)
     compilation = compile(resolved, source, keeps=True, progress=progress)
     if planned is not None:

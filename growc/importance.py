@@ -135,7 +135,7 @@ def calibration(statement: Measure) -> tuple[Path, int | None]:
     samples = None
     if statement.samples is not None:
         samples = evaluate(statement.samples, lambda name, span: 0, lambda moment, name, span: 0)
-    return statement.file.span.source.folder / statement.file.value, samples
+    return statement.file.path, samples
 
 
 def _run(

@@ -61,10 +61,13 @@ def measurement(
 ) -> Measurement:
     """As `measure`, with the layers' branches, and how fast it went."""
     from growc import importance
-    from growc.scores import require
+    from growc.distinct import Part, model_parts, require_distinct
+    from growc.scores import cache_path, require
 
-    compilation = inspect(model)
     kept = None if out is None else Path(out)
+    written = Part("the file of scores", cache_path(Path(model)) if kept is None else kept)
+    require_distinct([written], [Part("the file of `--inputs`", Path(inputs)), *model_parts(Path(model))])
+    compilation = inspect(model)
     if kept is not None and kept.exists() and not force:
         require(kept, importance.mark(compilation, Path(inputs), samples))
     found = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress)

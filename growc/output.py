@@ -108,11 +108,19 @@ def made_by_growc(path: Path) -> bool:
 
     if path.is_dir():
         return (path / RECORD).is_file() and made_by_growc(path / RECORD)
+    if has_opening(path):
+        return True
     with contextlib.suppress(OSError, GrowError):
-        with path.open("rb") as file:
-            if file.read(len(OPENING)) == OPENING.encode():
-                return True
         return bool(record_of(path)) or METADATA in load(path).metadata_props
+    return False
+
+
+def has_opening(path: Path) -> bool:
+    """Whether a file is a text that growc wrote."""
+    with contextlib.suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(len(OPENING)) == OPENING.encode()
     return False
 
 

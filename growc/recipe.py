@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar
 
 from growc.expression import Expr, Name, Node, TensorAxis
@@ -52,6 +53,11 @@ class Text(Node):
     """A string: a path, relative to the recipe that it stands in, or a glob."""
 
     value: str
+
+    @property
+    def path(self) -> Path:
+        """The file that it names."""
+        return self.span.source.folder / self.value
 
 
 @dataclass(frozen=True)

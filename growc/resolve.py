@@ -261,7 +261,7 @@ class _Resolver:
         """What is ranked by importance must have been measured before."""
         if isinstance(statement, Measure):
             self.measured = True
-        for part in _parts(statement):
+        for part in parts_of(statement):
             if isinstance(part, Ranking | Order) and part.name == "importance" and not self.measured:
                 remedy = 'write `measure importance on "FILE"` above it'
                 yield Diagnostic("G214", "no importance was measured before this", part.span, help=remedy)
@@ -276,7 +276,7 @@ class _Resolver:
         from growc.grammar import read as read_text
 
         here = include.file.span
-        path = os.path.normpath(here.source.folder / include.file.value)
+        path = os.path.normpath(include.file.path)
         files = [os.path.normpath(span.source.name) for span in (*self.chain, here)]
         if path in files:
             way = " includes ".join(f"`{name}`" for name in [*files[files.index(path) :], path])
@@ -329,10 +329,10 @@ def _mapped(node: AnyNode, change: Callable[[Expr], Expr]) -> AnyNode:
     return cast(AnyNode, mapped)
 
 
-def _parts(node: object) -> Iterator[object]:
+def parts_of(node: object) -> Iterator[object]:
     """A node and everything in it."""
     yield node
     for part in node if isinstance(node, tuple) else ():
-        yield from _parts(part)
+        yield from parts_of(part)
     for part in fields(node) if isinstance(node, Node) else ():
-        yield from _parts(getattr(node, part.name))
+        yield from parts_of(getattr(node, part.name))

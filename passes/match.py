@@ -34,7 +34,7 @@ def expand_matches(statements: Sequence[Bound], today: Callable[[Sequence[Bound]
             done.append(bound)
             continue
         file = bound.statement.file
-        expanded = matched(bound, today(done), sizes_in(file.span.source.folder / file.value, file.span))
+        expanded = matched(bound, today(done), sizes_in(file.path, file.span))
         problems = [d for b in expanded for d in (*check(b.statement, b.scopes), *unsupported(b))]
         if problems:
             raise GrowError(*dict.fromkeys(problems))

@@ -157,7 +157,7 @@ def kept_units(ranking: ast.Ranking, count: int, size: int) -> Ints:
 def listed_units(ranking: ast.Ranking, count: int) -> Ints:
     """The numbers in a file, one a line, in its order. Raises GrowError (G313) for what are none."""
     assert ranking.file is not None
-    path, span = ranking.file.span.source.folder / ranking.file.value, ranking.file.span
+    path, span = ranking.file.path, ranking.file.span
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

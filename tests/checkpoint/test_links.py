@@ -66,3 +66,19 @@ def test_links_that_lead_away_and_pipes_are_not_copied(save, tmp_path):
     assert "key.txt" in left
     assert "folder" in left
     assert "pipe" in left
+
+
+def test_no_file_of_the_source_is_written(save, tmp_path):
+    path = save("LlamaForCausalLM", tiny_config("Llama"))
+    (path / "below").mkdir()
+    (path / "below/words.txt").write_text("a")
+    (tmp_path / "link").symlink_to(path)
+    for name in ("config.json", "model.safetensors", "below/words.txt", "."):
+        for folder in (path, tmp_path / "link"):
+            with pytest.raises(GrowError) as caught:
+                growc.apply(WIDEN, path, tmp_path / "out", lineage=folder / name, force=True, check=False)
+            assert caught.value.exit_status == 2
+    for _ in range(2):
+        growc.apply(WIDEN, path, tmp_path / "out", lineage=path / "lineage.json", check=False)
+    with pytest.raises(GrowError, match="in the folder that OUT is to be"):
+        growc.apply(WIDEN, path, tmp_path / "out", lineage=tmp_path / "out/lineage.json", check=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from graphs import STREAM, save
 
 SECRET = bytes(range(256)) * 64
 WIDEN = ["apply", "-e", "widen ffn to 24 with tail copy", "m.onnx"]
-TABLE = "float[16, 8] table"
+LARGE = STREAM.replace("float[16, 8] table", "float[512, 8] table").replace("float[N, 16]", "float[N, 512]")
 
 
 def outside(model: Path, place: str) -> None:
@@ -29,7 +30,7 @@ def outside(model: Path, place: str) -> None:
 def stream(folder: Path) -> Path:
     """`m.onnx` and `m.onnx.data` in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    return save(folder / "m.onnx", STREAM.replace(TABLE, "float[512, 8] table"), external=True)
+    return save(folder / "m.onnx", LARGE, external=True)
 
 
 def data_of(model: Path) -> str:
@@ -145,3 +146,72 @@ def test_measuring_runs_a_model_of_a_cache(growc, tmp_path):
     ran = growc("measure", snapshot / "m.onnx", "--inputs", "x.npz", "-o", "s.npz", "--json")
     assert ran.status == 0
     assert len(ran.json["scores"]["ffn.0"]) == 12
+
+
+# ---------------------------------------------------------------------------- one part for each file
+
+
+def recipe(folder: Path) -> None:
+    """`r.grow`, which includes `i.grow` and names `keep.txt` and `x.npz`."""
+    (folder / "i.grow").write_text("widen ffn to 24 with tail copy\n")
+    (folder / "keep.txt").write_text("\n".join(map(str, range(6))))
+    np.savez(folder / "x.npz", tokens=np.arange(6))
+    lines = ('measure importance on "x.npz"', 'include "i.grow"', 'subclone vocab to 6 by keep "keep.txt"')
+    (folder / "r.grow").write_text("\n".join(lines) + "\n")
+
+
+READ = ["m.onnx", "m.onnx.data", "r.grow", "i.grow", "keep.txt", "x.npz", "given.npz"]
+WRITTEN = ["out.onnx", "out.grown.json", "m.importance.npz"]
+
+
+SPELT = [("m.onnx", "other"), ("r.grow", "link"), ("m.onnx.data", "hard link"), ("out.onnx", "link")]
+
+
+@pytest.mark.parametrize(("name", "spelling"), [*((name, "plain") for name in READ + WRITTEN), *SPELT])
+def test_the_lineage_replaces_nothing_that_the_run_reads_or_writes(growc, tmp_path, name, spelling):
+    stream(tmp_path)
+    recipe(tmp_path)
+    shutil.copy(tmp_path / "x.npz", tmp_path / "given.npz")
+    place = tmp_path / name
+    if spelling == "other":
+        place = tmp_path / ".." / tmp_path.name / name
+    elif "link" in spelling:
+        place = tmp_path / "link"
+        place.symlink_to(tmp_path / name) if spelling == "link" else place.hardlink_to(tmp_path / name)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()}
+    arguments = ["apply", "r.grow", "m.onnx", "-o", "out.onnx", "--inputs", "given.npz"]
+    ran = growc(*arguments, "--lineage", place, "--force")
+    assert ran.status == 2
+    assert "G200" in ran.err
+    assert "--lineage" in ran.err
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
+
+
+def test_the_target_replaces_the_model_and_no_other_file_that_is_read(growc, tmp_path):
+    model = stream(tmp_path)
+    data = tmp_path / data_of(model)
+    data.rename(tmp_path / "data")
+    outside(model, "data")
+    assert growc(*WIDEN, "-o", "data", "--force").status == 2
+    recipe(tmp_path)
+    (tmp_path / "r.grow").rename(tmp_path / "r.onnx")
+    assert growc("apply", "r.onnx", "m.onnx", "-o", "r.onnx", "--force").status == 2
+    assert growc(*WIDEN, "-o", "m.onnx", "--force").status == 0
+
+
+def test_a_measurement_replaces_neither_its_inputs_nor_the_model(growc, tmp_path):
+    stream(tmp_path)
+    np.savez(tmp_path / "x.npz", tokens=np.arange(10))
+    for name in ("x.npz", "m.onnx", "m.onnx.data"):
+        ran = growc("measure", "m.onnx", "--inputs", "x.npz", "-o", name, "--force")
+        assert ran.status == 2, ran.err
+    shutil.copy(tmp_path / "x.npz", tmp_path / "m.importance.npz")
+    assert growc("measure", "m.onnx", "--inputs", "m.importance.npz").status == 2
+
+
+def test_files_of_their_own_and_a_second_run_are_no_conflict(growc, tmp_path):
+    stream(tmp_path)
+    recipe(tmp_path)
+    for _ in range(2):
+        ran = growc("apply", "r.grow", "m.onnx", "--inputs", "x.npz", "--lineage", "m.lineage.json")
+        assert ran.status == 0, ran.err
