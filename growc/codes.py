@@ -99,10 +99,11 @@ _code(
 )
 _code(
     "G107",
-    "nested too deeply",
+    "nested too deeply, or too long",
     """
     An expression has at most 100 operators and brackets, scopes nest at most 20 deep and includes 50. A
-    `let` gives a name to a part of an expression.
+    `let` gives a name to a part of an expression. A recipe has at most 10,000 statements, counted with
+    those that it includes, as often as it does.
     """,
 )
 _code(
@@ -182,7 +183,9 @@ _code(
     "G207",
     "included recipe that cannot be read",
     """
-    The path of an `include` is relative to the file that it stands in.
+    The path of an `include` is relative to the file that it stands in. It leads to a file of at most 1 MB,
+    and not to a pipe or a device. Where the file's real name does not end in `.grow`, a mistake in it is told
+    by its line and column, without its text.
 
         include "recipes/width.grow"      # wrong, in recipes/all.grow
         include "width.grow"              # right

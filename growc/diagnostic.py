@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -55,7 +55,7 @@ class GrowError(Exception):
     def __init__(self, *diagnostics: Diagnostic) -> None:
         if not diagnostics:
             raise ValueError("a GrowError carries at least one diagnostic")
-        super().__init__(*diagnostics)
+        super().__init__(*map(concealed, diagnostics))
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -70,6 +70,15 @@ class GrowError(Exception):
 
     def __str__(self) -> str:
         return "\n\n".join(map(render, self.diagnostics))
+
+
+def concealed(diagnostic: Diagnostic) -> Diagnostic:
+    """The diagnostic without any words of a text that is not to be shown."""
+    title = CODES[diagnostic.code].title
+    if diagnostic.span is None or not diagnostic.span.source.private or diagnostic.message == title:
+        return diagnostic
+    remedy = "the name of a recipe ends in `.grow`; of other files no text is shown"
+    return replace(diagnostic, message=title, label="", notes=(), help=remedy)
 
 
 def explain(code: str) -> str:
@@ -159,6 +168,8 @@ def _snippet(source: Source, marks: list[Mark], primary: Span | None, gutter: st
         f"{gutter} {ink.frame}{'-->' if here else ':::'}{ink.off} {primary if here else marks[0][0]}",
         bar,
     ]
+    if source.private:
+        return lines[:1]
     shown = 0
     for span, label, sign in marks:
         text = source.line(span.line)

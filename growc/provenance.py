@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from growc import grammar
-from growc.diagnostic import GrowError
+from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.container import load as load_model
 from growc.expression import spell
 from growc.output import METADATA
@@ -145,8 +146,22 @@ def records_in(text: str) -> list[dict[str, Any]]:
 
 
 def recipe_of(record: Mapping[str, Any]) -> Resolved:
-    """The recipe in a record."""
-    return load([Source("the recipe in the model", "\n".join(record["recipe"]))], record["parameters"])
+    """The recipe in a record, which includes nothing."""
+    source = Source("the recipe in the model", "\n".join(record["recipe"]))
+    return load([source], record["parameters"], read=_unread)
+
+
+def replayable(recipe: Resolved) -> Resolved:
+    """The recipe of a record, to be done again. Raises GrowError (G207) where it names files: a model opens
+    no others of this machine.
+    """
+    if any(map(_reads_files, recipe.statements)):
+        raise GrowError(Diagnostic("G207", "the recipe in the model names files, which are not read"))
+    return recipe
+
+
+def _unread(path: Path) -> str:
+    raise OSError(errno.EACCES, "a model includes no files")
 
 
 def _moves_units(recipe: Resolved) -> bool:
@@ -170,7 +185,7 @@ def _replayed(
             if "ports" in record:
                 found = found.then(from_json(record["ports"]))
                 continue
-            compilation = api.compile(recipe, source, progress=progress)
+            compilation = api.compile(replayable(recipe), source, progress=progress)
             found = found.then(ports_of(compilation))
             if number < len(growths) and "ports" not in growths[number][0]:
                 folder = Path(name) / str(number)

@@ -6,15 +6,18 @@ What can only be judged with a model is left to the passes.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from growc.checks import check
-from growc.diagnostic import Diagnostic, GrowError, nearest
+from growc.diagnostic import Diagnostic, GrowError, concealed, nearest
 from growc.expression import UNKNOWN, Expr, Int, Name, Node, TensorAxis, fold, names, substitute
+from growc.files import irregular
 from growc.recipe import (
     ROLES,
     Blank,
@@ -36,6 +39,12 @@ from growc.support import unsupported
 
 MAX_INCLUDES = 50
 """Includes inside each other."""
+
+MAX_BYTES = 1_000_000
+"""Of an included recipe."""
+
+MAX_STATEMENTS = 10_000
+"""Of a recipe, with all that it includes, as often as it does."""
 
 MAX_NAMES = 200
 """Sizes in an expression once the `let`s are put in, which could make it grow without end."""
@@ -74,12 +83,19 @@ class Resolved:
 
 AnyNode = TypeVar("AnyNode")
 Read = Callable[[Path], str]
+Included = tuple[Source, Recipe, Sequence[Diagnostic]]
 Judge = Callable[[Bound], Iterable[Diagnostic]]
 
 
 def read_file(path: Path) -> str:
-    """The text of a recipe. Raises OSError and UnicodeDecodeError."""
-    return path.read_text(encoding="utf-8")
+    """The text of an included recipe. Raises OSError and UnicodeDecodeError."""
+    if kind := irregular(path):
+        raise OSError(errno.EINVAL, f"it is {kind}")
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MAX_BYTES:,} bytes")
+    return data.decode("utf-8")
 
 
 def resolve(
@@ -120,6 +136,8 @@ class _Resolver:
         self.complete = True  # whether every included recipe could be read
         self.moment = 1  # the number of the next statement
         self.measured = False
+        self.count = 0  # of statements
+        self.read_before: dict[Path, Included] = {}
 
     def run(self, recipes: Sequence[Recipe]) -> Resolved:
         self.sources += (statement.span.source for recipe in recipes for statement, _ in recipe.walk())
@@ -147,8 +165,10 @@ class _Resolver:
 
     def report(self, *problems: Diagnostic) -> None:
         """Report problems in what is being read, each once, with the way that the includes led to it."""
+        if not problems:
+            return
         way = tuple(f"included at {span}" for span in reversed(self.chain))
-        found = [replace(problem, notes=problem.notes + way) for problem in problems]
+        found = [replace(p, notes=p.notes + way) for p in map(concealed, problems)]
         self.problems += (problem for problem in found if problem not in self.problems)
 
     # Names and values
@@ -224,6 +244,7 @@ class _Resolver:
         given: Mapping[str, Expr | None],
     ) -> None:
         for item in body:
+            self.counted(item)
             match item:
                 case Comment() | Blank():
                     pass
@@ -235,6 +256,18 @@ class _Resolver:
                     self.include(item, scopes, lets, given)
                 case _:
                     self.statement(item, scopes, lets)
+
+    def counted(self, item: Item) -> None:
+        """Raises GrowError (G107) where there are too many statements."""
+        self.count += not isinstance(item, Comment | Blank)
+        if self.count > MAX_STATEMENTS:
+            raise self.too_long(item.span)
+
+    def too_long(self, span: Span) -> GrowError:
+        """All that was found, and that there is more than will be read."""
+        message = f"a recipe has at most {MAX_STATEMENTS:,} statements, with those that it includes"
+        self.report(Diagnostic("G107", message, span))
+        return GrowError(*self.in_order())
 
     def let(self, let: Let, lets: dict[str, Expr], given: Mapping[str, Expr | None]) -> None:
         if let.name in self.defined:
@@ -273,8 +306,6 @@ class _Resolver:
         lets: dict[str, Expr],
         given: Mapping[str, Expr | None],
     ) -> None:
-        from growc.grammar import read as read_text
-
         here = include.file.span
         path = os.path.normpath(include.file.path)
         files = [os.path.normpath(span.source.name) for span in (*self.chain, here)]
@@ -283,22 +314,38 @@ class _Resolver:
             self.report(Diagnostic("G208", "this recipe includes itself", here, notes=(way,)))
         elif len(self.chain) == MAX_INCLUDES:
             self.report(Diagnostic("G107", f"includes nest at most {MAX_INCLUDES} deep", here))
-        elif (text := self.read_include(Path(path), here)) is not None:
-            source = Source(Path(path).as_posix(), text)
+        elif (found := self.read_include(Path(path), here)) is not None:
+            source, recipe, problems = found
             self.included.append(source)
-            recipe, problems = read_text(source)
             self.chain.append(here)
-            self.report(*problems)
-            self.body(recipe.body, scopes, lets, given)
+            if source.private and problems:  # no recipe, so that nothing in it means anything
+                self.report(problems[0])
+                self.complete = False
+            else:
+                self.report(*problems)
+                self.body(recipe.body, scopes, lets, given)
             self.chain.pop()
 
-    def read_include(self, path: Path, span: Span) -> str | None:
+    def read_include(self, path: Path, span: Span) -> Included | None:
+        """An included recipe, read once; None where that is a problem of its own."""
+        from growc.grammar import read as read_text
+        from growc.grammar.messages import FORMS
+
+        if path in self.read_before:
+            return self.read_before[path]
         try:
-            return self.read(path)
+            text = self.read(path)
         except UnicodeDecodeError:
             problem = "is not text in UTF-8"
         except OSError as error:
             problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
+        else:
+            if len(re.findall(rf"(?m)^[ \t]*(?:{'|'.join(FORMS)})\b", text)) > MAX_STATEMENTS:
+                raise self.too_long(span)
+            private = Path(os.path.realpath(path)).suffix != ".grow"
+            source = Source(path.as_posix(), text, private)
+            self.read_before[path] = source, *read_text(source)
+            return self.read_before[path]
         self.complete = False
         remedy = "paths are relative to the recipe that they stand in"
         self.report(Diagnostic("G207", f"`{path.as_posix()}` {problem}", span, help=remedy))

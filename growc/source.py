@@ -21,6 +21,8 @@ class Source:
 
     name: str
     text: str = field(repr=False)
+    private: bool = False
+    """Whether nothing of the text is shown: an include may lead to a file that is no recipe."""
 
     @property
     def folder(self) -> Path:

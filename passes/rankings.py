@@ -169,8 +169,10 @@ def listed_units(ranking: ast.Ranking, count: int) -> Ints:
         if not text:
             continue
         if not text.isdecimal() or int(text) >= count or int(text) in seen:
-            why = "twice" if text.isdecimal() and int(text) in seen else f"no unit from 0 to {count - 1}"
-            message = f"line {number} of `{ranking.file.value}` is `{text[:20]}`: {why}"
+            why = f"no unit from 0 to {count - 1}"
+            if text.isdecimal() and int(text) in seen:
+                why = f"`{int(text)}` again"
+            message = f"line {number} of `{ranking.file.value}` is {why}"  # and not its text: any file
             raise GrowError(Diagnostic("G313", message, span))
         seen[int(text)] = None
     return np.array(list(seen), dtype=np.int64)

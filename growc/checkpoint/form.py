@@ -70,13 +70,16 @@ class CheckpointDirectory:
         """By the record of one growth that made the result from this source."""
         from growc import api
         from growc.ports import Ports, ports_of
-        from growc.provenance import recipe_of
+        from growc.ports_json import from_json
+        from growc.provenance import recipe_of, replayable
 
         records, own = self.history(result), self.history(source)
         if records[: len(own)] != own or len(records) != len(own) + 1:
             return Ports()
+        if "ports" in records[-1]:
+            return from_json(records[-1]["ports"])
         with contextlib.suppress(GrowError):
-            return ports_of(api.compile(recipe_of(records[-1]), source, progress=progress))
+            return ports_of(api.compile(replayable(recipe_of(records[-1])), source, progress=progress))
         return Ports()
 
     def verify(

@@ -215,3 +215,11 @@ def test_files_of_their_own_and_a_second_run_are_no_conflict(growc, tmp_path):
     for _ in range(2):
         ran = growc("apply", "r.grow", "m.onnx", "--inputs", "x.npz", "--lineage", "m.lineage.json")
         assert ran.status == 0, ran.err
+
+
+def test_a_list_of_units_is_never_quoted(growc, tmp_path):
+    (tmp_path / "shadow").write_text("root:secret\n")
+    ran = growc("plan", "-e", 'subclone vocab to 6 by keep "shadow"', "stream.onnx")
+    assert ran.status == 3
+    assert "secret" not in ran.err
+    assert "line 1" in ran.err
