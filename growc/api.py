@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -329,9 +329,10 @@ def apply_file(
         files = form.write(compilation, folder, target, progress)
         if check or preserved_conditions(resolved.statements):
             measured = form.verify(ports_of(compilation), source, files[-1], inputs, progress)
-            judge_measured(resolved.statements, compilation.plan, measured, refute=check)
             if check and compilation.plan.certificate.exact:
-                form.refute(compilation, folder, inputs, progress)
+                wider = form.in_wider(compilation, folder, inputs, progress)
+                measured = replace(measured, beside={**measured.beside, **wider})
+            judge_measured(resolved.statements, compilation.plan, measured, refute=check)
         if check and not compilation.plan.certificate.exact:
             calibration, uncalibrated = calibrated(compilation, files[-1], inputs, progress)
         record = canonical(provenance(sources, resolved, compilation, measured, earlier))

@@ -34,6 +34,7 @@ class OutputReport:
     regular: as `relative`, over the elements that are not misplaced.
     misplaced: elements that differ in kind: NaN, infinite or huge on one side only or with another sign,
         and integers or booleans that are not equal.
+    alien: NaN and infinities on one side, where the other has none at all.
     compared: elements that went into `max_abs`.
     note: why the two cannot be compared at all, or empty.
     closeness: how near both are as distributions, where that was asked for.
@@ -43,6 +44,7 @@ class OutputReport:
     max_abs: float
     regular: float = 0.0
     misplaced: int = 0
+    alien: int = 0
     compared: int = 0
     note: str = ""
     closeness: Closeness | None = None
@@ -62,13 +64,16 @@ def worst(reports: Iterable[OutputReport]) -> OutputReport:
     joined = OutputReport(0.0, 0.0)
     for report in reports:
         joined = OutputReport(
-            max(joined.relative, report.relative),
-            max(joined.max_abs, report.max_abs),
-            max(joined.regular, report.regular),
-            joined.misplaced + report.misplaced,
-            joined.compared + report.compared,
-            joined.note or report.note,
-            together([c for c in (joined.closeness, report.closeness) if c]) if report.closeness else None,
+            relative=max(joined.relative, report.relative),
+            max_abs=max(joined.max_abs, report.max_abs),
+            regular=max(joined.regular, report.regular),
+            misplaced=joined.misplaced + report.misplaced,
+            alien=joined.alien + report.alien,
+            compared=joined.compared + report.compared,
+            note=joined.note or report.note,
+            closeness=together([c for c in (joined.closeness, report.closeness) if c])
+            if report.closeness
+            else None,
         )
     return joined
 
@@ -84,27 +89,37 @@ def _is_real(array: Array) -> bool:
 
 def _compare_discrete(a: Array, b: Array) -> OutputReport:
     unequal = int(np.count_nonzero(a != b))
-    if a.dtype.kind not in "biu" or b.dtype.kind not in "biu":  # strings
-        return OutputReport(math.inf if unequal else 0.0, 0.0, 0.0, unequal, a.size)
-    distance = float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max(initial=0.0))
-    return OutputReport(math.inf if unequal else 0.0, distance, 0.0, unequal, a.size)
+    distance = 0.0
+    if a.dtype.kind in "biu" and b.dtype.kind in "biu":  # no strings
+        distance = float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max(initial=0.0))
+    return OutputReport(math.inf if unequal else 0.0, distance, misplaced=unequal, compared=a.size)
 
 
 def _compare_real(a: Array, b: Array) -> OutputReport:
     distance = scale = 0.0
     misplaced = compared = 0
+    strange = np.zeros(2, dtype=np.int64)
     for start in range(0, a.size, _BLOCK):
         x = a.reshape(-1)[start : start + _BLOCK].astype(np.float64)
         y = b.reshape(-1)[start : start + _BLOCK].astype(np.float64)
         kind, other = _kinds(x), _kinds(y)
         misplaced += int(np.count_nonzero(kind != other))
-        regular = (kind == 0) & (other == 0)
-        compared += int(np.count_nonzero(regular))
-        distance = max(distance, float(np.abs(x[regular] - y[regular]).max(initial=0.0)))
+        strange += np.count_nonzero(kind), np.count_nonzero(other)
+        both = (kind == 0) & (other == 0)
+        apart = np.abs(x[both] - y[both])
+        compared += apart.size
+        distance = max(distance, float(apart.max(initial=0.0)))
         scale = max(scale, float(np.abs(x[kind == 0]).max(initial=0.0)))
     of_zero = 0.0 if distance <= NOTHING else math.inf
     regular = distance / scale if scale else of_zero
-    return OutputReport(math.inf if misplaced else regular, distance, regular, misplaced, compared)
+    return OutputReport(
+        relative=math.inf if misplaced else regular,
+        max_abs=distance,
+        regular=regular,
+        misplaced=misplaced,
+        alien=int(strange.max()) if strange.min() == 0 else 0,
+        compared=compared,
+    )
 
 
 def _kinds(x: NDArray[np.float64]) -> NDArray[np.int8]:

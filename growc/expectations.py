@@ -117,12 +117,14 @@ def judge_measured(
 ) -> None:
     """Judge what was measured. Raises GrowError: G402 for a refuted certificate, G401 for `expect`."""
     measured = f"{verification.relative:.1e}"
-    if refute and plan.certificate.exact and verification.refutes_exact():
+    refuting = verification.refuting() if refute and plan.certificate.exact else None
+    if refuting is not None:
+        way, seen = refuting
         raise GrowError(
             Diagnostic(
                 "G402",
-                f"the certificate says exact, but the outputs differ by {measured}",
-                notes=(f"the model's own rounding is {verification.rounding:.1e}", *verification.notes),
+                f"the certificate says exact, but the outputs differ by {seen.relative:.1e}",
+                notes=refutation(way, seen),
                 help="this is a bug in growc: please report it",
             )
         )
@@ -136,3 +138,9 @@ def judge_measured(
             failures.append(Diagnostic("G401", message, condition.span, "expected here", notes, remedy))
     if failures:
         raise GrowError(*failures)
+
+
+def refutation(way: str, seen: Verification) -> tuple[str, ...]:
+    """Notes on the measurement that refutes, by what it is called ("" for that of the two models)."""
+    named = (f"the comparison that shows it: {way}",) if way else ()
+    return (*named, f"the model's own rounding is {seen.rounding:.1e}", *seen.notes)

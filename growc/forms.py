@@ -40,8 +40,10 @@ class Form(Protocol):
     ) -> Verification:
         """Run both models on the same inputs."""
 
-    def refute(self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress) -> None:
-        """Judge an exact certificate again where rounding hid what is smaller. Raises GrowError (G402)."""
+    def in_wider(
+        self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress
+    ) -> dict[str, Verification]:
+        """A model of 16 bits and its result once more in wider numbers, by what that is called."""
 
 
 def require_torch(path: Path) -> None:

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import onnx_ir as ir
 from numpy.typing import NDArray
 
 from growc.diagnostic import GrowError
 from growc.difference import compare
 from growc.float_copies import (
+    EMULATED,
     SAME,
-    SINGLE,
     WIDER,
+    Change,
     Types,
     copy_bytes,
     float_types,
-    rounds_activations,
     runnable,
     write_copy,
 )
+from growc.rounded_values import moves
 from growc.session import Feeds, Session
 
 Array = NDArray[Any]
-_Copy = tuple[str, Types, Callable[[Array], Array] | None]
-_LIMITS = (np.finfo(np.float32).min, np.finfo(np.float32).max)
 
 FLOOR = 1e-6
 """No difference below this refutes anything."""
@@ -37,8 +36,18 @@ FLOOR = 1e-6
 SLACK = 20
 """How many times its own rounding a model may move before a proof of sameness is refuted."""
 
+NARROW_SLACK = 5
+"""The same for a model that rounds what it computes to fewer places than float32 has: its own rounding is all
+that a few of these steps, or of its weights' own, make of a result, and no last bit of it.
+"""
+
 COPY_BYTES = 4 << 30
-"""No copy is made for the sake of rounding whose weights would take more than this."""
+"""Nothing is grown once more in wider numbers whose weights would take more than this."""
+
+WIDER_BYTES = 1 << 30
+"""No float64 copy is made whose weights would take more than this."""
+
+MOVED = "model with weights moved by their last place"
 
 
 @dataclass
@@ -46,14 +55,18 @@ class Rounding:
     """A model's own rounding over the cases seen so far.
 
     largest: the largest r between it and another way to run it (see `ways`).
+    slack: how many times that explains a difference.
     plain: the largest r between it without graph optimisations and its copies; None where there are not both.
-    unstable: outputs in which integers or infinities differ between those ways, so that they tell nothing.
+    unstable: for outputs in which integers or infinities differ between those ways, how many.
+    odd: those of them that are NaN or infinite somewhere in one way, and nowhere in another.
     notes: which ways could not be taken, and why.
     """
 
     largest: float = 0.0
+    slack: int = SLACK
     plain: float | None = None
-    unstable: set[str] = field(default_factory=set)
+    unstable: dict[str, int] = field(default_factory=dict)
+    odd: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -63,7 +76,7 @@ class Rounding:
         So they do where they move it further than rounding can, by what is measured without them: onnxruntime
         fuses layer norms with an eps of 1e-5 where it does not find theirs, for example.
         """
-        return self.plain is not None and self.largest > limit(self.plain)
+        return self.plain is not None and self.largest > limit(self.plain, self.slack)
 
     def add(self, expected: Feeds, seen: Feeds) -> None:
         """Take in the outputs of one case, run in two ways."""
@@ -71,7 +84,9 @@ class Rounding:
             report = compare(expected[name], seen[name])
             self.largest = max(self.largest, report.regular)
             if report.misplaced:
-                self.unstable.add(name)
+                self.unstable[name] = self.unstable.get(name, 0) + report.misplaced
+            if report.alien:
+                self.odd.add(name)
 
     def add_plain(self, expected: Feeds, seen: Feeds) -> None:
         """Take in the outputs of one case, of the model without graph optimisations and of a copy."""
@@ -90,17 +105,22 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Way:
-    """One more way to run the same model: a copy of it, or its `own` file."""
+    """One more way to run the same model: a copy of it, or its `own` file; `change` is made to its inputs."""
 
     label: str
     path: Path
     optimised: bool
     own: bool = False
+    change: Change | None = None
+
+    def feeds(self, case: Feeds) -> Feeds:
+        """The inputs of a case."""
+        return case if self.change is None else {name: self.change(name, a) for name, a in case.items()}
 
 
-def limit(rounding: float) -> float:
+def limit(rounding: float, slack: int = SLACK) -> float:
     """The r that a model's own rounding explains."""
-    return max(SLACK * rounding, FLOOR)
+    return max(slack * rounding, FLOOR)
 
 
 def own_rounding(source: Path, cases: Sequence[Feeds]) -> float:
@@ -109,7 +129,7 @@ def own_rounding(source: Path, cases: Sequence[Feeds]) -> float:
     Raises GrowError (G403) where onnxruntime cannot run the model itself.
     """
     rounding = Rounding()
-    with runnable(source) as path, ways(source, path, rounding) as others:
+    with runnable(source) as path, ways(source, path, rounding, cases[0]) as others:
         with Session(path) as session:
             expected = [session.run(case) for case in cases]
         measure(others, cases, expected, rounding)
@@ -118,37 +138,36 @@ def own_rounding(source: Path, cases: Sequence[Feeds]) -> float:
 
 @contextlib.contextmanager
 def ways(
-    source: Path, path: Path, rounding: Rounding, *, optimised: bool = True
+    source: Path, path: Path, rounding: Rounding, case: Feeds, *, optimised: bool = True
 ) -> Iterator[tuple[Way, ...]]:
-    """The other ways to run `source`, of which `path` is what `runnable` gave.
+    """The other ways to run `source`, of which `path` is what `runnable` gave and `case` one that it takes.
 
     1. Without onnxruntime's graph optimisations, where it runs `optimised`.
-    2. A float64 copy; of a model with 16-bit floats a float32 copy instead (none for bfloat16, where `path`
-       is one).
-    3. With 16-bit floats: a float32 copy with every weight divided by three, stored in its 16 bits, and
-       multiplied by three again. That is what storing a grown weight costs; onnxruntime, which computes
-       float16 in float32 wherever it can, does not show it otherwise.
-    4. Of a model that rounds activations to a few steps: a copy with its real weights moved by a millionth.
-       A last bit decides which step is taken, and one step is far more than a last bit.
+    2. With every weight and real input moved by half a unit of its last place, or further: see `moves`.
+    3. Of a model with float32 numbers, a float64 copy, if it takes no more than WIDER_BYTES.
     What fails is noted in `rounding` and left out.
     """
     found = [Way("model without graph optimisations", path, optimised=False, own=True)] if optimised else []
-    half = bool(float_types(source) & SINGLE.keys())
-    copies: list[_Copy] = [] if half else [("float64 copy", WIDER, None)]
-    if half:
-        copies = [] if Path(path) != Path(source) else [("float32 copy", SINGLE, None)]
-        copies.append(("float32 copy with weights stored as thirds", SINGLE, _stored_as_thirds))
-    if rounds_activations(source):
-        copies.append(("copy with real weights moved by a millionth", SAME, _moved))
+    types = SAME if Path(path) == Path(source) else EMULATED
     with tempfile.TemporaryDirectory(prefix="growc-") as folder:
-        for number, (label, types, change) in enumerate(copies):
+
+        def add(label: str, types: Types, change: Change | None = None) -> None:
+            copy = write_copy(source, Path(folder) / f"{len(found)}.onnx", types, change)
+            found.append(Way(label, copy, optimised=False, change=change))
+
+        try:
+            moved = moves(source, path, case)
+            rounding.slack = NARROW_SLACK if moved.narrow else SLACK
+            for change in moved.changes:
+                add(MOVED, types, change)
+        except (GrowError, OSError) as error:
+            rounding.note(MOVED, error)
+        single = types is SAME and ir.DataType.FLOAT in float_types(source)
+        if single and copy_bytes(source, WIDER) <= WIDER_BYTES:
             try:
-                if copy_bytes(source, types) > COPY_BYTES:
-                    raise OSError(f"it would take more than {COPY_BYTES >> 30} GiB")
-                copy = write_copy(source, Path(folder) / f"{number}.onnx", types, change)
-                found.append(Way(label, copy, optimised=half))
+                add("float64 copy", WIDER)
             except (GrowError, OSError) as error:
-                rounding.note(label, error)
+                rounding.note("float64 copy", error)
         yield tuple(found)
 
 
@@ -162,7 +181,7 @@ def measure(
             with Session(way.path, optimised=way.optimised, lean=True) as session:
                 kept = []
                 for k, (case, outputs) in enumerate(zip(cases, expected, strict=True)):
-                    seen = session.run(case)
+                    seen = session.run(way.feeds(case))
                     rounding.add(outputs, seen)
                     if way.own:
                         kept.append(seen)
@@ -171,17 +190,3 @@ def measure(
                 plain = kept or plain
         except GrowError as error:
             rounding.note(way.label, error)
-
-
-def _moved(weight: Array) -> Array:
-    """A real weight whose elements are alternately a millionth larger and smaller."""
-    signs = 1 - 2 * (np.arange(weight.size) % 2).reshape(weight.shape)
-    return np.asarray(weight * (1 + 1e-6 * signs), dtype=weight.dtype)
-
-
-def _stored_as_thirds(weight: Array) -> Array:
-    """A 16-bit weight after one more rounding, as float32."""
-    if weight.size < 2:
-        return weight.astype(np.float32)
-    third = (weight.astype(np.float32) / np.float32(3)).astype(weight.dtype)
-    return np.asarray(np.clip(third.astype(np.float32) * np.float32(3), *_LIMITS))

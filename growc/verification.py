@@ -23,7 +23,7 @@ from growc.difference import compare as compare
 from growc.difference import incomparable, worst
 from growc.feeds import Runner, complete, draw, read_inputs
 from growc.float_copies import runnable
-from growc.rounding import Rounding, limit, measure, ways
+from growc.rounding import SLACK, Rounding, Way, limit, measure, ways
 from growc.session import Feeds, Session
 from growc.signature import Input, read_signature
 from growc.unitmaps import InputMap, NumberMap, OutputMap
@@ -44,8 +44,9 @@ class Verification:
     rounding: the source's own rounding, as an r.
     cases: how many inputs were run.
     outputs: one report for each output of the source that the grown model has too, over all cases.
-    unstable: outputs in which the source's integers or infinities differ between two ways to run it; their
-        `misplaced` elements refute nothing.
+    unstable: for outputs in which the source's integers or infinities differ between two ways to run it, how
+        many do; `odd`: those of them with NaN or infinities in one way alone.
+    slack: how many times its own rounding explains a difference.
     notes: what was not compared or measured, and why.
     beside: measurements in other ways to run both, by what they are called.
     """
@@ -56,20 +57,31 @@ class Verification:
     cases: int
     outputs: Mapping[str, OutputReport]
     notes: tuple[str, ...] = ()
-    unstable: frozenset[str] = frozenset()
+    unstable: Mapping[str, int] = field(default_factory=dict)
+    odd: frozenset[str] = frozenset()
+    slack: int = SLACK
     beside: Mapping[str, Verification] = field(default_factory=dict)
 
     @property
     def limit(self) -> float:
         """The r above which a proof of sameness is refuted."""
-        return limit(self.rounding)
+        return limit(self.rounding, self.slack)
 
     def refutes_exact(self) -> bool:
         """Whether an output moved by more than rounding can explain, in any of the ways."""
-        return any(v.refutes_exact() for v in self.beside.values()) or any(
-            not (report.regular if name in self.unstable else report.relative) <= self.limit
-            for name, report in self.outputs.items()
-        )
+        return self.refuting() is not None
+
+    def refuting(self) -> tuple[str, Verification] | None:
+        """The first measurement that shows more than rounding can explain, with what it is called."""
+        if any(self._moved(name, report) for name, report in self.outputs.items()):
+            return "", self
+        found = ((way, one.refuting()) for way, one in self.beside.items())
+        return next(((seen[0] or way, seen[1]) for way, seen in found if seen), None)
+
+    def _moved(self, name: str, report: OutputReport) -> bool:
+        strange = report.alien > 0 and name not in self.odd
+        unequal = report.misplaced > SLACK * self.unstable.get(name, 0)
+        return strange or unequal or not report.regular <= self.limit
 
 
 def verify(
@@ -143,11 +155,15 @@ class _Pair:
         notes: list[str] = []
         with contextlib.ExitStack() as stack:
             before, after = (stack.enter_context(runnable(model)) for model in (self.source, self.result))
-            others = stack.enter_context(ways(self.source, before, rounding, optimised=optimised))
             ports = read_signature(self.result)
             count = 0
+            others: Sequence[Way] = ()
             for cases, expected in self.groups(before, self.cases(before, after, ports), optimised):
                 self.tell("measuring the source's own rounding")
+                if not count:
+                    others = stack.enter_context(
+                        ways(self.source, before, rounding, cases[0], optimised=optimised)
+                    )
                 measure(others, cases, expected, rounding)
                 self.tell("running the grown model")
                 with Session(after, optimised=optimised) as session:
@@ -288,7 +304,7 @@ def summed_up(
     """The reports of all cases of each output as one measurement."""
     outputs = {name: worst(seen) for name, seen in reports.items()}
     notes = list(notes)
-    for name in sorted(rounding.unstable & outputs.keys()):
+    for name in sorted(rounding.unstable.keys() & outputs.keys()):
         notes.append(
             f"output `{name}` has integers or infinities that differ between two ways to run the source"
         )
@@ -296,10 +312,12 @@ def summed_up(
         max_abs=max((report.max_abs for report in outputs.values()), default=0.0),
         relative=max((report.relative for report in outputs.values()), default=0.0),
         rounding=rounding.largest,
+        slack=rounding.slack,
         cases=count,
         outputs=outputs,
         notes=(*notes, *rounding.notes),
-        unstable=frozenset(rounding.unstable),
+        unstable=dict(rounding.unstable),
+        odd=frozenset(rounding.odd),
     )
 
 

@@ -150,7 +150,7 @@ def test_an_error_is_explained_as_agreed(name, growc, golden, tmp_path, monkeypa
     np.savez(tmp_path / "inputs.npz", token=np.zeros(3, np.int64))
     if name in PATCHES:
         if name == "G402-refuted":
-            monkeypatch.setattr(Verification, "refutes_exact", lambda self: True)
+            monkeypatch.setattr(Verification, "refuting", lambda self: ("", self))
         monkeypatch.setattr(*PATCHES[name])
     run = growc(*CASES[name])
     code = name[:4]

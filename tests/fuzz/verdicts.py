@@ -135,7 +135,7 @@ def _measured(c: Compilation, model: Path, target: Path, cases: Sequence[Feeds])
         expected, grown = (_run(path, optimised, cases) for path in (model, target))
         difference, rounding = _difference(c, expected, grown), Rounding()
         if difference > FLOOR:
-            with ways(model, model, rounding, optimised=optimised) as others:
+            with ways(model, model, rounding, cases[0], optimised=optimised) as others:
                 measure(others, cases, expected, rounding)
         if not rounding.distorted:
             break

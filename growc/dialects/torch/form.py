@@ -79,8 +79,11 @@ class ProgramFile:
         c, grown = self.made
         return beside_plan(measured, c, after.module, cases, grown.descent)
 
-    def refute(self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress) -> None:
-        """Nothing more: the rounding of both is measured with wider numbers."""
+    def in_wider(
+        self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress
+    ) -> dict[str, Verification]:
+        """Nothing more: both are run with wider numbers as well."""
+        return {}
 
 
 def _cases(before: Program, after: Program, ports: Ports, inputs: Path | None) -> list[Case]:

@@ -1,0 +1,132 @@
+"""Where a model rounds what it computes, and how far its weights must move for that to show.
+
+A last bit decides which of two steps a number is rounded to, and one step of a narrow type is far more than a
+last bit of a wider one. Weights that move by less than it takes to change any of these decisions show nothing
+of what rounding does to a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import onnx.helper as oh
+import onnx_ir as ir
+from onnx import TensorProto
+from onnx_ir.passes.common import ShapeInferencePass
+
+from growc.dialects.onnx.container import outline
+from growc.dialects.onnx.states import moving_values
+from growc.float_copies import Change, places_of
+from growc.last_place import Array, nudged
+from growc.session import Feeds, Session
+from growc.signature import load_model
+
+TURNED = 8
+"""How many of the numbers that a model rounds should take another step, at least."""
+
+SAMPLES = 3
+"""In how many ways weights move where they must move further than by their last place for that."""
+
+SINGLE_PLACES = places_of(ir.DataType.FLOAT)
+
+_WHOLE = {"Round", "Floor", "Ceil"}
+_EIGHT_BITS = ("QuantizeLinear", "DynamicQuantize", "QLinear", "QGemm")
+_QUANTISED = 7
+"""Binary places of what is rounded to whole numbers, in most cases after a scale to eight bits."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How the weights of a model are moved: in several ways, where chance decides what becomes of it.
+
+    narrow: whether the model rounds what it computes, or stores weights, in fewer places than float32 has.
+    """
+
+    changes: Sequence[Change]
+    narrow: bool
+
+
+def moves(source: Path, path: Path, case: Feeds) -> Moves:
+    """How to move each weight and real input of `source`, of which `path` is what onnxruntime runs.
+
+    It is half a unit of the last place that a weight is stored with, or cast to before it meets what is
+    fed. Where a model rounds what it computes to fewer places, weights move as far as it takes for some of
+    these numbers to take another step: which ones is chance, so that there is more than one way.
+
+    Raises GrowError: G310 for a file that is no ONNX model, G403 where onnxruntime does not run it.
+    """
+    model = ShapeInferencePass()(load_model(source)).model
+    moving = moving_values(model.graph)
+    weights = [value for graph in model.graphs() for value in graph.initializers.values()]
+    weights = [value for value in weights if places_of(value.dtype) and _size(value) > 1]
+    stored = {str(value.name): _stored_places(value, moving) for value in weights}
+    own, rounded = min(stored.values(), default=SINGLE_PLACES), dict(_rounded(model, moving))
+    found = {name: places for name, places in rounded.items() if places < own}
+    reach = _reach(found, _counts(path, found, case)) if found else 0.0
+
+    def moved(seed: int, name: str, array: Array) -> Array:
+        places = places_of(ir.DataType.from_numpy(array.dtype))
+        if not places:
+            return array
+        units = max(1, int(reach * 2.0 ** (places + 1)), 2 ** (places - stored.get(name, places)))
+        return nudged(array, units, seed)
+
+    ways = SAMPLES if reach > 2.0 ** -(own + 1) else 1
+    return Moves([partial(moved, seed) for seed in range(ways)], bool(rounded) or own < SINGLE_PLACES)
+
+
+def _size(value: ir.Value) -> int:
+    return 0 if value.const_value is None else int(value.const_value.size)
+
+
+def _stored_places(weight: ir.Value, moving: set[ir.Value]) -> int:
+    """The fewest places that a weight is rounded to before anything that is fed meets it."""
+    fewest, pending, seen = places_of(weight.dtype), [weight], {weight}
+    while pending:
+        for use in pending.pop().uses():
+            for made in use.node.outputs:
+                if made not in moving and made not in seen and places_of(made.dtype):
+                    fewest = min(fewest, places_of(made.dtype))
+                    seen.add(made)
+                    pending.append(made)
+    return fewest
+
+
+def _rounded(model: ir.Model, moving: set[ir.Value]) -> Iterator[tuple[str, int]]:
+    """The values of the outer graph that are rounded, and to how many places."""
+    for node in model.graph:
+        kind = node.op_type
+        for value in [value for value in node.outputs if value in moving and value.name]:
+            if kind.startswith(_EIGHT_BITS) or kind in _WHOLE:
+                yield str(value.name), _QUANTISED
+            elif 0 < places_of(value.dtype) < SINGLE_PLACES:
+                yield str(value.name), places_of(value.dtype)
+
+
+def _reach(places: Mapping[str, int], counts: Mapping[str, int]) -> float:
+    """How far numbers must move, in parts of themselves, for TURNED of those of each step to take another."""
+    sums: dict[int, int] = {}
+    for name, kept in places.items():
+        sums[kept] = sums.get(kept, 0) + counts.get(name, 0)
+    return max((2.0**-kept * min(TURNED / count, 0.5) for kept, count in sums.items() if count), default=0.0)
+
+
+def _counts(path: Path, names: Mapping[str, int], case: Feeds) -> dict[str, int]:
+    """How many numbers these values have in a case."""
+    proto = outline(path)
+    nodes = list(proto.graph.node)
+    del proto.graph.output[:], proto.graph.node[:]
+    shapes: dict[str, str] = {}
+    for node in nodes:
+        proto.graph.node.append(node)
+        for name in names.keys() & set(node.output):  # at once behind it: nothing is kept until the end
+            shapes[name] = f"{name}:shape"
+            proto.graph.node.append(oh.make_node("Shape", [name], [shapes[name]]))
+            proto.graph.output.append(oh.make_tensor_value_info(shapes[name], TensorProto.INT64, None))
+    with Session(path, optimised=False, lean=True, graph=bytes(proto.SerializeToString())) as session:
+        found = session.run(case)
+    return {name: int(np.prod(found[shape])) for name, shape in shapes.items()}
