@@ -92,7 +92,7 @@ def wide(array: Array) -> Array:
 
 @dataclass(eq=False)
 class Value:
-    """An edge of the graph: a tensor. `sizes` and `known` are filled in by simulation."""
+    """An edge of the graph: a tensor. `sizes`, `known` and `dtype` are filled in by simulation."""
 
     name: str
     weight: Weight | None = None
@@ -101,6 +101,8 @@ class Value:
     sizes: tuple[Size, ...] | None = None
     known: tuple[Array, ...] | None = field(default=None, repr=False)
     floating: bool = True
+    dtype: str = ""
+    """Its element type; empty where that could not be found."""
     origin: Any = field(default=None, repr=False)
 
     @property

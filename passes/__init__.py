@@ -19,6 +19,7 @@ from growc.graph import Node, Value
 from growc.matching import Known
 from growc.passes.ancestry import Ancestry
 from growc.passes.assemble import assemble_weights, count_parameters
+from growc.passes.below_zero import BelowZero
 from growc.passes.branches import Branches
 from growc.passes.certify import certify
 from growc.passes.depth import arrange_layers, instances, with_past
@@ -191,6 +192,7 @@ def solve_pass(c: Compilation) -> Compilation:
     outgoing = Outgoing()
     sizes = Sizes()
     rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
+    below_zero = BelowZero(c.axes, c.lowered.taken.constants)
     for stage in c.lowered.stages:
         if stage.regroups or stage.pools:
             moved, kept = (regroup if stage.regroups else pool)(c.axes, stage, sizes)
@@ -218,7 +220,7 @@ def solve_pass(c: Compilation) -> Compilation:
             before = changed.get("epsilon", node.attributes.get("epsilon", 1e-5))
             changed["epsilon"] = float(before) * factor
         rescaling.apply(solution, sizes)
-        gaps += [g for g in (*dropped(stage), *solution.gaps) if g not in gaps]
+        gaps += [g for g in (*dropped(stage), *solution.gaps, *below_zero.gaps(stage)) if g not in gaps]
         for place, state in solution.outputs.items():
             outgoing.follow(place, state)
         sizes.apply(stage)
@@ -232,7 +234,7 @@ def solve_pass(c: Compilation) -> Compilation:
         gaps=gaps,
         outputs=outgoing.maps,
         blends=outgoing.blends,
-        notes=tuple(rescaling.notes),
+        notes=(*rescaling.notes, *below_zero.notes),
     )
 
 

@@ -84,7 +84,7 @@ def stored_weight(value: ir.Value, tensor: Any) -> Weight:
     if order is not None:
         shape[order.axis] = len(order.units)
     past = _past(value) | {"order": order, "assumed": value.meta.get(ASSUMED, False)}
-    return Weight(value.name or "", tuple(shape), _dtype_name(tensor.dtype), read, value, **past)
+    return Weight(value.name or "", tuple(shape), dtype_name(tensor.dtype), read, value, **past)
 
 
 def _in_order(tensor: Any, order: Order) -> Any:
@@ -205,7 +205,7 @@ class _Capture:
             tensor = constant_of(value)
             shape = None if tensor is None else tuple(tensor.shape)
             digest = self.digest("constant", shape)
-            weight = tensor is not None and _dtype_name(tensor.dtype) in FLOATING and tensor.size > 1
+            weight = tensor is not None and dtype_name(tensor.dtype) in FLOATING and tensor.size > 1
             self.keys[id(value)] = (0, digest, digest) if weight else (-1, b"", digest)
         return self.keys[id(value)]
 
@@ -285,10 +285,11 @@ class _Capture:
         return made
 
     def fresh(self, value: ir.Value) -> Value:
-        floating = value.dtype is None or _dtype_name(value.dtype) in FLOATING
+        floating = value.dtype is None or dtype_name(value.dtype) in FLOATING
         return Value(value.name or "", floating=floating, origin=value)
 
 
-def _dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: Any) -> str:
+    """The name of one of onnx's element types, as numpy spells it."""
     names = {"FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16"}
     return str(names.get(dtype.name, dtype.name.lower()))

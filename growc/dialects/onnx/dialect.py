@@ -12,7 +12,7 @@ import onnx_ir as ir
 from growc.axes import Space
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.broadcasts import part
-from growc.dialects.onnx.capture import capture
+from growc.dialects.onnx.capture import capture, dtype_name
 from growc.dialects.onnx.container import files_of, load
 from growc.dialects.onnx.control import CONTROL
 from growc.dialects.onnx.flatten import Step
@@ -111,6 +111,7 @@ class IrModel:
         for value in graph.values():
             value.sizes, value.known = done.sizes.get(value), done.known.get(value)
             value.floating = done.types.get(value, 1) in REAL | COMPLEX
+            value.dtype = dtype_name(ir.DataType(done.types[value])) if value in done.types else ""
         return inputs
 
     def mend(

@@ -1,0 +1,73 @@
+"""Numbers below zero, which count from the end of an axis: that moves when units are appended.
+
+Needs: the axis graph, one lowered statement. Gives: a gap for each look-up on an axis that changes its size
+whose numbers cannot be shown to be not negative, and the model inputs that were taken to hold none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from growc.axes import leaves
+from growc.graph import Node, Value
+from growc.passes.ranges import Ranges
+from growc.passes.spaces import Axes, Instance
+from growc.plans import Gap
+from growc.stage import Stage
+
+NUMBERS: Mapping[str, tuple[int, ...]] = {"Gather": (1,), "GatherND": (1,), "Slice": (1, 2)}
+"""The operands that hold the numbers, by operator."""
+
+
+@dataclass
+class BelowZero:
+    """All look-ups of a graph. `constants`: those by stored numbers, which are written anew."""
+
+    axes: Axes
+    constants: Mapping[Node, object]
+    ranges: Ranges = field(default_factory=Ranges)
+    assumed: dict[str, None] = field(default_factory=dict)
+    """The inputs on which something rests, by name."""
+
+    def gaps(self, stage: Stage) -> Iterator[Gap]:
+        """What a statement makes of them."""
+        resized = {k for k, r in stage.requests.items() if r.map.size != r.map.source}
+        for instance in self.axes.instances:
+            node = instance.node
+            if node not in self.constants and self._numbers(instance, resized):
+                yield from self._judged(node, stage.axis)
+
+    def _numbers(self, instance: Instance, resized: set[int]) -> bool:
+        """Whether a node numbers units of an axis that changes its size."""
+        data, terms = instance.node.input(0), instance.line.inputs[0] if instance.line.inputs else None
+        return data is not None and any(
+            id(leaf) in resized
+            for space, term in zip(self.axes.of(data), terms or (), strict=False)
+            for leaf in (leaves(space) if term == "#" else ())
+        )
+
+    def _judged(self, node: Node, axis: str) -> Iterator[Gap]:
+        for i in NUMBERS.get(node.op, ()):
+            value = node.input(i)
+            found = None if value is None else self.ranges.of(value)
+            if found is not None and found.low < 0:
+                yield _gap(node, axis)
+                return
+            inputs: frozenset[Value] = frozenset() if found is None else found.rests
+            self.assumed.update((v.name, None) for v in sorted(inputs, key=lambda v: v.name))
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """The assumption, in words."""
+        if self.assumed:
+            listed = ", ".join(f"`{name}`" for name in self.assumed)
+            are = "is" if len(self.assumed) == 1 else "are"
+            yield f"{listed} {are} taken to hold no negative numbers: they would count from an end that moves"
+
+
+def _gap(node: Node, axis: str) -> Gap:
+    cause = f"the numbers by which {node.kind} takes units of {axis} may be negative, "
+    cause += "and would count from an end that moves"
+    remedy = "numbers modulo the source's size, or clamped at zero where they are never below, are exact"
+    return Gap(node.name, node.kind, cause, remedy)
