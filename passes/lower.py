@@ -102,13 +102,15 @@ class _Lowering:
             if isinstance(bound.statement, DepthStatement):
                 self.done.summaries += [line for _, line in islice(lines, 1)]
             if isinstance(bound.statement, Resizing | ast.Measure):
+                rankings, stages = self.requests.rankings.copy(), list(self.done.stages)
                 try:
                     if isinstance(bound.statement, ast.Measure):
                         self.measure(bound.statement)
                     else:
                         self.resize(bound, bound.statement)
-                except GrowError as error:
+                except GrowError as error:  # later statements are judged as if this one was not there
                     self.errors += error.diagnostics
+                    self.requests.rankings, self.done.stages = rankings, stages
         self.done.sizes.moment = None
         self.errors += self.pairs.settle()
         if self.errors:

@@ -8,7 +8,7 @@ that an earlier statement made has the score of the unit that it is a copy of. E
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -115,6 +115,10 @@ class Rankings:
                 message = "the outside knows these units by their numbers, so they keep their order"
                 remedy = "" if ranking is None else 'write `by first` or `by keep "FILE"`'
                 raise GrowError(Diagnostic("G313", message, span, "", (unit.addressed.cause,), remedy))
+
+    def copy(self) -> Rankings:
+        """The same at this moment."""
+        return replace(self, made=dict(self.made), means=dict(self.means))
 
     def follow(self, space: Space, step: IndexMap) -> None:
         """A statement has mapped a space."""
