@@ -1,6 +1,9 @@
-"""Programs without regions: what a forward computes with gradients off stands in its place in the graph.
+"""Programs without regions: what a forward computes with gradients or autocast off stands in its place in the
+graph.
 
-A region is a call of another graph. Whether gradients are recorded in it is no part of what it computes.
+A region is a call of another graph. Whether gradients are recorded in it is no part of what it computes, nor
+that nothing is cast where nothing would be cast around it. One that casts stays, with all that it holds: what
+its calls compute is not what they say.
 """
 
 from __future__ import annotations
@@ -13,22 +16,33 @@ from torch import fx
 
 __all__ = ["inline_regions", "inlined"]
 
-REGION = torch.ops.higher_order.wrap_with_set_grad_enabled
+REGIONS = {
+    torch.ops.higher_order.wrap_with_set_grad_enabled: 1,
+    torch.ops.higher_order.wrap_with_autocast: 4,
+}
+"""What calls another graph, and where that stands among its arguments."""
+
+ENABLED = 2
+"""Where the call of an autocast region says whether it casts."""
 
 
 def inline_regions(module: fx.GraphModule) -> None:
     """Put the calls of every region where it is called."""
     for node in list(module.graph.nodes):
-        if node.target is REGION:
+        casts = node.target is torch.ops.higher_order.wrap_with_autocast and node.args[ENABLED]
+        if node.target in REGIONS and not casts:
             _inline(module, node)
 
 
 def _inline(module: fx.GraphModule, node: fx.Node) -> None:
-    _, held, *operands = node.args
+    place = REGIONS[node.target]  # type: ignore[index]
+    held, *operands = node.args[place:]
     assert isinstance(held, fx.Node)
     region = module.get_submodule(str(held.target))
     assert isinstance(region, fx.GraphModule)
     inline_regions(region)
+    if any(one.target in REGIONS for one in region.graph.nodes):
+        return
     results = inlined(module.graph, node, region.graph, operands)
     for part in list(node.users):
         part.replace_all_uses_with(results[part.args[1]])

@@ -119,7 +119,7 @@ class Otherwise:
     """
 
     def __init__(self, module: nn.Module, kind: torch.dtype = torch.float64, *, thirds: bool = False) -> None:
-        self.module, self.wide, self.mode = module, deepcopy(module), Widened(kind)
+        self.module, self.wide, self.mode = module, _copy(module), Widened(kind)
         if thirds:
             for parameter in (p for p in self.wide.parameters() if p.is_floating_point()):
                 parameter.data = in_thirds(parameter.data, kind)
@@ -133,6 +133,21 @@ class Otherwise:
         except RuntimeError:
             with torch.backends.mkldnn.flags(enabled=False, allow_tf32=None):
                 return outputs(self.module, inputs, train=train)
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    """A copy of a module. A dictionary that refuses writes cannot be copied: it has no parameters, and both
+    have it.
+    """
+    memo: dict[int, Any] = {}
+    for part in module.modules():
+        for held in vars(part).values():
+            if isinstance(held, dict) and type(held) is not dict:
+                try:
+                    deepcopy(held, dict(memo))
+                except Exception:  # noqa: BLE001 - classes refuse in ways of their own
+                    memo[id(held)] = held
+    return deepcopy(module, memo)
 
 
 @contextlib.contextmanager

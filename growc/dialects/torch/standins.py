@@ -9,6 +9,8 @@ tied.
 from __future__ import annotations
 
 import logging
+import operator
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -94,14 +96,30 @@ def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
             part.__dict__.clear()
             part.__dict__.update(attributes)
             for held, content in contents:
-                held.clear()
-                held.update(content) if isinstance(held, dict) else held.extend(content)
+                _restore(held, content)
 
 
 def _contents(part: nn.Module) -> list[tuple[Any, Any]]:
     """What its dictionaries and lists hold: a forward may add to them, as one that installs hooks does."""
     held = [one for one in part.__dict__.values() if isinstance(one, (dict, list))]
     return [(one, dict(one) if isinstance(one, dict) else list(one)) for one in held]
+
+
+def _restore(held: Any, content: Any) -> None:
+    """Let a dictionary or list hold what it held. Classes may refuse writes: those of their bases do not."""
+    if len(held) == len(content) and all(map(operator.is_, _parts(held), _parts(content))):
+        return
+    if isinstance(held, list):
+        list.__setitem__(held, slice(None), content)
+        return
+    kind = OrderedDict if isinstance(held, OrderedDict) else dict
+    kind.clear(held)
+    for key, value in content.items():
+        kind.__setitem__(held, key, value)
+
+
+def _parts(held: Any) -> list[Any]:
+    return [*held, *dict.values(held)] if isinstance(held, dict) else held
 
 
 @contextmanager
