@@ -22,6 +22,7 @@ from typing import Any
 from growc import __version__
 from growc.arguments import read_arguments, wrong
 from growc.diagnostic import Diagnostic, GrowError, error_object, explain, render
+from growc.printable import printable
 from growc.source import Source
 
 
@@ -93,17 +94,20 @@ def _colors(stream: Any) -> bool:
 
 
 def _print_json(data: Any) -> None:
-    _print([json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)])
+    _print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False).split("\n"))
 
 
 def _print(lines: Iterable[str]) -> None:
-    """Print to a reader that may go away: a closed pipe ends the printing, and not the work."""
+    """Print to a reader that may go away: a closed pipe ends the printing, and not the work.
+
+    Everything that a command prints passes here, or growc.diagnostic.render.
+    """
     from growc.render.text import colored
 
     ink = colored if _colors(sys.stdout) else str
     with contextlib.suppress(BrokenPipeError), _last_words():
         for line in lines:
-            print(ink(line))
+            print(ink(printable(line)))
         sys.stdout.flush()
 
 
@@ -265,7 +269,7 @@ def _measure(options: Namespace) -> int:
 
 def _explain(options: Namespace) -> int:
     if len(options.what) == 1:
-        _print([explain(options.what[0].upper())])
+        _print(explain(options.what[0].upper()).split("\n"))
         return 0
     if len(options.what) != 2:
         raise wrong("expected MODEL AXIS, or CODE", "an axis of several words is quoted")
@@ -318,7 +322,7 @@ def _fmt(options: Namespace) -> int:
                 Diagnostic("G405", f"`{name}` is not formatted", help=f"`growc fmt {name}` formats it")
             )
         elif name == "-" and not options.check:
-            sys.stdout.write(text)
+            sys.stdout.write(printable(text, "\n\t") if sys.stdout.isatty() else text)
         elif text != source.text:
             Path(name).write_text(text, encoding="utf-8", newline="")
     if problems:

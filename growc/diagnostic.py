@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from growc.codes import CODES, Code
+from growc.printable import UNPRINTABLE, printable
 from growc.source import Source, Span
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
 ]
 
 TAB = 4
-UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,13 @@ def render(diagnostic: Diagnostic, color: bool = False) -> str:
     marks = [(diagnostic.span, diagnostic.label, "^")] if diagnostic.span else []
     marks += [(span, label, "-") for span, label in diagnostic.related]
     gutter = " " * len(str(max((span.line for span, _, _ in marks), default=1)))
-    lines = [f"{ink.error}error[{diagnostic.code}]{ink.bold}: {diagnostic.message}{ink.off}"]
+    lines = [f"{ink.error}error[{diagnostic.code}]{ink.bold}: {printable(diagnostic.message)}{ink.off}"]
     for source, group in groupby(_in_order(marks), key=lambda mark: mark[0].source):
         lines += _snippet(source, list(group), diagnostic.span, gutter, ink)
     remarks = [("note", note) for note in diagnostic.notes]
     remarks += [("help", diagnostic.help)] if diagnostic.help else []
     for kind, text in remarks:
-        hanging = text.replace("\n", "\n" + " " * len(f"{gutter} = {kind}: "))
+        hanging = printable(text, "\n").replace("\n", "\n" + " " * len(f"{gutter} = {kind}: "))
         lines.append(f"{gutter} {ink.frame}={ink.off} {ink.bold}{kind}{ink.off}: {hanging}")
     return "\n".join(lines)
 
@@ -164,10 +164,8 @@ def _in_order(marks: list[Mark]) -> list[Mark]:
 def _snippet(source: Source, marks: list[Mark], primary: Span | None, gutter: str, ink: Ink) -> list[str]:
     here = primary is not None and primary.source == source
     bar = f"{gutter} {ink.frame}|{ink.off}"
-    lines = [
-        f"{gutter} {ink.frame}{'-->' if here else ':::'}{ink.off} {primary if here else marks[0][0]}",
-        bar,
-    ]
+    place = printable(str(primary if here else marks[0][0]))
+    lines = [f"{gutter} {ink.frame}{'-->' if here else ':::'}{ink.off} {place}", bar]
     if source.private:
         return lines[:1]
     shown = 0
@@ -182,7 +180,8 @@ def _snippet(source: Source, marks: list[Mark], primary: Span | None, gutter: st
         before = _width(text[:first])
         under = sign * max(1, _width(text[: first + span.end - span.start]) - before)
         tint = ink.error if sign == "^" else ink.frame
-        lines.append(f"{bar} {' ' * before}{tint}{' '.join(filter(None, (under, label)))}{ink.off}")
+        words = " ".join(filter(None, (under, printable(label))))
+        lines.append(f"{bar} {' ' * before}{tint}{words}{ink.off}")
     return lines
 
 

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from growc.printable import printable
+
 BYTES = "writing "
 """Phrases that begin so count bytes; others count what they name."""
 
@@ -56,7 +58,7 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
             bar.add_task("", total=total or None)
             bar.start()
         kept = phrase if len(phrase) <= WIDTH else f"{phrase[:8]}…{phrase[9 - WIDTH :]}"
-        bar.update(bar.task_ids[0], description=kept, completed=done)
+        bar.update(bar.task_ids[0], description=printable(kept), completed=done)
 
     try:
         yield show

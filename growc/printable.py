@@ -1,0 +1,28 @@
+"""Text from elsewhere as a terminal may be given it: names in models and recipes, reasons of libraries."""
+
+from __future__ import annotations
+
+import unicodedata
+
+UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Categories of characters that a terminal obeys, or that hide or reorder others: ESC, bidi marks, halves of
+surrogate pairs.
+"""
+
+
+def printable(text: str, kept: str = "") -> str:
+    r"""The text with the escape of JSON in the place of all such characters but those that are `kept`.
+
+    JSON stays the same JSON, since such characters stand in its strings alone.
+
+    >>> printable("a\x1b[2Jb\u202e")
+    'a\\u001b[2Jb\\u202e'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c in kept or unicodedata.category(c) not in UNPRINTABLE else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
