@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import os
 import signal
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A person never sees a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with _interruptible():
+        with _interruptible(), _no_loggers():
             options = read_arguments(given)
             status = COMMANDS[options.command](options)
             with _last_words():
@@ -67,6 +68,17 @@ def _interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _no_loggers() -> Iterator[None]:
+    """What libraries log is for programs: none of it reaches a person, whom diagnostics tell all."""
+    handler = logging.NullHandler()
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 def _report(error: GrowError, given: Sequence[str]) -> int:

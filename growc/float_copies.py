@@ -89,6 +89,11 @@ def float_types(model: Path) -> frozenset[ir.DataType]:
     return frozenset(dtype for dtype in found if dtype is not None and dtype.is_floating_point())
 
 
+def typed(model: Path) -> ir.Model:
+    """A model with the types of its values, as far as they can be inferred. Raises GrowError (G310)."""
+    return ShapeInferencePass(check_type=False, strict_mode=False)(load_model(model)).model
+
+
 def copy_bytes(model: Path, types: Types) -> int:
     """The size of the weights of a copy. Raises GrowError (G310)."""
     weights = [value for graph in load_model(model).graphs() for value in graph.initializers.values()]
@@ -106,7 +111,7 @@ def write_copy(model: Path, target: Path, types: Types, change: Change | None = 
     bfloat16, which cannot be fed); outputs have the new one.
     Raises GrowError (G310) for a model that is no ONNX file; OSError where there is no space.
     """
-    loaded = ShapeInferencePass()(load_model(model)).model
+    loaded = typed(model)
     discrete = _discrete(loaded.graph)
     kept = discrete if types is WIDER else set()
     rounding = _rounding_casts(loaded, types)

@@ -16,14 +16,12 @@ import numpy as np
 import onnx.helper as oh
 import onnx_ir as ir
 from onnx import TensorProto
-from onnx_ir.passes.common import ShapeInferencePass
 
 from growc.dialects.onnx.container import outline
 from growc.dialects.onnx.states import moving_values
-from growc.float_copies import Change, places_of
+from growc.float_copies import Change, places_of, typed
 from growc.last_place import Array, nudged
 from growc.session import Feeds, Session
-from growc.signature import load_model
 
 TURNED = 8
 """How many of the numbers that a model rounds should take another step, at least."""
@@ -59,7 +57,7 @@ def moves(source: Path, path: Path, case: Feeds) -> Moves:
 
     Raises GrowError: G310 for a file that is no ONNX model, G403 where onnxruntime does not run it.
     """
-    model = ShapeInferencePass()(load_model(source)).model
+    model = typed(source)
     moving = moving_values(model.graph)
     weights = [value for graph in model.graphs() for value in graph.initializers.values()]
     weights = [value for value in weights if places_of(value.dtype) and _size(value) > 1]

@@ -13,7 +13,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.onnx.container import in_one_folder, outline
+from growc.dialects.onnx.container import loadable
 
 Array = NDArray[Any]
 Feeds = dict[str, Array]
@@ -46,15 +46,16 @@ class Session:
         loaded in the model's place, with the folder of its external weights.
         """
         self._model = Path(model)
-        if graph is None and self._model.is_symlink():  # onnxruntime looks in one folder alone
-            graph = in_one_folder(outline(self._model), self._model)
-        given, folder = (str(model), "") if graph is None else (graph[0], str(graph[1]))
         options = _options(optimised, lean)
-        options.add_session_config_entry(_FOLDER, folder)
         try:
+            graph = loadable(self._model) if graph is None else graph
+            given, folder = (str(model), "") if graph is None else (graph[0], str(graph[1]))
+            options.add_session_config_entry(_FOLDER, folder)
             self._session: Any = onnxruntime.InferenceSession(
                 given, options, providers=["CPUExecutionProvider"]
             )
+        except GrowError:
+            raise
         except Exception as error:  # onnxruntime's errors have no other common base
             raise unrunnable(self._model, "load", error) from error
         self.input_dtypes = {port.name: _DTYPES.get(port.type) for port in self._session.get_inputs()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -223,3 +225,51 @@ def test_a_list_of_units_is_never_quoted(growc, tmp_path):
     assert ran.status == 3
     assert "secret" not in ran.err
     assert "line 1" in ran.err
+
+
+RESHAPED = """
+reshaped (float[N, S, 8] x) => (float[N, S, 16] y)
+<float[8, 12] up, float[12, 8] down, float[8] gain, float[8, 16] head>
+{
+    n = LayerNormalization <axis = -1> (x, gain)
+    u = MatMul(n, up)
+    r = Relu(u)
+    d = MatMul(r, down)
+    s = Add(x, d)
+    t = Reshape(s, shape)
+    h = MatMul(t, head)
+    y = Mul(h, one)
+}
+"""
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """growc in a process of its own, where loggers have no reader but the terminal."""
+    words = [sys.executable, "-m", "growc", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_all_tensors_in_a_file_beside_the_model_are_as_good_as_inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    constants = {"shape": np.array([0, 0, 8]), "one": np.float32(1)}
+    save(tmp_path / "m.onnx", RESHAPED, external=True, **constants)
+    save(tmp_path / "inside.onnx", RESHAPED, **constants)
+    done = run(*WIDEN)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert run("verify", "m.onnx", "m.grown.onnx").returncode == 0
+    assert run("verify", "inside.onnx", "m.grown.onnx").returncode == 0
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).standard_normal((3, 2, 8)))
+    done = run("measure", "m.onnx", "--inputs", "x.npz", "--layers")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_wrong_declared_sizes_bring_no_logs_of_libraries(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path / "m.onnx", STREAM.replace("float[16, 8] table", "float[512, 8] table"))
+    done = run(*WIDEN)
+    assert "Traceback" not in done.stderr
+    assert "inference failed" not in done.stderr.lower()
+    model = onnx.load(tmp_path / "m.onnx")
+    model.graph.node[0].input[0] = "nowhere\x1b"
+    onnx.save(model, "m.onnx")
+    assert run("inspect", "m.onnx").stderr == ""

@@ -17,10 +17,7 @@ import onnx
 import onnx_ir as ir
 
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.onnx.references import places, relate, settle
-
-INLINE_LIMIT = 4096
-"""Tensors of fewer bytes stay in the parsed protobuf: shape constants, scalars."""
+from growc.dialects.onnx.references import INLINE_LIMIT, places, relate, settle
 
 EXTERNAL = "growc.external"
 """Key of `model.meta`: whether the file keeps weights in other files."""
@@ -50,16 +47,28 @@ def outline(path: Path) -> onnx.ModelProto:
 
     All references have real paths. Raises GrowError (G310) where one names a file that is not the model's.
     """
+    return _outlined(path)[0]
+
+
+def _outlined(path: Path) -> tuple[onnx.ModelProto, bool]:
+    """The outline of a model, and whether small tensors of it lie in other files."""
     proto = onnx.ModelProto()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         proto.ParseFromString(_without_weights(data, path.name))
-    settle(proto, path)
-    return proto
+    return proto, settle(proto, path)
 
 
 def files_of(path: Path) -> list[Path]:
     """The files that a model is made of: its own, and those that hold weights of it."""
     return sorted({Path(os.path.realpath(path)), *map(Path, places(outline(path)))})
+
+
+def loadable(path: Path) -> tuple[bytes, Path] | None:
+    """The outline of a model, and the folder of its files, where onnxruntime cannot load the file itself: it
+    looks for data in one folder, and infers no shapes from it.
+    """
+    proto, small = _outlined(path)
+    return in_one_folder(proto, path) if small or path.is_symlink() else None
 
 
 def in_one_folder(proto: onnx.ModelProto, path: Path) -> tuple[bytes, Path]:

@@ -14,19 +14,23 @@ import onnx
 
 from growc.files import companion
 
+INLINE_LIMIT = 4096
+"""Tensors of fewer bytes stand in the graph itself: shape constants, scalars. Shapes follow from these."""
 
-def settle(proto: onnx.ModelProto, owner: Path) -> None:
+
+def settle(proto: onnx.ModelProto, owner: Path) -> bool:
     """Give every reference the real path of its file. Raises GrowError (G310) for what is no companion.
 
-    Initializers of the graph stay references; the few other tensors that may be some are read.
+    Large initializers of the graph stay references; other tensors are read. Returns whether some were.
     """
-    for entry in _locations(proto.graph.initializer):
+    large = [t for t in proto.graph.initializer if _is_reference(t)]
+    inner = [t for t in _inner_tensors(proto) if _is_reference(t)]
+    for entry in _locations([*large, *inner]):
         entry.value = str(companion(owner, entry.value))
-    for tensor in _inner_tensors(proto):
-        if _is_reference(tensor):
-            for entry in _locations([tensor]):
-                entry.value = str(companion(owner, entry.value))
-            _read(tensor)
+    small = [*inner, *(t for t in large if _is_small(t))]
+    for tensor in small:
+        _read(tensor)
+    return bool(small)
 
 
 def places(proto: onnx.ModelProto) -> list[str]:
@@ -46,6 +50,15 @@ def _locations(tensors: Iterable[onnx.TensorProto]) -> Iterator[onnx.StringStrin
 
 def _is_reference(tensor: onnx.TensorProto) -> bool:
     return tensor.data_location == onnx.TensorProto.EXTERNAL
+
+
+def _is_small(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor has few bytes, and they are there."""
+    said = {entry.key: entry.value for entry in tensor.external_data}
+    place = Path(said.get("location", ""))
+    if not place.is_file():
+        return False
+    return int(said.get("length", place.stat().st_size - int(said.get("offset", 0)))) < INLINE_LIMIT
 
 
 def _read(tensor: onnx.TensorProto) -> None:

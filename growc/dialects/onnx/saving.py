@@ -12,7 +12,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.container import INLINE_LIMIT, write_inline
+from growc.dialects.onnx.container import write_inline
+from growc.dialects.onnx.references import INLINE_LIMIT
 from growc.dialects.onnx.schemas import check_model
 
 EXTERNAL_ABOVE = 2_000_000_000
