@@ -128,6 +128,8 @@ def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Any]:
         made |= {"copy_of": weight.copy_of, "zero": weight.zero}
     if weight.shift:
         made["shift"] = weight.shift
+    if weight.stored:
+        made["stored"] = True
     if weight.normed is not None:
         n = weight.normed
         made["normed"] = {"part": n.part, "direction": n.direction, "length": n.length, "axes": list(n.axes)}
@@ -157,8 +159,9 @@ def _read_weight(data: dict[str, Any], maps: list[dict[str, Any]]) -> WeightPlan
     scale = data.get("scale", 1.0)
     normed = _read_normed(data["normed"], maps) if "normed" in data else None
     others = data.get("copy_of", ""), data.get("zero", False), data.get("shift", 0.0), normed
+    stored = data.get("stored", False)
     return WeightPlan(
-        data["name"], data["source"], data["dtype"], before, after, steps, scale, literal, *others
+        data["name"], data["source"], data["dtype"], before, after, steps, scale, literal, *others, stored
     )
 
 

@@ -201,12 +201,14 @@ class WeightPlan:
     """What the model adds to it wherever it is used: steps act on the sum."""
     normed: Normed | None = None
     """Where it is part of a computed weight that changes: `steps` say what of that is on its own axes."""
+    stored: bool = False
+    """Whether the source computes it from tensors that change, and the result stores it as it was."""
 
     @property
     def changed(self) -> bool:
         """Whether the result has other values than the source, or other sizes."""
         made = bool(self.steps) or self.scale != 1.0 or self.literal is not None or self.normed is not None
-        return made or bool(self.copy_of) or self.name != self.source
+        return made or self.stored or bool(self.copy_of) or self.name != self.source
 
     @property
     def worth_telling(self) -> bool:

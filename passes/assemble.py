@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from growc.graph import Graph, Node, Value, Weight
@@ -71,7 +71,15 @@ def assemble_weights(
             done.weights.append(made)
             done.uses.append(members)
             done.sources.append(weight)
-    return done
+    return _apart(done)
+
+
+def _apart(made: Assembled) -> Assembled:
+    """Computed weights that stay, while what they are computed from does not, are stored from now on."""
+    other = {w.source for w in made.weights if w.steps or w.scale != 1.0 or w.literal is not None}
+    pairs = zip(made.weights, made.sources, strict=True)
+    weights = [w if w.changed or other.isdisjoint(s.computed) else replace(w, stored=True) for w, s in pairs]
+    return Assembled(weights, made.uses, made.sources)
 
 
 def _parted(weight: Weight, k: int) -> str:
