@@ -133,7 +133,7 @@ def _but(change: Change, discrete: set[ir.Node]) -> Change:
 
 
 def _rounding_casts(model: ir.Model, types: Types) -> set[ir.Node]:
-    """The casts that round in a copy as they do in the model; one behind every operator that rounds by itself.
+    """The casts that round in a copy as in the model; one more behind every operator that rounds by itself.
 
     What is computed from weights alone is rounded only where a copy computes all as the model does.
     """

@@ -17,7 +17,7 @@ import onnx.helper as oh
 import onnx_ir as ir
 from onnx import TensorProto
 
-from growc.dialects.onnx.container import outline
+from growc.dialects.onnx.container import in_one_folder, outline
 from growc.dialects.onnx.states import moving_values
 from growc.float_copies import Change, places_of, typed
 from growc.last_place import Array, nudged
@@ -125,6 +125,6 @@ def _counts(path: Path, names: Mapping[str, int], case: Feeds) -> dict[str, int]
             shapes[name] = f"{name}:shape"
             proto.graph.node.append(oh.make_node("Shape", [name], [shapes[name]]))
             proto.graph.output.append(oh.make_tensor_value_info(shapes[name], TensorProto.INT64, None))
-    with Session(path, optimised=False, lean=True, graph=bytes(proto.SerializeToString())) as session:
+    with Session(path, optimised=False, lean=True, graph=in_one_folder(proto, path)) as session:
         found = session.run(case)
     return {name: int(np.prod(found[shape])) for name, shape in shapes.items()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from growc.dialects.torch.inputs import real_inputs
 from growc.dialects.torch.measuring import IN_SINGLE
 from growc.difference import OutputReport
 from growc.ports import Ports
-from growc.rounding import Rounding
+from growc.rounding import NARROW_SLACK, SLACK, Rounding
 from growc.unitmaps import NumberMap
 from growc.verification import Verification, compare_outputs, summed_up
 
@@ -40,13 +41,39 @@ def compare(
 ) -> Verification:
     """Run both on the same cases: those of a `.npz` file, else drawn ones.
 
-    With weights of 16 bits both compute in single precision: in 16 bits nearly all would be hidden.
+    With weights of 16 bits both compute in single precision as well: in 16 bits nearly all would be hidden.
     exported: compare both as ONNX files too. Raises GrowError (G308, G403) where one cannot be loaded or run.
     """
     narrow = Checkpoint.open(source).narrow
-    kind = torch.float32 if narrow else None
-    before, after = load(source, kind), load(result, kind)
+    before, after = load(source), load(result)
     cases = _read(inputs, source) if inputs is not None else _drawn(before, source, result, ports)
+    few = cases if before.whole or not narrow else cases[:1]  # of large ones most are run in single precision
+    measured = _measured(ports, before, after, _others(source, before, narrow), few, narrow)
+    if exported:
+        measured = replace(measured, **compare_exported(ports, before, after, cases[0], measured.notes))
+    if not narrow:
+        return measured
+    before, after = load(source, torch.float32), load(result, torch.float32)
+    other = partial(load, source, torch.float32, moves=True)
+    single = _measured(ports, before, after, [other], cases, narrow)
+    return replace(measured, beside={IN_SINGLE: single, **measured.beside})
+
+
+def _others(source: Path, own: Loaded, narrow: bool) -> list[Callable[[], Loaded]]:
+    """The source in other ways: with its weights moved by their last place, and with wider numbers."""
+    wide = [] if narrow or not own.whole else [partial(load, source, torch.float64)]
+    return [partial(load, source, moves=True), *wide]
+
+
+def _measured(
+    ports: Ports,
+    before: Loaded,
+    after: Loaded,
+    others: Sequence[Callable[[], Loaded]],
+    cases: Sequence[Case],
+    narrow: bool,
+) -> Verification:
+    """How far `after` is from `before`, and `others` from it, of which one is in memory at a time."""
     maps, notes = ports.input_maps(), list[str]()
     reports: dict[str, list[OutputReport]] = {}
     expected = [before.run(case) for case in cases]
@@ -56,14 +83,10 @@ def compare(
             outputs, grown, ports.output_maps(), ports.renamed, notes, ports.logits
         ):
             reports.setdefault(name, []).append(report)
-    if narrow:
-        notes.append(IN_SINGLE)
-    other = load(source, torch.float32 if narrow else torch.float64, thirds=narrow)
-    measured = summed_up(reports, _rounding(other, cases, expected), len(cases), notes)
-    if not exported:
-        return measured
-    twins = (load(source), load(result)) if narrow else (before, after)
-    return replace(measured, **compare_exported(ports, *twins, cases[0], measured.notes))
+    rounding = Rounding(slack=NARROW_SLACK if narrow else SLACK)
+    for other in others:
+        _add_rounding(rounding, other(), cases, expected)
+    return summed_up(reports, rounding, len(cases), notes)
 
 
 def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Case]:
@@ -111,9 +134,8 @@ def _moved(value: Any, maps: Sequence[Any]) -> Any:
     return value
 
 
-def _rounding(other: Loaded, cases: Sequence[Case], expected: Sequence[Any]) -> Rounding:
-    """The source beside itself with `other` numbers."""
-    found = Rounding()
+def _add_rounding(found: Rounding, other: Loaded, cases: Sequence[Case], expected: Sequence[Any]) -> None:
+    """The source beside itself, run in another way."""
     for case, outputs in zip(cases, expected, strict=True):
         try:
             seen = other.run(case)
@@ -121,4 +143,3 @@ def _rounding(other: Loaded, cases: Sequence[Case], expected: Sequence[Any]) -> 
             found.notes.append(f"own rounding not measured: {str(error).splitlines()[0]}")
             break
         found.add(outputs, {name: array.astype(outputs[name].dtype) for name, array in seen.items()})
-    return found

@@ -20,7 +20,7 @@ from growc.checkpoint.opened import Opened
 from growc.checkpoint.silence import quiet
 from growc.checkpoint.streaming import Streaming
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.torch.arrays import in_thirds, to_numpy, widened
+from growc.dialects.torch.arrays import moved, to_numpy, widened
 from growc.dialects.torch.classes import class_of
 from growc.dialects.torch.lowering import plain_name
 from growc.session import Feeds
@@ -64,21 +64,21 @@ class Loaded:
         }
 
 
-def load(path: Path, kind: torch.dtype | None = None, *, thirds: bool = False) -> Loaded:
+def load(path: Path, kind: torch.dtype | None = None, *, moves: bool = False) -> Loaded:
     """A checkpoint by its class, as it is stored or with all real numbers of another type.
 
-    thirds: weights of 16 bits after one more rounding, which is what storing a grown weight costs. Raises
-    GrowError (G403) where the class does not load it, (G308) where tensors are missing or do not fit.
+    moves: its weights are moved by half a unit of the last place that they are stored with. Raises GrowError
+    (G403) where the class does not load it, (G308) where tensors are missing or do not fit.
     """
     if sum(file.stat().st_size for file in weight_files(path)) > WHOLE:
         opened = Opened.open(path)
-        return Loaded(opened.module, Streaming(opened, partial(_typed, kind=kind, thirds=thirds)))
+        return Loaded(opened.module, Streaming(opened, partial(_typed, kind=kind, moves=moves)))
     chosen: Any = class_of(config_of(path))
     try:
         with quiet():
             module, report = chosen.from_pretrained(
                 path,
-                dtype="auto" if thirds or kind is None else kind,
+                dtype="auto" if moves or kind is None else kind,
                 output_loading_info=True,
                 local_files_only=True,
             )
@@ -90,15 +90,16 @@ def load(path: Path, kind: torch.dtype | None = None, *, thirds: bool = False) -
         if found := report.get(problem):
             message = f"`{chosen.__name__}` does not find all of its weights in `{path}`"
             raise GrowError(Diagnostic("G308", message, notes=(f"{problem}: {sorted(map(str, found))[:3]}",)))
-    if thirds:
+    if moves:
         for parameter in module.parameters():
-            parameter.data = _typed(parameter.data, kind, thirds=True)
-        module.to(kind)
+            parameter.data = _typed(parameter.data, kind, moves=True)
+        if kind is not None:
+            module.to(kind)
     return Loaded(module.eval())
 
 
-def _typed(tensor: torch.Tensor, kind: torch.dtype | None, *, thirds: bool) -> torch.Tensor:
+def _typed(tensor: torch.Tensor, kind: torch.dtype | None, *, moves: bool) -> torch.Tensor:
     """A stored tensor with real numbers of a type, if there is one."""
-    if kind is None or not tensor.is_floating_point():
-        return tensor
-    return in_thirds(tensor, kind) if thirds else tensor.to(kind)
+    if moves and tensor.device.type != "meta":
+        tensor = moved(tensor)
+    return tensor if kind is None or not tensor.is_floating_point() else tensor.to(kind)

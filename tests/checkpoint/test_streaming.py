@@ -51,8 +51,8 @@ def test_weights_after_one_more_rounding_are_the_same_ones_streamed_and_loaded(s
     path = save("LlamaForCausalLM", tiny_config("Llama"), dtype="bfloat16")
     given = real_inputs(build(config_of(path)))
     plain = running.load(path, torch.float32).run(given)["logits"]
-    expected = running.load(path, torch.float32, thirds=True).run(given)["logits"]
+    expected = running.load(path, torch.float32, moves=True).run(given)["logits"]
     monkeypatch.setattr(running, "WHOLE", 0)
-    found = running.load(path, torch.float32, thirds=True).run(given)["logits"]
+    found = running.load(path, torch.float32, moves=True).run(given)["logits"]
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
     assert 1e-4 < np.abs(expected - plain).max() / np.abs(plain).max() < 2e-2

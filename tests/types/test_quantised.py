@@ -141,16 +141,21 @@ def test_means_of_integers_are_a_gap(tmp_path: Path) -> None:
     assert any("rounded" in gap.cause for gap in plan.certificate.gaps)
 
 
-def test_steps_that_a_last_bit_decides_count_as_own_rounding(tmp_path: Path) -> None:
-    """Of a model that rounds a few numbers, weights and inputs move so far that some of them take other steps."""
-    for graph, ways_to_move in ((STATIC, 3), (PLAIN, 1)):
-        source, rounding = stored(tmp_path / "model.onnx", graph, None), Rounding()
-        cases = draw_cases(source)
-        with ways(source, source, rounding, cases[0], optimised=False) as found, Session(source) as session:
-            moved = [way for way in found if way.change is not None]
-            measure(moved, cases, [session.run(case) for case in cases], rounding)
-        assert len(moved) == ways_to_move
-        assert rounding.largest > 1e-3
+@pytest.mark.parametrize(("graph", "count", "steps"), [(STATIC, 3, True), (PLAIN, 1, False)])
+def test_steps_that_a_last_bit_decides_count_as_own_rounding(
+    tmp_path: Path, graph: str, count: int, steps: bool
+) -> None:
+    """Weights and inputs of a model that rounds a few numbers move so far that some take other steps."""
+    source, rounding = stored(tmp_path / "model.onnx", graph, None), Rounding()
+    cases = draw_cases(source)
+    with (
+        ways(source, source, rounding, cases[0], optimised=False) as found,
+        Session(source, optimised=False) as session,
+    ):
+        moved = [way for way in found if way.change is not None]
+        measure(moved, cases, [session.run(case) for case in cases], rounding)
+    assert len(moved) == count
+    assert (rounding.largest > 1e-3) == steps
 
 
 TIED = """

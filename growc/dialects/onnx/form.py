@@ -94,7 +94,7 @@ class OnnxFile:
     ) -> dict[str, Verification]:
         """A model with 16-bit floats once more as a float32 copy, which is grown by the same recipe.
 
-        What storing weights in 16 bits costs hides whatever is smaller; here they are as exact as they can be.
+        What storing weights in 16 bits costs hides whatever is smaller; here storing costs next to nothing.
         """
         from growc import api
         from growc.float_copies import SINGLE, copy_bytes, float_types, write_copy

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from growc.graph import Array
+from growc.last_place import nudged
 
 if TYPE_CHECKING:
     import torch
@@ -48,15 +49,11 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor
 
 
-def in_thirds(tensor: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
-    """Numbers of another type; narrower ones divided by three, stored, and multiplied by three again.
-
-    That is one more rounding, which storing a grown weight costs.
-    """
-    wide = tensor.to(kind)
-    if tensor.itemsize < kind.itemsize and tensor.numel() > 1:
-        wide.copy_(wide.div_(3).to(tensor.dtype)).mul_(3)  # in place: a table of tokens is large
-    return wide
+def moved(tensor: torch.Tensor) -> torch.Tensor:
+    """A weight whose real numbers are moved by half a unit of their last place: what storing it costs."""
+    if not tensor.is_floating_point():
+        return tensor
+    return to_torch(nudged(to_numpy(tensor))).to(tensor.device)
 
 
 def name_of(kind: torch.dtype) -> str:

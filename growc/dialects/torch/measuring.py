@@ -11,23 +11,27 @@ import torch
 from torch import nn
 
 from growc.dialects.torch.cases import Case, Descent
-from growc.dialects.torch.running import Inputs, Otherwise, is_narrow, outputs
+from growc.dialects.torch.running import Inputs, Otherwise, is_narrow, moved_module, outputs
 from growc.difference import OutputReport
 from growc.graph import Array
 from growc.ports import Ports
-from growc.rounding import Rounding
+from growc.rounding import NARROW_SLACK, SLACK, Rounding
 from growc.session import Feeds
 from growc.verification import Verification, compare_outputs, summed_up
 
-IN_SINGLE = "compared in single precision, with the weights as they are stored"
+IN_SINGLE = "In single precision, with the weights as they are stored"
+
+
+Run = Callable[..., list[Array]]
+"""A module in one way to run it: its outputs, by its inputs and the mode."""
 
 
 class Ways(NamedTuple):
-    """One case computed in several ways: as it should be, so once more with wider numbers, and as it is."""
+    """One case computed in several ways: as it should be, as it is, and in other ways as it should be."""
 
     expected: Feeds
-    wider: Feeds
     found: Feeds
+    others: Sequence[Feeds]
 
 
 def verify_modules(
@@ -55,34 +59,43 @@ def compare_in(
 ) -> Verification:
     """The same, where the names of the outputs of both are known, and how they follow from each other.
 
-    Modules of 16 bits compute in single precision, with the same weights: 16 bits hide nearly all.
+    Modules of 16 bits are run in single precision beside: 16 bits hide nearly all.
     """
-    narrow = is_narrow(source)
-    kind = torch.float32 if narrow else torch.float64
-    expected, found = (
-        Otherwise(one, kind).outputs if narrow else partial(outputs, one) for one in (source, result)
-    )
-    wider = Otherwise(source, kind, thirds=narrow).outputs
 
-    def run(case: Case) -> Ways:
-        return Ways(
-            named(expected(case.source, train=train), gives),
-            named(wider(case.source, train=train), gives),
-            named(found(case.result, train=train), returns),
-        )
+    def measured(before: Run, after: Run, others: Sequence[Run], slack: int) -> Verification:
+        def run(case: Case) -> Ways:
+            return Ways(
+                named(before(case.source, train=train), gives),
+                named(after(case.result, train=train), returns),
+                [named(other(case.source, train=train), gives) for other in others],
+            )
 
-    measured = compared(cases, run, ports)
-    return replace(measured, notes=(*measured.notes, IN_SINGLE)) if narrow else measured
+        return compared(cases, run, ports, slack)
+
+    def single(module: nn.Module) -> Run:
+        return Otherwise(module, torch.float32, rounds=True).outputs
+
+    narrow, moved = is_narrow(source), moved_module(source)
+    others: list[Run] = [partial(outputs, moved)] + ([] if narrow else [Otherwise(source).outputs])
+    slack = NARROW_SLACK if narrow else SLACK
+    found = measured(partial(outputs, source), partial(outputs, result), others, slack)
+    if not narrow:
+        return found
+    beside = measured(single(source), single(result), [single(moved)], slack)
+    return replace(found, beside={IN_SINGLE: beside})
 
 
-def compared(cases: Sequence[Case], run: Callable[[Case], Ways], ports: Ports | None = None) -> Verification:
+def compared(
+    cases: Sequence[Case], run: Callable[[Case], Ways], ports: Ports | None = None, slack: int = SLACK
+) -> Verification:
     """What comes of running all cases. `ports` say where the expected outputs stand in what is found."""
     known, notes = ports or Ports(), list[str]()
-    maps, rounding = known.output_maps(), Rounding()
+    maps, rounding = known.output_maps(), Rounding(slack=slack)
     reports: dict[str, list[OutputReport]] = {}
     for case in cases:
         ways = run(case)
-        rounding.add(ways.expected, ways.wider)
+        for other in ways.others:
+            rounding.add(ways.expected, other)
         for name, report in compare_outputs(ways.expected, ways.found, maps, known.renamed, notes, ()):
             reports.setdefault(name, []).append(report)
     return summed_up(reports, rounding, len(cases), notes)

@@ -41,7 +41,8 @@ def require_planned(
         twice = Twice(result, descent.returns)
 
         def run(case: Case) -> Ways:
-            return Ways(*twice(case.result), session.run(descent.feeds(case)))
+            expected, wider = twice(case.result)
+            return Ways(expected, session.run(descent.feeds(case)), [wider])
 
         measured = compared(cases, run)
     if measured.refutes_exact():

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
 
-from growc.dialects.torch.arrays import in_thirds, to_numpy, widened
+from growc.dialects.torch.arrays import moved, to_numpy, widened
 from growc.dialects.torch.inputs import capturable
 from growc.graph import Array
 
@@ -41,11 +41,13 @@ def is_narrow(module: nn.Module) -> bool:
 class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """All real numbers are of one type, if not of a wider one, whatever type a call asks for.
 
-    A module's own tensors must be of that type already, or what it writes to them is lost.
+    A module's own tensors must be of that type already, or what it writes to them is lost. rounds: what
+    a call casts to a narrower type is rounded to it all the same.
     """
 
-    def __init__(self, kind: torch.dtype) -> None:
+    def __init__(self, kind: torch.dtype, *, rounds: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.rounds = rounds
         kinds = (kind, torch.complex128) if kind is torch.float64 else (kind,)
         self.kinds = {narrow: one for one in kinds for narrow in NARROWER[one]}
 
@@ -57,8 +59,12 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Make a call with wider operands, and its results wider."""
+        asked = (kwargs or {}).get("dtype")
         args, kwargs = tree_map(self.wide, (args, kwargs or {}))
-        return tree_map(self.wide, call(*args, **kwargs))
+        made = call(*args, **kwargs)
+        if self.rounds and call is aten._to_copy.default and asked in self.kinds:
+            made = made.to(asked)
+        return tree_map(self.wide, made)
 
     def wide(self, value: Any) -> Any:
         """A tensor, or the name of a type, as it is to be; anything else as it is."""
@@ -112,17 +118,19 @@ def outputs(module: nn.Module, inputs: Inputs, *, train: bool = False) -> list[A
     return [to_numpy(widened(_real(tensor))) for tensor in tensors]
 
 
+def moved_module(module: nn.Module) -> nn.Module:
+    """A copy whose weights are moved by half a unit of their last place."""
+    copy = _copy(module)
+    for parameter in copy.parameters():
+        parameter.data = moved(parameter.data)
+    return copy
+
+
 class Otherwise:
-    """A module with wider numbers; where a call knows no such numbers, by other kernels.
+    """A module with wider numbers, that `rounds` or not; where a call knows no such, by other kernels."""
 
-    thirds: with weights after one more rounding, as storing a grown weight costs.
-    """
-
-    def __init__(self, module: nn.Module, kind: torch.dtype = torch.float64, *, thirds: bool = False) -> None:
-        self.module, self.wide, self.mode = module, _copy(module), Widened(kind)
-        if thirds:
-            for parameter in (p for p in self.wide.parameters() if p.is_floating_point()):
-                parameter.data = in_thirds(parameter.data, kind)
+    def __init__(self, module: nn.Module, kind: torch.dtype = torch.float64, *, rounds: bool = False) -> None:
+        self.module, self.wide, self.mode = module, _copy(module), Widened(kind, rounds=rounds)
         self.wide._apply(self.mode.wide)  # type: ignore[no-untyped-call]
 
     def outputs(self, inputs: Inputs, *, train: bool = False) -> list[Array]:

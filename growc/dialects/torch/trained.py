@@ -58,6 +58,7 @@ def _in_both(cases: Sequence[Inputs], module: nn.Module) -> Verification:
     twice = Twice(module, ())
 
     def run(case: Case) -> Ways:
-        return Ways(*twice(case.source), named(outputs(module, case.source, train=True), ()))
+        expected, wider = twice(case.source)
+        return Ways(expected, named(outputs(module, case.source, train=True), ()), [wider])
 
     return compared([Case(one, one) for one in cases], run)
