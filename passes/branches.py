@@ -11,16 +11,17 @@ Constant factors, layout, casts and functions with f(0) = 0 are passed on the wa
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from growc.graph import Node, Value, static_values
-from growc.layers import Branch, Layer, Layers, Obstacle
-from growc.passes.bypasses import LAYOUT, SUMS, shape_of
+from growc.layers import Branch, Layer, Layers, Obstacle, Run
+from growc.passes.bypasses import SUMS, shape_of
 from growc.passes.flow import THROUGH
 from growc.passes.links import carriers_of
+from growc.passes.settled import LAYOUT, Settled, settles, through
 from growc.passes.spaces import Axes
 
 OPERANDS: Mapping[str, tuple[int, ...]] = {
@@ -42,9 +43,6 @@ NORMS = frozenset({"layer_norm", "rms_norm", "l2_norm", "l1_norm", "per_channel"
 
 ARITHMETIC = SUMS | {"Sub", "Mul", "Div"}
 """What norms in pieces do to the stream."""
-
-IDEMPOTENT = frozenset({"Relu"})
-"""Functions that change nothing the second time, without attributes."""
 
 Uses = tuple[Value, ...]
 
@@ -93,12 +91,10 @@ class Branches:
         """The branches on a stream that nothing else touches."""
         kept = self.kept(layer)
         found: list[Branch] = []
-        way: list[Node] = []
-        value = layer.end
-        while value is not layer.start:
-            node = value.producer
-            if node is None or value not in kept:
-                return self.obstacle(layer, kept)
+        way = list(steps(layer.end, layer.start, kept))
+        if (way[-1][0].inputs[way[-1][1]] if way else layer.end) is not layer.start:
+            return self.obstacle(layer, kept)
+        for node, _ in way:
             streams = [i for i, v in enumerate(node.inputs) if v in kept]
             if node.op in SUMS and len(streams) > 1:
                 return Obstacle(node, "adds the stream to itself")
@@ -106,21 +102,45 @@ class Branches:
                 found[:0] = self.terms(node, streams, set(layer.nodes))
             except NotZeroError as error:
                 return Obstacle(error.node or node, "is not zero where the weights before it are")
-            way.append(node)
-            value = node.inputs[streams[0]]  # type: ignore[assignment]
-        moved = not_undone(way[::-1]) if layer.start.sizes == layer.end.sizes else way[0]
+        nodes = [node for node, _ in way[::-1]]
+        moved = not_undone(nodes) if layer.start.sizes == layer.end.sizes else nodes[-1]
         return tuple(found) if moved is None else Obstacle(moved, "reorders the stream")
 
     def kept(self, layer: Layer) -> set[Value]:
-        """The values of a layer in which the stream stands untouched, but for what was added."""
+        """The values of a layer in which the stream stands, with what was added; where it is rounded or
+        bounded, it depends on the layer's place whether that changes anything."""
         found = {layer.start}
         for node in layer.nodes:
-            first = node.inputs[0] in found and (
-                node.op in THROUGH | LAYOUT or (node.op in IDEMPOTENT and made_by(layer.start, node))
-            )
-            if first or (node.op in SUMS and any(v in found for v in node.inputs)):
+            places = [i for i, v in enumerate(node.inputs) if v in found]
+            if places and (node.op in SUMS or settles(node, places[0])):
                 found.update(node.outputs)
         return found
+
+    # ------------------------------------------------------------------------------------- places
+
+    def start(self, run: Run) -> Settled:
+        """What holds of a stream where its first layer starts."""
+        return behind(run.layers[0].start)
+
+    def after(self, layer: Layer, held: Settled) -> Settled:
+        """What holds behind a layer that adds to the stream, where `held` is in front of it."""
+        return behind(layer.end, layer.start, held)
+
+    def passed(self, layer: Layer, held: Settled) -> tuple[Settled, Obstacle | None]:
+        """What holds behind a layer that adds nothing, and what changes the stream on its way through."""
+        found = self.way(layer)
+        if isinstance(found, Obstacle):
+            return behind(layer.end, layer.start, held), found
+        now, changing = held, None
+        for node, place in list(steps(layer.end, layer.start, self.kept(layer)))[::-1]:
+            if node.op not in SUMS:
+                now, same = through(node, place, now)
+                changing = changing or (None if same else node)
+        if changing is None and not now.same(held):
+            changing = layer.end.producer
+        return now, None if changing is None else Obstacle(
+            changing, "rounds or bounds a stream that is not so in this place"
+        )
 
     def obstacle(self, layer: Layer, kept: set[Value]) -> Obstacle:
         """The first node that does something else to the stream on its way to the end."""
@@ -259,12 +279,30 @@ class Branches:
         return True
 
 
-def made_by(value: Value, like: Node) -> bool:
-    """Whether a value is the result of the same function as that of a node."""
-    node = value.producer
-    while node is not None and node.op in THROUGH | LAYOUT and node.inputs[0] is not None:
-        node = node.inputs[0].producer
-    return node is not None and node.op == like.op
+def steps(value: Value, start: Value, kept: Collection[Value]) -> Iterator[tuple[Node, int]]:
+    """The nodes on the way back from a value to another through these, each with the operand on the way."""
+    while value is not start and value.producer is not None:
+        place = next((i for i, v in enumerate(value.producer.inputs) if v in kept), None)
+        if place is None:
+            return
+        yield value.producer, place
+        value = value.producer.inputs[place]  # type: ignore[assignment]
+
+
+def behind(value: Value, start: Value | None = None, held: Settled | None = None) -> Settled:
+    """What holds of a value, by all that rounds and bounds it; `held` is what holds of `start` on its way."""
+    way: list[tuple[Node, int]] = []
+    while value is not start and value.producer is not None:
+        node = value.producer
+        place = next((i for i, v in enumerate(node.inputs) if v is not None and settles(node, i)), None)
+        if place is None:
+            break
+        way.append((node, place))
+        value = node.inputs[place]  # type: ignore[assignment]
+    now = held if held is not None and value is start else Settled.of(value)
+    for node, place in reversed(way):
+        now, _ = through(node, place, now)
+    return now
 
 
 def not_undone(way: Sequence[Node]) -> Node | None:

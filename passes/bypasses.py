@@ -24,11 +24,11 @@ from growc.operators import names_of
 from growc.passes.dataflow import users
 from growc.passes.dominators import PostDominators
 from growc.passes.flow import THROUGH
+from growc.passes.settled import LAYOUT
 from growc.passes.spaces import Axes
 
 Token = tuple[tuple[tuple[int, ...], bool], ...]
 SUMS = frozenset({"Add", "Sum"})
-LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
 TRANSFORMS = frozenset({"CumSum", "DFT", "aten::fft"})
 """Operators that make each element of all along an axis."""
 FACTORS = frozenset({"Mul", "Div"})

@@ -23,6 +23,7 @@ from growc.orders import Depth as DepthStatement
 from growc.orders import arrangement, new_layers
 from growc.passes.branches import Branches
 from growc.passes.counts import runs_in
+from growc.passes.settled import Settled
 from growc.plans import Gap, Summary
 from growc.resolve import Bound
 from growc.source import Span
@@ -120,13 +121,17 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
     for layer in sorted(set(range(depth.count)) - set(full)):
         yield _gap(run, layer, f"layer {layer} is left out")
     seen: set[int] = set()
+    held = branches.start(run)
     for place, (source, zero) in enumerate(zip(order, depth.zeroed, strict=True)):
         if zero:
-            yield from _lasting(branches, run, place, source)
-        elif source in seen:
+            yield from _lasting(branches, run, place, source, held)
+            held, _ = branches.passed(run.layers[source], held)
+            continue
+        if source in seen:
             cause = f"layer {place} is layer {source} once more, and adds to the stream"
             yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
         seen.add(source)
+        held = branches.after(run.layers[source], held)
     once = list(dict.fromkeys(full))
     if once != sorted(once):
         yield _gap(run, once[0], "the layers stand in another order")
@@ -140,12 +145,15 @@ def out_of_phase(run: Run, past: Past) -> Iterator[str]:
         yield f"layers of several kinds have another period: {result}, in the source {source}"
 
 
-def _lasting(branches: Branches, run: Run, place: int, source: int) -> Iterator[Gap]:
+def _lasting(branches: Branches, run: Run, place: int, source: int, held: Settled) -> Iterator[Gap]:
     """A layer whose outputs are zero passes the stream on, unless something else lies on it."""
-    found = branches.of(run.layers[source])
-    if isinstance(found, Obstacle):
+    _, found = branches.passed(run.layers[source], held)
+    if found is not None:
         cause = f"layer {place} cannot pass the stream on as it is: `{found.node.name}` {found.cause}"
-        yield Gap(found.node.name, found.node.kind, cause)
+        others = (k for k, one in enumerate(run.layers) if branches.passed(one, held)[1] is None)
+        other = next(others, None)
+        remedy = "" if other is None else f"a copy of layer {other} in this place changes nothing"
+        yield Gap(found.node.name, found.node.kind, cause, remedy)
 
 
 def _gap(run: Run, layer: int, cause: str, remedy: str = "") -> Gap:

@@ -16,7 +16,7 @@ from itertools import islice, pairwise
 
 from growc.graph import Graph, Node, Value, static_values
 from growc.layers import Layer, Layers, Run
-from growc.passes.bypasses import LAYOUT, SUMS, Bypass, Streams
+from growc.passes.bypasses import SUMS, Bypass, Streams
 from growc.passes.dataflow import data_values, depths, users
 from growc.passes.dominators import PostDominators
 from growc.passes.flow import THROUGH
@@ -24,6 +24,7 @@ from growc.passes.kinds import kinds_of
 from growc.passes.learned import learned_activations
 from growc.passes.periods import Repetition, repetitions
 from growc.passes.rows import find_rows
+from growc.passes.settled import LAYOUT, widens
 from growc.passes.spaces import Axes
 from growc.passes.taps import listed
 
@@ -129,13 +130,18 @@ def series_of(found: Repetition, stretch: Sequence[Bypass], tree: PostDominators
 
 
 def place_of(bypass: Bypass, tree: PostDominators) -> Value:
-    """Where a layer that starts with a bypass starts: in front of casts that nothing else uses."""
+    """Where a layer that starts with a bypass starts: in front of casts that nothing else uses.
+
+    Behind all that rounds the stream: so a copy of the layer finds it rounded, as the layer did.
+    """
     place = bypass.start
-    while place.producer is not None and place.producer.op in THROUGH:
+    while place.producer is not None and widens(place.producer):
         before = place.producer.inputs[0]
-        if before not in tree.data or [n for n in users(before, tree.data) if n in tree.parent] != [
-            place.producer
-        ]:
+        if (
+            before is None
+            or before not in tree.data
+            or [n for n in users(before, tree.data) if n in tree.parent] != [place.producer]
+        ):
             break
         place = before
     return place
@@ -151,12 +157,15 @@ def places_of(
     that its start and its last sum both go through. Where behind the last sum less layout follows than
     between layers, layers start before that layout. What is only added between layers is not behind the last.
     """
-    places = [place_of(stretch[i], tree) for i in bounds]
+    place = {i: place_of(stretch[i], tree) for i in range(found.start, min(found.stop + 1, len(stretch)))}
+    if len({value.dtype for value in place.values()}) > 1:
+        place = {i: stretch[i].start for i in place}
+    places = [place[i] for i in bounds]
     if found.stop < len(stretch):
-        return [*places, place_of(stretch[found.stop], tree)]
+        return [*places, place[found.stop]]
     inner = [i for i in range(found.start + 1, found.stop) if i not in bounds]
     behind = [stretch[i - 1].end for i in [*bounds[:0:-1], *inner[::-1]]]
-    fronts = [place_of(stretch[i], tree) for i in [*bounds[:0:-1], *inner[::-1]]]
+    fronts = [place[i] for i in [*bounds[:0:-1], *inner[::-1]]]
     last = stretch[found.stop - 1].end
     ways = [operators(a, b, tree) for a, b in zip(behind, fronts, strict=True)]
     for way in ways or [closing(last, places[0], tree)]:

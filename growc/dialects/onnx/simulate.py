@@ -77,6 +77,15 @@ class Simulator:
 
     # ---------------------------------------------------------------- one node
 
+    def schema(self, op: str) -> Any:
+        """What onnx says of an operator; None of onnxruntime's own, and of neutral ones."""
+        domain, _, name = op.rpartition("::")
+        try:
+            found = onnx.defs.get_schema(name, self.opsets.get(domain) or 1, domain)
+        except onnx.defs.SchemaError:
+            return None
+        return None if found.deprecated else found
+
     def proto(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> onnx.NodeProto:
         """The node with canonical operand names (i0, i1, … -> o0, …) and what a patch changes."""
         if id(node) not in self.protos:
@@ -101,15 +110,11 @@ class Simulator:
     def infer(self, node: Node, proto: onnx.NodeProto, types: list[Any], data: dict[str, Any]) -> list[Any]:
         """Output types by onnx's inference; None for an output that it cannot tell. Raises Contradiction."""
         domain = node.op.split("::")[0] if "::" in node.op else ""
-        version = self.opsets.get(domain)
-        try:
-            schema = onnx.defs.get_schema(proto.op_type, version or 1, domain)
-        except onnx.defs.SchemaError:  # onnxruntime's own, or neutral
-            return _own_results(node, proto, types)
-        if schema.deprecated:
+        schema = self.schema(f"{domain}::{proto.op_type}" if domain else proto.op_type)
+        if schema is None:
             return _own_results(node, proto, types)
         known_types = {n: t for n, t in zip(proto.input, types, strict=False) if n and t is not None}
-        imports = [onnx.helper.make_opsetid(domain, version or 1)]
+        imports = [onnx.helper.make_opsetid(domain, self.opsets.get(domain) or 1)]
         try:
             found = onnx.shape_inference.infer_node_outputs(schema, proto, known_types, data, None, imports)
         except Exception as cause:  # onnx raises several unrelated types for one thing: sizes that do not fit
@@ -279,9 +284,9 @@ def _run(
         data = {f"i{i}": onnx.numpy_helper.from_array(k, f"i{i}") for i, k in _plain(known)}
         blind = any(t is None and node.input(i) is not None for i, t in enumerate(types))
         found = [None] * len(node.outputs) if blind else simulator.infer(node, proto, types, data)
-        done.types.update(
-            (o, t.tensor_type.elem_type) for o, t in zip(node.outputs, found, strict=True) if _tensor(t)
-        )
+        for k, (out, kind) in enumerate(zip(node.outputs, found, strict=True)):
+            if _tensor(kind):
+                done.types[out] = _element_of(node, k, kind.tensor_type.elem_type, simulator, done)
         length = done.counts.get(node.outputs[0])
         inferred.append([_dims(t, None if length is None else length[point]) for t in found])
         if node.op == "Reshape":
@@ -313,6 +318,23 @@ def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, 
 
 def _tensor(kind: Any) -> bool:
     return kind is not None and bool(kind.HasField("tensor_type")) and kind.tensor_type.elem_type != 0
+
+
+def _element_of(node: Node, result: int, element: int, simulator: Simulator, done: Simulation) -> int:
+    """The element type of a result: bfloat16 where inference saw what stands for it in an operand of one
+    type with the result."""
+    half = int(ir.DataType.BFLOAT16)
+    if element != _IN_SCHEMAS[half]:
+        return element
+    schema = simulator.schema(node.op)
+    alike = [i for i in range(len(node.inputs)) if schema is None or _of_one_type(schema, i, result)]
+    kinds = {done.types[v] for i in alike if (v := node.inputs[i]) is not None and v in done.types}
+    return half if half in kinds else element
+
+
+def _of_one_type(schema: Any, operand: int, result: int) -> bool:
+    given, made = schema.inputs, schema.outputs
+    return bool(given[min(operand, len(given) - 1)].type_str == made[min(result, len(made) - 1)].type_str)
 
 
 def _dims(kind: Any, length: int | None = None) -> tuple[int, ...] | None:

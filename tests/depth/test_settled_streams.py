@@ -1,0 +1,133 @@
+"""New layers on a stream that is rounded or bounded: they change nothing where the stream is so already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from graphs import save
+from judging import judge
+
+LAST = "stack layers to 5 by last with zero outputs"
+EACH = "stack layers to 6 by each with zero outputs"
+
+NUMBERS = {
+    "low": np.float32(-0.5),
+    "high": np.float32(0.75),
+    **{f"step{k}": np.float32(0.3 + 0.11 * k) for k in range(3)},
+    **{f"middle{k}": np.uint8(100 + 9 * k) for k in range(3)},
+}
+
+
+def stack(folder: Path, *, before: str = "", behind: str = "", stem: str = "") -> Path:
+    """Three layers; functions of `Y` and `X` (or nothing) in front of each, behind each, and of all."""
+
+    def through(text: str, x: str, y: str) -> str:
+        return (text or "Y = Identity(X)").replace("X", x).replace("Y", y)
+
+    lines = [through(stem, "e", "x0")]
+    for k in range(3):
+        lines += [
+            through(before, f"x{k}", f"s{k}").format(k=k),
+            f"u{k} = MatMul(s{k}, up{k})",
+            f"r{k} = Relu(u{k})",
+            f"d{k} = MatMul(r{k}, down{k})",
+            f"a{k} = Add(s{k}, d{k})",
+            through(behind, f"a{k}", f"x{k + 1}").format(k=k),
+        ]
+    weights = ", ".join(f"float[8, 12] up{k}, float[12, 8] down{k}" for k in range(3))
+    body = "\n    ".join(lines)
+    graph = f"""
+settled (float[N, 4] x) => (float[N, 3] y)
+<float[4, 8] rows, {weights}, float[8, 3] columns>
+{{
+    e = MatMul(x, rows)
+    {body}
+    y = MatMul(x3, columns)
+}}
+"""
+    return save(folder / "model.onnx", graph, **{n: v for n, v in NUMBERS.items() if n in body})
+
+
+def cast(to: int) -> str:
+    return f"Yc = Cast <to = {to}> (X)\n    Y = Cast <to = 1> (Yc)"
+
+
+ONE_STEP = "Yc = QuantizeLinear(X, step0, middle0)\n    Y = DequantizeLinear(Yc, step0, middle0)"
+OWN_STEPS = ONE_STEP.replace("step0", "step{k}").replace("middle0", "middle{k}")
+ROUNDINGS = {"float16": cast(10), "bfloat16": cast(16), "int32": cast(6), "one": ONE_STEP, "own": OWN_STEPS}
+FUNCTIONS = ROUNDINGS | {
+    "like": "Y = CastLike(X, low)",
+    "relu": "Y = Relu(X)",
+    "clip": "Y = Clip(X, low, high)",
+    "abs": "Y = Abs(X)",
+    "max": "Y = Max(low, X)",
+    "round": "Y = Round(X)",
+    "floor": "Y = Floor(X)",
+    "sign": "Y = Sign(X)",
+    "length": "Y = LpNormalization <axis = -1> (X)",
+}
+
+
+@pytest.mark.parametrize("recipe", [LAST, EACH])
+@pytest.mark.parametrize("kind", ROUNDINGS)
+def test_a_stream_that_is_not_rounded_yet_is_no_identity(tmp_path: Path, kind: str, recipe: str) -> None:
+    """A layer takes the stream as a sum left it, and rounds it on its way to the next sum."""
+    model = stack(tmp_path, before=ROUNDINGS[kind])
+    judge(recipe, model, tmp_path / "deep.onnx").assert_gap("rounds or bounds a stream that is not so")
+
+
+@pytest.mark.parametrize("recipe", [LAST, EACH])
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_a_stream_that_is_rounded_behind_each_sum_stays_as_it_is(
+    tmp_path: Path, kind: str, recipe: str
+) -> None:
+    model = stack(tmp_path, behind=FUNCTIONS[kind])
+    judge(recipe, model, tmp_path / "deep.onnx").assert_exact()
+
+
+TWICE = """
+    u{k} = MatMul(x{k}, up{k})
+    d{k} = MatMul(u{k}, down{k})
+    a{k} = Add(x{k}, d{k})
+    s{k} = Relu(a{k})
+    v{k} = MatMul(s{k}, wide{k})
+    f{k} = MatMul(v{k}, narrow{k})
+    b{k} = Add(s{k}, f{k})
+    x{n} = {end}(b{k})
+"""
+
+
+def in_between(folder: Path, stem: str, end: str) -> Path:
+    """Two layers with a Relu between their sums, behind a stem; `end` stands behind each."""
+    layers = "".join(TWICE.format(k=k, n=k + 1, end=end) for k in range(2))
+    shapes = {"up": "8, 12", "down": "12, 8", "wide": "8, 20", "narrow": "20, 8"}
+    weights = ", ".join(f"float[{shape}] {name}{k}" for k in range(2) for name, shape in shapes.items())
+    graph = f"""
+between (float[N, 4] x) => (float[N, 3] y)
+<float[4, 8] rows, {weights}, float[8, 3] columns>
+{{
+    e = MatMul(x, rows)
+    x0 = {stem}(e)
+    {layers}
+    y = MatMul(x2, columns)
+}}
+"""
+    return save(folder / "model.onnx", graph)
+
+
+@pytest.mark.parametrize("stem", ["Relu", "Abs"])
+def test_what_held_where_a_layer_stood_need_not_hold_where_its_copy_stands(tmp_path: Path, stem: str) -> None:
+    """The stem gives no negative numbers; sums do."""
+    model = in_between(tmp_path, stem, "Identity")
+    again = "arrange layers as 0, 1, 0 with zero outputs"
+    judge(again, model, tmp_path / "deep.onnx").assert_gap("`s0` rounds or bounds", "in this place")
+
+
+@pytest.mark.parametrize("end", ["Relu", "Abs"])
+def test_what_a_copy_finds_where_it_stands_is_enough(tmp_path: Path, end: str) -> None:
+    """Behind each layer no number is negative; nothing is known of the stem."""
+    model = in_between(tmp_path, "Identity", end)
+    again = "arrange layers as 0, 1, 0 with zero outputs"
+    judge(again, model, tmp_path / "deep.onnx").assert_exact()
