@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from growc.depth import Depth
     from growc.graph import Graph, Node, Value
-    from growc.indexmap import Floats, IndexMap
+    from growc.indexmap import Bools, Floats, IndexMap
     from growc.layers import Layers
     from growc.passes.assemble import Assembled
     from growc.passes.lower import Lowered
@@ -50,6 +50,7 @@ class Compilation:
     gaps: Sequence[Gap] = ()  # solve
     outputs: Mapping[tuple[str, int], IndexMap] = field(default_factory=dict)  # solve: axes of model outputs
     blends: Mapping[tuple[str, int], Floats] = field(default_factory=dict)  # solve: those that hold means
+    heard: Mapping[int, Bools] = field(default_factory=dict)  # solve: units that readers get, by atom
     notes: Sequence[str] = ()  # solve: what a reader of the plan should know
     mended: Any = None  # mend
     assembled: Assembled = None  # type: ignore[assignment]  # assemble

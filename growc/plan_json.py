@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from growc.plans import (
+    Alike,
     AxisChange,
     AxisStep,
     Certificate,
@@ -38,6 +39,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "statements": [asdict(s) for s in plan.summaries],
         "warnings": list(plan.warnings),
         "notes": list(plan.notes),
+        "alike": [asdict(a) for a in plan.alike],
         "attributes": [list(a) for a in plan.attributes],
         "weights": weights,
         "maps": pool.maps,
@@ -63,6 +65,7 @@ def from_json(data: dict[str, Any]) -> Plan:
         tuple(data["warnings"]),
         tuple((n, k, v) for n, k, v in data["attributes"]),
         tuple(data["notes"]),
+        tuple(Alike(**a) for a in data["alike"]),
     )
 
 

@@ -269,6 +269,24 @@ class Summary:
     removed: tuple[tuple[int, ...], ...] = ()
 
 
+@dataclass(frozen=True)
+class Alike:
+    """An axis of the result on which units get equal gradients for ever, dropout aside, or none at all.
+
+    units: how many there are; different: how many, if those that are alike count once; dead: how many are
+    zero behind zero readers (these count among the different ones). layer: the one that the axis belongs to,
+    in its `scope`; None where it belongs to none, or to several. remedy: what would tell the units apart.
+    """
+
+    axis: str
+    units: int
+    different: int
+    dead: int = 0
+    scope: str = ""
+    layer: int | None = None
+    remedy: str = ""
+
+
 @dataclass
 class Plan:
     """Everything that will happen to a model, and what is claimed of it."""
@@ -283,6 +301,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     attributes: tuple[tuple[str, str, float], ...] = ()
     notes: tuple[str, ...] = field(default=())
+    alike: tuple[Alike, ...] = ()
 
     @property
     def later_copies(self) -> frozenset[str]:

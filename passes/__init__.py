@@ -16,6 +16,7 @@ from growc.compilation import Compilation
 from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Node, Value
+from growc.indexmap import Bools
 from growc.matching import Known
 from growc.passes.ancestry import Ancestry
 from growc.passes.assemble import assemble_weights, count_parameters
@@ -41,6 +42,7 @@ from growc.passes.single_heads import count_heads
 from growc.passes.solve import solve
 from growc.passes.spaces import infer_spaces
 from growc.passes.steps import put_in_order, weight_steps
+from growc.passes.symmetry import heard
 from growc.passes.tables import continue_tables
 from growc.passes.targets import named
 from growc.passes.ties import cut_by_untie, find_ties
@@ -189,6 +191,7 @@ def solve_pass(c: Compilation) -> Compilation:
     scales: dict[Value, float] = defaultdict(lambda: 1.0)
     attributes: dict[Node, dict[str, float]] = {}
     gaps: list[Gap] = []
+    reached: dict[int, Bools] = {}
     outgoing = Outgoing()
     sizes = Sizes()
     rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
@@ -206,6 +209,7 @@ def solve_pass(c: Compilation) -> Compilation:
             continue
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
         solution = solve(links, stage, sizes, carriers, steps.keys())
+        reached = heard(solution, reached)
         made = weight_steps(solution, c.ties, ancestry)
         if stage.options.next_layer:
             following = NextLayers(c.layers, c.axes, c.norms, ancestry, stage.number)
@@ -234,6 +238,7 @@ def solve_pass(c: Compilation) -> Compilation:
         gaps=gaps,
         outputs=outgoing.maps,
         blends=outgoing.blends,
+        heard=reached,
         notes=(*rescaling.notes, *below_zero.notes),
     )
 

@@ -5,6 +5,7 @@ Needs: everything before. Gives: `Plan`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ from growc.compilation import Compilation
 from growc.depth import Depth
 from growc.graph import Weight
 from growc.passes.assemble import Assembled, count_parameters
-from growc.plans import MEAN, AxisChange, Certificate, Gap, Plan, WeightPlan
-from growc.stage import Stage
+from growc.passes.symmetry import symmetries
+from growc.plans import MEAN, Alike, AxisChange, Certificate, Gap, Plan, WeightPlan
 from growc.weights import leaf_steps
 
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
@@ -28,6 +29,7 @@ def certify(c: Compilation) -> Plan:
         for plan, uses in zip(c.assembled.weights, c.assembled.uses, strict=True)
         for use in uses
     }
+    alike = symmetries(c)
     written = sum(w.elements * width(w.dtype) for w in c.assembled.weights)
     return Plan(
         c.path.name,
@@ -37,9 +39,10 @@ def certify(c: Compilation) -> Plan:
         tuple(c.assembled.weights),
         (c.parameters or count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
-        (*c.depth.warnings, *warnings_of(c.lowered.stages), *unnormed(c.assembled)),
+        (*c.depth.warnings, *warnings_of(alike), *unnormed(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
         (*c.model.told, *c.notes),
+        alike,
     )
 
 
@@ -78,26 +81,17 @@ def width(dtype: str) -> int:
     return _WIDTHS[dtype] if dtype in _WIDTHS else np.dtype(dtype).itemsize
 
 
-def warnings_of(stages: Sequence[Stage]) -> Iterator[str]:
-    """What training cannot undo: copies that stay alike, units that never learn.
-
-    Rows of a table that are looked up by number meet other data than their copies.
-    """
-    alike = [
-        s.axis for s in stages if _copies(s) and not _told_apart(s) and s.axis not in ("vocab", "positions")
-    ]
-    if alike:
+def warnings_of(alike: Sequence[Alike]) -> Iterator[str]:
+    """What training cannot undo: units that stay alike, units that never learn."""
+    for remedy in dict.fromkeys(a.remedy for a in alike if a.different < a.units):
+        mine = [a for a in alike if a.remedy == remedy and a.different < a.units]
         yield (
-            f"copies of one unit of {_listed(alike)} have equal shares and will get equal gradients "
-            "for ever: `split random` or `noise S balanced` lets training tell them apart"
+            f"only {_listed(mine, 'different')} differ: those that are made and read alike get equal "
+            f"gradients for ever, dropout aside{remedy and f'; {remedy}'}"
         )
-    dead = [
-        s.axis
-        for s in stages
-        if s.options.zero_outputs and any(r.fill == "zero fill" for r in s.requests.values())
-    ]
+    dead = [a for a in alike if a.dead]
     if dead:
-        yield f"new units of {_listed(dead)} are zero behind zero readers and will never get a gradient"
+        yield f"{_listed(dead, 'dead')} are zero behind zero readers and will never get a gradient"
 
 
 def now_stored(made: Assembled) -> list[Weight]:
@@ -115,15 +109,24 @@ def unnormed(made: Assembled) -> Iterator[str]:
         )
 
 
-def _copies(stage: Stage) -> bool:
-    return any((r.map.counts > 1).any() for r in stage.requests.values())
+def _listed(alike: Sequence[Alike], which: str) -> str:
+    """`12 of 24 units of `hidden` and 96 to 99 of 192 of `ffn` (layers 0 to 3)`."""
+    places: dict[tuple[str, int, str], list[Alike]] = defaultdict(list)
+    for a in alike:
+        places[a.axis, a.units, a.scope].append(a)
+    texts: list[str] = []
+    for (axis, units, scope), mine in places.items():
+        counts = sorted({int(getattr(a, which)) for a in mine})
+        number = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+        layers = sorted({a.layer for a in mine if a.layer is not None})
+        where = f" ({' '.join(filter(None, [scope, _numbers(layers)]))})" if layers else ""
+        texts.append(f"{number} of {units}{'' if texts else ' units'} of `{axis}`{where}")
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
-def _told_apart(stage: Stage) -> bool:
-    options = stage.options
-    return options.split_random or options.noise is not None or options.zero_outputs
-
-
-def _listed(names: Sequence[str]) -> str:
-    quoted = [f"`{name}`" for name in dict.fromkeys(names)]
-    return " and ".join(filter(None, [", ".join(quoted[:-1]), quoted[-1]]))
+def _numbers(layers: Sequence[int]) -> str:
+    """`layer 3`, `layers 0 to 2, 5`."""
+    ends = [n for n in layers if n + 1 not in layers]
+    starts = [n for n in layers if n - 1 not in layers]
+    runs = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(runs)}"

@@ -144,7 +144,7 @@ def _read(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
 
 
 def _read_again(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
-    """A weight contracts one more state: its columns are any where both are zero, its noise what both lose."""
+    """A weight contracts one more state: columns are any where both are zero, noise is what both lose."""
     root = solving.links.root(reader)
     held, seen = solving.done.states[root], solving.done.read[root]
     if (seen.source, seen.size) != (state.source, state.size):
