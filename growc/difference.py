@@ -36,6 +36,7 @@ class OutputReport:
         and integers or booleans that are not equal.
     alien: NaN and infinities on one side, where the other has none at all.
     compared: elements that went into `max_abs`.
+    steady: whether all of the source's elements are one real number, so that little can show in them.
     note: why the two cannot be compared at all, or empty.
     closeness: how near both are as distributions, where that was asked for.
     """
@@ -46,6 +47,7 @@ class OutputReport:
     misplaced: int = 0
     alien: int = 0
     compared: int = 0
+    steady: bool = False
     note: str = ""
     closeness: Closeness | None = None
 
@@ -61,7 +63,7 @@ def compare(a: Array, b: Array) -> OutputReport:
 
 def worst(reports: Iterable[OutputReport]) -> OutputReport:
     """The report that stands for several cases of one output."""
-    joined = OutputReport(0.0, 0.0)
+    joined = OutputReport(0.0, 0.0, steady=True)
     for report in reports:
         joined = OutputReport(
             relative=max(joined.relative, report.relative),
@@ -70,6 +72,7 @@ def worst(reports: Iterable[OutputReport]) -> OutputReport:
             misplaced=joined.misplaced + report.misplaced,
             alien=joined.alien + report.alien,
             compared=joined.compared + report.compared,
+            steady=joined.steady and report.steady,
             note=joined.note or report.note,
             closeness=together([c for c in (joined.closeness, report.closeness) if c])
             if report.closeness
@@ -119,6 +122,7 @@ def _compare_real(a: Array, b: Array) -> OutputReport:
         misplaced=misplaced,
         alien=int(strange.max()) if strange.min() == 0 else 0,
         compared=compared,
+        steady=a.size > 1 and bool((a == a.flat[0]).all()),
     )
 
 

@@ -1,8 +1,9 @@
 """Inputs for a model: drawn from its signature, or read from the user's file.
 
 The drawn cases: one with every mask open; one with another batch size and other lengths, where the model
-allows it (and empty caches, where it allows those); and that one once more with right padding, if the model
-has masks. Every drawn case has run in onnxruntime, and gave something that can be compared.
+allows it (and empty caches, where it allows those), its rows ten times as large, as they are, and a tenth as
+large in turn; and that one once more with right padding, if the model has masks. Indices reach from the first
+row of a table to its last. Every drawn case has run in onnxruntime, and gave something that can be compared.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ Array = NDArray[Any]
 
 ROWS = 8
 """Rows of the user's file that are run at a time."""
+
+_SCALES = (10.0, 1.0, 0.1)
+"""The sizes of rows of data behind the first case."""
 
 _CLOSED = -1e4
 """What a right padded place adds to attention scores: closed in every float type."""
@@ -128,10 +132,16 @@ def _feeds(
 
 
 def values(port: Input, shape: tuple[int, ...], key: Sequence[int], *, padded: bool = False) -> Array:
-    """The elements of one input, of `shape`, drawn by the Philox generator that `key` names."""
+    """The elements of one input, of `shape`, drawn by the Philox generator that `key` names: the seed, the
+    number of the case, and that of the input.
+    """
+    _, case, _ = key
     draw = np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
     if port.role is Role.IDS:
-        return draw.integers(port.low, port.high, shape).astype(port.dtype)
+        found = draw.integers(port.low, port.high, shape)
+        edges = [port.low, port.high - 1]
+        found.reshape(-1)[:2] = edges[: found.size]
+        return np.asarray(found, dtype=port.dtype)
     if port.role is Role.POSITIONS:
         return (
             np.broadcast_to(np.arange(shape[-1] if shape else 1), shape or (1,))
@@ -143,7 +153,10 @@ def values(port: Input, shape: tuple[int, ...], key: Sequence[int], *, padded: b
     if not port.real:
         top = 256 if port.dtype == np.uint8 else 2 if port.dtype == np.bool_ else 8
         return draw.integers(0, top, shape).astype(port.dtype)
-    drawn = draw.standard_normal(shape).astype(port.dtype)
+    drawn = draw.standard_normal(shape)
+    if port.role is Role.DATA and case and shape:
+        drawn *= np.resize(_SCALES, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
+    drawn = drawn.astype(port.dtype)
     if port.role is Role.BIAS and padded:
         drawn = np.where(_open(shape), drawn, port.dtype.type(_CLOSED))
     return np.asarray(drawn, dtype=port.dtype)

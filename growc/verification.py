@@ -31,6 +31,8 @@ from growc.unitmaps import InputMap, NumberMap, OutputMap
 Array = NDArray[Any]
 InputMaps = Mapping[str, Sequence[InputMap]]
 
+STEADY = "is one number throughout, whatever is fed: no difference can be seen in it"
+
 HELD_BYTES = 256 << 20
 """About how much of the source's outputs is kept while the grown model is run."""
 
@@ -222,9 +224,14 @@ def cases_for_both(
 
     Raises GrowError (G403) where there are none.
     """
-    low = {port.name: port for port in ports}
-    drawn = [replace(p, low=low[p.name].low, high=low[p.name].high) if p.name in low else p for p in own]
+    theirs = {port.name: port for port in ports}
     numbers = {name: m for name, found in maps.items() for m in found if isinstance(m, NumberMap)}
+    drawn = list(own)
+    for k, port in enumerate(own):
+        if port.name in theirs:
+            drawn[k] = port = replace(port, low=theirs[port.name].low, high=theirs[port.name].high)
+        if port.name in numbers:
+            drawn[k] = replace(port, high=min(port.high, len(numbers[port.name].kept)))
 
     def wide(feeds: Feeds) -> Feeds:
         return {n: numbers[n].narrow(a) if n in numbers else a for n, a in feeds.items()}
@@ -303,7 +310,7 @@ def summed_up(
 ) -> Verification:
     """The reports of all cases of each output as one measurement."""
     outputs = {name: worst(seen) for name, seen in reports.items()}
-    notes = list(notes)
+    notes = [*notes, *(f"output `{name}` {STEADY}" for name, report in outputs.items() if report.steady)]
     for name in sorted(rounding.unstable.keys() & outputs.keys()):
         notes.append(
             f"output `{name}` has integers or infinities that differ between two ways to run the source"
