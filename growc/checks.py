@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from growc import recipe as rc
 from growc.diagnostic import Diagnostic
-from growc.expression import UNKNOWN, Expr, fold, names
+from growc.expression import UNKNOWN, Binary, Expr, Int, fold, names, spell
 from growc.source import Span
 
 ADDED_UP = ("ffn", "heads", "experts", "channels")
@@ -82,12 +82,26 @@ def _fixed(expr: Expr | None, what: str) -> Iterator[Diagnostic]:
 
 def _range(layers: rc.LayerRange) -> Iterator[Diagnostic]:
     if isinstance(layers, rc.Layer):
+        yield from _subtracted(layers)
         return
     start, stop = _constant(layers.start), _constant(layers.stop)
     if start is not None and stop is not None and (start < 0) == (stop < 0) and stop <= start:
         yield Diagnostic(
             "G206", "this range holds no layer", layers.span, f"{start} up to, but not including, {stop}"
         )
+
+
+def _subtracted(layer: rc.Layer) -> Iterator[Diagnostic]:
+    """`0-2` says one layer, counted from the end, and looks like several."""
+    value = _constant(layer.number)
+    match layer.number:
+        case Binary("-", Int() as first, Int() as last) if first.spelling and last.spelling and value:
+            meant, layers = f"{first.spelling}..{last.spelling}", f"{first.value} to {last.value - 1}"
+            message = (
+                f"`{spell(layer.number)}` is a subtraction: it means layer {value}, counted from the end"
+            )
+            remedy = f"write `{meant}` for layers {layers}, `{value}` for the one"
+            yield Diagnostic("G206", message, layer.span, f"this is {value}", help=remedy)
 
 
 def _order(order: rc.Order | None) -> Iterator[Diagnostic]:

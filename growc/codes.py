@@ -173,7 +173,8 @@ _code(
     "number out of range",
     """
     A size, a number of samples and a number of layers are at least 1; a seed and a noise at least 0; a
-    range of layers holds at least one layer.
+    range of layers holds at least one layer. `0-2` is a difference, and no range: it would be the layer -2,
+    the last but one; `0..2` are the layers 0 and 1.
 
         widen ffn to 4096 with tail copy noise -0.01      # wrong
         widen ffn to 4096 with tail copy noise 0.01       # right

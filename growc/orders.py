@@ -7,10 +7,10 @@ table "Depth orders" in docs/language.md, which names their sources.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from growc.diagnostic import Diagnostic, GrowError
-from growc.expression import Expr
+from growc.expression import Binary, Expr, spell
 from growc.recipe import Arrange, Drop, Layer, LayerRange, Order, Stack, SubcloneLayers
 
 Depth = Stack | SubcloneLayers | Arrange | Drop
@@ -77,6 +77,14 @@ def layers_of(layers: LayerRange, count: int, evaluate: Evaluate) -> range:
             Diagnostic("G302", "this range holds no layer of the model", layers.span, label, note)
         )
     return range(start, stop)
+
+
+def counted_back(layers: LayerRange, count: int, evaluate: Evaluate) -> Iterator[str]:
+    """What is to be known of numbers that come out negative, and so count from the end."""
+    ends = (layers.number,) if isinstance(layers, Layer) else (layers.start, layers.stop)
+    for number in ends:
+        if isinstance(number, Binary) and (given := evaluate(number)) < 0:
+            yield f"`{spell(number)}` comes to {given}: that is layer {given + count}, counted from the end"
 
 
 # ------------------------------------------------------------------------------------------------- orders

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from growc.checks import check
 from growc.diagnostic import Diagnostic, GrowError, concealed, nearest
-from growc.expression import UNKNOWN, Expr, Int, Name, Node, TensorAxis, fold, names, substitute
+from growc.expression import UNKNOWN, Binary, Expr, Int, Name, Node, TensorAxis, fold, names, substitute
 from growc.files import irregular
 from growc.recipe import (
     ROLES,
@@ -193,7 +193,8 @@ class _Resolver:
     def value(self, expr: Expr, lets: Mapping[str, Expr], moment: int | None = None) -> Expr:
         """The expression with values in the place of names, and axes as they are at a moment.
 
-        It is a number where it is the same for every model. Reports what is unknown or does not come out.
+        It is a number where it is the same for every model; a subtraction in a statement that comes out
+        negative stays, for it is blamed where it stands. Reports what is unknown or does not come out.
         """
 
         def named(node: Name | TensorAxis) -> Expr:
@@ -220,7 +221,8 @@ class _Resolver:
             return UNKNOWN
         if UNKNOWN in names(value):
             return UNKNOWN
-        return value if number is None else Int(number, span=expr.span)
+        counts_back = moment is None and number is not None and number < 0 and isinstance(value, Binary)
+        return value if number is None or counts_back else Int(number, span=expr.span)
 
     def unknown_name(self, node: Name, lets: Mapping[str, Expr]) -> None:
         near = nearest(node.name, [*lets, *ROLES])

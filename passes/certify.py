@@ -39,7 +39,7 @@ def certify(c: Compilation) -> Plan:
         tuple(c.assembled.weights),
         (c.parameters or count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
-        (*c.depth.warnings, *warnings_of(alike), *unnormed(c.assembled)),
+        (*c.depth.warnings, *c.lowered.warnings, *warnings_of(alike), *unnormed(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
         (*c.model.told, *c.notes),
         alike,

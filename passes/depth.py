@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from growc import recipe as ast
 from growc.depth import Depth, Move, Past
 from growc.diagnostic import Diagnostic, GrowError
-from growc.expression import evaluate
+from growc.expression import Expr, evaluate
 from growc.grammar import depth_text
 from growc.graph import Value
 from growc.layers import Instance, Layer, Layers, Obstacle, Run
 from growc.orders import Depth as DepthStatement
-from growc.orders import arrangement, new_layers
+from growc.orders import arrangement, counted_back, new_layers
 from growc.passes.branches import Branches
 from growc.passes.counts import runs_in
 from growc.passes.settled import Settled
@@ -46,6 +47,7 @@ def arrange_layers(
     depths = [Past.of(len(run.layers)) for run in layers.runs]
     errors: list[Diagnostic] = []
     summaries: list[tuple[int, Summary]] = []
+    said: list[str] = []
     measure: ast.Measure | None = None
     for bound in statements:
         if isinstance(bound.statement, ast.Measure):
@@ -59,6 +61,7 @@ def arrange_layers(
             found = scores(measure) if measure is not None and ranks is not None else ()
             for k in chosen:
                 known = of_places(depths[k], found[k], ranks.span) if ranks is not None and found else None
+                said += _counted_back(bound, depths[k], size_of)
                 depths[k] = _after(bound, depths[k], size_of, known)
         except GrowError as error:
             errors += error.diagnostics
@@ -73,7 +76,8 @@ def arrange_layers(
         gap for run, depth in zip(layers.runs, depths, strict=True) for gap in gaps_of(run, depth, branches)
     ]
     warnings = [w for run, past in zip(layers.runs, depths, strict=True) for w in out_of_phase(run, past)]
-    return Depth(tuple(depths), tuple(gaps), tuple(summaries), warnings=tuple(warnings))
+    said = list(dict.fromkeys([*said, *warnings]))
+    return Depth(tuple(depths), tuple(gaps), tuple(summaries), warnings=tuple(said))
 
 
 def by_importance(statement: DepthStatement) -> ast.Order | None:
@@ -96,17 +100,29 @@ def removed(move: Move, count: int) -> tuple[int, ...]:
     return tuple(sorted(set(range(count)) - set(move.order)))
 
 
-def _after(bound: Bound, depth: Past, size_of: SizeOf, scores: Sequence[float] | None) -> Past:
-    count, statement = depth.count_before(None), bound.statement
-    assert isinstance(statement, DepthStatement)
+def _evaluated(bound: Bound, depth: Past, size_of: SizeOf, expr: Expr) -> int:
+    """What an expression in a statement comes to, by the layers that a run has before it."""
 
     def now(name: str, span: Span) -> int:
-        return count if name == "layers" else size_of(name, span, bound.number)
+        return depth.count_before(None) if name == "layers" else size_of(name, span, bound.number)
 
     def earlier(moment: int, name: str, span: Span) -> int:
         return depth.count_before(moment) if name == "layers" else size_of(name, span, moment)
 
-    order = arrangement(statement, count, lambda expr: evaluate(expr, now, earlier), scores)
+    return evaluate(expr, now, earlier)
+
+
+def _counted_back(bound: Bound, depth: Past, size_of: SizeOf) -> Iterator[str]:
+    statement = bound.statement
+    ranges = statement.layers if isinstance(statement, ast.Arrange) else ()
+    for layers in (statement.layers,) if isinstance(statement, ast.Drop) else ranges:
+        yield from counted_back(layers, depth.count_before(None), partial(_evaluated, bound, depth, size_of))
+
+
+def _after(bound: Bound, depth: Past, size_of: SizeOf, scores: Sequence[float] | None) -> Past:
+    count, statement = depth.count_before(None), bound.statement
+    assert isinstance(statement, DepthStatement)
+    order = arrangement(statement, count, partial(_evaluated, bound, depth, size_of), scores)
     zero = isinstance(statement, ast.Stack | ast.Arrange) and statement.zero_outputs
     zeroed = tuple(depth.zeroed[k] or (zero and new) for k, new in zip(order, new_layers(order), strict=True))
     return depth.after(Move(bound.number, tuple(order)), zeroed)

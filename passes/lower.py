@@ -28,7 +28,7 @@ from growc.passes.magnitude import Magnitudes
 from growc.passes.measured import Measured
 from growc.passes.pairs import Pairs, pairs_of
 from growc.passes.rankings import Rankings
-from growc.passes.region import Region, region_of
+from growc.passes.region import Region, counted_from_the_end, region_of
 from growc.passes.renumbering import constants, renumbered
 from growc.passes.requests import Ask, Requests, Resizing, options_of
 from growc.passes.roles import RoleAxis, Roles
@@ -54,6 +54,7 @@ class Lowered:
     """The sizes before each statement, by its number."""
     numbers: dict[str, Ints] = field(default_factory=dict)
     """For inputs that number units of which some are gone, the old number of each."""
+    warnings: list[str] = field(default_factory=list)
     taken: Taken = field(default_factory=Taken)
     """What becomes of units that are taken out one by one."""
 
@@ -196,6 +197,8 @@ class _Lowering:
         scopes, moment = key = bound.scopes, bound.number
         if key not in self.regions:
             self.regions[key] = region_of(scopes, self.roles.scopes, self.axes, self.layers, moment)
+            said = counted_from_the_end(scopes, self.layers, moment)
+            self.done.warnings += (warning for warning in said if warning not in self.done.warnings)
         return self.regions[key]
 
     def evaluate(self, expr: Expr, region: Region, target: RoleAxis, ordinal: int) -> int:

@@ -7,7 +7,7 @@ statement sees, and which of them reach out of its scopes, so that it may not ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
 from growc.graph import Node, Value, readers
 from growc.layers import Layers, Run
-from growc.orders import layers_of
+from growc.orders import counted_back, layers_of
 from growc.passes.counts import runs_in
 from growc.passes.roles import RoleAxis
 from growc.passes.scopes import Scopes
@@ -109,6 +109,15 @@ def _in_layers(
             for n in layer.nodes
         )
     return _among(axes, lambda use: not nodes.isdisjoint(readers(use)))
+
+
+def counted_from_the_end(scopes: Sequence[ast.Scope], layers: Layers, moment: int) -> Iterator[str]:
+    """What is to be known of numbers in `in layers` that come out negative."""
+    for scope in scopes:
+        for run in runs_in(layers, scopes, scope.span) if isinstance(scope, ast.LayerScope) else ():
+            count, number = run.count_before(moment), partial(_number, run, moment)
+            assert isinstance(scope, ast.LayerScope)
+            yield from counted_back(scope.layers, count, number)
 
 
 def _among(axes: Axes, chosen: Callable[[Value], bool]) -> tuple[frozenset[int], frozenset[int]]:

@@ -129,3 +129,32 @@ def test_a_range_of_layers_may_be_counted_in_layers(tmp_path):
     assert sizes == [384, 384, 400, 400, 400, 400, 400, 384]
     with pytest.raises(GrowError, match="does not know `hidden` in a range"):
         api.plan("in layers hidden / 48.. { widen ffn to 400 with tail copy }", TINY)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ("drop layers layers - 6", ["`layers - 6` comes to -2: that is layer 2, counted from the end"]),
+        ("let k = 1\ndrop layers k - 3..4", ["`1 - 3` comes to -2: that is layer 2, counted from the end"]),
+        ("arrange layers as 0..2 - 3, 3", ["`2 - 3` comes to -1: that is layer 3, counted from the end"]),
+        (
+            "in layers 1 - layers { widen ffn to 400 with tail copy split random }",
+            ["`1 - layers` comes to -3: that is layer 1, counted from the end"],
+        ),
+        ("drop layers -2..-1", []),
+        ("drop layers -1", []),
+        ("drop layers layers - 2..", []),
+        ("in layers 3 - 1 { widen ffn to 400 with tail copy split random }", []),
+        ("in layers -2..layers - 1 { widen ffn to 400 with tail copy split random }", []),
+    ],
+)
+def test_a_difference_that_counts_layers_from_the_end_is_told(recipe, said):
+    assert list(api.plan(recipe, TINY).warnings) == said
+
+
+@pytest.mark.parametrize("text", ["in layers 0-2 { widen ffn to 400 with tail copy }", "drop layers 0 - 2"])
+def test_a_difference_in_the_place_of_a_range_is_an_error_with_the_range_as_its_help(text):
+    with pytest.raises(GrowError) as caught:
+        api.recipe(text)
+    assert [d.code for d in caught.value.diagnostics] == ["G206"]
+    assert "write `0..2` for layers 0 to 1" in caught.value.diagnostics[0].help
