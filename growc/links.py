@@ -7,6 +7,7 @@ others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from growc.axes import Space, leaves
@@ -46,6 +47,19 @@ class Link:
     axis: int = 0
 
 
+@dataclass(frozen=True)
+class Flow:
+    """One label at one node: from which operands (by number) to which results its units go.
+
+    vanishes: whether it is a norm that divides zeros by zero.
+    """
+
+    node: Node
+    sources: Mapping[int, Var]
+    targets: tuple[Var, ...]
+    vanishes: bool = False
+
+
 @dataclass
 class Links:
     """Variables, their classes (a union-find), and links in canonical order."""
@@ -57,6 +71,8 @@ class Links:
     owner: list[Value | None] = field(default_factory=list)
     parent: list[Var] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
+    flows: list[Flow] = field(default_factory=list)
+    """Where units go, in the order of the nodes."""
     visited: set[Var] = field(default_factory=set)
     """Variables that some operator spoke for; a weight's variable that none did is not accounted for."""
 

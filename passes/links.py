@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from growc.axes import leaves
 from growc.graph import Value
-from growc.links import Link, Links, Occurrences, Var
+from growc.links import Flow, Link, Links, Occurrences, Var
 from growc.operators import Term, choosing, labels, names_of
 from growc.passes.norm_links import OPERATORS, norm_in_pieces, norm_operator
 from growc.passes.norms import Norm
@@ -157,6 +157,9 @@ def _add(links: Links, instance: Instance) -> None:
     if not ins and not outs:
         return
     node, treatment = instance.node, instance.line.treatment
+    for name in dict.fromkeys([*ins, *outs]):
+        for one, other in _aligned(links, ins.get(name, {}), outs.get(name, {})):
+            links.flows.append(Flow(node, one, tuple(other)))
     whole = norm_operator if treatment in OPERATORS else recurrent if treatment == "recurrent" else None
     if whole is not None:
         whole(links, instance, ins, outs)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from growc.axes import Space, product
 from growc.graph import Node
-from growc.links import Link, Links, Occurrences, Var
+from growc.links import Flow, Link, Links, Occurrences, Var
 from growc.passes.norms import Formula, Norm
 from growc.passes.spaces import Instance
 
@@ -62,6 +62,8 @@ def norm_in_pieces(links: Links, norm: Norm) -> None:
     after: list[Link] = []
     for axis in range(-source.rank, 0):
         before, result = links.of(source, axis + source.rank), links.of(norm.result, axis + source.rank)
+        vanishes = axis not in norm.axes and norm.eps is None and not norm.by_operator
+        links.flows += [Flow(norm.close, {0: x}, (y,), vanishes) for x, y in zip(before, result, strict=True)]
         if gain is not None and -axis <= gain.rank and (weights := links.of(gain, axis + gain.rank)):
             core = [links.fresh(links.atoms[v], None) for v in result]
             after += [

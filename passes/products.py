@@ -36,10 +36,7 @@ def product(solving: Solving, link: Link, inverse: bool = False) -> None:
 
 
 def quotient(solving: Solving, link: Link) -> None:
-    """As a product with the reciprocal; what is zero divides nothing."""
-    divisor = link.sources[-1]
-    if not solving.is_free(divisor) and solving.need(divisor).zeros.any():
-        solving.gap(link, f"units of {solving.axis_name(divisor)} that are zero are divided by")
+    """As a product with the reciprocal; growc.passes.finite asks whether zeros divide."""
     product(solving, link, inverse=True)
 
 
@@ -144,7 +141,7 @@ def _read(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
 
 
 def _read_again(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
-    """A weight contracts one more state: columns are any where both are zero, noise is what both lose."""
+    """A weight contracts one more state: a column is any where both are zero, and noise vanishes in both."""
     root = solving.links.root(reader)
     held, seen = solving.done.states[root], solving.done.read[root]
     if (seen.source, seen.size) != (state.source, state.size):

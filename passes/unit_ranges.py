@@ -1,0 +1,69 @@
+"""Ranges of numbers: what units that are no copies can be.
+
+Needs: nothing. Gives: `Range`. A unit is in [low, high]. It is *wild* where it may be infinite or no number
+at all, on more than a null set of the inputs for which the source's units are finite. Bounds that are never
+reached are the next numbers inside of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from growc.indexmap import Bools, Floats, Ints
+
+TINY = float(np.nextafter(0.0, 1.0))
+BELOW_ONE = float(np.nextafter(1.0, 0.0))
+STILL, VARIES, MOVES = 0, 1, 2
+"""How a unit depends on the input: not at all; somehow; so that no number is its value but on a null set.
+What is still and no known number is made of weights: no number is its value but by accident."""
+
+
+@dataclass(frozen=True, eq=False)
+class Range:
+    """The numbers of every unit; all arrays have shape (D,)."""
+
+    low: Floats
+    high: Floats
+    motion: Ints
+    wild: Bools
+
+    @staticmethod
+    def anything(size: int, motion: int = VARIES) -> Range:
+        """Any finite number."""
+        whole = np.full(size, np.inf)
+        return Range(-whole, whole, np.full(size, motion), np.zeros(size, dtype=bool))
+
+    def within(self, low: Floats | float, high: Floats | float, *, analytic: bool = False) -> Range:
+        """These bounds: of a function of it, which may be constant on parts where it is not `analytic`."""
+        with np.errstate(invalid="ignore"):
+            ends = np.broadcast_arrays(low, high, self.low)[:2]
+        bottom, top = (np.where(np.isnan(e), x, e) for e, x in zip(ends, (-np.inf, np.inf), strict=True))
+        motion = self.motion if analytic else np.where((bottom == top), STILL, VARIES)
+        return Range(bottom, top, motion, self.wild)
+
+    def put(self, rows: Bools, low: float, high: float, motion: int) -> Range:
+        """Other bounds for some rows, which are finite there."""
+        return Range(
+            np.where(rows, low, self.low),
+            np.where(rows, high, self.high),
+            np.where(rows, motion, self.motion),
+            self.wild & ~rows,
+        )
+
+    def bad(self, rows: Bools) -> Range:
+        """Some more rows are wild."""
+        return replace(self, wild=self.wild | rows)
+
+    def holds(self, number: float) -> Bools:
+        """Where it is this number on more than a null set."""
+        known = (self.motion == VARIES) | (self.low == self.high)
+        return np.asarray((self.low <= number) & (number <= self.high) & known)
+
+    def union(self, other: Range) -> Range:
+        """One or the other."""
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        return Range(
+            low, high, np.where(self.motion == other.motion, self.motion, VARIES), self.wild | other.wild
+        )

@@ -1,0 +1,105 @@
+"""Zero times a number is zero; zero times infinity is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from graphs import save
+from judging import draw, judge, run
+
+from growc import api
+
+GRAPH = """
+pole (float[N, 4] x) => (float[N, 3] y)
+<float[4, 6] up, float[6, 3] down, float one, float half, float minus>
+{
+    h = MatMul(x, up)
+    %s
+    y = MatMul(z, down)
+}
+"""
+NUMBERS = {"one": np.float32(1), "half": np.float32(0.5), "minus": np.float32(-0.5)}
+
+POLES = {
+    "x log|x|": "a = Abs(h)\n f = Log(a)\n z = Mul(h, f)",
+    "x / x, by a reciprocal": "f = Reciprocal(h)\n z = Mul(h, f)",
+    "x |x|^-1/2": "a = Abs(h)\n f = Pow(a, minus)\n z = Mul(h, f)",
+    "x / (1 - cos x)": "c = Cos(h)\n d = Sub(one, c)\n f = Reciprocal(d)\n z = Mul(h, f)",
+    "x atanh(cos x)": "c = Cos(h)\n f = Atanh(c)\n z = Mul(h, f)",
+}
+FINITE = {
+    "silu": "f = Sigmoid(h)\n z = Mul(h, f)",
+    "silu, by exponentials": "n = Neg(h)\n e = Exp(n)\n d = Add(e, one)\n z = Div(h, d)",
+    "mish": "s = Softplus(h)\n f = Tanh(s)\n z = Mul(h, f)",
+    "x exp(x)": "f = Exp(h)\n z = Mul(h, f)",
+    "x log(1 + |x|)": "a = Abs(h)\n d = Add(a, one)\n f = Log(d)\n z = Mul(h, f)",
+    "x / (1 + x²)": "q = Mul(h, h)\n d = Add(q, one)\n z = Div(h, d)",
+    "x / max(|x|, 1/2)": "a = Abs(h)\n d = Max(a, half)\n z = Div(h, d)",
+    "x log sigmoid(x)": "s = Sigmoid(h)\n f = Log(s)\n z = Mul(h, f)",
+    "x / softplus(x)": "d = Softplus(h)\n z = Div(h, d)",
+    "cos": "z = Cos(h)",
+}
+FILLS = ("zero fill", "average fill", "uniform copy")
+
+
+def pole(folder: Path, lines: str) -> Path:
+    return save(folder / "m.onnx", GRAPH % lines, **NUMBERS)
+
+
+@pytest.mark.parametrize("lines", POLES.values(), ids=POLES)
+def test_a_zero_unit_behind_a_pole_is_a_gap_that_names_it(tmp_path: Path, lines: str) -> None:
+    model = pole(tmp_path, lines)
+    grown = tmp_path / "g.onnx"
+    done = api.apply('widen axis 1 of "up" to 10 with zero fill', model, grown, check=False, force=True)
+    [gap] = done.plan.certificate.gaps
+    pole_node = next(n.op_type for n in onnx.load(model).graph.node if n.output[0] == "f")
+    assert f"may be infinite behind the {pole_node} `f`" in gap.cause
+    assert np.isnan(run(grown, draw(model, 3))["y"]).all()
+
+
+@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("lines", FINITE.values(), ids=FINITE)
+def test_what_is_finite_for_every_number_is_exact(tmp_path: Path, lines: str, fill: str) -> None:
+    judge(
+        f'widen axis 1 of "up" to 10 with {fill}', pole(tmp_path, lines), tmp_path / "g.onnx"
+    ).assert_exact()
+
+
+@pytest.mark.parametrize("fill", FILLS[1:])
+@pytest.mark.parametrize("lines", list(POLES.values())[:4], ids=list(POLES)[:4])
+def test_copies_and_means_meet_no_pole(tmp_path: Path, lines: str, fill: str) -> None:
+    judge(f'widen axis 1 of "up" to 10 with {fill}', pole(tmp_path, lines), tmp_path / "g.onnx").assert_exact(
+        1e-4
+    )
+
+
+def test_a_zero_column_hides_no_infinity(tmp_path: Path) -> None:
+    model = pole(tmp_path, "a = Abs(h)\n z = Log(a)")
+    recipe = 'widen axis 1 of "up" to 10 with zero fill with zero outputs'
+    done = api.apply(recipe, model, tmp_path / "g.onnx", check=False, force=True)
+    assert not done.plan.certificate.exact
+    assert np.isnan(run(tmp_path / "g.onnx", draw(model, 3))["y"]).all()
+
+
+HEADS = """
+heads (float[1, N, 4] x) => (float[N, 2] y)
+<float[3, 4, 4] up, float[3, 4, 2] down, int64[1] zero>
+{
+    h = MatMul(x, up)
+    length = ReduceL2 <axes = [2], keepdims = 1> (h)
+    unit = Div(h, length)
+    z = MatMul(unit, down)
+    y = ReduceSum <keepdims = 0> (z, zero)
+}
+"""
+
+
+def test_a_zero_head_has_no_direction(tmp_path: Path) -> None:
+    model = save(tmp_path / "m.onnx", HEADS, zero=[0])
+    recipe = 'widen axis 0 of "up" to 5 with zero fill'
+    done = api.apply(recipe, model, tmp_path / "g.onnx", check=False, force=True)
+    assert not done.plan.certificate.exact
+    assert np.isnan(run(tmp_path / "g.onnx", draw(model, 3))["y"]).all()
