@@ -2,8 +2,8 @@
 
 For freezing, learning rates of their own, and optimizer state. An axis that changed has a number of `maps`,
 where `from` has the source unit of each unit (-1: none), `factor` what that is multiplied by, and `new` the
-units that are no original. A weight that is a `copy` as a whole is that of a new layer, or of a head that
-parted from its table.
+units that are no original. Where an axis has a `next`, its new units are those of that tensor, of the next
+layer. A weight that is a `copy` as a whole is that of a new layer, or of a head that parted from its table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ def lineage_of(plan: Plan) -> dict[str, Any]:
 
     def weight_data(weight: WeightPlan) -> dict[str, Any]:
         verbs = {s.axis: s.verb for s in weight.steps}
-        axes = {str(k): {"verb": verbs[k], "map": number(made)} for k, made in axis_maps(weight).items()}
+        above = {s.axis: {"next": s.next.source} for s in weight.steps if s.next is not None}
+        axes = {
+            str(k): {"verb": verbs[k], "map": number(made)} | above.get(k, {})
+            for k, made in axis_maps(weight).items()
+        }
         source = weight.copy_of or weight.source
         data = {"source": source, "shape": list(weight.after), "factor": weight.scale, "axes": axes}
         data |= {"copy": True} if weight.name in copies else {}

@@ -30,7 +30,7 @@ def certify(c: Compilation) -> Plan:
         for use in uses
     }
     alike = symmetries(c)
-    written = sum(w.elements * width(w.dtype) for w in c.assembled.weights)
+    written = sum(map(nbytes, c.assembled.weights, c.assembled.sources))
     return Plan(
         c.path.name,
         Certificate((*c.depth.gaps, *c.gaps, *rounded(c.assembled))),
@@ -74,6 +74,11 @@ def rounded(made: Assembled) -> Iterator[Gap]:
             node = uses[0].users[0][0] if uses[0].users else None
             remedy = "copies `with zero outputs`, or in blocks of as many units as share a scale, are exact"
             yield Gap("" if node is None else node.name, "" if node is None else node.kind, cause, remedy)
+
+
+def nbytes(plan: WeightPlan, source: Weight) -> int:
+    """How many bytes the result stores of a weight: of a quantised one integers, scales and zero points."""
+    return plan.elements * width(plan.dtype) if source.stored is None else int(source.stored.nbytes(plan))
 
 
 def width(dtype: str) -> int:

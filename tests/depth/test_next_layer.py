@@ -8,6 +8,7 @@ from graphs import TINY
 from test_depth import grown, weights
 
 from growc import api
+from growc.lineage import lineage_of
 
 BLOCK = "transformer.h.{}.{}"
 
@@ -26,6 +27,20 @@ def test_new_units_of_ffn_come_from_the_next_layer(tmp_path):
         read = source[BLOCK.format(layer, "mlp.c_proj.weight")]
         wanted = (read.astype(np.float64) / counts[:, None])[unit].astype(np.float32)  # eq. 15
         np.testing.assert_allclose(made[BLOCK.format(layer, "mlp.c_proj.weight")], wanted, rtol=1e-6)
+
+
+def test_the_lineage_names_the_layer_that_new_units_are_of():
+    plan = api.plan("widen ffn to 500 with tail copy from next layer", TINY)
+    found = lineage_of(plan)
+    for layer, above in ((0, 1), (1, 2), (2, 3)):
+        name = BLOCK.format(layer, "mlp.c_fc.weight")
+        weight = found["weights"][name]
+        assert weight["source"] == name
+        assert weight["axes"]["1"]["next"] == BLOCK.format(above, "mlp.c_fc.weight")
+        assert found["maps"][weight["axes"]["1"]["map"]]["new"] == list(range(384, 500))
+    last = found["weights"][BLOCK.format(3, "mlp.c_fc.weight")]
+    assert "next" not in last["axes"]["1"]
+    assert "next" not in found["weights"][BLOCK.format(0, "mlp.c_proj.weight")]["axes"]["0"]
 
 
 def test_statements_compose_and_the_next_layer_s_weight_is_as_they_left_it(tmp_path):

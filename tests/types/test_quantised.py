@@ -94,6 +94,8 @@ def test_copies_keep_their_integers_and_scales(
     assert done.verification is not None
     assert done.verification.relative < 1e-5
     before, after = tensors(source), tensors(tmp_path / "grown.onnx")
+    beside = 0 if graph == PLAIN else 4 + 1  # in constants that are no initializers
+    assert done.plan.bytes_to_write == beside + sum(np.asarray(t).nbytes for t in after.values())
     assert after["up"].dtype == after["down"].dtype == np.int8
     assert {tuple(c) for c in after["up"].T} == {tuple(c) for c in before["up"].T}
     zero = (
@@ -117,7 +119,10 @@ def test_four_bits_in_blocks(tmp_path: Path) -> None:
     done = api.apply(text, source, tmp_path / "grown.onnx")
     assert done.verification is not None
     assert done.verification.relative < 1e-5
-    assert tensors(tmp_path / "grown.onnx")["down_scale"].shape == (4, 3)
+    after = tensors(tmp_path / "grown.onnx")
+    assert after["down_scale"].shape == (4, 3)
+    in_bits = 4 * (after["down"].size + after["down_zero"].size)
+    assert done.plan.bytes_to_write == in_bits // 8 + after["rows"].nbytes + after["down_scale"].nbytes
     plan = api.plan('widen axis 1 of "rows" to 12 with neighbor copy', source)
     assert "quantised" in plan.certificate.gaps[0].cause  # copies stand between others, in other blocks
     plan = api.plan('widen axis 1 of "rows" to 12 with neighbor copy in blocks of 4', source)

@@ -142,6 +142,7 @@ def test_weights_of_a_few_bits_in_blocks(tmp_path: Path, bits: int, zeros: bool)
     assert done.verification is not None
     assert done.verification.relative < 1e-6
     after = {t.name: numpy_helper.to_array(t) for t in onnx.load(tmp_path / "grown.onnx").graph.initializer}
+    assert done.plan.bytes_to_write == sum(tensor.nbytes for tensor in after.values())
     assert after["up"].shape[:2] == (128, 2)
     assert after["down"].shape[:2] == (7, 4)
     assert after["down_scale"].shape == (7, 4)

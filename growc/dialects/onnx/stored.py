@@ -90,6 +90,10 @@ class Stored:
         ]
         return made[:1] + made[2:] if self.node.op_type == "Shift" else made
 
+    def nbytes(self, plan: WeightPlan) -> int:
+        """How many bytes the tensors of the result have."""
+        return sum(int(tensor.nbytes) for tensor in self.grown(plan) if tensor is not None)
+
     def grown_data(self, plan: WeightPlan) -> Array:
         """The integers of the result."""
         return requantised(self.blocks, plan, self.data(), self.scale(), self.zero())
