@@ -21,6 +21,7 @@ from growc.dialects.onnx.copies import copied, renewed
 from growc.dialects.onnx.layered import Layered, origin_of
 from growc.dialects.onnx.owners import Place
 from growc.dialects.onnx.rowtables import RowTables
+from growc.dialects.onnx.stored import Stored
 from growc.dialects.onnx.tensors import constant_of
 from growc.graph import Node, Value
 from growc.layers import Instance, Layer
@@ -55,6 +56,8 @@ class Building:
         self.source, self.factors, self.rows = source, factors, rows
         self.runs: dict[int, list[Placed]] = {}
         self.expressions: dict[tuple[object, ...], ir.Node] = {}
+        self.stored: dict[ir.Value, Stored] = {}
+        """Weights that nodes make of integers, of those that become zero."""
 
     def rebuild(self, number: int, order: Sequence[Instance]) -> None:
         """Build a run anew. Raises GrowError (G314) where a layer that is gone is needed."""
@@ -74,6 +77,8 @@ class Building:
         sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
         for use in (v for v in zeroed if v.origin not in self.rows.taken):
             own = self.factors.get(use.origin, use.origin)
+            if use.weight is not None and use.weight.stored is not None:
+                self.stored[own] = use.weight.stored
             for node, operand in self.readers(use):
                 sites.setdefault((node, operand), set()).add(own)
         return sites
@@ -224,7 +229,9 @@ class _Copying:
         return self.constants[key]
 
     def fresh(self, value: ir.Value, zeros: set[ir.Value]) -> ir.Value:
-        node = value.producer()
+        node, stored = value.producer(), self.building.stored.get(value)
+        if value in zeros and node is not None and stored is not None:
+            return self.dequantised(node, stored).outputs[value.index() or 0]
         if value in zeros:
             return self.initializer(value, _zeros(value), zero=True)
         if node is None and self.first and self.graph is _graph_of(value):
@@ -235,12 +242,23 @@ class _Copying:
         inputs = [None if v is None else self.constant(v, zeros) for v in node.inputs]
         if self.first and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
             return value
+        return self.computed(node, inputs).outputs[value.index() or 0]
+
+    def dequantised(self, node: ir.Node, stored: Stored) -> ir.Node:
+        """A copy of what makes a weight of integers, which makes zeros."""
+        integers, *others = node.inputs
+        assert integers is not None, "what makes a weight of integers reads them first"
+        zeros = self.initializer(integers, stored.zeroed(), zero=True)
+        return self.computed(node, [zeros, *(None if v is None else self.constant(v, set()) for v in others)])
+
+    def computed(self, node: ir.Node, inputs: Sequence[ir.Value | None]) -> ir.Node:
+        """A copy of a node that makes a constant of constants."""
         copy = copied(node, inputs)
         self.graph.append(copy)
         self.number(copy, node, own=False)
         for new, old in zip(copy.outputs, node.outputs, strict=True):
             new.meta[COPY_OF] = old.name
-        return copy.outputs[value.index() or 0]
+        return copy
 
     def initializer(self, value: ir.Value, tensor: Any, *, zero: bool = False) -> ir.Value:
         name = f"growc.fresh.{self.place}.{len(self.building.runs[self.place[0]])}.{len(self.made.numbered)}"

@@ -87,7 +87,7 @@ class IrModel:
         """Give the model other layers, in place; it is to be captured again."""
         made = rearrange(graph, layers, orders, self.remember)
         placed = [p.values for run in made.runs.values() for p in run]
-        self.fused = [copy for one in self.fused for copy in one.copies(placed, made.gone)]
+        self.fused = [copy for one in self.fused for copy in one.copies(placed, made.gone, made.data)]
         self.folded, self.spreading = [], counting(self.source)
         self.simulator = Simulator(self.source)
         return made

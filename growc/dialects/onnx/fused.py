@@ -25,6 +25,10 @@ PART_OF = "growc.part_of"
 """Key of a plain node's `meta`: the fused operator that it is a part of."""
 
 
+MULTIPLE = "growc.multiple"
+"""Attribute of a plain node: the last axis of its operands must be a multiple of it."""
+
+
 @dataclass
 class Lowering:
     """One fused node while it is taken apart: its operands and attributes, and the nodes made so far."""
@@ -79,6 +83,8 @@ class Fused:
     """(result of the fused node, the plain node's result that stands for it)"""
     before: dict[str, Any]
     """The carried attributes as they were."""
+    within: Sequence[Mapping[int, ir.Node]]
+    """For each plain node the operands that others of them make."""
 
     def attributes(self) -> dict[str, Any]:
         """The fused node's attributes after the change."""
@@ -105,23 +111,37 @@ class Fused:
                 self.node.attributes[name] = ir.convenience.convert_attribute(name, value)
         self._insert()
 
-    def copies(self, placed: Sequence[Mapping[ir.Value, ir.Value]], gone: Collection[ir.Node]) -> list[Fused]:
+    def copies(
+        self,
+        placed: Sequence[Mapping[ir.Value, ir.Value]],
+        gone: Collection[ir.Node],
+        data: Collection[ir.Value],
+    ) -> list[Fused]:
         """This node as it stands after the layers moved: itself, or a copy in each layer that has all of it.
 
-        `placed` maps the values of the layers that are gone to those of each new one. A node that reaches
-        over the edge of a layer stays in pieces.
+        `placed` maps the values of the layers that are gone to those of each new one; `data`: what is fed or
+        made of that, and used. A node that reaches over the edge of a layer stays in pieces.
         """
         if not any(part in gone for part in self.lowering.made):
+            self.node.name = self.node.name and _name(self.lowering.made)
             return [self]
-        ends = [part.outputs[0] for part in self.lowering.made]
+        ends = [v for part in self.lowering.made for v in part.outputs if v in data]
         return [self._copy(values) for values in placed if all(v in values for v in ends)]
 
     def _copy(self, values: Mapping[ir.Value, ir.Value]) -> Fused:
-        parts = {part: values[part.outputs[0]].producer() for part in self.lowering.made}
-        made = [part for part in parts.values() if part is not None]
-        name = min((part.name or "" for part in made), key=len)
-        carried = {own: (parts[node], its) for own, (node, its) in self.lowering.carried.items()}
-        lowering = Lowering(self.lowering.inputs, self.lowering.attributes, name, made, carried)  # type: ignore[arg-type]
+        """What nothing uses has no copy; what makes constants is found through what reads it."""
+        parts: dict[ir.Node, ir.Node | None] = {}
+        for part, makers in reversed(list(zip(self.lowering.made, self.within, strict=True))):
+            made_of = [values[v] for v in part.outputs if v in values]
+            copy = parts[part] = made_of[0].producer() if made_of else parts.get(part)
+            given = {} if copy is None else {maker: copy.inputs[k] for k, maker in makers.items()}
+            for maker, operand in given.items():
+                parts.setdefault(maker, None if operand is None else operand.producer())
+        made = [copy for part in self.lowering.made if (copy := parts[part]) is not None]
+        name = _name([copy for part, copy in parts.items() if copy is not None and part.outputs[0] in values])
+        found = ((own, parts[part], its) for own, (part, its) in self.lowering.carried.items())
+        carried = {own: (copy, its) for own, copy, its in found if copy is not None}
+        lowering = Lowering(self.lowering.inputs, self.lowering.attributes, name, made, carried)
         node = ir.Node(
             self.node.domain,
             self.node.op_type,
@@ -133,13 +153,14 @@ class Fused:
         )
         node.meta.update(self.node.meta)
         pairs = []
-        for old, part in self.outputs:
-            new = node.outputs[old.index() or 0]
-            new.name = values[part].name
-            pairs.append((new, values[part]))
+        for old, value in self.outputs:
+            if value in values:
+                new = node.outputs[old.index() or 0]
+                new.name = values[value].name
+                pairs.append((new, values[value]))
         for new, old in zip(node.outputs, self.node.outputs, strict=True):
             new.name = new.name or ("" if old.name == "" else f"{name}.{old.name}")
-        return Fused(node, self.rule, lowering, pairs, dict(self.before))
+        return Fused(node, self.rule, lowering, pairs, dict(self.before), [_within(n, made) for n in made])
 
     @property
     def node_inputs(self) -> Sequence[ir.Value | None]:
@@ -156,7 +177,7 @@ class Fused:
         assert last.graph is not None
         last.graph.insert_after(last, self.node)
         for old, made in self.outputs:
-            old.shape, old.type = made.shape, made.type
+            old.name, old.shape, old.type = made.name, made.shape, made.type
             made.replace_all_uses_with(old, replace_graph_outputs=True)
 
     def _refusal(self) -> GrowError:
@@ -188,6 +209,20 @@ def restore(fused: Sequence[Fused], otherwise: Callable[[Fused], bool] = lambda 
         except GrowError:
             if not otherwise(one):
                 raise
+    for graph in {one.node.graph: None for one in fused}:
+        if graph is not None and not _in_order(graph):
+            graph.sort()
+
+
+def _in_order(graph: ir.Graph | ir.Function) -> bool:
+    """Whether every node stands behind those that make what it reads."""
+    seen: set[ir.Node] = set()
+    for node in graph:
+        makers = (v.producer() for v in node.inputs if v is not None)
+        if any(m is not None and m.graph is graph and m not in seen for m in makers):
+            return False
+        seen.add(node)
+    return True
 
 
 def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
@@ -211,7 +246,8 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
         made.name, made.shape, made.type = old.name, old.shape, old.type
         old.replace_all_uses_with(made, replace_graph_outputs=True)
     graph.remove(node, safe=True)
-    return Fused(node, rule, lowering, outputs, _carried(lowering))
+    made = lowering.made
+    return Fused(node, rule, lowering, outputs, _carried(lowering), [_within(n, made) for n in made])
 
 
 def detach(nodes: Sequence[ir.Node]) -> None:
@@ -219,6 +255,17 @@ def detach(nodes: Sequence[ir.Node]) -> None:
     for node in nodes:
         for i in range(len(node.inputs)):
             node.replace_input_with(i, None)
+
+
+def _name(parts: Sequence[ir.Node]) -> str:
+    """The name of what some nodes are parts of: theirs, without marks that tell them apart."""
+    return min((part.name or "" for part in parts), key=len)
+
+
+def _within(node: ir.Node, parts: Collection[ir.Node]) -> dict[int, ir.Node]:
+    """The operands of a node that other parts make."""
+    makers = ((k, v.producer()) for k, v in enumerate(node.inputs) if v is not None)
+    return {k: maker for k, maker in makers if maker is not None and maker in parts}
 
 
 def _carried(lowering: Lowering) -> dict[str, Any]:

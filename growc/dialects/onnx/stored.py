@@ -7,6 +7,7 @@ numbers for the analysis, and the operands of the result for emission.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,6 +95,14 @@ class Stored:
         """How many bytes the tensors of the result have."""
         return sum(int(tensor.nbytes) for tensor in self.grown(plan) if tensor is not None)
 
+    def zeroed(self) -> Any:
+        """The integers, where all that they stand for is zero: their zero points."""
+        return self.tensor(self.integers, self.middles, tuple(self.integers.shape))
+
+    def middles(self) -> Array:
+        """The zero point of each element."""
+        return np.broadcast_to(self.blocks.spread(self.zero(), self.shape), self.shape)
+
     def grown_data(self, plan: WeightPlan) -> Array:
         """The integers of the result."""
         return requantised(self.blocks, plan, self.data(), self.scale(), self.zero())
@@ -146,6 +155,12 @@ class Packed(Stored):
             return np.full(shape, 1 << (self.bits - 1), dtype=np.int64)
         rows = np.asarray(self.zeros.numpy()).reshape(shape[0], -1)
         return unpacked(rows, self.bits)[:, : shape[1]].astype(np.int64)
+
+    def zeroed(self) -> Any:
+        """Bytes of zero points."""
+        shape = tuple(map(int, self.integers.shape))
+        width = math.prod(shape) // self.shape[0]
+        return self.tensor(self.integers, lambda: packed(self.middles(), self.bits, width), shape)
 
     def attributes(self, plan: WeightPlan) -> dict[str, int]:
         """The sizes of the weight, where the node tells them."""

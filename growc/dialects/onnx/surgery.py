@@ -31,12 +31,14 @@ from growc.naming import unused
 @dataclass(frozen=True, eq=False)
 class Rearranged:
     """`runs`: the layers of each run that was rebuilt; `renamed`: inputs and outputs that have another name
-    now, or none; `gone`: the nodes of the source's layers, which copies stand for.
+    now, or none; `gone`: the nodes of the source's layers, which copies stand for; `data`: what depended in
+    the source on what is fed.
     """
 
     runs: Mapping[int, Sequence[Placed]]
     renamed: Mapping[str, str | None]
     gone: frozenset[ir.Node]
+    data: frozenset[ir.Value]
 
     def layers(self, graph: Graph, before: Layers, depth: Depth) -> Layers:
         """The layers of the result, on its graph as it was captured."""
@@ -137,7 +139,7 @@ class _Surgery:
             now = self.became.get(value, value)
             if now is None or now.name != name:
                 renamed[name] = None if now is None else now.name
-        return Rearranged(self.building.runs, renamed, self.gone)
+        return Rearranged(self.building.runs, renamed, self.gone, frozenset(self.source.data))
 
     # ---- what stands around the layers
 
