@@ -128,3 +128,31 @@ def nodes(path: Path) -> list[object]:
         (n.domain, n.op_type, *n.input, "->", *n.output, sorted(map(str, n.attribute)))
         for n in onnx.load(path).graph.node
     ]
+
+
+GROUPED = """
+grouped (float[N, S, 8] x, int32[N] lengths, int32 longest) => (float[N, S, 8] y)
+<float[8, 32] wq, float[8, 16] wk, float[8, 16] wv, float[32, 8] wo>
+{
+    q = MatMul(x, wq)
+    k = MatMul(x, wk)
+    v = MatMul(x, wv)
+    a, pk, pv = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2>
+        (q, k, v, , , lengths, longest)
+    o = MatMul(a, wo)
+    y = Add(x, o)
+}
+"""
+
+
+def test_sizes_that_a_fused_operator_cannot_run_on_are_refused(tmp_path):
+    """Heads of 12 channels are exact on paper; onnxruntime takes multiples of 8."""
+    source = save(tmp_path / "model.onnx", GROUPED)
+    compiled(recipe("widen head_dim to 16 with uniform copy"), source)
+    with pytest.raises(GrowError) as refused:
+        compiled(recipe("widen head_dim to 12 with uniform copy"), source)
+    [first] = refused.value.diagnostics
+    assert first.code == "G308"
+    assert "GroupQueryAttention" in str(refused.value)
+    assert "cannot run on 12 channels a head" in str(refused.value)
+    assert "ask for a multiple of 8" in str(refused.value)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import onnx_ir as ir
 
 from growc.dialects.onnx import equation
-from growc.dialects.onnx.fused import Lowering
+from growc.dialects.onnx.fused import MULTIPLE, Lowering
 
 Results = Sequence[ir.Value | None] | None
 
@@ -121,10 +121,19 @@ def _extended(at: Lowering, past: ir.Value | None, new: ir.Value) -> ir.Value:
 
 
 def _core(
-    at: Lowering, q: ir.Value, k: ir.Value, v: ir.Value, bias: ir.Value | None, *others: ir.Value | None
+    at: Lowering,
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    bias: ir.Value | None,
+    *others: ir.Value | None,
+    multiple: int | None = None,
 ) -> tuple[ir.Value, ir.Value]:
-    """softmax(q·k + bias)·v, and the scores. The others (masks, lengths) are the same for all heads."""
-    given = {"scale": scale} if (scale := at.attributes.get("scale")) else {}
+    """softmax(q·k + bias)·v, and the scores. The others (masks, lengths) are the same for all heads.
+
+    multiple: of what number onnxruntime demands that a head's channels are one.
+    """
+    given: dict[str, float | None] = {"scale": at.attributes.get("scale") or None, MULTIPLE: multiple}
     masks = [o for o in others if o is not None]
     y, scores = at.several("growc::Attention", q, k, v, bias, *masks, outputs=2, **given)
     return at.carry(y, scale="scale"), scores
@@ -220,7 +229,8 @@ def grouped_query_attention(at: Lowering) -> Results:
     if sink is not None:
         column = at.add("growc::HeadColumn", sink)
         bias = column if bias is None else _total(at, bias, column)
-    y, scores = _core(at, q, k, v, bias, at.input(5), at.input(6))
+    multiple = 16 if at.attributes.get("do_rotary") else 8
+    y, scores = _core(at, q, k, v, bias, at.input(5), at.input(6), multiple=multiple)
     return _merged(at, y), k, v, scores
 
 

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from growc.axes import Space
+from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx import counts, cuts
 from growc.dialects.onnx.flatten import Step
+from growc.dialects.onnx.fused import MULTIPLE
 from growc.dialects.onnx.patches import Demands, Part, Patch, loses_remainder, part_of, refusal
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
 from growc.graph import Array, Graph, Node, Size, Value
@@ -93,12 +95,26 @@ class _Mender:
         first = self.required(instance, sim)
         for patch in [first, *(first.merged(p) for p in self.candidates(instance, sim))]:
             if self.fits(node, sim, run, patch):
+                self.demanded(node, sim)
                 if patch.operands or patch.attributes or patch.op:
                     self.done.patches[node] = patch
                 return
         wanted = [self.wants.demand(o) for o in node.outputs]
         found = map(sim.sizes.get, node.outputs)
         raise refusal(node, f"its result should have {_spell(wanted)}, but has {_spell(found)}")
+
+    def demanded(self, node: Node, sim: Simulation) -> None:
+        """Raise GrowError (G308) where onnxruntime cannot run the file's operator on a size that changed."""
+        multiple = node.attributes.get(MULTIPLE, 1)
+        for value in node.inputs[:3] if multiple > 1 else ():
+            before, after = (None, None) if value is None else (value.sizes, sim.sizes.get(value))
+            if before and after and before[-1] != after[-1] and any(n % multiple for n in after[-1]):
+                message = (
+                    f"`{node.name or node.kind}` ({node.kind}) cannot run on {after[-1][0]} channels a head"
+                )
+                note = f"onnxruntime takes a multiple of {multiple} channels there"
+                remedy = f"ask for a multiple of {multiple}"
+                raise GrowError(Diagnostic("G308", message, notes=(note,), help=remedy))
 
     def is_taken(self, node: Node) -> bool:
         """Whether what a node gives is known without running it: it is gone, or comes from elsewhere."""
