@@ -136,8 +136,11 @@ class _Commands:
         made.add_argument("--all", action="store_true", help="list every weight of every layer")
 
     def check(self) -> None:
-        made = self.add("check", "RECIPE… [--json]", "Check recipes without a model.")
-        made.add_argument("recipes", nargs="+", metavar="RECIPE", help="files, or `-` for standard input")
+        made = self.add("check", "(RECIPE | -e STATEMENT)… [--json]", "Check recipes without a model.")
+        made.add_argument("recipes", nargs="*", metavar="RECIPE", help="files, or `-` for standard input")
+        made.add_argument(
+            "-e", metavar="STATEMENT", action="append", default=[], help="a statement; all are one recipe"
+        )
         made.add_argument("--json", action="store_true", help=_JSON)
 
     def fmt(self) -> None:

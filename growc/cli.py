@@ -139,6 +139,11 @@ def _read(name: str) -> Source:
     return decoded("<stdin>", sys.stdin.buffer.read()) if name == "-" else read_source(Path(name))
 
 
+def _statements(texts: Sequence[str]) -> Source:
+    """What several `-e` say: the lines of one text."""
+    return Source("-e", "\n".join(texts))
+
+
 def _sources(options: Namespace) -> tuple[list[Source], Path]:
     """The recipe's source and the model, from RECIPE MODEL or -e … MODEL."""
     wanted = "MODEL" if options.e else "RECIPE and MODEL"
@@ -146,7 +151,7 @@ def _sources(options: Namespace) -> tuple[list[Source], Path]:
         found = ", ".join(f"`{name}`" for name in options.operands) or "nothing"
         remedy = "`-e` stands in the place of RECIPE" if options.e else "`-e STATEMENT` may stand for RECIPE"
         raise wrong(f"expected {wanted}, found {found}", remedy)
-    source = Source("-e", "\n".join(options.e)) if options.e else _read(options.operands[0])
+    source = _statements(options.e) if options.e else _read(options.operands[0])
     return [source], Path(options.operands[-1])
 
 
@@ -303,10 +308,13 @@ def _explain(options: Namespace) -> int:
 def _check(options: Namespace) -> int:
     from growc.resolve import load
 
+    names = [*options.recipes, *(["-e"] if options.e else [])]
+    if not names:
+        raise wrong("expected RECIPE, found nothing", "`-e STATEMENT` may stand for RECIPE")
     problems: list[Diagnostic] = []
-    for name in options.recipes:
+    for name in names:
         try:
-            load([_read(name)], {})
+            load([_statements(options.e) if name == "-e" else _read(name)], {})
         except GrowError as error:
             problems += error.diagnostics
     if problems:
@@ -314,7 +322,7 @@ def _check(options: Namespace) -> int:
     if options.json:
         _print_json({"passed": True})
     else:
-        _print(f"{name}: fine" for name in options.recipes)
+        _print(f"{name}: fine" for name in names)
     return 0
 
 

@@ -186,6 +186,23 @@ def test_check_judges_every_recipe_without_a_model(growc, tmp_path):
     assert (bad.status, bad.err.count("error[")) == (2, 2)
 
 
+def test_check_takes_statements_with_and_without_files(growc, tmp_path):
+    (tmp_path / "good.grow").write_text("widen ffn to 8 with zero fill\n")
+    alone = growc("check", "-e", "let n = 2", "-e", "widen ffn to n * ffn with tail copy")
+    assert (alone.status, alone.out) == (0, "-e: fine\n")
+    assert growc("check", "good.grow", "-e", "expect exact").out.splitlines() == [
+        "good.grow: fine",
+        "-e: fine",
+    ]
+    bad = growc("check", "good.grow", "-e", "let n = 2", "-e", "widen ffm to n with tail copy")
+    assert bad.status == 2
+    assert "-e:2:7" in bad.err
+    assert growc("check", "-e", "expect exact", "--json").json == {"passed": True}
+    nothing = growc("check")
+    assert nothing.status == 2
+    assert "`-e STATEMENT` may stand for RECIPE" in nothing.err
+
+
 def test_fmt_rewrites_what_is_not_formatted(growc, tmp_path):
     ugly, fine = tmp_path / "ugly.grow", tmp_path / "fine.grow"
     ugly.write_text("widen   ffn to 2*ffn with tail copy   # twice\r\n", newline="")
