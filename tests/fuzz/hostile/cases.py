@@ -1,0 +1,234 @@
+"""One seed: a model, a recipe, the compiler's claim, and what is measured of it."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from hostile import judging
+from hostile.graphs import graph
+from hostile.net import Net
+from hostile.recipes import Seen, recipe
+
+ATTEMPTS = 8
+RECIPES = 4
+BLUNT = 1e-4
+SECONDS = 20
+BAD = ("false exact", "traceback", "unloadable", "timeout")
+
+
+class Late(BaseException):
+    """A case took too long."""
+
+
+@dataclass
+class Outcome:
+    """What became of a seed. `kind`: refused, exact, gap, unclaimed, degenerate, or a bad one."""
+
+    seed: int
+    kind: str = "degenerate"
+    family: str = "graph"
+    recipe: str = ""
+    claim: str = ""
+    detail: str = ""
+    nontrivial: bool = False
+    apart: float = 0.0
+    allowed: float = 0.0
+    seconds: float = 0.0
+    features: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+@contextmanager
+def limited(seconds: int = SECONDS) -> Iterator[None]:
+    """Raises Late after so many seconds of this process's own time."""
+
+    def late(*_: object) -> None:
+        raise Late
+
+    before = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def tail(error: BaseException) -> str:
+    """An error with the places in the compiler that it came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames][-4:]
+    return f"{type(error).__name__}: {str(error)[:300]} | {' < '.join(reversed(places))}"
+
+
+@dataclass
+class Source:
+    """A model that says something: the file, its cases, its outputs, and its own rounding."""
+
+    model: onnx.ModelProto
+    net: Net
+    cases: list[judging.Feed]
+    names: list[str]
+    results: list[judging.Results]
+
+
+def source(seed: int) -> Source | None:
+    """The first model of a seed that loads and is not degenerate."""
+    for attempt in range(ATTEMPTS):
+        try:
+            model, net = graph(seed * ATTEMPTS + attempt)
+            made = judging.session(model)
+            inputs = [(v.name, _kind(v), _shape(v)) for v in model.graph.input]
+            cases = judging.feeds(inputs, seed, 7)
+            names = [v.name for v in model.graph.output]
+            results = judging.run(made, cases, names)
+        except Exception as error:  # noqa: BLE001 - what does not run is drawn anew
+            source.reasons.append(tail(error))  # type: ignore[attr-defined]
+            continue
+        if not judging.degenerate(results):
+            for info, value in zip(model.graph.output, results[0], strict=True):
+                for _ in range(0 if info.type.tensor_type.HasField("shape") else value.ndim):
+                    info.type.tensor_type.shape.dim.add()
+                info.type.tensor_type.shape.SetInParent()
+            return Source(model, net, cases, names, results)
+        source.reasons.append("degenerate")  # type: ignore[attr-defined]
+    return None
+
+
+source.reasons = []  # type: ignore[attr-defined]
+
+
+def _kind(value: onnx.ValueInfoProto) -> str:
+    return {1: "f32", 7: "i64", 10: "f16", 11: "f64"}[value.type.tensor_type.elem_type]
+
+
+def _shape(value: onnx.ValueInfoProto) -> list[Any]:
+    return [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim]
+
+
+def seen(path: Path, model: onnx.ModelProto) -> Seen:
+    """What `inspect` says of a file."""
+    import growc
+    from growc.render.inspection import inspect_data
+
+    found = inspect_data(growc.inspect(path))
+    axes = {name: size if isinstance(size, list) else [size] for name, size in found["axes"].items()}
+    weights = {t.name: list(t.dims) for t in model.graph.initializer if t.data_type in (1, 10, 11, 16, 3)}
+    scopes = [name for name in found["scopes"] if " " not in name]
+    return Seen(axes, [run["layers"] for run in found["runs"]], scopes, weights)
+
+
+def judge(seed: int, text: str = "") -> Outcome:
+    """Judge the graph of a seed, under a recipe of its own or another one."""
+    outcome, began = Outcome(seed), time.process_time()
+    try:
+        with limited(), tempfile.TemporaryDirectory() as folder:
+            made = source(seed)
+            if made is not None:
+                outcome.features = made.net.features
+                _compile(outcome, made, Path(folder), text)
+    except Late:
+        outcome.kind = "timeout"
+    outcome.seconds = round(time.process_time() - began, 3)
+    return outcome
+
+
+def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
+    from growc import GrowError
+    from growc.api import compile as compiled
+    from growc.api import recipe as resolved
+    from growc.forms import form_of
+    from growc.ports import ports_of
+
+    path, target = folder / "source.onnx", folder / "result.onnx"
+    onnx.save(made.model, path)
+    try:
+        found = None if text else seen(path, made.model)
+        for again in range(RECIPES):
+            outcome.recipe = text or recipe(outcome.seed * RECIPES + again, found)
+            try:
+                c = compiled(resolved(outcome.recipe), path)
+                break
+            except GrowError:
+                if again == RECIPES - 1 or text:
+                    raise
+        files = form_of(path).write(c, folder, target, lambda *_: None)
+        ports = ports_of(c)
+    except GrowError as error:
+        outcome.kind, outcome.detail = (
+            "refused",
+            f"{error.diagnostics[0].code} {error.diagnostics[0].message}",
+        )
+        return
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+        outcome.kind, outcome.detail = "traceback", tail(error)
+        return
+    plan = c.plan
+    outcome.claim = "exact" if plan.certificate.exact else "gap"
+    outcome.gaps = [f"{g.op}: {g.cause}" for g in plan.certificate.gaps]
+    outcome.nontrivial = any(w.changed for w in plan.weights)
+    renamed = [ports.renamed.get(name, name) for name in made.names]
+    kept = [(old, new) for old, new in zip(made.names, renamed, strict=True) if new]
+    fed = ports.input_maps()
+    cases = [{name: _grown(value, fed.get(name, ())) for name, value in case.items()} for case in made.cases]
+    try:
+        runner = judging.session(str(files[-1]))
+        results = judging.run(runner, cases, [new for _, new in kept])
+        if outcome.seed % 8 == 0:
+            judging.session(str(files[-1]), optimised=True)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+        outcome.kind, outcome.detail = "unloadable", tail(error)
+        return
+    _measure(outcome, made, [old for old, _ in kept], results, ports.output_maps())
+
+
+def _grown(value: Any, maps: Any) -> Any:
+    for mapped in maps:
+        value = mapped.extend(value)
+    return value
+
+
+def _measure(
+    outcome: Outcome, made: Source, names: list[str], results: list[judging.Results], maps: Any
+) -> None:
+    chosen = [made.names.index(name) for name in names]
+    wanted = [[case[j] for j in chosen] for case in made.results]
+    try:
+        found = judging.compared(wanted, results, names, maps)
+    except (IndexError, ValueError) as error:
+        found = np.full((len(wanted), len(names)), np.inf)
+        outcome.detail = tail(error)
+    shakes = 1
+    while True:
+        own = judging.rounding(made.model, made.cases, names, wanted, shakes)
+        allowed = np.maximum(judging.ROUNDINGS * own, judging.FLOOR)
+        equal = bool((found <= allowed).all())
+        if equal or shakes > 1:
+            break
+        shakes = 12
+    at = np.unravel_index(np.argmax(np.nan_to_num(found / allowed, nan=0.0, posinf=1e300)), found.shape)
+    outcome.apart, outcome.allowed = float(found[at]), float(allowed[at])
+    sharp = bool((found <= np.minimum(allowed, BLUNT)).all())
+    outcome.kind = kind_of(outcome.claim == "exact", equal, sharp)
+
+
+def kind_of(exact: bool, equal: bool, sharp: bool) -> str:
+    """A verdict. What is equal only because a last bit of the source decides a lot says nothing: blunt."""
+    if exact:
+        return "false exact" if not equal else "exact" if sharp else "exact, blunt"
+    return "gap" if not equal else "unclaimed" if sharp else "gap, blunt"

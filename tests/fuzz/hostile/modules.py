@@ -1,0 +1,160 @@
+"""One seed of a module: built, grown, and compared in torch itself."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from hostile.cases import BLUNT, Late, Outcome, kind_of, limited, tail
+from hostile.judging import FLOOR, ROUNDINGS, SCALES, apart
+from hostile.recipes import Seen, recipe
+from hostile.torch_models import VOCAB
+from hostile.torch_parts import Attention, Built, Feed, build
+
+ATTEMPTS = 6
+RECIPES = 3
+SECONDS = 40
+
+
+def judge(seed: int, text: str = "") -> Outcome:
+    """Judge the module of a seed, under a recipe of its own or another one."""
+    outcome, began = Outcome(seed, family="module"), time.process_time()
+    torch.set_num_threads(1)
+    try:
+        with limited(SECONDS):
+            for attempt in range(ATTEMPTS):
+                built = build(seed * ATTEMPTS + attempt)
+                cases = [built.inputs(seed, scale) for scale in SCALES]
+                try:
+                    wanted = [_run(built.module, case) for case in cases]
+                except (RuntimeError, IndexError):
+                    continue
+                if not _degenerate(wanted[:2]):
+                    outcome.features = built.features
+                    _grow(outcome, built, cases, wanted, text)
+                    break
+    except Late:
+        outcome.kind = "timeout"
+    outcome.seconds = round(time.process_time() - began, 3)
+    return outcome
+
+
+def _run(module: nn.Module, case: tuple[Any, ...]) -> list[np.ndarray]:
+    with torch.no_grad():
+        made = module(*case)
+    return [
+        value.float().numpy() if value.dtype == torch.bfloat16 else value.numpy() for value in _flat(made)
+    ]
+
+
+def _flat(made: Any) -> list[torch.Tensor]:
+    if isinstance(made, torch.Tensor):
+        return [made]
+    values = made.values() if isinstance(made, dict) else made
+    return [tensor for value in values for tensor in _flat(value)]
+
+
+def _degenerate(results: list[list[np.ndarray]]) -> bool:
+    for result in results:
+        for value in result:
+            if value.dtype.kind in "iub":
+                continue
+            if not np.isfinite(value).all() or np.ptp(value) < 1e-4 * max(1e-3, float(np.abs(value).max())):
+                return True
+    return False
+
+
+def _seen(module: Any) -> Seen:
+    """Axes that a module should have, by how it was built: to ask the compiler would be one more capture."""
+    parts = list(module.modules())
+    axes = {
+        "hidden": [module.d],
+        "ffn": [part.width for part in parts if isinstance(part, Feed)],
+        "heads": [part.h for part in parts if isinstance(part, Attention) and part.kv == part.h > 1],
+        "kv_heads": [part.kv for part in parts if isinstance(part, Attention) and part.kv < part.h],
+        "head_dim": [part.e for part in parts if isinstance(part, Attention)],
+        "experts": [3 for part in parts if isinstance(part, Feed) and part.how == "experts"],
+        "vocab": [VOCAB] if hasattr(module, "table") else [],
+        "positions": [8] if module.places is not None else [],
+    }
+    weights = {name: list(p.shape) for name, p in module.named_parameters() if p.is_floating_point()}
+    found = {name: sizes for name, sizes in axes.items() if sizes}
+    return Seen(found, [len(module.layers)], [], weights, module.end == "tied")
+
+
+def _grow(
+    outcome: Outcome, built: Built, cases: list[tuple[Any, ...]], wanted: list[list[np.ndarray]], text: str
+) -> None:
+    import growc
+
+    module, example = built.module, cases[1]
+    grown: Any = None
+    try:
+        found = Seen({}, [], [], {}) if text else _seen(module)
+        for again in range(RECIPES):
+            outcome.recipe = text or recipe(outcome.seed * RECIPES + again + 500_000, found)
+            try:
+                grown = growc.apply(module, outcome.recipe, example, check=False)
+                break
+            except growc.GrowError:
+                if again == RECIPES - 1 or text:
+                    raise
+    except growc.GrowError as error:
+        outcome.kind, outcome.detail = (
+            "refused",
+            f"{error.diagnostics[0].code} {error.diagnostics[0].message}",
+        )
+        return
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+        outcome.kind, outcome.detail = "traceback", tail(error)
+        return
+    plan = grown.plan
+    outcome.claim = "exact" if plan.certificate.exact else "gap"
+    outcome.gaps = [f"{g.op}: {g.cause}" for g in plan.certificate.gaps]
+    outcome.nontrivial = any(w.changed for w in plan.weights)
+    try:
+        results = [_run(grown.eval(), case) for case in cases]
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+        outcome.kind, outcome.detail = "unloadable", tail(error)
+        return
+    found_apart = np.array([_apart(a, b) for a, b in zip(wanted, results, strict=True)])
+    own = np.zeros_like(found_apart)
+    for shake in range(3):
+        other = _shaken(module, shake)
+        own = np.maximum(own, [_apart(a, _run(other, c)) for a, c in zip(wanted, cases, strict=True)])
+    allowed = np.maximum(ROUNDINGS * own, FLOOR)
+    equal = bool((found_apart <= allowed).all())
+    worst = int(np.argmax(np.nan_to_num(found_apart / allowed, nan=0.0, posinf=1e300)))
+    outcome.apart, outcome.allowed = float(found_apart[worst]), float(allowed[worst])
+    sharp = bool((found_apart <= np.minimum(allowed, BLUNT)).all())
+    outcome.kind = kind_of(outcome.claim == "exact", equal, sharp)
+
+
+def _apart(source: list[np.ndarray], result: list[np.ndarray]) -> float:
+    """The largest difference of all outputs; of axes that grew, the units that the outside knows."""
+    if len(result) < len(source):
+        return float("inf")
+    worst = 0.0
+    for a, b in zip(source, result[: len(source)] if len(result) > len(source) else result, strict=True):
+        if a.ndim == b.ndim and a.shape != b.shape:
+            b = b[tuple(slice(size) for size in a.shape)]
+        worst = max(worst, apart(a, b))
+    return worst
+
+
+def _shaken(module: nn.Module, seed: int) -> nn.Module:
+    """The module with every weight moved by half a unit in its last place."""
+    other = copy.deepcopy(module)
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in other.parameters():
+            if weight.is_floating_point():
+                sign = torch.randint(0, 2, weight.shape, generator=draw) * 2.0 - 1
+                step = torch.finfo(weight.dtype).eps / 2 * 1.01
+                weight.copy_((weight.double() * (1 + sign.double() * step)).to(weight.dtype))
+    return other
