@@ -41,6 +41,11 @@ class Step:
         """Whether it stands in front of a body or behind one."""
         return bool(self.places) or self.op.endswith(" begin")
 
+    @property
+    def deciding(self) -> tuple[int, ...]:
+        """The operands that decide which body runs, or how often."""
+        return {"If end": (0,), "Loop begin": (0, 1)}.get(self.op, ())
+
     def place(self, operand: int) -> tuple[ir.Graph, int]:
         """Of an end: which result of which body an operand is."""
         return self.places[operand - self.first_place]

@@ -5,7 +5,8 @@ Needs: the source graph, the new shape of every weight use, and the sizes that t
 value. Gives: `Mended`, patches of shape operands and attributes. Each node is evaluated again in topological
 order; where its result differs from what is demanded, that node's own shape operand is replaced. What still
 differs is refused (G308), so no number is touched because it happens to equal a size, and none is overlooked.
-A real number that is computed from sizes at run time (a score scale) keeps the source's value.
+A real number that is computed from sizes at run time (a score scale) keeps the source's value. Equal at the
+sample points is equal, but for what compares or bounds sizes: that may change between the points.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx import counts, cuts
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import MULTIPLE
-from growc.dialects.onnx.patches import Demands, Part, Patch, loses_remainder, part_of, refusal
+from growc.dialects.onnx.patches import (
+    Demands,
+    Part,
+    Patch,
+    leaves_doubt,
+    loses_remainder,
+    part_of,
+    refusal,
+)
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
 from growc.graph import Array, Graph, Node, Size, Value
 from growc.passes.apart import Taken
@@ -65,6 +74,8 @@ class _Mender:
         self.done = Mended(taken=taken)
         self.resized: set[Value] = set()
         """Numbers that are counted up to a size that changes, once they are too many to be known."""
+        self.unsure: set[Value] = set()
+        """Numbers that compare or bound sizes that change, of which the sample points do not tell all."""
 
     def weight_shape(self, use: Value) -> tuple[int, ...]:
         return tuple(self.wants.resize(s)[0] for s in self.axes.of(use))
@@ -135,8 +146,10 @@ class _Mender:
             patch = Patch({1: self.done.taken.constants[node]})
         else:
             patch = Patch() if rule is None else rule(self.wants, instance, sim)
+        step = node.origin if isinstance(node.origin, Step) else None
         for i, value in enumerate(node.inputs):
-            if value in self.resized and i not in patch.judged:
+            unsure = value in self.unsure and i not in _SIZES.get(node.op, ())
+            if (unsure or value in self.resized) and i not in patch.judged:
                 if instance.line.treatment != "layout":
                     raise refusal(node, f"its operand {i} is computed from sizes that change")
                 self.resized.update(node.outputs)
@@ -147,7 +160,7 @@ class _Mender:
                 or i in patch.operands
                 or i in patch.judged
                 or i in _SIZES.get(node.op, ())
-                or isinstance(node.origin, Step)  # the result of a body only passes through
+                or (step is not None and i not in step.deciding)  # the result of a body only passes through
                 or (value.weight is not None and sim.sizes.get(value) != value.sizes)  # by plan
             ):
                 continue
@@ -163,7 +176,8 @@ class _Mender:
                 self.resized.update(node.outputs)
                 continue
             if (
-                before.dtype.kind not in "iu"
+                step is not None
+                or before.dtype.kind not in "iu"
                 or before.ndim > 1
                 or any((k != before).any() for k in value.known)
             ):
@@ -200,6 +214,8 @@ class _Mender:
             return
         if loses_remainder(node, sim):
             sim.known.pop(node.outputs[0], None)
+        if any(v in self.unsure for v in node.inputs) or leaves_doubt(node, sim):
+            self.unsure.update(node.outputs)
         self.keep_numbers(node, sim)
 
     def keep_numbers(self, node: Node, sim: Simulation) -> None:

@@ -146,6 +146,28 @@ def loses_remainder(node: Node, sim: Simulation) -> bool:
     return not _rounds(node, before) and _rounds(node, after)
 
 
+PIECEWISE = frozenset({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Min", "Max", "Clip"})
+"""Operators that give the same of many numbers."""
+
+
+def leaves_doubt(node: Node, sim: Simulation) -> bool:
+    """Whether a node gives the same as in the source for a number that has changed and that the inputs' sizes
+    move: at others than the sample points it may give something else.
+    """
+    before, after = node.outputs[0].known, sim.known.get(node.outputs[0])
+    if node.op not in PIECEWISE or before is None or after is None:
+        return False
+    same = np.logical_and.reduce([np.equal(a, b) for a, b in zip(before, after, strict=True)])
+    for value in node.inputs:
+        known, now = (None, None) if value is None else (value.known, sim.known.get(value))
+        if known is not None and now is not None:
+            moves = np.logical_or.reduce([k != known[0] for k in known])
+            changed = np.logical_or.reduce([a != b for a, b in zip(known, now, strict=True)])
+            if (moves & changed & same).any():
+                return True
+    return False
+
+
 def _rounds(node: Node, operands: Sequence[tuple[Array, ...] | None]) -> bool:
     numbers = [known for known in operands if known is not None]
     if len(numbers) < len(operands) or not numbers:
