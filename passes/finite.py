@@ -54,7 +54,11 @@ class _Finite:
             root = self.solution.links.root(var)
             state = self.solution.given_up.get(root, self.solution.of(var))
             zeros = state.zeros & (self.solution.verbs[root] == PRIMAL)
-            motion = STILL if self.solution.links.owner[var] in self.carriers else MOVES
+            owner = self.solution.links.owner[var]
+            motion = STILL if owner in self.carriers else MOVES
+            weight = None if owner is None else owner.unmoved.weight
+            if weight is not None and sum(d > 1 for d in weight.shape) < 2:  # of what is drawn these are zero
+                zeros = zeros | (state.junk & (self.solution.verbs[root] == PRIMAL))
             self.ranges[var] = Range.anything(state.size, motion).put(zeros, 0.0, 0.0, STILL)
         return self.ranges[var]
 

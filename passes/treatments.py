@@ -33,8 +33,9 @@ def _layout(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) ->
 
 
 def _stretched(at: Instance, ins: dict[int, Var]) -> list[Value]:
-    """Real operands of an elementwise operator that have no element of their own for each unit."""
-    return [v for i, v in enumerate(at.node.inputs) if v is not None and i not in ins and v.floating]
+    """Operands of a sum or a choice that have no element of their own for each unit, but for conditions."""
+    first = int(at.line.treatment == "select")
+    return [v for i, v in enumerate(at.node.inputs) if v is not None and i not in ins and i >= first]
 
 
 def _sum(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
