@@ -90,7 +90,8 @@ class _Finite:
         one = next(iter(given.values()))
         if flow.vanishes:
             return Range.anything(len(one.low)).bad(one.wild | one.holds(0))
-        if flow.node.op in MAKING and len(owners) == 1 and owners[0] in self.carriers:
+        making = flow.node.op.removeprefix("com.microsoft::") in MAKING
+        if making and len(owners) == 1 and owners[0] in self.carriers:
             return replace(Range.anything(len(one.low), MOVES), wild=one.wild)
         return None
 
