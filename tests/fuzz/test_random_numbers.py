@@ -1,0 +1,57 @@
+"""Look-ups by random numbers: what growc claims of a longer table, judged by onnxruntime."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from random_numbers import numbers, outputs
+
+from growc import api
+from growc.diagnostic import GrowError
+
+RECIPE = 'widen axis 0 of "table" to 23 with random fill'
+
+
+def verdict(seed: int, folder: Path) -> str:
+    """exact, gap or refused, where that is true; `ill` where the source runs on no input."""
+    source, out = folder / "model.onnx", folder / "grown.onnx"
+    onnx.save(numbers(seed), source)
+    try:
+        before = outputs(source.read_bytes(), seed)
+    except Exception:  # noqa: BLE001 - no valid graph
+        return "ill"
+    if not any(b is not None for b in before):
+        return "ill"
+    try:
+        done = api.apply(RECIPE, source, out, check=False, force=True)
+    except GrowError:
+        return "refused"
+    pairs = zip(before, outputs(out.read_bytes(), seed), strict=True)
+    same = all(b is None or (a is not None and np.array_equal(a, b)) for b, a in pairs)
+    exact = done.plan.certificate.exact
+    return "exact" if exact and same else "false exact" if exact else "gap" if not same else "equal gap"
+
+
+def judged(seeds: range, folder: Path) -> Counter[str]:
+    """How many verdicts of each kind there are."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        kind = verdict(seed, folder)
+        assert kind != "false exact", f"seed {seed}"
+        found[kind] += 1
+    return found
+
+
+def test_what_is_claimed_of_random_look_ups_is_true(tmp_path: Path) -> None:
+    found = judged(range(60), tmp_path)
+    assert found["exact"] >= 5
+    assert found["gap"] >= 5
+
+
+@pytest.mark.soak
+def test_many_random_look_ups(tmp_path: Path) -> None:
+    judged(range(60, 3000), tmp_path)
