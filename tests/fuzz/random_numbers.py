@@ -174,13 +174,28 @@ def feeds(seed: int) -> list[dict[str, np.ndarray]]:  # type: ignore[type-arg]
     ]
 
 
-def outputs(model: bytes, seed: int) -> list[np.ndarray | None]:  # type: ignore[type-arg]
-    """What onnxruntime makes of each input; None where it refuses (numbers outside of the table)."""
+def exposed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """What computes the numbers, with every intermediate result as an output."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.graph.node[-1]
+    del made.graph.output[:]
+    made.graph.output.extend(onnx.shape_inference.infer_shapes(made).graph.value_info)
+    return made
+
+
+def opened(model: bytes) -> onnxruntime.InferenceSession:
+    """A session without optimisations."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def outputs(model: bytes, seed: int) -> list[np.ndarray | None]:  # type: ignore[type-arg]
+    """What onnxruntime makes of each input; None where it refuses (numbers outside of the table)."""
+    session = opened(model)
     found: list[np.ndarray | None] = []  # type: ignore[type-arg]
     for feed in feeds(seed):
         try:
