@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.files import irregular
 from growc.fluent import Recipe
 from growc.resolve import Resolved, load
 from growc.source import Source
@@ -69,6 +70,8 @@ def sources_of(text: Recipes) -> list[Source]:
 
 def read_source(path: Path) -> Source:
     """A recipe file. Raises GrowError (G213) where it cannot be read."""
+    if kind := irregular(path):
+        raise GrowError(Diagnostic("G213", f"the recipe `{path}` is {kind}, and no file"))
     try:
         return decoded(str(path), path.read_bytes())
     except OSError as error:
@@ -103,7 +106,15 @@ def compile(  # noqa: A001 - growc.api.compile is what it is
 
     path, source = _named(model, example_inputs, keep_class)
     start = Compilation(path, source, resolved.statements, progress, keeps)
-    return run(ANALYSIS if analysis_only else PIPELINE, start)
+    try:
+        return run(ANALYSIS if analysis_only else PIPELINE, start)
+    except GrowError:
+        raise
+    except Exception as error:  # passes may rely on what a valid file says
+        if not (fault := source.fault(path)):
+            raise
+        message = f"`{path}` is not valid: {fault}"
+        raise GrowError(Diagnostic("G311", message)) from error
 
 
 def _named(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, Any]:
@@ -125,6 +136,8 @@ def opened(path: Path) -> Any:
 
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
+    if (kind := irregular(path)) and not path.is_dir():
+        raise GrowError(Diagnostic("G310", f"`{path}` is {kind}, and no model"))
     if path.is_dir() or path.suffix == ".pt2":
         require_torch(path)
     if path.is_dir():

@@ -14,11 +14,13 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def record_of(path: Path) -> str:
     """What growc wrote into an archive; nothing where it wrote none, or there is no archive."""
+    if not path.is_file():
+        return ""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if name.partition("/")[2] == RECORD]
             return archive.read(names[0]).decode("utf-8") if names else ""
-    except (OSError, zipfile.BadZipFile, UnicodeDecodeError):
+    except Exception:  # noqa: BLE001 - whatever a damaged archive leads to
         return ""
 
 

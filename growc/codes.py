@@ -473,6 +473,17 @@ _code(
     """,
 )
 _code(
+    "G323",
+    "inputs that cannot be read",
+    """
+    The file of a `measure importance`, or of `--inputs`, is missing or damaged, or is no `.npz` or `.npy`
+    file of plain arrays: objects of Python are never read. Its path is relative to the recipe that names it.
+
+        measure importance on "calib.npz"            # wrong, if it lies in data/
+        measure importance on "data/calib.npz"       # right
+    """,
+)
+_code(
     "G401",
     "expectation that failed",
     """

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from growc import feed_sizes
 from growc.diagnostic import Diagnostic, GrowError
 from growc.feed_sizes import FIRST, SECOND, Kind, Scale, Sizes
+from growc.files import foreign
 from growc.float_copies import runnable
 from growc.session import Feeds, Session
 from growc.signature import Input, Role, read_signature
@@ -226,7 +226,8 @@ def read_inputs(path: Path, model: Path, samples: int | None = None) -> list[Fee
     3. `.npy`, for a model with one input.
     Arrays that the model has no input for are left alone. Of rows and of cases, the first `samples` are used.
 
-    Raises GrowError (G403) where the file cannot be read, lacks an input, or holds the wrong type or rank.
+    Raises GrowError: G323 where the file cannot be read; G403 where it lacks an input, or holds the wrong
+    type or rank.
     """
     return cases_in(path, read_signature(model), samples)
 
@@ -266,10 +267,7 @@ def _unreadable(message: str, *notes: str) -> GrowError:
 
 
 def _load(path: Path, inputs: Sequence[Input]) -> Feeds:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise _unreadable(f"`{path.name}` is no readable .npz or .npy file", str(error)) from error
+    loaded = read_arrays(path)
     if isinstance(loaded, np.ndarray):
         if len(inputs) != 1:
             raise _unreadable(
@@ -277,11 +275,17 @@ def _load(path: Path, inputs: Sequence[Input]) -> Feeds:
                 "inputs: " + ", ".join(port.name for port in inputs),
             )
         return {inputs[0].name: loaded}
-    with loaded:
-        try:
-            return {name: loaded[name] for name in loaded.files}
-        except (ValueError, zipfile.BadZipFile) as error:
-            raise _unreadable(f"`{path.name}` cannot be read", str(error)) from error
+    return loaded
+
+
+def read_arrays(path: Path) -> Feeds | Array:
+    """The arrays of a `.npz` file by name, or that of a `.npy` file. Raises GrowError (G323)."""
+    with foreign(path, "a .npz or .npy file", "G323"):
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return {name: np.asarray(loaded[name]) for name in loaded.files}
 
 
 def _fitted(inputs: Sequence[Input], arrays: Feeds, prefix: str, path: Path) -> Feeds:

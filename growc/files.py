@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from growc.diagnostic import Diagnostic, GrowError
@@ -27,6 +29,31 @@ def irregular(path: Path) -> str:
     except (OSError, ValueError):
         return ""
     return next((kind for is_kind, kind in KINDS if is_kind(mode)), "")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; the system's own reason where it has one."""
+    said = (error.strerror or "").lower() if isinstance(error, OSError) else ""
+    lines = [line.strip() for line in (said or str(error)).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+@contextlib.contextmanager
+def foreign(path: Path, kind: str, code: str = "G310") -> Iterator[None]:
+    """The wall around every parser of a file from elsewhere: whatever it raises is a fault of the file.
+
+    kind: what the file was to be (`an ONNX model`). Raises GrowError with this code, and before anything is
+    opened where the path leads to no regular file.
+    """
+    if reason := irregular(path):
+        raise GrowError(Diagnostic(code, f"`{path}` is {reason}, and no file"))
+    try:
+        yield
+    except GrowError:
+        raise
+    except Exception as error:
+        message = f"`{path}` cannot be read as {kind}: {first_line(error)}"
+        raise GrowError(Diagnostic(code, message)) from error
 
 
 def companion(owner: Path, name: str) -> Path:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,7 +125,11 @@ def _scores(source: Compilation, c: Compilation, statement: Measure) -> Scores:
     """What a statement measures of the source: once in a compilation, whatever can be kept."""
     key = calibration(statement)
     if key not in c.model.scores:
-        c.model.scores[key] = measure(source, *key, keeps=c.keeps, progress=c.progress)
+        try:
+            c.model.scores[key] = measure(source, *key, keeps=c.keeps, progress=c.progress)
+        except GrowError as error:
+            here = statement.file.span
+            raise GrowError(*(replace(d, span=d.span or here) for d in error.diagnostics)) from error
     found: Scores = c.model.scores[key]
     return found
 

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from growc.api import Progress, inspect, opened, quiet
+from growc.diagnostic import Diagnostic, GrowError
+from growc.files import irregular
 
 if TYPE_CHECKING:
     from growc.importance import LayerScore
@@ -67,6 +69,8 @@ def measurement(
     kept = None if out is None else Path(out)
     written = Part("the file of scores", cache_path(Path(model)) if kept is None else kept)
     require_distinct([written], [Part("the file of `--inputs`", Path(inputs)), *model_parts(Path(model))])
+    if kept is not None and (kind := irregular(kept)):
+        raise GrowError(Diagnostic("G501", f"`{kept}` is {kind}, and no file"))
     compilation = inspect(model)
     if kept is not None and kept.exists() and not force:
         require(kept, importance.mark(compilation, Path(inputs), samples))

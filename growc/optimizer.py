@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.arrays import to_numpy, to_torch, widened
+from growc.files import foreign
 from growc.fills import new_units
 from growc.indexmap import Ints
 from growc.plans import ZERO, Layout, LeafStep, Plan, WeightPlan
 from growc.weights import execute, leaf_steps
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 State = dict[str, Any]
 """The state_dict of a torch optimizer: `state` by the number of a parameter, and `param_groups`."""
@@ -54,15 +53,10 @@ class Carried:
 
 def read_optimizer(path: str | Path) -> State:
     """An `optimizer.pt` of torch or of a Trainer. Nothing in it is executed. Raises GrowError (G316)."""
-    import pickle
-
     import torch
 
-    try:
+    with foreign(Path(path), "an optimizer's state", "G316"):
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise _misfit(f"the optimizer state `{path}` cannot be read", (reason,)) from error
     if not isinstance(state, dict) or not {"state", "param_groups"} <= state.keys():
         raise _misfit(f"`{path}` is no state of a torch optimizer")
     return state

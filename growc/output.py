@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from growc.archive import record_of
 from growc.diagnostic import Diagnostic, GrowError
+from growc.files import irregular
 from growc.placing import on_disk, put
 
 METADATA = "growc"
@@ -81,8 +82,9 @@ def guard(target: Path, model: Path, lineage: Path | None, force: bool) -> None:
     for path in filter(None, (target, record_path(target, folder), lineage)):
         if not path.parent.is_dir():
             raise GrowError(Diagnostic("G502", f"there is no folder `{path.parent}`"))
-        if path.exists() and path.is_dir() != (folder and path == target):
-            raise GrowError(Diagnostic("G501", f"`{path}` is a {'folder' if path.is_dir() else 'file'}"))
+        kind = irregular(path) or "a file"
+        if path.exists() and kind != ("a folder" if folder and path == target else "a file"):
+            raise GrowError(Diagnostic("G501", f"`{path}` is {kind}"))
         if path.exists() and not force and not made_by_growc(path):
             own = model.exists() and path.samefile(model)
             what = "is the model itself" if own else "exists, and growc did not make it"

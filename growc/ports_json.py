@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from growc.diagnostic import Diagnostic, GrowError
 from growc.indexmap import IndexMap, Ints
 from growc.ports import Ports
+
+LARGEST = 1 << 26
+"""No axis has more units."""
 
 
 def to_json(ports: Ports) -> dict[str, Any]:
@@ -26,7 +30,14 @@ def to_json(ports: Ports) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Ports:
-    """What `to_json` stored."""
+    """What `to_json` stored. Raises GrowError (G310) where it is no such thing: anyone can write a record."""
+    try:
+        return _read(data)
+    except Exception as error:  # whatever other JSON leads to
+        raise GrowError(Diagnostic("G310", "the record in the model is damaged")) from error
+
+
+def _read(data: Mapping[str, Any]) -> Ports:
     return Ports(
         {(one["name"], one["axis"]): _read_map(one) for one in data["outputs"]},
         {name: (past, frozenset(axes)) for name, (past, axes) in data["states"].items()},
@@ -64,5 +75,7 @@ def _runs(numbers: Ints) -> list[list[int]]:
 
 
 def _read_runs(runs: list[list[int]]) -> Ints:
+    if sum(count for _, count in runs) > LARGEST:
+        raise ValueError("too many units")
     parts = [first + np.arange(count) for first, count in runs]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])

@@ -139,10 +139,15 @@ def records_in(text: str) -> list[dict[str, Any]]:
     try:
         last = json.loads(text)
         records = [*last.pop("earlier", ()), last]
-        known = all(isinstance(r["recipe"], list) and isinstance(r["parameters"], dict) for r in records)
-        return records if known else []
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return records if all(map(_is_record, records)) else []
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
+
+
+def _is_record(found: Mapping[str, Any]) -> bool:
+    lines, parameters = found["recipe"], found["parameters"]
+    texts = isinstance(lines, list) and isinstance(parameters, dict) and [*lines, *parameters.values()]
+    return isinstance(texts, list) and all(isinstance(text, str) for text in texts)
 
 
 def recipe_of(record: Mapping[str, Any]) -> Resolved:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +80,8 @@ def write_scores(path: Path, scores: Scores) -> None:
 
 def read_scores(path: Path) -> Scores | None:
     """What was kept; None where nothing is, or nothing that can be read."""
+    if not path.is_file():
+        return None
     try:
         with np.load(path, allow_pickle=False) as file:
             head = json.loads(str(file["growc"]))
@@ -88,7 +89,7 @@ def read_scores(path: Path) -> Scores | None:
             sums, counts = ([file[f"{kind}.{k}"] for k in range(count)] for kind in ("sum", "count"))
             known = head["fingerprint"], head["cases"], head["done"]
             return Scores(*known, sums, counts, head.get("profile", {}))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except Exception:  # noqa: BLE001 - whatever a file that is none of scores leads numpy to
         return None
 
 

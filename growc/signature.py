@@ -18,16 +18,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass
 
 from growc.bodies import written_out
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.onnx.container import load
+from growc.dialects.onnx.container import inlined, load
 from growc.dialects.onnx.states import GROWING, Carry, moving_values, state_pairs
 
 _VIEWS = {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}
@@ -59,6 +59,9 @@ _LOOKUPS = {
     ("com.microsoft", "EmbedLayerNormalization", 7): (3, ""),
 }
 """Domain, operator and operand that indexes: the operand that is indexed, and the attribute with its axis."""
+
+LARGEST = 1 << 31
+"""No input has more elements."""
 
 _BIASES = {("", "Attention", 3), ("com.microsoft", "MultiHeadAttention", 5)}
 _WRITES = {("ScatterND", 1), ("ScatterElements", 1), ("Scatter", 1)}
@@ -121,12 +124,15 @@ def signature_of(graph: ir.Graph) -> tuple[Input, ...]:
 
 def load_model(model: Path) -> ir.Model:
     """The ONNX file `model`, its functions inlined; weights stay in the file. Raises GrowError (G310)."""
-    loaded = load(Path(model))
-    return InlinePass()(loaded).model if loaded.functions else loaded
+    return inlined(load(Path(model)))
 
 
 def _unfeedable(name: str, reason: str) -> GrowError:
     return GrowError(Diagnostic("G403", f"input `{name}` {reason}, which growc cannot feed"))
+
+
+def _is_size(dim: int | ir.SymbolicDim) -> bool:
+    return not isinstance(dim, int) or dim >= 0
 
 
 def _describe(value: ir.Value, moving: set[ir.Value], state: Carry | None) -> Input:
@@ -135,6 +141,10 @@ def _describe(value: ir.Value, moving: set[ir.Value], state: Carry | None) -> In
         raise _unfeedable(name, "is no tensor of known rank")
     if value.dtype == ir.DataType.STRING:
         raise _unfeedable(name, "holds text")
+    if prod(d for d in value.shape if isinstance(d, int)) > LARGEST or not all(
+        _is_size(d) for d in value.shape
+    ):
+        raise _unfeedable(name, f"has the shape {value.shape}")
     dtype = np.dtype(np.float32 if value.dtype == ir.DataType.BFLOAT16 else value.dtype.numpy())
     dims = tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
     if all(dim == 1 for dim in dims) and _switches(value):

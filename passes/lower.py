@@ -112,6 +112,8 @@ class _Lowering:
                 except GrowError as error:  # later statements are judged as if this one was not there
                     self.errors += error.diagnostics
                     self.requests.rankings, self.done.stages = rankings, stages
+                    if isinstance(bound.statement, ast.Measure):
+                        break  # what follows means what was not measured
         self.done.sizes.moment = None
         self.errors += self.pairs.settle()
         if self.errors:

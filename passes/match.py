@@ -15,6 +15,7 @@ from growc import recipe as ast
 from growc.checks import check
 from growc.config_sizes import sizes_of_config
 from growc.diagnostic import Diagnostic, GrowError
+from growc.files import foreign
 from growc.layers import Layers
 from growc.matching import Known, matched
 from growc.passes.roles import Roles
@@ -75,13 +76,11 @@ def sizes_in(path: Path, span: Span) -> Known:
 
 def _sizes_in_config(path: Path, span: Span) -> Known:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        problem = (error.strerror or str(error)).lower()
-        raise GrowError(Diagnostic("G310", f"`{path}` cannot be read: {problem}", span)) from error
-    except ValueError as error:
-        raise GrowError(Diagnostic("G310", f"`{path}` is not valid JSON", span)) from error
-    known = sizes_of_config(config) if isinstance(config, dict) else Known({})
+        with foreign(path, "a config"):
+            config = json.loads(path.read_text(encoding="utf-8"))
+            known = sizes_of_config(config) if isinstance(config, dict) else Known({})
+    except GrowError as error:
+        raise GrowError(*(replace(d, span=span) for d in error.diagnostics)) from error
     if not known.of.get(""):
         message = f"`{path}` says nothing of sizes"
         raise GrowError(Diagnostic("G310", message, span, help="a config.json has `hidden_size` or the like"))

@@ -16,6 +16,7 @@ from growc import recipe as ast
 from growc.axes import Space, find
 from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
+from growc.files import irregular
 from growc.indexmap import Floats, IndexMap, Ints
 from growc.passes.magnitude import Magnitudes
 from growc.passes.measured import Measured
@@ -162,6 +163,8 @@ def listed_units(ranking: ast.Ranking, count: int) -> Ints:
     """The numbers in a file, one a line, in its order. Raises GrowError (G313) for what are none."""
     assert ranking.file is not None
     path, span = ranking.file.path, ranking.file.span
+    if kind := irregular(path):
+        raise GrowError(Diagnostic("G313", f"`{path.as_posix()}` is {kind}, and no file", span))
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -172,9 +175,10 @@ def listed_units(ranking: ast.Ranking, count: int) -> Ints:
         text = line.strip()
         if not text:
             continue
-        if not text.isdecimal() or int(text) >= count or int(text) in seen:
+        is_number = text.isdecimal() and len(text) < 19
+        if not is_number or int(text) >= count or int(text) in seen:
             why = f"no unit from 0 to {count - 1}"
-            if text.isdecimal() and int(text) in seen:
+            if is_number and int(text) in seen:
                 why = f"`{int(text)}` again"
             message = f"line {number} of `{ranking.file.value}` is {why}"  # and not its text: any file
             raise GrowError(Diagnostic("G313", message, span))

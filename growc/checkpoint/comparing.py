@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from growc.checkpoint.directory import Checkpoint, config_of
@@ -20,6 +19,8 @@ from growc.dialects.torch.classes import build
 from growc.dialects.torch.inputs import real_inputs
 from growc.dialects.torch.measuring import IN_SINGLE
 from growc.difference import OutputReport
+from growc.feeds import read_arrays
+from growc.files import foreign
 from growc.ports import Ports
 from growc.rounding import NARROW_SLACK, SLACK, Rounding
 from growc.unitmaps import NumberMap
@@ -110,11 +111,9 @@ def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Cas
 
 def _read(path: Path, source: Path) -> list[Case]:
     """The case in a file: an array for every argument that drawn inputs have."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            given = {name: to_torch(arrays[name]) for name in arrays.files}
-    except (OSError, ValueError) as error:
-        raise GrowError(Diagnostic("G403", f"`{path}` is no readable .npz file")) from error
+    with foreign(path, "a .npz file", "G323"):
+        arrays = read_arrays(path)
+        given = {name: to_torch(array) for name, array in dict(arrays).items()}
     wanted = real_inputs(build(config_of(source)))
     absent = [n for n, value in wanted.items() if isinstance(value, torch.Tensor) and n not in given]
     if "input_ids" not in given and absent:

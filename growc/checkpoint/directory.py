@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from growc.checkpoint.pickled import read_pickle
 from growc.checkpoint.tensorfile import NARROW, Entry, read_header, unreadable
 from growc.diagnostic import Diagnostic, GrowError
-from growc.files import companion, stays_with
+from growc.files import companion, foreign, stays_with
 from growc.graph import Array
 
 CONFIG = "config.json"
@@ -115,7 +115,8 @@ class Checkpoint:
 
 def read_tensors(file: Path) -> tuple[Mapping[str, Readable], dict[str, str]]:
     """The tensors of a file by name, none of them read, and its metadata."""
-    return read_header(file) if file.suffix == ".safetensors" else (read_pickle(file), {})
+    with foreign(file, "a file of weights"):
+        return read_header(file) if file.suffix == ".safetensors" else (read_pickle(file), {})
 
 
 def config_of(path: Path) -> dict[str, Any]:
@@ -125,13 +126,10 @@ def config_of(path: Path) -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """An object from a file. Raises GrowError (G310)."""
-    try:
+    if not path.exists():
+        raise GrowError(Diagnostic("G310", f"`{path.parent}` has no `{path.name}`"))
+    with foreign(path, "JSON"):
         found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        message = f"`{path.parent}` has no `{path.name}`"
-        raise GrowError(Diagnostic("G310", message)) from error
-    except ValueError as error:
-        raise unreadable(path, "it is not JSON") from error
     if not isinstance(found, dict):
         raise unreadable(path, "it is no JSON object")
     return found

@@ -76,9 +76,9 @@ class CheckpointDirectory:
         records, own = self.history(result), self.history(source)
         if records[: len(own)] != own or len(records) != len(own) + 1:
             return Ports()
-        if "ports" in records[-1]:
-            return from_json(records[-1]["ports"])
         with contextlib.suppress(GrowError):
+            if "ports" in records[-1]:
+                return from_json(records[-1]["ports"])
             return ports_of(api.compile(replayable(recipe_of(records[-1])), source, progress=progress))
         return Ports()
 

@@ -11,6 +11,7 @@ from typing import Any
 from growc.checkpoint.tensorfile import Entry, unreadable
 from growc.checkpoint.torchtensors import entry_of
 from growc.dialects.torch.arrays import to_numpy
+from growc.files import first_line
 from growc.graph import Array
 
 
@@ -47,8 +48,8 @@ def load_pickle(path: Path) -> Any:
         raise unreadable(path, "there is no such file") from error
     except pickle.UnpicklingError as error:
         raise unreadable(path, "it holds code, or objects of classes, and growc runs none") from error
-    except (RuntimeError, EOFError, ValueError) as error:
-        raise unreadable(path, str(error).splitlines()[0]) from error
+    except Exception as error:  # whatever a damaged file leads torch to
+        raise unreadable(path, first_line(error)) from error
 
 
 def _is_mappable(path: Path) -> bool:

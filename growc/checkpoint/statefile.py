@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 from growc.checkpoint.shards import ShardWriter
 from growc.checkpoint.tensorfile import Stored, read_header
 from growc.diagnostic import Diagnostic, GrowError
+from growc.files import foreign
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -34,7 +36,8 @@ def read_state(given: Given) -> dict[str, Callable[[], Tensor]]:
     if isinstance(given, Mapping):
         named = {n: t if isinstance(t, torch.Tensor) else to_torch(np.asarray(t)) for n, t in given.items()}
         return {name: tensor.detach for name, tensor in named.items()}
-    stored, _ = read_header(Path(given))
+    with foreign(Path(given), "a state dict"):
+        stored, _ = read_header(Path(given))
 
     def reading(one: Stored) -> Callable[[], Tensor]:
         return lambda: to_torch(one.read())
@@ -89,7 +92,6 @@ def _metadata(others: Mapping[str, str]) -> dict[str, str]:
 
 
 def _made_by_growc(path: Path) -> bool:
-    try:
+    with contextlib.suppress(GrowError), foreign(path, "a state dict"):
         return MADE in read_header(path)[1]
-    except GrowError:
-        return False
+    return False

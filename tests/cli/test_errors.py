@@ -94,6 +94,14 @@ CASES: dict[str, list[str]] = {
     "G313-numbered": plan('subclone axis 0 of "table" to 8 by magnitude'),
     "G314-needed": plan("drop layers 1", "tapped.onnx"),
     "G315-too-late": [*plan("subclone ffn to 6 by first"), "-e", 'measure importance on "inputs.npz"'],
+    "G323-missing": [
+        "plan",
+        "-e",
+        'measure importance on "calibration.npz"',
+        "-e",
+        "subclone ffn to 6 by importance",
+        "stream.onnx",
+    ],
     "G401-exact": [*plan("widen hidden to 12 with neighbor copy"), "-e", "expect exact"],
     "G401-sizes": [*plan("expect ffn == 13"), "-e", "expect parameters < 1K", "-e", "expect parameters > 1K"],
     "G401-preserved": [

@@ -273,3 +273,62 @@ def test_wrong_declared_sizes_bring_no_logs_of_libraries(tmp_path, monkeypatch):
     model.graph.node[0].input[0] = "nowhere\x1b"
     onnx.save(model, "m.onnx")
     assert run("inspect", "m.onnx").stderr == ""
+
+
+# ---------------------------------------------------------------------------------- pipes and devices
+
+PIPED = {
+    "model": ["inspect", "pipe"],
+    "model.onnx": ["inspect", "pipe.onnx"],
+    "program": ["inspect", "pipe.pt2"],
+    "recipe": ["plan", "pipe", "stream.onnx"],
+    "checked": ["check", "pipe"],
+    "inputs": ["apply", "-e", "widen ffn to 24 with tail copy", "stream.onnx", "--inputs", "pipe"],
+    "measured": ["measure", "stream.onnx", "--inputs", "pipe"],
+    "scores": ["measure", "stream.onnx", "--inputs", "x.npz", "-o", "pipe"],
+    "calibration": ["plan", "-e", 'measure importance on "pipe"', "stream.onnx"],
+    "keep": ["plan", "-e", 'subclone vocab to 4 by keep "pipe"', "stream.onnx"],
+    "match": ["plan", "-e", 'match "pipe.json" with tail copy', "stream.onnx"],
+    "matched model": ["plan", "-e", 'match "pipe.onnx" with tail copy', "stream.onnx"],
+    "target": ["apply", "-e", "widen ffn to 24 with tail copy", "stream.onnx", "-o", "pipe.onnx", "--force"],
+    "lineage": [
+        "apply",
+        "-e",
+        "widen ffn to 24 with tail copy",
+        "stream.onnx",
+        "--lineage",
+        "pipe",
+        "--force",
+    ],
+    "result": ["verify", "stream.onnx", "pipe.onnx"],
+}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("what", PIPED)
+def test_neither_pipes_nor_devices_are_opened(growc, tmp_path, what, kind):
+    np.savez(tmp_path / "x.npz", tokens=np.arange(8))
+    for name in ("pipe", "pipe.onnx", "pipe.pt2", "pipe.json"):
+        os.mkfifo(tmp_path / name) if kind == "pipe" else (tmp_path / name).symlink_to("/dev/zero")
+    ran = growc(*PIPED[what])
+    assert ran.status in (2, 3, 4), ran.err
+    assert "pipe" in ran.err
+
+
+def test_an_initializer_that_is_there_twice_is_refused(growc, tmp_path):
+    model = onnx.load(tmp_path / "stream.onnx")
+    model.graph.initializer.append(model.graph.initializer[2])
+    onnx.save(model, tmp_path / "stream.onnx")
+    ran = growc("inspect", "stream.onnx")
+    assert ran.status == 3
+    assert f"`{model.graph.initializer[2].name}`" in ran.err
+    assert "twice" in ran.err
+
+
+def test_missing_calibration_data_are_named_with_their_line_and_nothing_else_is_blamed(growc, tmp_path):
+    lines = ("# importance", 'measure importance on "nosuch.npz"', "subclone ffn to 6 by importance")
+    (tmp_path / "r.grow").write_text("\n".join(lines))
+    ran = growc("plan", "r.grow", "stream.onnx", "--json")
+    assert ran.status == 3
+    assert [(e["code"], e["line"]) for e in ran.json["errors"]] == [("G323", 2)]
+    assert "nosuch.npz" in ran.json["error"]["message"]

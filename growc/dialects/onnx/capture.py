@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass
 
 from growc.bodies import written_out
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.container import inlined
 from growc.dialects.onnx.flatten import Step, flatten, op_name
 from growc.dialects.onnx.folding import fold
 from growc.dialects.onnx.fused import PART_OF, lower
@@ -41,8 +41,7 @@ COMMUTATIVE = frozenset(
 
 def capture(model: ir.Model, dialect: Any) -> Graph:
     """The neutral graph of `model`. `dialect` is kept on the graph for table look-ups."""
-    if model.functions:
-        InlinePass()(model)
+    inlined(model)
     _refuse_blocked(model)
     dialect.fused += lower(model, LOWERINGS | QUANTISED)
     dialect.folded += fold(model)

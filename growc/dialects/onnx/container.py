@@ -15,30 +15,29 @@ from typing import Any, BinaryIO
 
 import onnx
 import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.checked import check_tensors
 from growc.dialects.onnx.references import INLINE_LIMIT, places, relate, settle
+from growc.files import first_line, foreign
 
 EXTERNAL = "growc.external"
 """Key of `model.meta`: whether the file keeps weights in other files."""
+
+KIND = "an ONNX model"
 
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # field numbers in onnx.proto: ModelProto, GraphProto, TensorProto
 
 
 def load(path: Path) -> ir.Model:
     """The model at `path`, its weights still on disk. Raises GrowError (G310) if it cannot be read."""
-    try:
+    with foreign(path, KIND):
         proto = outline(path)
         if not proto.graph.node and not proto.graph.output:
             raise ValueError("the file holds no graph")
         model = ir.from_proto(proto)
         model.meta[EXTERNAL] = any(place != os.path.realpath(path) for place in places(proto))
-    except GrowError:
-        raise
-    except Exception as cause:  # every parser error of protobuf, onnx and onnx-ir means the same to the user
-        raise GrowError(
-            Diagnostic("G310", f"`{path}` cannot be read as an ONNX model: {_first_line(cause)}")
-        ) from cause
     return model
 
 
@@ -53,9 +52,23 @@ def outline(path: Path) -> onnx.ModelProto:
 def _outlined(path: Path) -> tuple[onnx.ModelProto, bool]:
     """The outline of a model, and whether small tensors of it lie in other files."""
     proto = onnx.ModelProto()
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        proto.ParseFromString(_without_weights(data, path.name))
-    return proto, settle(proto, path)
+    with foreign(path, KIND):
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            proto.ParseFromString(_without_weights(data, path.name))
+        small = settle(proto, path)
+        check_tensors(proto, path)
+    return proto, small
+
+
+def inlined(model: ir.Model) -> ir.Model:
+    """The model with the functions that it defines written out in their places. Raises GrowError (G311)."""
+    if not model.functions:
+        return model
+    try:
+        return InlinePass()(model).model
+    except Exception as error:  # of onnx-ir: functions that call each other, or what nothing gives them
+        message = f"the functions of the model cannot be written out: {first_line(error)}"
+        raise GrowError(Diagnostic("G311", message)) from error
 
 
 def files_of(path: Path) -> list[Path]:
@@ -77,10 +90,6 @@ def in_one_folder(proto: onnx.ModelProto, path: Path) -> tuple[bytes, Path]:
     folder = Path(os.path.commonpath([Path(file).parent for file in files]))
     relate(proto, folder)
     return proto.SerializeToString(), folder
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:

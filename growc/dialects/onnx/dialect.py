@@ -95,6 +95,10 @@ class IrModel:
     def remember(self, nodes: Iterable[ir.Node]) -> None:
         """Nodes are about to say something else than in the source."""
 
+    def fault(self, path: Path) -> str:
+        """What is wrong with the file as such, if it can be told."""
+        return ""
+
     def outermost(self, node: Node) -> bool:
         """Whether a node stands in no body."""
         return not isinstance(node.origin, Step) and node.origin.graph is self.source.graph
@@ -169,3 +173,9 @@ class OnnxModel(IrModel):
     def files(self, path: Path) -> list[Path]:
         """The files that say what the model computes."""
         return files_of(path)
+
+    def fault(self, path: Path) -> str:
+        """What onnx's checker says."""
+        from growc.dialects.onnx.schemas import fault_of
+
+        return fault_of(path)

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.flatten import op_name
+from growc.files import first_line
 from growc.graph import Array
 
 
@@ -22,11 +24,21 @@ def constant_of(value: ir.Value) -> Any:
 
 
 def read_tensor(tensor: Any) -> Array:
-    """The values of a tensor; those of external data as a memory map, of which only what is used is read."""
-    if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
-        shape = tuple(int(d) for d in tensor.shape.numpy())
-        return np.memmap(tensor.path, tensor.dtype.numpy(), "r", tensor.offset or 0, shape)
-    return np.asarray(tensor.numpy())
+    """The values of a tensor; those of external data as a memory map, of which only what is used is read.
+
+    Raises GrowError (G311) where it cannot be read.
+    """
+    try:
+        if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
+            shape = tuple(int(d) for d in tensor.shape.numpy())
+            return np.memmap(tensor.path, tensor.dtype.numpy(), "r", tensor.offset or 0, shape)
+        return np.asarray(tensor.numpy())
+    except GrowError:
+        raise
+    except Exception as error:  # of the file system, numpy and onnx-ir
+        where = f" in `{tensor.path}`" if isinstance(tensor, ir.ExternalTensor) else ""
+        message = f"the tensor `{tensor.name}`{where} cannot be read: {first_line(error)}"
+        raise GrowError(Diagnostic("G311", message)) from error
 
 
 def _constant_tensor(node: ir.Node) -> Any:

@@ -29,6 +29,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.cleaning import clean
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.tracing import Axes, by_name, free_axes, named_symbols, placeholder_values, trace
+from growc.files import irregular
 
 __all__ = ["load", "save"]
 
@@ -64,6 +65,8 @@ def load(path: Path) -> Captured:
     (G310) where there is some, or the file is no program of torch.export.
     """
     try:
+        if kind := irregular(path):
+            raise _RefusedError(f"it is {kind}")
         _look_through(PT2ArchiveReader(os.fspath(path)))
         with mock.patch.dict(os.environ, WEIGHTS_ONLY):
             [program] = load_pt2(os.fspath(path)).exported_programs.values()
