@@ -274,8 +274,8 @@ def _ranges(start: ir.Value) -> Iterator[tuple[int, int]]:
         for use in value.uses():
             node, slot = use.node, use.idx
             rows = _rows(node, slot)
-            if rows is not None:
-                yield max(0, -offset), rows - offset
+            if rows is not None:  # rows are also counted from the end
+                yield max(0, -rows - offset), rows - offset
             shift = _shift(node, slot)
             if shift is not None:
                 fresh = [output for output in node.outputs if output not in seen]
