@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
-from onnx_ir.passes.common import ShapeInferencePass
 
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.states import moving_values
+from growc.inferred import inferred
 from growc.kernels import Kernels, every_port
 from growc.session import Session
 from growc.signature import load_model
@@ -89,11 +89,6 @@ def float_types(model: Path) -> frozenset[ir.DataType]:
     return frozenset(dtype for dtype in found if dtype is not None and dtype.is_floating_point())
 
 
-def typed(model: Path) -> ir.Model:
-    """A model with the types of its values, as far as they can be inferred. Raises GrowError (G310)."""
-    return ShapeInferencePass(check_type=False, strict_mode=False)(load_model(model)).model
-
-
 def copy_bytes(model: Path, types: Types) -> int:
     """The size of the weights of a copy. Raises GrowError (G310)."""
     weights = [value for graph in load_model(model).graphs() for value in graph.initializers.values()]
@@ -111,7 +106,7 @@ def write_copy(model: Path, target: Path, types: Types, change: Change | None = 
     bfloat16, which cannot be fed); outputs have the new one.
     Raises GrowError (G310) for a model that is no ONNX file; OSError where there is no space.
     """
-    loaded = typed(model)
+    loaded = inferred(model)
     discrete = _discrete(loaded.graph)
     kept = discrete if types is WIDER else set()
     rounding = _rounding_casts(loaded, types)
@@ -184,7 +179,15 @@ def _retype_value(value: ir.Value, types: Types, change: Change | None) -> None:
         dtype = types[value.dtype]
         if value.const_value is not None and (change is not None or dtype != value.dtype):
             value.const_value = _converted(value.const_value, str(value.name), dtype, change)
-        value.dtype = dtype
+        if dtype != value.dtype:
+            value.type = _of_elements(value.type, dtype)
+
+
+def _of_elements(kind: ir.TypeProtocol | None, dtype: ir.DataType) -> ir.TypeProtocol:
+    """A type with other elements: of tensors, or of sequences of them."""
+    if isinstance(kind, ir.SequenceType | ir.OptionalType):
+        return type(kind)(_of_elements(kind.elem_type, dtype))
+    return ir.TensorType(dtype)
 
 
 def _converted(

@@ -19,7 +19,8 @@ from onnx import TensorProto
 
 from growc.dialects.onnx.container import in_one_folder, outline
 from growc.dialects.onnx.states import moving_values
-from growc.float_copies import Change, places_of, typed
+from growc.float_copies import Change, places_of
+from growc.inferred import inferred
 from growc.last_place import Array, nudged
 from growc.session import Feeds, Session
 
@@ -57,7 +58,7 @@ def moves(source: Path, path: Path, case: Feeds) -> Moves:
 
     Raises GrowError: G310 for a file that is no ONNX model, G403 where onnxruntime does not run it.
     """
-    model = typed(source)
+    model = inferred(source)
     moving = moving_values(model.graph)
     weights = [value for graph in model.graphs() for value in graph.initializers.values()]
     weights = [value for value in weights if places_of(value.dtype) and _size(value) > 1]
