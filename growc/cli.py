@@ -237,6 +237,7 @@ def _inspect(options: Namespace) -> int:
 
 def _verify(options: Namespace) -> int:
     from growc.api import verify
+    from growc.expectations import refutation
     from growc.render.progress import progress
     from growc.render.terminal import verification_data, verification_lines
 
@@ -245,12 +246,13 @@ def _verify(options: Namespace) -> int:
             raise GrowError(Diagnostic("G310", f"there is no model at `{model}`"))
     with progress() as advance:
         found = verify(*options.models, inputs=options.inputs, progress=advance)
-    limit = found.limit if options.within is None else options.within
+    way, seen = found.refuting() or ("", found)
+    limit = seen.limit if options.within is None else options.within
     passed = not found.refutes_exact() if options.within is None else found.relative <= limit
-    difference = f"differ by {found.relative:.1e}, which is more than {limit:.1e}"
-    if math.isinf(found.relative):
+    difference = f"differ by {seen.relative:.1e}, which is more than {limit:.1e}"
+    if math.isinf(seen.relative):
         difference = "differ in kind: in their shapes, or in where they are finite"
-    error = GrowError(Diagnostic("G404", f"the outputs {difference}", notes=tuple(found.notes)))
+    error = GrowError(Diagnostic("G404", f"the outputs {difference}", notes=refutation(way, seen)))
     if options.json:
         _print_json(verification_data(found) | {"passed": passed} | ({} if passed else error_object(error)))
         return 0 if passed else error.exit_status

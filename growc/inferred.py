@@ -12,8 +12,9 @@ from growc.signature import load_model
 
 
 def inferred(model: Path) -> ir.Model:
-    """The ONNX file `model` with the types and shapes that follow, as far as they do. Raises GrowError (G310)."""
-    loaded = ShapeInferencePass(check_type=False, strict_mode=False)(load_model(model)).model
+    """The ONNX file `model` with the types and shapes that follow. Raises GrowError (G310)."""
+    find = ShapeInferencePass(check_type=False, strict_mode=False)  # of an odd operator, what can be known
+    loaded = find(load_model(model)).model
     for node in loaded.graph.all_nodes():  # the pass takes sequences for their elements
         given = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
         for formal, value in zip(_formals(loaded, node), node.outputs, strict=False):
