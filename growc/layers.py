@@ -84,10 +84,11 @@ class Layers:
 @dataclass(frozen=True, eq=False)
 class Instance:
     """One layer of a result: the number of the source's, and the uses of weights, and rows of tables, that
-    are zero in it."""
+    are zero in it. steps: for its quantising operators those of the source whose steps they take."""
 
     source: int
     zeroed: tuple[Value, ...] = ()
+    steps: Mapping[Node, Node] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

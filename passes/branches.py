@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from growc.depth import Past
 from growc.graph import Node, Value, static_values
 from growc.layers import Branch, Layer, Layers, Obstacle, Run
 from growc.passes.bypasses import SUMS, shape_of
 from growc.passes.flow import THROUGH
 from growc.passes.links import carriers_of
-from growc.passes.settled import LAYOUT, Settled, settles, through
+from growc.passes.settled import LAYOUT, Settled, settles, steps_for, through
 from growc.passes.spaces import Axes
 
 OPERANDS: Mapping[str, tuple[int, ...]] = {
@@ -53,6 +54,20 @@ class NotZeroError(Exception):
     def __init__(self, node: Node | None) -> None:
         super().__init__()
         self.node = node
+
+
+@dataclass(frozen=True)
+class Passage:
+    """The stream through a new layer: what holds before and behind it, and what changes it on its way.
+
+    steps: for quantising operators those whose steps they take in the place of their own, so that the stream
+    keeps the steps that it has.
+    """
+
+    before: Settled
+    after: Settled
+    obstacle: Obstacle | None
+    steps: Mapping[Node, Node] = field(default_factory=dict)
 
 
 class Branches:
@@ -118,29 +133,42 @@ class Branches:
 
     # ------------------------------------------------------------------------------------- places
 
-    def start(self, run: Run) -> Settled:
-        """What holds of a stream where its first layer starts."""
-        return behind(run.layers[0].start)
+    def passages(self, run: Run, past: Past) -> Iterator[Passage | None]:
+        """The stream through each layer that the run has by now; None for those that add to it."""
+        held = behind(run.layers[0].start)
+        for source, zero in zip(past.order, past.zeroed, strict=True):
+            found = self.passed(run.layers[source], held) if zero else None
+            held = (
+                behind(run.layers[source].end, run.layers[source].start, held)
+                if found is None
+                else found.after
+            )
+            yield found
 
-    def after(self, layer: Layer, held: Settled) -> Settled:
-        """What holds behind a layer that adds to the stream, where `held` is in front of it."""
-        return behind(layer.end, layer.start, held)
-
-    def passed(self, layer: Layer, held: Settled) -> tuple[Settled, Obstacle | None]:
-        """What holds behind a layer that adds nothing, and what changes the stream on its way through."""
+    def passed(self, layer: Layer, held: Settled) -> Passage:
+        """What a layer that adds nothing does to a stream of which so much is known."""
         found = self.way(layer)
         if isinstance(found, Obstacle):
-            return behind(layer.end, layer.start, held), found
-        now, changing = held, None
+            return Passage(held, behind(layer.end, layer.start, held), found)
+        now, changing, taken = held, None, dict[Node, Node]()
+        values = {layer.start: held}
         for node, place in list(steps(layer.end, layer.start, self.kept(layer)))[::-1]:
             if node.op not in SUMS:
-                now, same = through(node, place, now)
-                changing = changing or (None if same else node)
+                behind_it, same = through(node, place, now)
+                like = None if same else steps_for(node, now)
+                if like is not None:
+                    behind_it, same = through(node, place, now, like)
+                    taken[node] = like
+                now, changing = behind_it, changing or (None if same else node)
+            values[node.outputs[0]] = now
         if changing is None and not now.same(held):
             changing = layer.end.producer
-        return now, None if changing is None else Obstacle(
-            changing, "rounds or bounds a stream that is not so in this place"
-        )
+        for node in layer.nodes:  # branches read the stream in its steps too
+            at = values.get(node.inputs[0]) if node.op == "DequantizeLinear" and node.inputs[0] else None
+            like = None if at is None or through(node, 0, at)[1] else steps_for(node, at)
+            taken |= {} if like is None else {node: like}
+        cause = "rounds or bounds a stream that is not so in this place"
+        return Passage(held, now, None if changing is None else Obstacle(changing, cause), taken)
 
     def obstacle(self, layer: Layer, kept: set[Value]) -> Obstacle:
         """The first node that does something else to the stream on its way to the end."""

@@ -22,9 +22,8 @@ from growc.graph import Value
 from growc.layers import Instance, Layer, Layers, Obstacle, Run
 from growc.orders import Depth as DepthStatement
 from growc.orders import arrangement, counted_back, new_layers
-from growc.passes.branches import Branches
+from growc.passes.branches import Branches, Passage
 from growc.passes.counts import runs_in
-from growc.passes.settled import Settled
 from growc.plans import Gap, Summary
 from growc.resolve import Bound
 from growc.source import Span
@@ -137,17 +136,14 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
     for layer in sorted(set(range(depth.count)) - set(full)):
         yield _gap(run, layer, f"layer {layer} is left out")
     seen: set[int] = set()
-    held = branches.start(run)
-    for place, (source, zero) in enumerate(zip(order, depth.zeroed, strict=True)):
-        if zero:
-            yield from _lasting(branches, run, place, source, held)
-            held, _ = branches.passed(run.layers[source], held)
-            continue
-        if source in seen:
+    places = zip(order, branches.passages(run, depth), strict=True)
+    for place, (source, passage) in enumerate(places):
+        if passage is not None:
+            yield from _lasting(branches, run, place, passage)
+        elif source in seen:
             cause = f"layer {place} is layer {source} once more, and adds to the stream"
             yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
         seen.add(source)
-        held = branches.after(run.layers[source], held)
     once = list(dict.fromkeys(full))
     if once != sorted(once):
         yield _gap(run, once[0], "the layers stand in another order")
@@ -161,13 +157,13 @@ def out_of_phase(run: Run, past: Past) -> Iterator[str]:
         yield f"layers of several kinds have another period: {result}, in the source {source}"
 
 
-def _lasting(branches: Branches, run: Run, place: int, source: int, held: Settled) -> Iterator[Gap]:
+def _lasting(branches: Branches, run: Run, place: int, passage: Passage) -> Iterator[Gap]:
     """A layer whose outputs are zero passes the stream on, unless something else lies on it."""
-    _, found = branches.passed(run.layers[source], held)
+    found = passage.obstacle
     if found is not None:
         cause = f"layer {place} cannot pass the stream on as it is: `{found.node.name}` {found.cause}"
-        others = (k for k, one in enumerate(run.layers) if branches.passed(one, held)[1] is None)
-        other = next(others, None)
+        passing = (branches.passed(one, passage.before).obstacle is None for one in run.layers)
+        other = next((k for k, passes in enumerate(passing) if passes), None)
         remedy = "" if other is None else f"a copy of layer {other} in this place changes nothing"
         yield Gap(found.node.name, found.node.kind, cause, remedy)
 
@@ -186,8 +182,11 @@ def instances(layers: Layers, depth: Depth, branches: Branches) -> dict[int, lis
                 _writers(branches, run.layers[k]) if k in past.sources_zeroed else ()
                 for k in range(past.count)
             ]
-            pairs = zip(past.order, past.zeroed, strict=True)
-            made[number] = [Instance(source, writers[source] if zero else ()) for source, zero in pairs]
+            pairs = zip(past.order, branches.passages(run, past), strict=True)
+            made[number] = [
+                Instance(source) if passage is None else Instance(source, writers[source], passage.steps)
+                for source, passage in pairs
+            ]
     return made
 
 

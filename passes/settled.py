@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from growc.graph import Array, Node, Value
@@ -78,12 +78,13 @@ class Grid:
     """Numbers that an operator rounds to, told apart by the operator and the numbers beside it.
 
     along: whether it does so along axes, or with a scale for each unit of one. zero: whether zero is always
-    among them.
+    among them. node: of a quantising pair, one of its operators.
     """
 
     key: tuple[object, ...]
     along: bool
     zero: bool
+    node: Node | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -170,11 +171,14 @@ def outlasts(grid: str | Grid, other: str | Grid) -> bool:
 # -------------------------------------------------------------------------------------- operators
 
 
-def through(node: Node, place: int, held: Settled) -> tuple[Settled, bool]:
-    """What holds behind a node of what its operand `place` held, and whether each element stays as it is."""
+def through(node: Node, place: int, held: Settled, like: Node | None = None) -> tuple[Settled, bool]:
+    """What holds behind a node of what its operand `place` held, and whether each element stays as it is.
+
+    like: the quantising operator whose steps the node takes in the place of its own.
+    """
     out = node.outputs[0]
     if node.op in (QUANTISE, DEQUANTISE):
-        return (_quantised if node.op == QUANTISE else _dequantised)(node, held)
+        return (_quantised if node.op == QUANTISE else _dequantised)(node, held, like or node)
     if node.op in LAYOUT:
         return held.moved(), True
     if node.op in CASTS or node.op in WHOLE:
@@ -190,6 +194,19 @@ def through(node: Node, place: int, held: Settled) -> tuple[Settled, bool]:
         now = replace(Settled.of(out), grids=frozenset({out.dtype, grid_of, *kept}))
         return (held if same else now), same
     return Settled.of(out), False
+
+
+def steps_for(node: Node, held: Settled) -> Node | None:
+    """An operator with the steps that a tensor is on, which a quantising node could have for its own."""
+    own = [
+        g.node for g in (held.half[1:2] if held.half else held.grids) if isinstance(g, Grid) and not g.along
+    ]
+    fitting = (
+        one
+        for one in own
+        if one is not None and _whole(one) == _whole(node) and len(one.inputs) == len(node.inputs)
+    )
+    return next(fitting, None) if node.op in (QUANTISE, DEQUANTISE) else None
 
 
 def settles(node: Node, place: int) -> bool:
@@ -280,28 +297,37 @@ def content(value: Value | None) -> tuple[object, ...] | None:
     return (array.reshape(-1) if array.size == 1 else array).shape, array.tobytes()
 
 
-def _grid(node: Node) -> tuple[Grid, float] | None:
-    """The grid of a quantising operator and its lowest number; None where it is not known, or where numbers
-    on it are not found again: q·s, rounded and divided by s, is within a half of q only in enough digits."""
-    given, made = "" if node.inputs[0] is None else node.inputs[0].dtype, node.outputs[0].dtype
-    whole, real = (given, made) if node.op == DEQUANTISE else (made, given)
-    scale, zero = content(node.input(1)), content(node.input(2))
+def _whole(node: Node) -> str:
+    """The element type of the whole numbers of a quantising operator."""
+    value = node.inputs[0] if node.op == DEQUANTISE else node.outputs[0]
+    return "" if value is None else value.dtype
+
+
+def _grid(node: Node, like: Node) -> tuple[Grid, float] | None:
+    """The grid of a quantising operator, with the steps of another, and its lowest number.
+
+    None where it is not known, or where numbers on it are not found again: q·s, rounded and divided by s, is
+    within a half of q only in enough digits.
+    """
+    value, whole = node.outputs[0] if node.op == DEQUANTISE else node.inputs[0], _whole(node)
+    real = "" if value is None else value.dtype
+    scale, zero = content(like.input(1)), content(like.input(2))
     form, digits = FORMATS.get(whole), FORMATS.get(real)
-    if scale is None or form is None or digits is None or (zero is None and node.input(2) is not None):
+    if scale is None or form is None or digits is None or (zero is None and like.input(2) is not None):
         return None
     if form.bits + form.signed + 3 > digits.bits:
         return None
     least, most = (-(2**form.top) if form.signed else 0), 2**form.top - 1
-    middle = _number(node.input(2)) if node.input(2) is not None else 0.0
+    middle = _number(like.input(2)) if like.input(2) is not None else 0.0
     ends = (whole, zero) if middle is None else (least - middle, most - middle)
     single = scale[0] == (1,)
-    where = () if single else (node.attributes.get("axis", 1), node.attributes.get("block_size", 0))
-    return Grid((scale, ends, where), not single, True), 0.0 if middle == least else -math.inf
+    where = () if single else (like.attributes.get("axis", 1), like.attributes.get("block_size", 0))
+    return Grid((scale, ends, where), not single, True, like), 0.0 if middle == least else -math.inf
 
 
-def _quantised(node: Node, held: Settled) -> tuple[Settled, bool]:
+def _quantised(node: Node, held: Settled, like: Node) -> tuple[Settled, bool]:
     """Whole numbers of a real tensor, or those that it was made of."""
-    out, found = node.outputs[0], _grid(node)
+    out, found = node.outputs[0], _grid(node, like)
     if found is None:
         return Settled.of(out), False
     grid, _ = found
@@ -314,9 +340,9 @@ def _quantised(node: Node, held: Settled) -> tuple[Settled, bool]:
     return replace(Settled.of(out), half=(QUANTISE, grid, held)), same
 
 
-def _dequantised(node: Node, held: Settled) -> tuple[Settled, bool]:
+def _dequantised(node: Node, held: Settled, like: Node) -> tuple[Settled, bool]:
     """A real tensor of whole numbers, or the one that they were made of."""
-    out, found = node.outputs[0], _grid(node)
+    out, found = node.outputs[0], _grid(node, like)
     if found is None:
         return Settled.of(out), False
     grid, low = found

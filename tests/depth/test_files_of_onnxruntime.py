@@ -82,8 +82,17 @@ def extended(source: Path, target: Path) -> None:
     onnxruntime.InferenceSession(source.with_name("between.onnx"), options)
 
 
-def static(source: Path, target: Path) -> None:
+def products(source: Path, target: Path) -> None:
     """Weights and what products read are rounded; the stream is not."""
+    static(source, target, ["MatMul"])
+
+
+def everything(source: Path, target: Path) -> None:
+    """The stream is rounded behind each sum, to steps of its own."""
+    static(source, target, None)
+
+
+def static(source: Path, target: Path, operators: list[str] | None) -> None:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
     class Once(CalibrationDataReader):  # type: ignore[misc]
@@ -93,10 +102,18 @@ def static(source: Path, target: Path) -> None:
         def get_next(self) -> dict[str, np.ndarray] | None:
             return self.left.pop() if self.left else None
 
-    quantize_static(source, target, Once(), quant_format=QuantFormat.QDQ, op_types_to_quantize=["MatMul"])
+    quantize_static(source, target, Once(), quant_format=QuantFormat.QDQ, op_types_to_quantize=operators)
 
 
-TOOLS: list[Callable[[Path, Path], None]] = [dynamic, each_channel, few_bits, without_zeros, extended, static]
+TOOLS: list[Callable[[Path, Path], None]] = [
+    dynamic,
+    each_channel,
+    few_bits,
+    without_zeros,
+    extended,
+    products,
+    everything,
+]
 
 
 @pytest.fixture

@@ -131,3 +131,34 @@ def test_what_a_copy_finds_where_it_stands_is_enough(tmp_path: Path, end: str) -
     model = in_between(tmp_path, "Identity", end)
     again = "arrange layers as 0, 1, 0 with zero outputs"
     judge(again, model, tmp_path / "deep.onnx").assert_exact()
+
+
+def test_a_new_layer_rounds_the_stream_as_it_is_rounded_where_it_stands(tmp_path: Path) -> None:
+    """Between its two sums a layer rounds to coarser steps than behind them."""
+    ends = "".join(
+        f"""
+    {name}q{{k}} = QuantizeLinear({name}{{k}}, {step}{{k}}, middle{{k}})
+    {name}r{{k}} = DequantizeLinear({name}q{{k}}, {step}{{k}}, middle{{k}})
+"""
+        for name, step in (("a", "coarse"), ("b", "step"))
+    )
+    between, behind = ends.split("\n\n")
+    layer = TWICE.replace("    s{k} = Relu(a{k})\n", f"{between}\n    s{{k}} = Identity(ar{{k}})\n")
+    layer = layer.replace("    x{n} = {end}(b{k})\n", f"{behind}\n    x{{n}} = Identity(br{{k}})\n")
+    layers = "".join(layer.format(k=k, n=k + 1) for k in range(2))
+    shapes = {"up": "8, 12", "down": "12, 8", "wide": "8, 20", "narrow": "20, 8"}
+    weights = ", ".join(f"float[{shape}] {name}{k}" for k in range(2) for name, shape in shapes.items())
+    graph = f"""
+steps (float[N, 4] x) => (float[N, 3] y)
+<float[4, 8] rows, {weights}, float[8, 3] columns>
+{{
+    x0 = MatMul(x, rows)
+    {layers}
+    y = MatMul(x2, columns)
+}}
+"""
+    numbers = {n: v for n, v in NUMBERS.items() if n[-1] in "01"}
+    numbers |= {f"coarse{k}": np.float32(1.7 + k) for k in range(2)}
+    model = save(tmp_path / "model.onnx", graph, **numbers)
+    judge(LAST, model, tmp_path / "deep.onnx").assert_exact()
+    judge("drop layers 1", model, tmp_path / "short.onnx").assert_gap("left out")

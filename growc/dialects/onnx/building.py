@@ -68,7 +68,9 @@ class Building:
             layer = run.layers[instance.source]
             made = Placed(instance.source, stream, stream, {layer.start.origin: stream})
             first = all(p.source != instance.source for p in placed)
-            _Copying(self, (number, instance.source), made, first, self.zeros(instance.zeroed)).run()
+            zeros = self.zeros(instance.zeroed)
+            steps = {origin_of(node): origin_of(like) for node, like in instance.steps.items()}
+            _Copying(self, (number, instance.source), made, first, zeros, steps).run()
             placed.append(made)
             stream = made.end = made.values[layer.end.origin]
 
@@ -124,7 +126,8 @@ class Building:
 
 
 class _Copying:
-    """One layer while it is copied. `zeros`: (node, operand) -> stored tensors behind it that are zero."""
+    """One layer while it is copied. `zeros`: (node, operand) -> stored tensors behind it that are zero;
+    `steps`: for quantising nodes those whose scales and zero points they take."""
 
     def __init__(
         self,
@@ -133,9 +136,10 @@ class _Copying:
         made: Placed,
         first: bool,
         zeros: Mapping[tuple[ir.Node, int], set[ir.Value]],
+        steps: Mapping[ir.Node, ir.Node],
     ) -> None:
         self.building, self.source, self.graph = building, building.source, building.source.graph
-        self.place, self.made, self.first, self.zeros = place, made, first, zeros
+        self.place, self.made, self.first, self.zeros, self.steps = place, made, first, zeros, steps
         self.constants: dict[tuple[ir.Value, bool], ir.Value] = {}
         self.expressions: dict[ir.Value, ir.Value] = {}
 
@@ -205,6 +209,8 @@ class _Copying:
 
     def operand(self, node: ir.Node, i: int, value: ir.Value | None) -> ir.Value | None:
         """What a copy reads. `node`: the source's, in a body too (`i`: -1 for what a body gives out)."""
+        if i > 0 and node in self.steps:
+            value = self.steps[node].inputs[i]
         if value is None or value in self.made.values:
             return None if value is None else self.made.values[value]
         zeros = self.zeros.get((node, i), set())
