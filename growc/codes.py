@@ -387,7 +387,8 @@ _code(
     "layer that is needed where it stands",
     """
     A layer cannot go, or cannot stand in another place, because something outside of the layers reads what
-    it computes, or because another layer does and would stand before it. The message names the node.
+    it computes, or because another layer does and would stand before it, or because the stream has another
+    element type there than the layer takes. The message names the node or the value.
     """,
 )
 _code(

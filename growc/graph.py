@@ -102,7 +102,7 @@ class Value:
     known: tuple[Array, ...] | None = field(default=None, repr=False)
     floating: bool = True
     dtype: str = ""
-    """Its element type; empty where that could not be found."""
+    """The name of its element type; empty where that is not known."""
     origin: Any = field(default=None, repr=False)
 
     @property

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from growc.depth import Past
+from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Node, Value, static_values
 from growc.layers import Branch, Layer, Layers, Obstacle, Run
 from growc.passes.bypasses import SUMS, shape_of
 from growc.passes.flow import THROUGH
 from growc.passes.links import carriers_of
-from growc.passes.settled import LAYOUT, Settled, settles, steps_for, through
+from growc.passes.settled import CASTS, LAYOUT, Settled, settles, steps_for, through
 from growc.passes.spaces import Axes
 
 OPERANDS: Mapping[str, tuple[int, ...]] = {
@@ -134,15 +135,20 @@ class Branches:
     # ------------------------------------------------------------------------------------- places
 
     def passages(self, run: Run, past: Past) -> Iterator[Passage | None]:
-        """The stream through each layer that the run has by now; None for those that add to it."""
+        """The stream through each layer that the run has by now; None for those that add to it.
+
+        Raises GrowError (G314) where a layer would stand on a stream of another type than it takes.
+        """
         held = behind(run.layers[0].start)
-        for source, zero in zip(past.order, past.zeroed, strict=True):
-            found = self.passed(run.layers[source], held) if zero else None
-            held = (
-                behind(run.layers[source].end, run.layers[source].start, held)
-                if found is None
-                else found.after
-            )
+        for place, (source, zero) in enumerate(zip(past.order, past.zeroed, strict=True)):
+            layer = run.layers[source]
+            wanted, given = layer.start.dtype, held.dtype
+            casts = all(n.op in CASTS for n, _ in layer.start.users if n in layer.nodes)
+            if wanted and given and wanted != given and not casts:
+                takes = f"it takes {wanted} (`{layer.start.name}`), and the stream is {given} there"
+                raise GrowError(Diagnostic("G314", f"layer {source} cannot be layer {place}: {takes}"))
+            found = self.passed(layer, held) if zero else None
+            held = behind(layer.end, layer.start, held) if found is None else found.after
             yield found
 
     def passed(self, layer: Layer, held: Settled) -> Passage:

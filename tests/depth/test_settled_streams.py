@@ -9,6 +9,8 @@ import pytest
 from graphs import save
 from judging import judge
 
+from growc.diagnostic import GrowError
+
 LAST = "stack layers to 5 by last with zero outputs"
 EACH = "stack layers to 6 by each with zero outputs"
 
@@ -162,3 +164,36 @@ steps (float[N, 4] x) => (float[N, 3] y)
     model = save(tmp_path / "model.onnx", graph, **numbers)
     judge(LAST, model, tmp_path / "deep.onnx").assert_exact()
     judge("drop layers 1", model, tmp_path / "short.onnx").assert_gap("left out")
+
+
+def test_a_layer_stands_on_no_stream_of_another_type(tmp_path: Path) -> None:
+    """The stream is stored in eight bits, and the last layer leaves it without a sign."""
+    layer = """
+    f{k} = DequantizeLinear(x{k}, step, {zero})
+    u{k} = MatMul(f{k}, up{k})
+    r{k} = Relu(u{k})
+    d{k} = MatMul(r{k}, down{k})
+    g{k} = DequantizeLinear(x{k}, step, {zero})
+    a{k} = Add(g{k}, d{k})
+    x{n} = QuantizeLinear(a{k}, step, {end})
+"""
+    ends = ["signed", "signed", "middle0"]
+    layers = "".join(layer.format(k=k, n=k + 1, zero="signed", end=end) for k, end in enumerate(ends))
+    weights = ", ".join(f"float[8, 12] up{k}, float[12, 8] down{k}" for k in range(3))
+    graph = f"""
+stored (float[N, 4] x) => (float[N, 3] y)
+<float[4, 8] rows, {weights}, float[8, 3] columns>
+{{
+    e = MatMul(x, rows)
+    x0 = QuantizeLinear(e, step, signed)
+    {layers}
+    s = DequantizeLinear(x3, step, middle0)
+    y = MatMul(s, columns)
+}}
+"""
+    numbers = {"step": np.float32(0.1), "signed": np.int8(3), "middle0": np.uint8(131)}
+    model = save(tmp_path / "model.onnx", graph, **numbers)
+    with pytest.raises(GrowError, match="layer 2 cannot be layer 3: it takes int8"):
+        judge(LAST, model, tmp_path / "deep.onnx")
+    between = "arrange layers as 0, 1, 0, 1, 2 with zero outputs"
+    judge(between, model, tmp_path / "deep.onnx").assert_exact()

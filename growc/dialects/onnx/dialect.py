@@ -114,8 +114,9 @@ class IrModel:
         self.counts = dict(done.counts)
         for value in graph.values():
             value.sizes, value.known = done.sizes.get(value), done.known.get(value)
-            value.floating = done.types.get(value, 1) in REAL | COMPLEX
-            value.dtype = dtype_name(ir.DataType(done.types[value])) if value in done.types else ""
+            kind = done.types.get(value)
+            value.floating = kind is None or kind in REAL | COMPLEX
+            value.dtype = "" if kind is None else dtype_name(ir.DataType(kind))
         return inputs
 
     def mend(
