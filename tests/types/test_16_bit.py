@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from graphs import STREAM, save
+from judging import judge
 from onnx import numpy_helper
 
 from growc import api
@@ -97,3 +98,41 @@ def test_a_16_bit_weight_that_changes_on_both_axes_is_rounded_once(tmp_path: Pat
     for tensor in onnx.load(tmp_path / "grown.onnx").graph.initializer:
         off = numpy_helper.to_array(tensor) != exact[tensor.name].astype(np.float16)
         assert off.mean() < 1e-3, tensor.name
+
+
+HALF = """
+    w{k} = Cast <to = 1> (x{k})
+    n{k} = LayerNormalization <axis = -1> (w{k}, gain{k}, shift{k})
+    h{k} = Cast <to = TYPE> (n{k})
+    u{k} = MatMul(h{k}, up{k})
+    r{k} = Relu(u{k})
+    d{k} = MatMul(r{k}, down{k})
+    x{n} = Add(x{k}, d{k})
+"""
+
+
+def upcast(folder: Path, kind: str) -> Path:
+    """Three layers on a stream of 16 bits, whose norms are computed in float32."""
+    number, dtype = {"float16": (10, np.float16), "bfloat16": (16, ml_dtypes.bfloat16)}[kind]
+    layers = "".join(HALF.format(k=k, n=k + 1) for k in range(3)).replace("TYPE", str(number))
+    norms = ", ".join(f"float[8] gain{k}, float[8] shift{k}" for k in range(3))
+    random = np.random.default_rng(0)
+    shapes = {"up": (8, 12), "down": (12, 8)}
+    stored = {f"{n}{k}": random.standard_normal(s).astype(dtype) for k in range(3) for n, s in shapes.items()}
+    graph = f"""
+upcast (float[N, 8] x) => (float[N, 8] y) <{norms}>
+{{
+    x0 = Cast <to = {number}> (x)
+{layers}
+    y = Cast <to = 1> (x3)
+}}
+"""
+    return save(folder / "model.onnx", graph, **stored)
+
+
+@pytest.mark.parametrize("recipe", ["stack layers to 5 by last", "stack layers to 6 by each"])
+def test_a_stream_of_16_bits_is_rounded_no_more_by_a_new_layer(tmp_path: Path, recipe: str) -> None:
+    """Its casts to float32 and back hold what is in it."""
+    zero = f"{recipe} with zero outputs"
+    judge(zero, upcast(tmp_path, "float16"), tmp_path / "deep.onnx").assert_exact(0)
+    assert api.plan(zero, upcast(tmp_path, "bfloat16")).certificate.exact
