@@ -56,4 +56,13 @@ def __getattr__(name: str) -> Any:
     """Public names are looked up when they are used, so that `import growc` is instant."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'growc' has no attribute {name!r}")
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, __all__, 1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    raise AttributeError(f"module 'growc' has no attribute {name!r}{meant}")
+
+
+def __dir__() -> list[str]:
+    """All public names, looked up or not."""
+    return sorted({*globals(), *__all__})

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from growc.brief import brief
 from growc.diagnostic import Diagnostic, GrowError
 from growc.files import irregular
 from growc.fluent import Recipe
@@ -45,6 +46,8 @@ class Applied:
     calibration: what a plan with gaps costs on the inputs of the recipe or the caller; `uncalibrated`: why
     that was not measured. remarks: what else became of the model's files.
     """
+
+    __repr__ = brief
 
     plan: Plan
     written: Path

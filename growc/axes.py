@@ -15,12 +15,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from growc.brief import brief
 from growc.graph import Size
 
 
 @dataclass(frozen=True)
 class Reason:
     """Why a space cannot take an arbitrary map: the node, one clause in words, and what would mend it."""
+
+    __repr__ = brief
 
     node: Any
     cause: str
@@ -30,6 +33,8 @@ class Reason:
 @dataclass(eq=False)
 class Space:
     """One index space. Look through `find` before reading any field but `size`."""
+
+    __repr__ = brief
 
     size: Size
     kind: str = "atom"

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from growc.brief import brief
 from growc.closeness import Closeness
 from growc.diagnostic import GrowError
 from growc.difference import OutputReport, worst
@@ -42,6 +43,8 @@ class Outcome:
     """closeness: of each output that looks like logits; relative: the largest r of those, or of all outputs
     where there are none; before, after: the loss of source and result, or why there is none.
     """
+
+    __repr__ = brief
 
     samples: int
     closeness: Mapping[str, Closeness]

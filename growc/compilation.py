@@ -56,3 +56,9 @@ class Compilation:
     assembled: Assembled = None  # type: ignore[assignment]  # assemble
     plan: Plan = None  # type: ignore[assignment]  # certify; hold: what a class changes of it
     held: Any = None  # hold: the class that stores the result, and its weights there
+
+    def __repr__(self) -> str:
+        """The model, and its axes where these are known by now."""
+        axes = {} if self.roles is None else self.roles.axes
+        sizes = [f"{name} {'/'.join(map(str, self.roles.sizes(name)[:9]))}" for name in axes]
+        return f"<Compilation of {str(self.path)[-80:]}: {', '.join(sizes) or 'not analysed'}>"

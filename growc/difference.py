@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from growc.brief import brief
 from growc.closeness import Closeness, together
 
 Array = NDArray[Any]
@@ -40,6 +41,8 @@ class OutputReport:
     note: why the two cannot be compared at all, or empty.
     closeness: how near both are as distributions, where that was asked for.
     """
+
+    __repr__ = brief
 
     relative: float
     max_abs: float

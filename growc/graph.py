@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from growc.brief import brief
+
 Size = tuple[int, ...]
 """One dimension: its value at every sample point. Equal sizes are equal at all of them."""
 
@@ -94,6 +96,8 @@ def wide(array: Array) -> Array:
 class Value:
     """An edge of the graph: a tensor. `sizes`, `known` and `dtype` are filled in by simulation."""
 
+    __repr__ = brief
+
     name: str
     weight: Weight | None = None
     producer: Node | None = None
@@ -124,6 +128,8 @@ class Value:
 @dataclass(eq=False)
 class Node:
     """One operator. `origin` is the dialect's own node."""
+
+    __repr__ = brief
 
     op: str
     name: str
@@ -176,6 +182,8 @@ class Node:
 @dataclass(eq=False)
 class Graph:
     """Nodes in canonical topological order (independent of names and of the order in the file)."""
+
+    __repr__ = brief
 
     nodes: list[Node]
     inputs: list[Value]

@@ -25,6 +25,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from growc.brief import brief
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -41,6 +43,8 @@ def _close(a: NDArray[Any] | float, b: NDArray[Any] | float) -> bool:
 @dataclass(frozen=True, eq=False)
 class IndexMap:
     """A D x d matrix, row by row. All arrays have shape (D,); `index` is -1 where there is no copy."""
+
+    __repr__ = brief
 
     source: int
     index: Ints

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from growc.brief import brief
 from growc.depth import Past
 from growc.graph import Node, Value, Weight
 
@@ -19,6 +20,8 @@ class Layer:
     carry weights or compute shapes are in no layer.
     """
 
+    __repr__ = brief
+
     start: Value
     end: Value
     nodes: tuple[Node, ...] = field(repr=False)
@@ -32,6 +35,8 @@ class Run:
     built alike. period: after how many layers their kinds come again. residual: whether a stream goes around
     every branch. past: which layers of the source they were; None where nothing moved.
     """
+
+    __repr__ = brief
 
     layers: tuple[Layer, ...]
     scope: str = ""
@@ -59,6 +64,8 @@ class Rows:
     operand that is.
     """
 
+    __repr__ = brief
+
     run: int
     tables: Mapping[Weight, int]
     reads: tuple[tuple[Node, ...], ...]
@@ -75,6 +82,8 @@ class Rows:
 class Layers:
     """All runs in topological order. data: what is computed from the values of
     inputs, or of what is learned in place of one, and is used. rows: tables that their numbers go with."""
+
+    __repr__ = brief
 
     runs: tuple[Run, ...] = ()
     data: frozenset[Value] = frozenset()

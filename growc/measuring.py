@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from growc.api import Progress, inspect, opened, quiet
+from growc.brief import brief
 from growc.diagnostic import Diagnostic, GrowError
 from growc.files import irregular
 
@@ -28,6 +29,8 @@ class Measurement:
 
     samples, seconds: what was run just now, and not kept from an earlier measurement.
     """
+
+    __repr__ = brief
 
     scores: dict[str, NDArray[np.float64]]
     layers: tuple[LayerScore, ...]

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from growc.brief import brief
 from growc.graph import FLOATING
 from growc.indexmap import Bools, Floats, IndexMap, Ints
 
@@ -26,6 +27,8 @@ class Noise:
     is projected so that over the rows with one `group` the sum of noise times balance vanishes.
     """
 
+    __repr__ = brief
+
     key: int
     scale: float
     rows: Bools
@@ -40,6 +43,8 @@ class LeafStep:
     Rows with index -1 become what `filler` says: zeros, the mean of all old rows times weight, drawn with the
     source tensor's standard deviation under `key`, or ones. Arrays have the new size.
     """
+
+    __repr__ = brief
 
     before: int
     index: Ints
@@ -81,6 +86,8 @@ class LeafStep:
 @dataclass(frozen=True, eq=False)
 class Layout:
     """How an axis is made of factors or segments; leaves carry a step."""
+
+    __repr__ = brief
 
     kind: str  # leaf, product, sum
     parts: tuple[Layout, ...] = ()
@@ -136,6 +143,8 @@ class Layout:
 class NextLayer:
     """The tensor that new units come from: its name, and what earlier statements did to it."""
 
+    __repr__ = brief
+
     source: str
     steps: tuple[AxisStep, ...] = ()
 
@@ -148,6 +157,8 @@ class NextLayer:
 @dataclass(frozen=True, eq=False)
 class AxisStep:
     """One statement's effect on one axis of a weight."""
+
+    __repr__ = brief
 
     axis: int
     layout: Layout
@@ -171,6 +182,8 @@ class Normed:
     are taken. steps: what becomes of the weight, in order. zero: whether it is zero, as in a new layer.
     """
 
+    __repr__ = brief
+
     part: Literal["direction", "length"]
     direction: str
     length: str
@@ -182,6 +195,8 @@ class Normed:
 @dataclass(frozen=True, eq=False)
 class WeightPlan:
     """What becomes of one stored tensor (or of one copy of it, where uses part): steps in order."""
+
+    __repr__ = brief
 
     name: str
     source: str
@@ -238,6 +253,8 @@ class Gap:
 class Certificate:
     """What the compiler proved: exact, or every gap."""
 
+    __repr__ = brief
+
     gaps: tuple[Gap, ...] = ()
 
     @property
@@ -260,6 +277,8 @@ class Summary:
 
     removed: for each run the layers that go, as they were numbered before the statement.
     """
+
+    __repr__ = brief
 
     axis: str
     before: tuple[int, ...] = ()
@@ -287,6 +306,14 @@ class Alike:
     remedy: str = ""
 
 
+SHOWN = 9
+"""The most sizes, and axes, in a repr."""
+
+
+def _few(sizes: tuple[int, ...]) -> str:
+    return "/".join(map(str, sizes[:SHOWN])) + ("/…" if len(sizes) > SHOWN else "")
+
+
 @dataclass
 class Plan:
     """Everything that will happen to a model, and what is claimed of it."""
@@ -302,6 +329,14 @@ class Plan:
     attributes: tuple[tuple[str, str, float], ...] = ()
     notes: tuple[str, ...] = field(default=())
     alike: tuple[Alike, ...] = ()
+
+    def __repr__(self) -> str:
+        """What becomes of the sizes, and whether that is exact."""
+        changed = [(name, c) for name, c in self.axes.items() if c.before != c.after][:SHOWN]
+        sizes = [f"{name} {_few(c.before)} -> {_few(c.after)}" for name, c in changed]
+        exact = "exact" if self.certificate.exact else "not exact"
+        before, after = self.parameters
+        return f"<Plan of {self.model[:80]}: {', '.join([exact, *sizes])}; {before} -> {after} parameters>"
 
     @property
     def later_copies(self) -> frozenset[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from growc.brief import brief
 from growc.calibration import Outcome, Reference
 from growc.closeness import Closeness
 from growc.depth import Depth, Move, Past
@@ -45,6 +46,8 @@ class Trial:
 class LayerProfile:
     """One layer: what it adds, and what it costs when it is removed, and when it stands twice in a row."""
 
+    __repr__ = brief
+
     scope: str
     score: LayerScore
     removed: Trial
@@ -54,6 +57,8 @@ class LayerProfile:
 @dataclass(frozen=True)
 class Profile:
     """All layers, run by run; `loss`: the source's own, where it predicts tokens."""
+
+    __repr__ = brief
 
     samples: int
     loss: Loss | None

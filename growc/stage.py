@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from growc.axes import Space, find, plus, times
+from growc.brief import brief
 from growc.draws import Draws
 from growc.graph import Size
 from growc.indexmap import Bools, IndexMap, Ints
@@ -41,6 +42,8 @@ class Request:
     """One space takes one map. `map` is in units of the space; `unit` is how many of its elements a fill's
     unit has.
     """
+
+    __repr__ = brief
 
     space: Space
     fill: str
@@ -99,6 +102,8 @@ Regroup = Split | Shuffle
 @dataclass(eq=False)
 class Stage:
     """All spaces that one statement maps, by id of their representative; or what becomes of groups."""
+
+    __repr__ = brief
 
     number: int
     text: str

@@ -16,6 +16,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from growc.brief import brief
 from growc.closeness import closeness
 from growc.diagnostic import Diagnostic, GrowError
 from growc.difference import OutputReport as OutputReport
@@ -52,6 +53,8 @@ class Verification:
     notes: what was not compared or measured, and why.
     beside: measurements in other ways to run both, by what they are called.
     """
+
+    __repr__ = brief
 
     max_abs: float
     relative: float

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.axes import Space, factors, find, leaves, segments
+from growc.brief import brief
 from growc.graph import Node, Value
 from growc.operators import labels, names_of
 from growc.passes.channels import channel_spaces, counters
@@ -37,6 +38,8 @@ NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions",
 class RoleAxis:
     """One axis that bears a name: a space, or a row-major product of several."""
 
+    __repr__ = brief
+
     spaces: tuple[Space, ...]
 
     @property
@@ -50,6 +53,8 @@ class Roles:
     """The axes of each name, in topological order; `expanded` are atoms that only a broadcast brings in,
     `counters` factors of channels that count groups.
     """
+
+    __repr__ = brief
 
     axes: dict[str, list[RoleAxis]] = field(default_factory=dict)
     expanded: set[int] = field(default_factory=set)

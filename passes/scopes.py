@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from growc.axes import Space, leaves
+from growc.brief import brief
 from growc.graph import Node, Value
 from growc.passes.flow import Flow
 from growc.passes.streams import Residual
@@ -39,6 +40,8 @@ class Scopes:
     """The scopes of a model by name; for each atom (by id) the names of those that it lies in, and for each
     residual sum its own.
     """
+
+    __repr__ = brief
 
     names: tuple[str, ...] = ()
     of_atom: dict[int, frozenset[str]] = field(default_factory=dict)

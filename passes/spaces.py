@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from growc.axes import Reason, Space, address, choose, find, freeze, leaves, product, sum_of, unify
+from growc.brief import brief
 from growc.graph import Graph, Node, Value, Weight
 from growc.operators import Line, Operand, Row, Site, Term, labels, opaque
 from growc.passes.apart import Apart, one_by_one
@@ -25,6 +26,8 @@ from growc.passes.routing import ROUTED, Routes, find_routes, routed
 class Instance:
     """A node's line with the space of each label."""
 
+    __repr__ = brief
+
     node: Node
     line: Line
     spaces: dict[str, Space]
@@ -34,6 +37,8 @@ class Instance:
 class State:
     """An input that takes what an output of the step before gave; `axes` are those that change together."""
 
+    __repr__ = brief
+
     past: Value
     present: Value
     axes: tuple[int, ...]
@@ -42,6 +47,8 @@ class State:
 @dataclass(eq=False)
 class Axes:
     """The axis graph: spaces by (value, axis), and the lines that tie them."""
+
+    __repr__ = brief
 
     graph: Graph
     spaces: dict[Value, tuple[Space, ...]] = field(default_factory=dict)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -72,3 +76,28 @@ def test_a_folder_without_torch_is_refused_with_what_to_install(command, tmp_pat
     recipe = ["-e", "widen ffn to 8 with zero fill"] if command == "apply" else []
     assert main([command, *recipe, str(tmp_path)]) == 3
     assert "install `growc[torch]`" in capsys.readouterr().err
+
+
+def test_types_are_shipped():
+    shipped = PROJECT["tool"]["setuptools"]["package-data"]["*"]
+    assert "py.typed" in shipped
+    assert (ROOT / "growc/py.typed").read_bytes() == b""
+
+
+def test_the_wheel_has_the_mark_of_types_and_the_grammar(tmp_path):
+    pytest.importorskip("setuptools", "77")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    for folder in ("growc", "passes", "grammar"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    build = "from setuptools.build_meta import build_wheel; print(build_wheel('.'))"
+    done = subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
+        assert {"growc/py.typed", "growc/grammar/grow.lark"} <= set(wheel.namelist())
+
+
+@pytest.mark.parametrize("line", ["import growc", "import growc.api, growc.cli", "import growc; dir(growc)"])
+def test_an_import_warns_of_nothing(line):
+    done = subprocess.run([sys.executable, "-W", "error", "-c", line], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from growc.brief import brief
 from growc.checkpoint.directory import CONFIG, weight_files
 from growc.checkpoint.holder import Holder
 from growc.checkpoint.opened import Opened
@@ -26,6 +27,8 @@ from growc.dialects.torch.tracing import by_name
 @dataclass
 class HeldModel(TorchModel):
     """The program of a class; `holder` has the weights, `inputs` are what it was captured with."""
+
+    __repr__ = brief
 
     holder: Holder = field(kw_only=True)
     inputs: Mapping[str, Any] = field(kw_only=True)

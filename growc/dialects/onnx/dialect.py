@@ -10,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 
 from growc.axes import Space
+from growc.brief import brief
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.broadcasts import part
 from growc.dialects.onnx.capture import capture, dtype_name
@@ -41,6 +42,8 @@ from growc.scores import Scores
 @dataclass
 class IrModel:
     """A model in onnx-ir's form, opened: its graph, its operator table, its simulation."""
+
+    __repr__ = brief
 
     source: Any
     simulator: Simulator = field(init=False)
@@ -153,6 +156,8 @@ class IrModel:
 @dataclass
 class OnnxModel(IrModel):
     """An ONNX file, opened."""
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 from torch import Tensor, nn
 
+from growc.brief import brief
 from growc.dialects.onnx.container import files_of
 from growc.dialects.onnx.dialect import IrModel
 from growc.dialects.torch.export import Captured, export
@@ -27,6 +28,8 @@ from growc.passes.assemble import Assembled
 @dataclass
 class TorchModel(IrModel):
     """A module, captured by torch.export; `source` is its lowered program."""
+
+    __repr__ = brief
 
     captured: Captured = field(kw_only=True)
     read: Read = field(kw_only=True)

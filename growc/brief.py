@@ -1,0 +1,31 @@
+"""Short reprs: what a notebook or a debugger shows of an object is one line, whatever hangs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import numpy as np
+
+TEXT, FIELDS = 60, 12
+"""The most characters of a field, and the most fields."""
+
+
+def brief(thing: object) -> str:
+    """`Name(field=value, …)`: numbers and short texts as they are, of all else what it is and how much."""
+    names = [f.name for f in fields(thing)] if is_dataclass(thing) else []
+    shown = [f"{name}={_shown(getattr(thing, name, None))}" for name in names[:FIELDS]]
+    more = [f"… {len(names) - FIELDS} more"] if len(names) > FIELDS else []
+    return f"{type(thing).__name__}({', '.join([*shown, *more])})"
+
+
+def _shown(value: object) -> str:
+    if value is None or isinstance(value, bool | int | float | str | Path):
+        text = repr(value if not isinstance(value, str) else value[: TEXT + 1])
+        return text if len(text) <= TEXT else f"{text[: TEXT - 1]}…"
+    if isinstance(value, np.ndarray):
+        return f"<{value.dtype}{list(value.shape)}>"
+    if isinstance(value, Collection):
+        return f"<{len(value)} of {type(value).__name__}>"
+    return f"<{type(value).__name__}>"
