@@ -541,7 +541,9 @@ _code(
     "G502",
     "refused by the system",
     """
-    There is no space, no permission, or another growc is writing the same output.
+    There is no space, on disk or in memory, no permission, or another growc is writing the same output.
+    What a plan takes in memory is judged before it is made, from the sizes that are asked for and the weights
+    that have them.
     """,
 )
 _code(

@@ -26,6 +26,7 @@ from growc.passes.branches import Branches, Passage
 from growc.passes.counts import runs_in
 from growc.plans import Gap, Summary
 from growc.resolve import Bound
+from growc.room import OF_NODE, require
 from growc.source import Span
 
 LayerScores = Callable[[ast.Measure], Sequence[Sequence[float | None]]]
@@ -61,7 +62,8 @@ def arrange_layers(
             for k in chosen:
                 known = of_places(depths[k], found[k], ranks.span) if ranks is not None and found else None
                 said += _counted_back(bound, depths[k], size_of)
-                depths[k] = _after(bound, depths[k], size_of, known)
+                nodes = max(len(layer.nodes) for layer in layers.runs[k].layers)
+                depths[k] = _after(bound, depths[k], size_of, known, nodes)
         except GrowError as error:
             errors += error.diagnostics
             continue
@@ -118,9 +120,13 @@ def _counted_back(bound: Bound, depth: Past, size_of: SizeOf) -> Iterator[str]:
         yield from counted_back(layers, depth.count_before(None), partial(_evaluated, bound, depth, size_of))
 
 
-def _after(bound: Bound, depth: Past, size_of: SizeOf, scores: Sequence[float] | None) -> Past:
+def _after(bound: Bound, depth: Past, size_of: SizeOf, scores: Sequence[float] | None, nodes: int) -> Past:
+    """The layers of a run after a statement; `nodes`: how many its largest layer has."""
     count, statement = depth.count_before(None), bound.statement
     assert isinstance(statement, DepthStatement)
+    if isinstance(statement, ast.Stack):
+        size = _evaluated(bound, depth, size_of, statement.size)
+        require(f"{size} layers", OF_NODE * nodes * (size - count), statement.size.span)
     order = arrangement(statement, count, partial(_evaluated, bound, depth, size_of), scores)
     zero = isinstance(statement, ast.Stack | ast.Arrange) and statement.zero_outputs
     zeroed = tuple(depth.zeroed[k] or (zero and new) for k, new in zip(order, new_layers(order), strict=True))

@@ -6,8 +6,10 @@ Raises GrowError (G301, G304, G305, G313) for what an axis cannot take.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -27,6 +29,7 @@ from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes
 from growc.passes.targets import why_same
 from growc.resolve import Bound
+from growc.room import OF_UNIT, require
 from growc.source import Span
 from growc.stage import NoiseOption, Options, Request, Sizes, Stage
 
@@ -65,9 +68,17 @@ class Requests:
     rankings: Rankings
     size_of: Callable[[Expr, Ask], int]
     computed: dict[int, Reason] = field(init=False)
+    taken: int = 0
+    """Bytes of memory that the maps take that were asked for so far."""
 
     def __post_init__(self) -> None:
         self.computed = computed_along(self.axes)
+
+    @cached_property
+    def holders(self) -> Counter[int]:
+        """How many axes of weights each atom (by id) is a part of."""
+        spaces = (space for use in self.axes.graph.uses() for space in self.axes.of(use))
+        return Counter(id(atom) for space in spaces for atom in leaves(space))
 
     def add(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> None:
         """Map a row-major product of spaces."""
@@ -101,6 +112,8 @@ class Requests:
     def filled(self, ask: Ask, statement: ast.Widen, place: Place) -> Request:
         """The map of a fill."""
         space, unit, name = find(place.space), place.unit, statement.fill.name
+        self.taken += OF_UNIT * place.after * (1 + self.holders[id(space)])
+        require(f"`{ask.stage.axis}` of {ask.after}", self.taken, size_span(statement))
         made = FILLS[name](place.before // unit, place.after // unit, ask.draws.at("g"))
         if space.addressed is not None:
             made = appended(made)

@@ -7,11 +7,14 @@ run-time bounds cut it from the front and it is as long as the positions were.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from growc.graph import Array, Graph, Value, Weight
 from growc.passes.roles import Roles
 from growc.plans import WeightPlan
+from growc.room import OF_NUMBER, require
 from growc.stage import Sizes
 
 
@@ -29,6 +32,7 @@ def continue_tables(graph: Graph, roles: Roles, sizes: Sizes) -> dict[Weight, We
         if weight.floating or weight in found or not _cut_at_run_time(use):
             continue
         shape = tuple(longer.get(d, d) for d in weight.shape)
+        require(f"`{weight.name}` of {' x '.join(map(str, shape))}", OF_NUMBER * math.prod(shape), None)
         values = None if shape == weight.shape else continued(np.asarray(weight.read()), shape)
         if values is not None:
             literal = tuple(values.reshape(-1).tolist())

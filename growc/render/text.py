@@ -37,9 +37,9 @@ def count(n: int) -> str:
 
 def size_of(n: int) -> str:
     """A number of bytes, decimal: 1.42 GB."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n >= size:
-            return f"{n / size:.2f} {unit}"
+            return f"{n / size:.2f} {unit}" if n < 10**16 else f"{n / size:.0e} {unit}"
     return f"{n} bytes"
 
 
