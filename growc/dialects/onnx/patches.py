@@ -157,15 +157,19 @@ def leaves_doubt(node: Node, sim: Simulation) -> bool:
     before, after = node.outputs[0].known, sim.known.get(node.outputs[0])
     if node.op not in PIECEWISE or before is None or after is None:
         return False
-    same = np.logical_and.reduce([np.equal(a, b) for a, b in zip(before, after, strict=True)])
     for value in node.inputs:
         known, now = (None, None) if value is None else (value.known, sim.known.get(value))
-        if known is not None and now is not None:
-            moves = np.logical_or.reduce([k != known[0] for k in known])
-            changed = np.logical_or.reduce([a != b for a, b in zip(known, now, strict=True)])
-            if (moves & changed & same).any():
+        for one, other, made, anew in zip(known or (), now or (), before, after, strict=False):
+            changed, same = np.logical_not(_equal(one, other)), _equal(made, anew)
+            moves = np.logical_or.reduce([np.logical_not(_equal(one, k)) for k in known or ()])
+            if (changed & moves & same).any():
                 return True
     return False
+
+
+def _equal(a: Array, b: Array) -> Array:
+    """Which elements are equal; none where there are not as many."""
+    return np.equal(a, b) if a.shape == b.shape else np.zeros(a.shape, dtype=bool)
 
 
 def _rounds(node: Node, operands: Sequence[tuple[Array, ...] | None]) -> bool:
