@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -21,10 +22,22 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Node, Value, static_values
 from growc.layers import Branch, Layer, Layers, Obstacle, Run
 from growc.passes.bypasses import SUMS, shape_of
+from growc.passes.elsewhere import Elsewhere, has_poles
 from growc.passes.flow import THROUGH
 from growc.passes.links import carriers_of
-from growc.passes.settled import CASTS, LAYOUT, Settled, settles, steps_for, through
+from growc.passes.norms import Norm, find_norms
+from growc.passes.settled import (
+    CASTS,
+    DEQUANTISE,
+    LAYOUT,
+    QUANTISE,
+    Settled,
+    settles,
+    steps_for,
+    through,
+)
 from growc.passes.spaces import Axes
+from growc.passes.unit_ranges import MOVES, Range
 
 OPERANDS: Mapping[str, tuple[int, ...]] = {
     "Concat": (),
@@ -82,6 +95,13 @@ class Branches:
         self.carried: set[Value] = set()
         """What bodies carry, and start with as zeros, while what they leave is asked for."""
         self.treatment = {i.node: i.line.treatment for i in axes.instances}
+        self.graph = axes.graph
+        self.poles: dict[tuple[Layer, float, float], Obstacle | None] = {}
+
+    @cached_property
+    def norms(self) -> Mapping[Node, Norm]:
+        """Norms in pieces, by the node that closes them."""
+        return {norm.close: norm for norm in find_norms(self.graph)}
 
     def of(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:
         """The branches of a layer in the order of their sums, or what stands in the way."""
@@ -174,7 +194,20 @@ class Branches:
             like = None if at is None or through(node, 0, at)[1] else steps_for(node, at)
             taken |= {} if like is None else {node: like}
         cause = "rounds or bounds a stream that is not so in this place"
-        return Passage(held, now, None if changing is None else Obstacle(changing, cause), taken)
+        obstacle = self.pole(layer, found, held) if changing is None else Obstacle(changing, cause)
+        return Passage(held, now, obstacle, taken)
+
+    def pole(self, layer: Layer, branches: Sequence[Branch], held: Settled) -> Obstacle | None:
+        """What may be infinite, or no number, on the way to the end of a branch of zeros."""
+        key = (layer, held.low, held.high)
+        if key not in self.poles and has_poles(layer):
+            zeroed = {use for branch in branches for use in branch.writer}
+            stream = Range.anything(1, MOVES).within(held.low, held.high, analytic=True)
+            found = Elsewhere(layer, stream, zeroed, self.static, self.treatment, self.norms).wild
+            at = next((found[branch.value] for branch in branches if branch.value in found), None)
+            cause = "may be infinite or no number there, which no zero hides"
+            self.poles[key] = None if at is None else Obstacle(at, cause)
+        return self.poles.get(key)
 
     def obstacle(self, layer: Layer, kept: set[Value]) -> Obstacle:
         """The first node that does something else to the stream on its way to the end."""
@@ -247,6 +280,8 @@ class Branches:
     def elements_of(self, node: Node, result: Value, treatment: str) -> list[Value]:
         """The operands that have to be zero for a result to be. Raises NotZeroError where that is none."""
         inputs = node.inputs
+        if node.op in (QUANTISE, DEQUANTISE):
+            return [self.quantised(node)]
         if treatment == "add" and result.floating:  # what is no real number is a size
             places: Sequence[int] = [i for i, v in enumerate(inputs) if v is not None and v.floating]
         elif treatment == "add":
@@ -255,15 +290,36 @@ class Branches:
             places = (1, 2)
         elif treatment == "layout" or node.op in THROUGH:
             places = OPERANDS.get(node.op, (0,)) or range(len(inputs))
-        elif treatment in KEEPS_ZERO and (treatment != "divide" or self.constant(inputs[1])):
+        elif treatment in KEEPS_ZERO:
             places = (0,)
         else:
             raise NotZeroError(node)
         return [v for i in places if i < len(inputs) and (v := inputs[i]) is not None]
 
-    def constant(self, value: Value | None) -> bool:
-        """Whether a value is a number, or one for each unit, that the model stores."""
-        return value is not None and (value.weight is not None or value.known is not None)
+    def quantised(self, node: Node) -> Value:
+        """The operand that has to be zero for what a quantising node gives to be. Raises NotZeroError.
+
+        The whole number for zero is the zero point of who made it. Only where that is zero, whole numbers are
+        zeros by themselves.
+        """
+        made = node.inputs[0]
+        while node.op == DEQUANTISE and made is not None and made.producer is not None:
+            before = made.producer
+            if before.op == QUANTISE and before.inputs[0] is not None and self.paired(before, node, made):
+                return before.inputs[0]
+            if before.op not in LAYOUT:
+                break
+            made = before.inputs[0]
+        if node.inputs[0] is None or middle(node) != (0.0,):
+            raise NotZeroError(node)
+        return node.inputs[0]
+
+    def paired(self, before: Node, node: Node, value: Value) -> bool:
+        """Whether what stands for zero is the same number, of every unit, at both ends."""
+        one, other = middle(before), middle(node)
+        axes = [(n.attributes.get("axis", 1), n.attributes.get("block_size", 0)) for n in (before, node)]
+        alike = value is node.inputs[0] and axes[0] == axes[1]
+        return one is not None and one == other and (len(one) == 1 or alike)
 
     def all_zero(self, values: Sequence[Value], inside: set[Node]) -> Uses:
         """The uses that make all of several values zero."""
@@ -311,6 +367,16 @@ class Branches:
             seen.add(node)
             pending += [n for v in node.outputs for n, _ in v.users]
         return True
+
+
+def middle(node: Node) -> tuple[float, ...] | None:
+    """The zero points of a quantising node, as one number if they are equal; None where none are stored."""
+    value = node.input(2)
+    if value is None:
+        return (0.0,)
+    array = value.weight.read() if value.weight is not None else value.known[0] if value.known else None
+    numbers = () if array is None else tuple(np.asarray(array, dtype=np.float64).reshape(-1).tolist())
+    return (numbers[:1] if len(set(numbers)) == 1 else numbers) or None
 
 
 def steps(value: Value, start: Value, kept: Collection[Value]) -> Iterator[tuple[Node, int]]:
