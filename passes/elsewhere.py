@@ -76,14 +76,13 @@ class Elsewhere:
 
     def of(self, value: Value) -> Range:
         """The range of a value: of what the layer only reads, that of what the source computes."""
-        if value not in self.ranges:
-            producer = value.producer
-            if value.known is not None:
-                self.ranges[value] = _known(value)
-            elif value in self.static and producer is not None and producer not in self.inside:
-                self.through(producer)
-            else:
-                self.ranges[value] = Range.anything(1, STILL if value in self.static else MOVES)
+        producer = value.producer
+        if value not in self.ranges and value in self.static and producer not in self.inside and producer:
+            self.through(producer)
+        if value not in self.ranges and value.known is not None:
+            self.ranges[value] = _known(value)
+        elif value not in self.ranges:
+            self.ranges[value] = Range.anything(1, STILL if value in self.static else MOVES)
         return self.ranges[value]
 
     def through(self, node: Node) -> None:
@@ -92,7 +91,7 @@ class Elsewhere:
         reached = node.op not in SIZES and any(v in self.reached for v in node.operands)
         made = self.made(node, given, np.array([not reached]))
         for out in node.outputs:
-            if out.known is not None or out in self.zeroed:
+            if out in self.zeroed or (out.known is not None and not reached):
                 continue
             one = made if out.floating or out is node.outputs[0] else Range.anything(1)
             if not reached:
@@ -113,7 +112,8 @@ class Elsewhere:
         if norm is not None and not norm.by_operator:
             return self.normed(norm)
         if treatment in ("layer_norm", "rms_norm", "per_channel"):
-            return _scaled(given, vanishing=_without_eps(node)).bad(wild)
+            vanishing = _flat(given[0], centred=treatment == "layer_norm") & _without_eps(node)
+            return _scaled(given).bad(wild | vanishing)
         if treatment == "contract":
             return _contracted(given).bad(wild)
         if "made_of" in node.attributes or treatment in ("attention", "recurrent"):
@@ -130,7 +130,7 @@ class Elsewhere:
         divides = not norm.eps or scalar(norm.eps) == 0
         motion = VARIES if norm.gain is not None or source.holds(0).any() else int(source.motion[0])
         made = replace(Range.anything(1, motion), wild=source.wild)
-        return made.bad(source.holds(0)) if divides else made
+        return made.bad(_flat(source, centred=norm.formula.centred)) if divides else made
 
 
 def _without_eps(node: Node) -> bool:
@@ -149,11 +149,16 @@ def _is_zero(one: Range) -> bool:
     return bool((one.low == 0).all() and (one.high == 0).all())
 
 
-def _scaled(given: Mapping[int, Range], *, vanishing: bool) -> Range:
-    """A norm with its gain and its bias; `vanishing`: it divides zeros by zero."""
+def _flat(x: Range, *, centred: bool) -> Bools:
+    """Where a norm without eps divides zeros by zero: of zeros, and where a mean is taken off of equals."""
+    equal = (x.low == x.high) | (x.motion == VARIES)
+    return np.asarray(x.holds(0) | (equal & centred))
+
+
+def _scaled(given: Mapping[int, Range]) -> Range:
+    """A norm with its gain and its bias."""
     x, gain, bias = given[0], given.get(1, Range.anything(1, STILL)), given.get(2, NOTHING)
-    made = bias if _is_zero(x) or _is_zero(gain) else Range.anything(1, int(x.motion[0]))
-    return made.bad(x.holds(0) & vanishing)
+    return bias if _is_zero(x) or _is_zero(gain) else Range.anything(1, int(x.motion[0]))
 
 
 def _contracted(given: Mapping[int, Range]) -> Range:

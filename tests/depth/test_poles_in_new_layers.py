@@ -30,6 +30,7 @@ NUMBERS = {
     "none": np.uint8(0),
     "hundred": np.uint8(100),
     "less": np.uint8(98),
+    "same_gain": np.ones(8, np.float32),
     "same": np.full(8, 100, np.uint8),
     "steps": np.linspace(0.04, 0.06, 8, dtype=np.float32),
     "mixed": np.arange(96, 104, dtype=np.uint8),
@@ -50,6 +51,11 @@ POLES = {
     "sum of zeros": "s{k} = ReduceSum(d{k}, last)\n p{k} = Reciprocal(s{k})\n e{k} = Mul(d{k}, p{k})",
     "norm without eps": "s{k} = Mul(d{k}, d{k})\n m{k} = ReduceMean <keepdims = 1> (s{k}, last)"
     "\n r{k} = Sqrt(m{k})\n e{k} = Div(d{k}, r{k})",
+    "norm of equals without eps": "s{k} = Exp(d{k})\n m{k} = ReduceMean <keepdims = 1> (s{k}, last)"
+    "\n c{k} = Sub(s{k}, m{k})\n t{k} = Mul(c{k}, c{k})\n v{k} = ReduceMean <keepdims = 1> (t{k}, last)"
+    "\n r{k} = Sqrt(v{k})\n q{k} = Div(c{k}, r{k})\n e{k} = Mul(q{k}, d{k})",
+    "operator for a norm of equals": "s{k} = Exp(d{k})"
+    "\n q{k} = LayerNormalization <epsilon = 0.0> (s{k}, same_gain)\n e{k} = Mul(d{k}, q{k})",
     "part": "p0{k}, p1{k} = Split <axis = -1, num_outputs = 2> (d{k})"
     "\n t{k} = Concat <axis = -1> (p1{k}, p0{k})"
     "\n p{k} = Reciprocal(t{k})\n e{k} = Mul(d{k}, p{k})",
