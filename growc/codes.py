@@ -388,7 +388,7 @@ _code(
     """
     A layer cannot go, or cannot stand in another place, because something outside of the layers reads what
     it computes, or because another layer does and would stand before it, or because the stream has another
-    element type there than the layer takes. The message names the node or the value.
+    element type or other axes there than the layer takes. The message names the node or the value.
     """,
 )
 _code(

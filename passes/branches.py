@@ -59,6 +59,8 @@ NORMS = frozenset({"layer_norm", "rms_norm", "l2_norm", "l1_norm", "per_channel"
 ARITHMETIC = SUMS | {"Sub", "Mul", "Div"}
 """What norms in pieces do to the stream."""
 
+ELSEWHERE = "put new layers where the stream has the axes that they take, and leave those that change them"
+
 Uses = tuple[Value, ...]
 
 
@@ -157,9 +159,10 @@ class Branches:
     def passages(self, run: Run, past: Past) -> Iterator[Passage | None]:
         """The stream through each layer that the run has by now; None for those that add to it.
 
-        Raises GrowError (G314) where a layer would stand on a stream of another type than it takes.
+        Raises GrowError (G314) where a layer would stand on a stream of another type, or with other axes,
+        than it takes, and where what follows the layers would.
         """
-        held = behind(run.layers[0].start)
+        held, here = behind(run.layers[0].start), run.layers[0].start
         for place, (source, zero) in enumerate(zip(past.order, past.zeroed, strict=True)):
             layer = run.layers[source]
             wanted, given = layer.start.dtype, held.dtype
@@ -167,9 +170,21 @@ class Branches:
             if wanted and given and wanted != given and not casts:
                 takes = f"it takes {wanted} (`{layer.start.name}`), and the stream is {given} there"
                 raise GrowError(Diagnostic("G314", f"layer {source} cannot be layer {place}: {takes}"))
+            if not fits(here, layer.start):
+                takes = f"it takes {axes_of(layer.start)} (`{layer.start.name}`)"
+                message = (
+                    f"layer {source} cannot be layer {place}: {takes}, and `{here.name}` is {axes_of(here)}"
+                )
+                raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
+            here = layer.end
             found = self.passed(layer, held) if zero else None
             held = behind(layer.end, layer.start, held) if found is None else found.after
             yield found
+        last = run.layers[-1].end
+        if not fits(here, last):
+            gives = f"it gives {axes_of(here)} (`{here.name}`), and `{last.name}` is {axes_of(last)}"
+            message = f"layer {past.order[-1]} cannot be the last: {gives}"
+            raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
 
     def passed(self, layer: Layer, held: Settled) -> Passage:
         """What a layer that adds nothing does to a stream of which so much is known."""
@@ -387,6 +402,18 @@ def steps(value: Value, start: Value, kept: Collection[Value]) -> Iterator[tuple
             return
         yield value.producer, place
         value = value.producer.inputs[place]  # type: ignore[assignment]
+
+
+def fits(given: Value, taken: Value) -> bool:
+    """Whether a value can stand where another one stood: as many axes, and the sizes that never change."""
+    pairs = list(zip(given.sizes or (), taken.sizes or (), strict=False))
+    known = given.sizes is not None and taken.sizes is not None
+    return not known or (given.rank == taken.rank and all(a == b or len(set(b)) > 1 for a, b in pairs))
+
+
+def axes_of(value: Value) -> str:
+    """The sizes of a value, `?` for each that the model leaves open."""
+    return str([s[0] if len(set(s)) == 1 else "?" for s in value.sizes or ()]).replace("'", "")
 
 
 def behind(value: Value, start: Value | None = None, held: Settled | None = None) -> Settled:

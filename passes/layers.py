@@ -9,7 +9,7 @@ a model has no bypass, layers are the repetition in its chain of products.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
@@ -54,9 +54,10 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     residual = bool(series)
     if not residual:
         series = [s for streams in below for s in chain_below(streams)]
+    order = {v: k for k, n in enumerate(axes.graph.nodes) for v in n.outputs}
+    series = outermost(series, order, comes_from=below[0].comes_from) if series else []
     scopes = [scope_of.get(s.blocks[0][0].sum, "") for s in series]
     kept = [i for i in range(len(series)) if belongs(i, series, scopes)]
-    order = {v: k for k, n in enumerate(axes.graph.nodes) for v in n.outputs}
     kept.sort(key=lambda i: order.get(series[i].places[0], -1))
     layers = nodes_of([series[i].places for i in kept], axes.graph, data)
     static, rows = static_values(axes.graph) - data, find_rows(axes.graph, layers, data)
@@ -234,6 +235,30 @@ def belongs(index: int, series: Sequence[Series], scopes: Sequence[str]) -> bool
         s for s, scope in zip(series, scopes, strict=True) if scope == scopes[index] and len(s.blocks) > 1
     ]
     return len(one.blocks) > 1 or not others or any(s.built == one.built for s in others)
+
+
+def outermost(
+    series: Sequence[Series], order: Mapping[Value, int], comes_from: Callable[[Value, Value], bool]
+) -> list[Series]:
+    """Series none of which lies inside a layer of another: a layer is copied with all that stands in it.
+
+    Of two, the outer one stays, unless it is a single layer around several.
+    """
+
+    def inside(one: Series, other: Series) -> bool:
+        start, end = one.places[0], one.places[-1]
+        around = (
+            (a, b)
+            for a, b in pairwise(other.places)
+            if order.get(a, -1) < order.get(start, -1) and order.get(end, -1) < order.get(b, -1)
+        )
+        return any(comes_from(start, a) and comes_from(b, end) for a, b in around)
+
+    gone: set[Series] = set()
+    for one in series:
+        for other in (s for s in series if s is not one and inside(one, s)):
+            gone.add(other if len(other.places) == 2 < len(one.places) else one)
+    return [s for s in series if s not in gone]
 
 
 # ------------------------------------------------------------------------------------------- nodes

@@ -31,13 +31,15 @@ from growc.naming import unused
 @dataclass(frozen=True, eq=False)
 class Rearranged:
     """`runs`: the layers of each run that was rebuilt; `renamed`: inputs and outputs that have another name
-    now, or none; `gone`: the nodes of the source's layers, which copies stand for; `data`: what depended in
-    the source on what is fed.
+    now, or none; `gone`: the nodes of the source's layers, which copies stand for; `taken`: for values of
+    those that were read behind them, the values that are read now; `data`: what depended in the source on
+    what is fed.
     """
 
     runs: Mapping[int, Sequence[Placed]]
     renamed: Mapping[str, str | None]
     gone: frozenset[ir.Node]
+    taken: Mapping[ir.Value, ir.Value]
     data: frozenset[ir.Value]
 
     def layers(self, graph: Graph, before: Layers, depth: Depth) -> Layers:
@@ -53,7 +55,8 @@ class Rearranged:
             made = []
             for one in placed:
                 mine = tuple(n for node in one.nodes for n in nodes.get(node, ()))
-                made.append(Layer(values[one.start], values[one.end], mine))
+                start = self.taken.get(one.start, one.start)  # a run starts where another one ends
+                made.append(Layer(values[start], values[one.end], mine))
             kinds = tuple(run.kinds[one.source] for one in placed)
             runs.append(replace(run, layers=tuple(made), kinds=kinds, past=past))
         return Layers(tuple(runs))
@@ -97,6 +100,7 @@ class _Surgery:
         self.ports = [*self.graph.inputs, *self.graph.outputs]
         self.names = [v.name or "" for v in self.ports]
         self.became: dict[ir.Value, ir.Value | None] = {}
+        self.taken: dict[ir.Value, ir.Value] = {}
         self.exits: dict[Named, str | None] = {}
         """What stands for an output that no layer has of its own, and the name of that output."""
         self.numberings = {number: self.numbering(number) for number in orders}
@@ -139,7 +143,8 @@ class _Surgery:
             now = self.became.get(value, value)
             if now is None or now.name != name:
                 renamed[name] = None if now is None else now.name
-        return Rearranged(self.building.runs, renamed, self.gone, frozenset(self.source.data))
+        data = frozenset(self.source.data)
+        return Rearranged(self.building.runs, renamed, self.gone, self.taken, data)
 
     # ---- what stands around the layers
 
@@ -150,7 +155,8 @@ class _Surgery:
             for use in tuple(value.uses()):
                 reader = self.source.owners.outer.get(use.node, use.node)
                 if self.source.home.get(reader, (-1, 0))[0] != number:
-                    use.node.replace_input_with(use.idx, self.tapped(number, value, reader))
+                    self.taken[value] = self.tapped(number, value, reader)
+                    use.node.replace_input_with(use.idx, self.taken[value])
 
     def tapped(self, number: int, value: ir.Value, reader: ir.Node | ir.Value) -> ir.Value:
         """What stands for a value of a layer, for someone who reads it outside of the layers."""
