@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from growc.bodies import written_out
 from growc.diagnostic import Diagnostic, GrowError
@@ -43,6 +44,7 @@ def capture(model: ir.Model, dialect: Any) -> Graph:
     """The neutral graph of `model`. `dialect` is kept on the graph for table look-ups."""
     inlined(model)
     _refuse_blocked(model)
+    RemoveUnusedNodesPass()(model)  # a fused node that nobody reads has no place to come back to
     dialect.fused += lower(model, LOWERINGS | QUANTISED)
     dialect.folded += fold(model)
     return _Capture(model, dialect).graph()

@@ -25,6 +25,9 @@ PART_OF = "growc.part_of"
 """Key of a plain node's `meta`: the fused operator that it is a part of."""
 
 
+UNSIZED = frozenset({"MaskIndex"})
+"""Parts in the neutral domain that ask no size of what they read but those of the model's inputs."""
+
 MULTIPLE = "growc.multiple"
 """Attribute of a plain node: the last axis of its operands must be a multiple of it."""
 
@@ -120,9 +123,12 @@ class Fused:
         """This node as it stands after the layers moved: itself, or a copy in each layer that has all of it.
 
         `placed` maps the values of the layers that are gone to those of each new one; `data`: what is fed or
-        made of that, and used. A node that reaches over the edge of a layer stays in pieces.
+        made of that, and used. A node that reaches over the edge of a layer stays in pieces, and one that
+        nobody reads any longer is gone.
         """
         if not any(part in gone for part in self.lowering.made):
+            if all(part.graph is None for part in self.lowering.made):
+                return []
             self.node.name = self.node.name and _name(self.lowering.made)
             return [self]
         ends = [v for part in self.lowering.made for v in part.outputs if v in data]
@@ -188,7 +194,9 @@ class Fused:
 def lower(model: ir.Model, rules: Mapping[tuple[str, str], Any]) -> list[Fused]:
     """Take the fused nodes of a model apart, in place; `rules` by (domain, operator).
 
-    A node that has no rule, or that its rule does not understand, stays.
+    A node that has no rule, or that its rule does not understand, stays. Where nobody reads the results that
+    an operand goes into, the node would still check that operand's sizes, which the analysis does not see:
+    such a node becomes the plain nodes of its other results, or stays as it is where those are not in ONNX.
     """
     found = []
     for node in list(model.graph.all_nodes()):
@@ -233,9 +241,16 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
         return None
     results = [*results, *[None] * len(node.outputs)][: len(node.outputs)]
     pairs = list(zip(node.outputs, results, strict=True))
-    if any(made is None and (old.uses() or old.is_graph_output()) for old, made in pairs):
+    read = [made for old, made in pairs if old.uses() or old.is_graph_output()]
+    alive = _makers(read, lowering.made)
+    unseen = _unseen(lowering, alive)
+    if None in read or (unseen and any(part.domain == "growc" for part in alive)):
         detach(lowering.made)
         return None
+    if unseen:
+        detach([part for part in lowering.made if part not in alive])
+        lowering.made = [part for part in lowering.made if part in alive]
+        pairs = [(old, made) for old, made in pairs if made in read]
     graph = node.graph
     assert graph is not None
     graph.insert_before(node, lowering.made)
@@ -247,7 +262,28 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
         old.replace_all_uses_with(made, replace_graph_outputs=True)
     graph.remove(node, safe=True)
     made = lowering.made
+    if unseen:
+        for k, part in enumerate(made[:-1]):  # they stay, and nodes of a file have names of their own
+            part.name = f"{lowering.name}.{part.op_type}.{k}"
+        return None
     return Fused(node, rule, lowering, outputs, _carried(lowering), [_within(n, made) for n in made])
+
+
+def _makers(results: Collection[ir.Value | None], parts: Sequence[ir.Node]) -> set[ir.Node]:
+    """The parts that some results are made by."""
+    read, found = set(results), set[ir.Node]()
+    for part in reversed(parts):
+        if not read.isdisjoint(part.outputs):
+            found.add(part)
+            read.update(part.inputs)
+    return found
+
+
+def _unseen(lowering: Lowering, alive: Collection[ir.Node]) -> bool:
+    """Whether a fused node asks sizes of an operand that none of these parts reads."""
+    seen = {v for part in alive for v in part.inputs}
+    sized = [part for part in lowering.made if part not in alive and part.op_type not in UNSIZED]
+    return any(v in lowering.inputs and v not in seen for part in sized for v in part.inputs if v is not None)
 
 
 def detach(nodes: Sequence[ir.Node]) -> None:
