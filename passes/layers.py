@@ -60,6 +60,10 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     kept = [i for i in range(len(series)) if belongs(i, series, scopes)]
     kept.sort(key=lambda i: order.get(series[i].places[0], -1))
     layers = nodes_of([series[i].places for i in kept], axes.graph, data)
+    whole = [all(one.end.producer in one.nodes for one in own) for own in layers]
+    if not all(whole):  # of several runs that end at one value, one has its nodes
+        kept = [i for i, one in zip(kept, whole, strict=True) if one]
+        layers = nodes_of([series[i].places for i in kept], axes.graph, data)
     static, rows = static_values(axes.graph) - data, find_rows(axes.graph, layers, data)
     kinds = partial(kinds_of, static=static, rows=rows)
     runs = [run_of(own, scopes[i], residual, kinds(own)) for i, own in zip(kept, layers, strict=True)]

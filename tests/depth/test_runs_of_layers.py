@@ -136,3 +136,27 @@ def test_a_layer_does_not_stand_on_a_stream_with_other_axes(tmp_path, recipe):
     model = save(tmp_path / "turned.onnx", TURNED)
     with pytest.raises(GrowError, match=r"it takes \[\?, 1, \?, 4\] \(`t`\), and `y` is \[\?, 1, 4, \?\]"):
         judge(recipe, model, tmp_path / "deep.onnx")
+
+
+TWO_HEADS = """
+heads (float[B, S, 3] x) => (float[B, S, 4] y, float[B, S, 5] z)
+<float[3, 8] rows, float[8, 8] w0, float[8, 8] w1, float[8, 8] w2, float[8, 4] first, float[8, 5] second>
+{
+    x0 = MatMul(x, rows)
+    a0 = MatMul(x0, w0)
+    x1 = Relu(a0)
+    a1 = MatMul(x1, w1)
+    x2 = Relu(a1)
+    a2 = MatMul(x2, w2)
+    x3 = Relu(a2)
+    y = MatMul(x3, first)
+    z = MatMul(x3, second)
+}
+"""
+
+
+def test_layers_in_front_of_two_outputs_are_one_run(tmp_path):
+    model = save(tmp_path / "heads.onnx", TWO_HEADS)
+    [run] = api.inspect(model).layers.runs
+    assert all(layer.end.producer in layer.nodes for layer in run.layers)
+    judge("stack layers to 5 by last", model, tmp_path / "deep.onnx").assert_gap("once more")
