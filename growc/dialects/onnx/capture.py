@@ -44,7 +44,8 @@ def capture(model: ir.Model, dialect: Any) -> Graph:
     """The neutral graph of `model`. `dialect` is kept on the graph for table look-ups."""
     inlined(model)
     _refuse_blocked(model)
-    RemoveUnusedNodesPass()(model)  # a fused node that nobody reads has no place to come back to
+    if not dialect.fused and not dialect.folded:  # later, what waits for its way back is not read either
+        RemoveUnusedNodesPass()(model)  # a fused node that nobody reads has no place to come back to
     dialect.fused += lower(model, LOWERINGS | QUANTISED)
     dialect.folded += fold(model)
     return _Capture(model, dialect).graph()
