@@ -23,14 +23,15 @@ from growc.dialects.torch.entries import alike, same_logs
 from growc.dialects.torch.gate import check
 from growc.dialects.torch.idle import awake
 from growc.dialects.torch.oplog import operator_log
-from growc.dialects.torch.refusal import computed_otherwise, refusal
+from growc.dialects.torch.refusal import Asked, computed_otherwise, refusal
 from growc.dialects.torch.shapes import among, layer_counts, read_by, shapes_of, ties_of
 from growc.dialects.torch.trials import Target
 from growc.dialects.torch.unsolved import Unsolved
 from growc.passes.certify import now_stored
 from growc.passes.inner_heads import inner_heads
 from growc.plans import Certificate, Gap, WeightPlan
-from growc.resolve import Bound
+from growc.resolve import Bound, load
+from growc.source import Source
 from growc.weights import stays_zero
 
 FOLLOWING = 32
@@ -65,6 +66,14 @@ def hold(c: Compilation) -> Compilation:
 
 
 def _found(c: Compilation) -> Followed:
+    """The plan that a config holds. Raises GrowError (G318) where none does."""
+    held = _held(c)
+    if isinstance(held, Unsolved):
+        raise _refused(c, held, StoredAxes.of(c))
+    return held
+
+
+def _held(c: Compilation) -> Followed | Unsolved:
     """The plan that a config holds. A config that comes close leads to axes that follow; where one holds
     the plan then, but is another one, it may have come close by chance: the next ones are tried first.
     """
@@ -75,9 +84,7 @@ def _found(c: Compilation) -> Followed:
         if made is not None and all(made[1].fields.get(name) == new for name, new in way.fields.items()):
             return made
         found += [] if made is None else [made]
-    if isinstance(first, Unsolved) and not found:
-        raise _refused(c, first, StoredAxes.of(c))
-    return found[0]
+    return found[0] if found or not isinstance(first, Unsolved) else first
 
 
 def _followed(c: Compilation, answer: Solved | Unsolved, target: Target) -> Followed | None:
@@ -112,7 +119,25 @@ def _refused(c: Compilation, answer: Unsolved, axes: StoredAxes) -> GrowError:
     stored = ((w.copy_of, w.name) for w in c.plan.weights if w.copy_of in c.model.holder.stored)
     copies = Counter(origin for origin, name in stored if name.startswith(f"{origin}."))
     repeated = {name: count + 1 for name, count in copies.items()}
-    return GrowError(refusal(kind, answer, axes.called, shapes_of(module), repeated))
+    verbs = frozenset(type(bound.statement).__name__.lower() for bound in c.statements)
+    asked = Asked(verbs, axes.named, shapes_of(module), lambda more: _works(c, more))
+    return GrowError(refusal(kind, answer, asked, repeated))
+
+
+def _works(c: Compilation, more: Sequence[str]) -> bool:
+    """Whether a config holds the plan with more statements behind those of the recipe."""
+    last = max((bound.number for bound in c.statements), default=0)
+    try:
+        said = load([Source("help", "\n".join(more))], {}).statements
+        again = _again(c, [replace(bound, number=last + bound.number) for bound in said], c.inside)
+        held = _held(again)
+        if isinstance(held, Unsolved):
+            return False
+        c, answer, target, _ = held
+        _made_up(c.model.holder.build(answer.config, constants=True), target)
+    except GrowError:
+        return False
+    return True
 
 
 def _again(c: Compilation, more: Sequence[Bound], inside: bool) -> Compilation:

@@ -43,18 +43,23 @@ class StoredAxes:
 
     def called(self, name: str, axis: int) -> tuple[str, int] | None:
         """What a recipe calls an axis, or its outermost factors, and their planned size."""
+        return next(iter(self.named(name, axis)), None)
+
+    def named(self, name: str, axis: int) -> list[tuple[str, int]]:
+        """What a recipe calls an axis, its outermost factors and its innermost, and their planned sizes."""
         space = self.at((name, axis))
         if space is None:
-            return None
+            return []
         named: dict[tuple[int, ...], str] = {}
         for role, axes in self.c.roles.axes.items():
             for one in axes:
                 named.setdefault(_identity(one.spaces), role)
         parts = factors(space)
-        for start in ([space], *(parts[:n] for n in range(len(parts), 0, -1))):
-            if _identity(start) in named:
-                return named[_identity(start)], self.c.lowered.sizes.product(start)
-        return None
+        outer = (parts[:n] for n in range(len(parts), 0, -1))
+        inner = (parts[n:] for n in range(1, len(parts)))
+        found = (some for some in ([space], *outer, *inner) if _identity(some) in named)
+        sizes = {named[_identity(some)]: self.c.lowered.sizes.product(some) for some in found}
+        return [*sizes.items()]
 
     def resized(self, place: Place) -> Bound | None:
         """The last statement that resizes an axis as a whole."""

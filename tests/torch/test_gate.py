@@ -13,7 +13,7 @@ from growc.diagnostic import GrowError
 from growc.dialects.torch.classes import build, example_inputs
 from growc.dialects.torch.config import Target, Unsolved, solve
 from growc.dialects.torch.gate import check, difference
-from growc.dialects.torch.refusal import refusal
+from growc.dialects.torch.refusal import Asked, refusal
 from growc.dialects.torch.shapes import shapes_of
 
 ROPE = {"rope_type": "default", "rope_theta": 10000.0}
@@ -102,6 +102,7 @@ def test_what_a_class_cannot_hold_is_refused_with_the_statements_that_would_make
     shapes = {name: tuple(shape) for name, shape in wider.items()}
     found = solve(tiny_configs.GPT2, Target(shapes, target.ties, target.log, target.inputs), build)
     assert isinstance(found, Unsolved)
-    said = refusal("GPT2LMHeadModel", found, lambda name, axis: ("hidden", 32), target.shapes, {})
+    asked = Asked(frozenset({"widen"}), lambda name, axis: [("hidden", 32)], target.shapes, lambda more: True)
+    said = refusal("GPT2LMHeadModel", found, asked, {})
     assert said.code == "G318"
     assert said.help == "the class ties these: `widen hidden to 48 with cyclic copy` too"
