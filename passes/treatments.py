@@ -40,7 +40,9 @@ def _stretched(at: Instance, ins: dict[int, Var]) -> list[Value]:
 
 def _sum(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
     operands = list(ins.values())
-    if any(scalar(v) != 0 for v in _stretched(at, ins)):
+    if not operands:
+        _layout(links, at, ins, outs)
+    elif any(scalar(v) != 0 for v in _stretched(at, ins)):
         for v in operands[1:]:
             links.join(operands[0], v)
         links.links.append(Link("shift", at.node, (operands[0],), tuple(outs)))
