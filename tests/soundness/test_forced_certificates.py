@@ -80,6 +80,43 @@ end (int64[N] tokens) => (float[N, 5] y)
 }
 """
 
+SAMPLE = """
+sample (int64[N] tokens) => (float[N, 5] y)
+<float[16, 8] table, float[8] gain, float[8] bias, float[8, 5] head>
+{
+    h = Gather(table, tokens)
+    mean = ReduceMean <axes = [-1]> (h)
+    c = Sub(h, mean)
+    squares = Mul(c, c)
+    one_less = Constant <value = float {7.0}> ()
+    total = ReduceSum <keepdims = 1> (squares, last)
+    variance = Div(total, one_less)
+    deviation = Sqrt(variance)
+    normed = Div(c, deviation)
+    scaled = Mul(normed, gain)
+    moved = Add(scaled, bias)
+    y = MatMul(moved, head)
+}
+""".replace("float[8] gain,", "int64[1] last, float[8] gain,")
+
+LEAKY = SQUASHED.replace("= Tanh(", "= LeakyRelu <alpha = 0.5> (")
+
+PACKED = """
+packed (float[N, 6] x) => (float[N, 5] y)
+<float[6, 8] stem, float[8, 24] packed, float[8, 5] head>
+{
+    h = MatMul(x, stem)
+    all = MatMul(h, packed)
+    waves = FUNCTION(all)
+    q, k, v = Split <axis = -1> (waves)
+    turned = Transpose <perm = [1, 0]> (k)
+    products = MatMul(q, turned)
+    scores = Relu(products)
+    o = MatMul(scores, v)
+    y = MatMul(o, head)
+}
+"""
+
 FALSE = {
     "unequal copies under a norm": (STREAM, "widen hidden to 12 with uniform copy"),
     "zeros under a norm": (STREAM, "widen hidden to 12 with zero fill"),
@@ -91,6 +128,20 @@ FALSE = {
     "a function on the stream": (SQUASHED, "stack layers to 4 by last with zero outputs"),
     "a matrix that is multiplied and looked up": (TWICE, 'widen axis 1 of "table" to 12 with uniform copy'),
     "rows counted from the end": (FROM_THE_END, 'widen axis 0 of "table" to 20 with uniform copy'),
+    "zeros under a variance of a sample": (SAMPLE, 'widen axis 1 of "table" to 12 with zero fill'),
+    "unequal copies under a variance of a sample": (
+        SAMPLE,
+        'widen axis 1 of "table" to 12 with uniform copy',
+    ),
+    "a Relu that leaks on the stream": (LEAKY, "stack layers to 4 by last with zero outputs"),
+    "packed waves of zeros": (
+        PACKED.replace("FUNCTION", "Cos"),
+        'widen axis 1 of "packed" to 36 with zero fill',
+    ),
+    "packed powers of zeros": (
+        PACKED.replace("FUNCTION", "Exp"),
+        'widen axis 1 of "packed" to 36 with zero fill',
+    ),
 }
 
 
@@ -103,7 +154,8 @@ def forced(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", FALSE)
 def test_a_false_certificate_is_refuted(tmp_path: Path, kind: str) -> None:
     graph, recipe = FALSE[kind]
-    source = save(tmp_path / "source.onnx", graph)
+    numbers = {"last": np.array([-1])} if "int64[1] last" in graph else {}
+    source = save(tmp_path / "source.onnx", graph, **numbers)
     with pytest.raises(GrowError) as refuted:
         api.apply(recipe, source, tmp_path / "grown.onnx")
     assert refuted.value.diagnostics[0].code == "G402"
@@ -115,8 +167,8 @@ def test_a_wrong_eps_is_refuted(tmp_path: Path, graph: str, monkeypatch: pytest.
     for name in ("layer_norm", "rms_norm"):
         right = getattr(IndexMap, name)
 
-        def wrong(state: IndexMap, right=right) -> tuple[IndexMap, float] | None:
-            found = right(state)
+        def wrong(state: IndexMap, *more: int, right=right) -> tuple[IndexMap, float] | None:
+            found = right(state, *more)
             return None if found is None else (found[0], found[1] * 1.2)
 
         monkeypatch.setattr(IndexMap, name, wrong)
