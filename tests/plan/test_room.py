@@ -53,3 +53,20 @@ def test_what_is_asked_for_adds_up(monkeypatch):
 def test_a_wide_model_is_planned_where_memory_permits():
     plan = api.plan("widen ffn to 200K with cyclic copy", TINY)
     assert plan.parameters[1] > 10**8
+
+
+def test_a_checkpoint_directory_is_refused_as_soon_as_it_is_read(tmp_path):
+    import transformers
+
+    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=32, vocab_size=48)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    start = time.process_time()
+    api.inspect(tmp_path)
+    read = time.process_time() - start
+    start = time.process_time()
+    with pytest.raises(GrowError, match="B of memory, and there are") as caught:
+        api.plan("widen ffn to 1B with tail copy", tmp_path)
+    assert caught.value.diagnostics[0].code == "G502"
+    assert time.process_time() - start < read + 2
+    plan = api.plan("widen ffn to 20K with cyclic copy", tmp_path)
+    assert plan.parameters[1] > 2 * 2 * 32 * 20_000
