@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import shutil
 import subprocess
@@ -101,3 +102,11 @@ def test_the_wheel_has_the_mark_of_types_and_the_grammar(tmp_path):
 def test_an_import_warns_of_nothing(line):
     done = subprocess.run([sys.executable, "-W", "error", "-c", line], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_version_of_the_command_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+    assert left.value.code == 0
+    found = importlib.metadata.version(PROJECT["project"]["name"])
+    assert capsys.readouterr().out == f"growc {found}\n"
