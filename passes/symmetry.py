@@ -147,7 +147,8 @@ class Symmetry:
                 key += random.random() * _summed(slices, random)
                 if not any(s.axis == axis and s.verb == "scales" for s in self.c.steps.get(use, ())):
                     dead &= ~slices.any(axis=1)
-        dead &= ~self.c.heard.get(id(atom), np.zeros(size, dtype=bool))
+        heard = self.c.heard.get(id(atom), np.zeros(size, dtype=bool))
+        dead = dead & ~heard if len(heard) == size else np.zeros(size, dtype=bool)  # pooled units: all alive
         kinds = np.unique(key, return_inverse=True)[1].reshape(-1)
         return Units(kinds, dead)
 

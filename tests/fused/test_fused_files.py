@@ -55,7 +55,8 @@ def test_a_fused_model_grows_exactly_and_stays_fused(model, tmp_path, name, reci
     done = apply(CASES[name, recipe], source, tmp_path / "grown.onnx")
     assert done.plan.certificate.exact, done.plan.certificate.gaps
     assert done.verification is not None
-    assert done.verification.relative <= 1e-5
+    own = done.verification.rounding  # of a model that is fed rows of several sizes
+    assert done.verification.relative <= max(1e-5, 3 * own)
     assert operators(done.written) == operators(source)
 
 
