@@ -12,18 +12,18 @@ import growc
 SIZES = {"d_model": 32, "d_kv": 8, "num_heads": 4, "d_ff": 48, "num_layers": 2, "vocab_size": 48}
 BERT = "BertModel"
 SOME = {
-    "wider by a size that heads do not divide": (BERT, "widen hidden to 36 with tail copy"),
-    "wider than its heads": (
-        BERT,
-        "widen hidden to 80 with cyclic copy\nwiden heads to 8 with uniform copy",
-    ),
-    "smaller where units keep their order": (BERT, "subclone heads to 2 by magnitude"),
     "packed projections": (
         "GPT2LMHeadModel",
         "widen hidden to 80 with cyclic copy\nwiden heads to 8 with cyclic copy",
     ),
 }
 MORE = {
+    "wider by a size that heads do not divide": (BERT, "widen hidden to 36 with tail copy"),
+    "wider than its heads": (
+        BERT,
+        "widen hidden to 80 with cyclic copy\nwiden heads to 8 with uniform copy",
+    ),
+    "smaller where units keep their order": (BERT, "subclone heads to 2 by magnitude"),
     "a wider head": (BERT, "widen head_dim to 12 with zero fill"),
     "a stream and a wider head": (
         BERT,
