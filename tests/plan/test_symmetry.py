@@ -54,7 +54,7 @@ def test_units_of_layers(fills):
         for axis, size in (("ffn", 15), ("heads", 11))
     ]
     result = growc.apply(module, "\n".join(lines), inputs, check=False)
-    judge(result, inputs, of_layers("layer", "ffn", "heads", depth=len(fills)), "layer")
+    judge(result, inputs, of_layers("layer", "ffn", "heads", depth=len(fills)))
 
 
 HIDDEN = ["cyclic copy", "uniform copy", "uniform copy split random", "cyclic copy noise 0.05 balanced"]

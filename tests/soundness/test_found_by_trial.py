@@ -56,9 +56,7 @@ cut (float[N, 6] x) => (float[N, 8] y)
 
 def test_a_weight_that_is_cut_into_parts_stays_one(tmp_path: Path) -> None:
     """Its parts were cut at different places, so it was stored once for each of them."""
-    weights = {"zero": [0], "half": [8], "all": [16]}
-    numbers = {name: np.asarray(value, dtype=np.int64) for name, value in weights.items()}
-    model = graphs.save(tmp_path / "model.onnx", CUT, **numbers)
+    model = graphs.save(tmp_path / "model.onnx", CUT)
     done = apply('widen axis 0 of "out" to 12 with neighbor copy', model, tmp_path / "grown.onnx")
     assert done.plan.certificate.exact
     stored = [t for t in onnx.load(done.written).graph.initializer if numpy_helper.to_array(t).ndim == 2]

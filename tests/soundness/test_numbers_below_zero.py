@@ -83,7 +83,7 @@ def test_numbers_that_may_be_below_zero_are_a_gap_at_their_look_up(tmp_path: Pat
 
 @pytest.mark.parametrize("numbers", FROM_ZERO.values(), ids=FROM_ZERO)
 def test_numbers_from_zero_on_stay_exact(tmp_path: Path, numbers: str) -> None:
-    source = looked_up(tmp_path, numbers, z0=np.array([0]))
+    source = looked_up(tmp_path, numbers)
     judge(WIDEN, source, tmp_path / "o.onnx").assert_exact()
 
 
