@@ -33,21 +33,24 @@ def _layout(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) ->
 
 
 def _stretched(at: Instance, ins: dict[int, Var]) -> list[Value]:
-    """Operands of a sum or a choice that have no element of their own for each unit, but for conditions."""
-    first = int(at.line.treatment == "select")
-    return [v for i, v in enumerate(at.node.inputs) if v is not None and i not in ins and i >= first]
+    """Operands of a sum or a choice that have no element of their own for each unit, but for conditions, and
+    for what is of another type than the result: it says where the others go.
+    """
+    first, made = int(at.line.treatment == "select"), at.node.outputs[0].dtype
+    others = [v for i, v in enumerate(at.node.inputs) if v is not None and i not in ins and i >= first]
+    return [v for v in others if v.dtype == made or "" in (v.dtype, made)]
 
 
 def _sum(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
     operands = list(ins.values())
-    if not operands:
+    if all(scalar(v) == 0 for v in _stretched(at, ins)):
+        _join_all(links, at.node, [*operands, *outs], outs)
+    elif not operands:
         _layout(links, at, ins, outs)
-    elif any(scalar(v) != 0 for v in _stretched(at, ins)):
+    else:
         for v in operands[1:]:
             links.join(operands[0], v)
         links.links.append(Link("shift", at.node, (operands[0],), tuple(outs)))
-    else:
-        _join_all(links, at.node, [*operands, *outs], outs)
 
 
 def _multiply(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
