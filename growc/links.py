@@ -51,13 +51,14 @@ class Link:
 class Flow:
     """One label at one node: from which operands (by number) to which results its units go.
 
-    vanishes: whether it is a norm that divides zeros by zero.
+    treatment: that of the node's line. bare: the norm that it is, over other axes, if that has no eps.
     """
 
     node: Node
     sources: Mapping[int, Var]
     targets: tuple[Var, ...]
-    vanishes: bool = False
+    treatment: str = ""
+    bare: Formula | None = None
 
 
 @dataclass

@@ -19,12 +19,10 @@ import numpy as np
 from growc.graph import Node, Value
 from growc.indexmap import Bools
 from growc.layers import Layer
+from growc.passes.dataflow import SHAPE_ONLY
 from growc.passes.images import MOVED, POLES, image
-from growc.passes.norms import Norm, scalar
+from growc.passes.norms import Norm, without_eps
 from growc.passes.unit_ranges import MOVES, STILL, VARIES, Range
-
-SIZES = frozenset({"Shape", "Size"})
-"""Operators that ask no element."""
 
 PLACED: Mapping[str, tuple[int, ...]] = {
     "TopK": (0,),
@@ -39,7 +37,7 @@ NOTHING = Range.anything(1, STILL).within(0.0, 0.0)
 
 def has_poles(layer: Layer) -> bool:
     """Whether any node of a layer is not finite on all finite numbers."""
-    return any(node.op in POLES or _without_eps(node) for node in layer.nodes)
+    return any(node.op in POLES or without_eps(node) for node in layer.nodes)
 
 
 @dataclass
@@ -88,7 +86,7 @@ class Elsewhere:
     def through(self, node: Node) -> None:
         """What a node makes of its operands."""
         given = {i: self.of(v) for i, v in enumerate(node.inputs) if v is not None}
-        reached = node.op not in SIZES and any(v in self.reached for v in node.operands)
+        reached = node.op not in SHAPE_ONLY and any(v in self.reached for v in node.operands)
         made = self.made(node, given, np.array([not reached]))
         for out in node.outputs:
             if out in self.zeroed or (out.known is not None and not reached):
@@ -112,7 +110,7 @@ class Elsewhere:
         if norm is not None and not norm.by_operator:
             return self.normed(norm)
         if treatment in ("layer_norm", "rms_norm", "per_channel"):
-            vanishing = _flat(given[0], centred=treatment == "layer_norm") & _without_eps(node)
+            vanishing = given[0].flat(centred=treatment == "layer_norm") & without_eps(node)
             return _scaled(given).bad(wild | vanishing)
         if treatment == "contract":
             return _contracted(given).bad(wild)
@@ -127,14 +125,9 @@ class Elsewhere:
     def normed(self, norm: Norm) -> Range:
         """What a norm in pieces makes of what it norms: its formula speaks for the pieces."""
         source = self.of(norm.source)
-        divides = not norm.eps or scalar(norm.eps) == 0
         motion = VARIES if norm.gain is not None or source.holds(0).any() else int(source.motion[0])
         made = replace(Range.anything(1, motion), wild=source.wild)
-        return made.bad(_flat(source, centred=norm.formula.centred)) if divides else made
-
-
-def _without_eps(node: Node) -> bool:
-    return float(node.attributes.get("epsilon", 1.0)) == 0
+        return made.bad(source.flat(centred=norm.formula.centred)) if norm.bare else made
 
 
 def _known(value: Value) -> Range:
@@ -147,12 +140,6 @@ def _known(value: Value) -> Range:
 
 def _is_zero(one: Range) -> bool:
     return bool((one.low == 0).all() and (one.high == 0).all())
-
-
-def _flat(x: Range, *, centred: bool) -> Bools:
-    """Where a norm without eps divides zeros by zero: of zeros, and where a mean is taken off of equals."""
-    equal = (x.low == x.high) | (x.motion == VARIES)
-    return np.asarray(x.holds(0) | (equal & centred))
 
 
 def _scaled(given: Mapping[int, Range]) -> Range:

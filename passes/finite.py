@@ -29,7 +29,7 @@ REMEDY = "copies of units are finite where the units are"
 def infinite(solution: Solution, carriers: set[Value]) -> list[Gap]:
     """The gaps. `carriers`: weights and their layouts."""
     flows = solution.links.flows
-    if not any(flow.vanishes or flow.node.op in POLES for flow in flows):
+    if not any(flow.bare or flow.node.op in POLES for flow in flows):
         return []
     found = _Finite(solution, carriers)
     for flow in flows:
@@ -88,10 +88,9 @@ class _Finite:
         """What is not elementwise: what weights make, and norms over other axes."""
         owners = [self.solution.links.owner[v] for i, v in flow.sources.items() if i < 2]
         one = next(iter(given.values()))
-        if flow.vanishes:
-            return Range.anything(len(one.low)).bad(one.wild | one.holds(0))
-        making = flow.node.op.removeprefix("com.microsoft::") in MAKING
-        if making and len(owners) == 1 and owners[0] in self.carriers:
+        if flow.bare is not None:
+            return Range.anything(len(one.low)).bad(one.wild | one.flat(centred=flow.bare.centred))
+        if flow.treatment == "contract" and len(owners) == 1 and owners[0] in self.carriers:
             return replace(Range.anything(len(one.low), MOVES), wild=one.wild)
         return None
 
@@ -111,7 +110,3 @@ class _Finite:
         cause = f"new units of {axis} may be infinite behind the {first.kind} `{first.name}`, where a zero"
         cause += " does not hide them"
         self.gaps.append(Gap(node.name, node.kind, cause, REMEDY))
-
-
-MAKING = frozenset({"MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "FusedMatMul"})
-"""Operators that make units by weights."""

@@ -16,7 +16,7 @@ from growc.graph import Value
 from growc.links import Flow, Link, Links, Occurrences, Var
 from growc.operators import Term, choosing, labels, names_of
 from growc.passes.norm_links import OPERATORS, norm_in_pieces, norm_operator
-from growc.passes.norms import Norm
+from growc.passes.norms import Norm, without_eps
 from growc.passes.recurrent_links import recurrent
 from growc.passes.spaces import Axes, Instance
 from growc.passes.ties import Tie
@@ -158,8 +158,9 @@ def _add(links: Links, instance: Instance) -> None:
         return
     node, treatment = instance.node, instance.line.treatment
     for name in dict.fromkeys([*ins, *outs]):
+        bare = OPERATORS.get(treatment) if without_eps(node) and name not in instance.line.over else None
         for one, other in _aligned(links, ins.get(name, {}), outs.get(name, {})):
-            links.flows.append(Flow(node, one, tuple(other)))
+            links.flows.append(Flow(node, one, tuple(other), treatment, bare))
     whole = norm_operator if treatment in OPERATORS else recurrent if treatment == "recurrent" else None
     if whole is not None:
         whole(links, instance, ins, outs)

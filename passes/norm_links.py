@@ -62,8 +62,9 @@ def norm_in_pieces(links: Links, norm: Norm) -> None:
     after: list[Link] = []
     for axis in range(-source.rank, 0):
         before, result = links.of(source, axis + source.rank), links.of(norm.result, axis + source.rank)
-        vanishes = axis not in norm.axes and norm.eps is None and not norm.by_operator
-        links.flows += [Flow(norm.close, {0: x}, (y,), vanishes) for x, y in zip(before, result, strict=True)]
+        bare = norm.formula if norm.bare and axis not in norm.axes else None
+        pairs = zip(before, result, strict=True)
+        links.flows += [Flow(norm.close, {0: x}, (y,), bare=bare) for x, y in pairs]
         if gain is not None and -axis <= gain.rank and (weights := links.of(gain, axis + gain.rank)):
             core = [links.fresh(links.atoms[v], None) for v in result]
             after += [

@@ -79,6 +79,11 @@ class Norm:
         """Whether one operator closes it that has a gain and an eps of its own."""
         return self.weigh is self.close
 
+    @property
+    def bare(self) -> bool:
+        """Whether no eps keeps it from dividing zero by zero."""
+        return without_eps(self.close) if self.by_operator else self.eps is None or scalar(self.eps) == 0
+
     def eps_weight(self) -> Value:
         """The weight use behind eps, through casts."""
         found = None if self.eps is None else _stored(self.eps)
@@ -187,6 +192,11 @@ def _with_interiors(norms: list[Norm]) -> list[Norm]:
 def readers(value: Value) -> set[Node]:
     """The nodes that use a value as more than a shape."""
     return {n for n, _ in value.users if n.op not in ("Shape", "Size")}
+
+
+def without_eps(node: Node) -> bool:
+    """Whether an operator that norms has an eps of zero."""
+    return float(node.attributes.get("epsilon", 1.0)) == 0
 
 
 def scalar(value: Value | None) -> float | None:

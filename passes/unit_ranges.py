@@ -61,6 +61,11 @@ class Range:
         known = (self.motion == VARIES) | (self.low == self.high)
         return np.asarray((self.low <= number) & (number <= self.high) & known)
 
+    def flat(self, *, centred: bool) -> Bools:
+        """Where a norm without eps divides zero by zero: of zeros, and of equals less their mean."""
+        equal = (self.low == self.high) | (self.motion == VARIES)
+        return np.asarray(self.holds(0) | (equal & centred))
+
     def union(self, other: Range) -> Range:
         """One or the other."""
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)

@@ -103,3 +103,54 @@ def test_a_zero_head_has_no_direction(tmp_path: Path) -> None:
     done = api.apply(recipe, model, tmp_path / "g.onnx", check=False, force=True)
     assert not done.plan.certificate.exact
     assert np.isnan(run(tmp_path / "g.onnx", draw(model, 3))["y"]).all()
+
+
+ACROSS = """
+across (float[N, 5, 3] x) => (float[N, 5, 4] y) <float[3, 6] up, float[6, 4] down, float eps, float[5] gain>
+{
+    h = MatMul(x, up)
+    %s
+    t = Transpose <perm = [0, 2, 1]> (u)
+    %s
+    z = Transpose <perm = [0, 2, 1]> (f)
+    y = MatMul(z, down)
+}
+"""
+NORMS_ACROSS = {
+    "in pieces": "s = Mul(t, t)\n m = ReduceMean <axes = [2]> (s)\n e = Add(m, eps)\n r = Sqrt(e)\n "
+    "f = Div(t, r)",
+    "LayerNorm": "f = LayerNormalization <axis = -1, epsilon = %s> (t, gain)",
+    "RMSNorm": "f = SimplifiedLayerNormalization <axis = -1, epsilon = %s> (t, gain)",
+}
+UNITS = {"zeros": "u = Identity(h)", "equals": "u = Cos(h)"}
+
+
+def across(folder: Path, unit: str, norm: str, eps: float) -> Path:
+    lines = NORMS_ACROSS[norm]
+    return save(
+        folder / "m.onnx",
+        ACROSS % (UNITS[unit], lines % eps if "%s" in lines else lines),
+        eps=np.float32(eps),
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "norm"), [*(("zeros", norm) for norm in NORMS_ACROSS), ("equals", "LayerNorm")]
+)
+def test_new_units_under_a_norm_across_them_with_an_eps_of_zero_are_a_gap(
+    tmp_path: Path, unit: str, norm: str
+) -> None:
+    model = across(tmp_path, unit, norm, 0.0)
+    recipe = 'widen axis 0 of "down" to 9 with zero fill'
+    done = api.apply(recipe, model, tmp_path / "g.onnx", check=False, force=True)
+    assert "may be infinite" in done.plan.certificate.gaps[0].cause
+    assert np.isnan(run(tmp_path / "g.onnx", draw(model, 3))["y"]).all()
+
+
+@pytest.mark.parametrize("norm", NORMS_ACROSS)
+@pytest.mark.parametrize("unit", UNITS)
+def test_new_units_under_a_norm_across_them_with_an_eps_are_exact(
+    tmp_path: Path, unit: str, norm: str
+) -> None:
+    recipe = 'widen axis 0 of "down" to 9 with zero fill'
+    judge(recipe, across(tmp_path, unit, norm, 0.1), tmp_path / "g.onnx").assert_exact()
