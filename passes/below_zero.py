@@ -40,12 +40,8 @@ class BelowZero:
 
     def _numbers(self, instance: Instance, resized: set[int]) -> bool:
         """Whether a node numbers units of an axis that changes its size."""
-        data, terms = instance.node.input(0), instance.line.inputs[0] if instance.line.inputs else None
-        return data is not None and any(
-            id(leaf) in resized
-            for space, term in zip(self.axes.of(data), terms or (), strict=False)
-            for leaf in (leaves(space) if term == "#" else ())
-        )
+        taken = (self.axes.of(value)[axis] for i, value, axis in instance.numbered() if i == 0)
+        return any(id(leaf) in resized for space in taken for leaf in leaves(space))
 
     def _judged(self, node: Node, axis: str) -> Iterator[Gap]:
         for i in NUMBERS.get(node.op, ()):

@@ -143,17 +143,10 @@ def _aligned(
     yield from found.values()
 
 
-def _addressed(links: Links, instance: Instance) -> Iterator[tuple[Var, ...]]:
-    """The variables of every axis that a node addresses by number."""
-    for value, terms in zip(instance.node.inputs, instance.line.inputs, strict=False):
-        for axis, term in enumerate(terms or ()):
-            if value is not None and term == "#" and (met := links.of(value, axis)):
-                yield tuple(met)
-
-
 def _add(links: Links, instance: Instance) -> None:
     ins, outs = _occurrences(links, instance)
-    links.links += [Link("addressed", instance.node, met) for met in _addressed(links, instance)]
+    numbered = (links.of(value, axis) for _, value, axis in instance.numbered())
+    links.links += [Link("addressed", instance.node, tuple(met)) for met in numbered if met]
     if not ins and not outs:
         return
     node, treatment = instance.node, instance.line.treatment

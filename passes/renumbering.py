@@ -88,10 +88,8 @@ def looked_up(axes: Axes, instance: Instance) -> Iterator[Space]:
 
 def addressed(axes: Axes, instance: Instance) -> Iterator[tuple[int, Space]]:
     """The same, each with its place."""
-    table, terms = instance.node.input(0), instance.line.inputs[0] if instance.line.inputs else None
-    if instance.line.treatment == "lookup" and table is not None:
-        pairs = zip(axes.of(table), terms or (), strict=True)
-        yield from ((axis, s) for axis, (s, t) in enumerate(pairs) if t == "#")
+    if instance.line.treatment == "lookup":
+        yield from ((axis, axes.of(table)[axis]) for i, table, axis in instance.numbered() if i == 0)
 
 
 def _moves(node: Node, by_node: Mapping[Node, Instance]) -> bool:

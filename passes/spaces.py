@@ -32,6 +32,13 @@ class Instance:
     line: Line
     spaces: dict[str, Space]
 
+    def numbered(self) -> Iterator[tuple[int, Value, int]]:
+        """The axes whose units the node takes by number: (operand, its value, axis)."""
+        for i, (value, terms) in enumerate(zip(self.node.inputs, self.line.inputs, strict=False)):
+            for axis, term in enumerate(terms or ()):
+                if value is not None and term == "#":
+                    yield i, value, axis
+
 
 @dataclass(frozen=True, eq=False)
 class State:
