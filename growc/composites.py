@@ -5,13 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from growc.axes import Space, find, leaves
-from growc.indexmap import IndexMap
+from growc.indexmap import Bools, IndexMap
+
+
+def unscaled(state: IndexMap, wanted: IndexMap) -> Bools:
+    """The rows in which a state has the unit of which the requested map has a copy, as it is."""
+    same = wanted.copies & state.copies & (state.index == wanted.index)
+    return np.asarray(same & np.isclose(state.weight, 1.0, 1e-9))
 
 
 def shows(state: IndexMap, wanted: IndexMap) -> bool:
     """Whether every source unit stands in the output, unscaled, where the requested map has it."""
-    rows = wanted.copies
-    same = rows & state.copies & (state.index == wanted.index) & np.isclose(state.weight, 1.0, 1e-9)
+    same = unscaled(state, wanted)
     return bool((np.bincount(state.index[same], minlength=state.source) > 0).all())
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from growc.axes import Space, factors
-from growc.composites import assemble, distribute, scalable, shows
+from growc.composites import assemble, distribute, scalable, shows, unscaled
 from growc.indexmap import IndexMap
 from growc.links import Link, Var
 from growc.passes.solution import Solving
@@ -35,8 +35,7 @@ def addressed(solving: Solving, link: Link) -> None:
         state, wanted = solving.need(var), solving.base(var)
         rows = np.flatnonzero(wanted.copies)
         first = rows[np.unique(wanted.index[rows], return_index=True)[1]]
-        same = state.copies & (state.index == wanted.index) & np.isclose(state.weight, 1.0, 1e-9)
-        if not same[first].all():
+        if not unscaled(state, wanted)[first].all():
             cause = f"{link.node.op} takes units of {solving.axis_name(var)} by their numbers, "
             cause += "and what reads them as well gives them other values"
             solving.gap(link, cause, "`untie head` lets the two become different weights")
