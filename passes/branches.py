@@ -32,6 +32,7 @@ from growc.passes.settled import (
     LAYOUT,
     QUANTISE,
     Settled,
+    numbers,
     settles,
     steps_for,
     through,
@@ -205,7 +206,7 @@ class Branches:
         if changing is None and not now.same(held):
             changing = layer.end.producer
         for node in layer.nodes:  # branches read the stream in its steps too
-            at = values.get(node.inputs[0]) if node.op == "DequantizeLinear" and node.inputs[0] else None
+            at = values.get(node.inputs[0]) if node.op == DEQUANTISE and node.inputs[0] else None
             like = None if at is None or through(node, 0, at)[1] else steps_for(node, at)
             taken |= {} if like is None else {node: like}
         cause = "rounds or bounds a stream that is not so in this place"
@@ -389,9 +390,9 @@ def middle(node: Node) -> tuple[float, ...] | None:
     value = node.input(2)
     if value is None:
         return (0.0,)
-    array = value.weight.read() if value.weight is not None else value.known[0] if value.known else None
-    numbers = () if array is None else tuple(np.asarray(array, dtype=np.float64).reshape(-1).tolist())
-    return (numbers[:1] if len(set(numbers)) == 1 else numbers) or None
+    array = numbers(value)
+    found = () if array is None else tuple(np.asarray(array, dtype=np.float64).reshape(-1).tolist())
+    return (found[:1] if len(set(found)) == 1 else found) or None
 
 
 def steps(value: Value, start: Value, kept: Collection[Value]) -> Iterator[tuple[Node, int]]:

@@ -285,13 +285,18 @@ BOUNDS: Mapping[str, Callable[[Node, int], Bounds]] = {
 # -------------------------------------------------------------------------------------- quantising
 
 
+def numbers(value: Value | None) -> Array | None:
+    """What a value holds; None where it is not stored."""
+    if value is None:
+        return None
+    if value.weight is not None:
+        return value.weight.read()
+    return None if value.known is None else value.known[0]
+
+
 def content(value: Value | None) -> tuple[object, ...] | None:
-    """What a value holds, to be compared; None where it is not stored."""
-    array: Array | None = None
-    if value is not None and value.weight is not None:
-        array = value.weight.read()
-    elif value is not None and value.known is not None:
-        array = value.known[0]
+    """The same, to be compared."""
+    array = numbers(value)
     if array is None:
         return None
     return (array.reshape(-1) if array.size == 1 else array).shape, array.tobytes()
