@@ -194,11 +194,12 @@ def ordered(model: Path, run: int, order: Sequence[int]) -> Compilation:
     from growc.api import inspect
     from growc.passes import AFTER_DEPTH, rearranged
     from growc.passes import run as run_passes
+    from growc.passes.branches import Branches
 
     c = inspect(model)
     pasts = [Past.of(len(r.layers)) for r in c.layers.runs]
     pasts[run] = pasts[run].after(Move(0, tuple(order)), (False,) * len(order))
-    return run_passes(AFTER_DEPTH, rearranged(c, Depth(tuple(pasts))))
+    return run_passes(AFTER_DEPTH, rearranged(c, Depth(tuple(pasts)), Branches(c.axes, c.layers)))
 
 
 def _from(progress: Progress, phrase: str, start: int, total: int) -> Callable[[int], None]:

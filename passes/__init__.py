@@ -148,14 +148,15 @@ def depth_of(c: Compilation, branches: Branches) -> Depth:
 
 def depth_pass(c: Compilation) -> Compilation:
     """The model with the layers that the recipe gives it, analysed again."""
-    return rearranged(c, depth_of(c, Branches(c.axes, c.layers)))
+    branches = Branches(c.axes, c.layers)
+    return rearranged(c, depth_of(c, branches), branches)
 
 
-def rearranged(c: Compilation, depth: Depth) -> Compilation:
+def rearranged(c: Compilation, depth: Depth, branches: Branches) -> Compilation:
     """The model with other layers, analysed again."""
     if not depth.changed:
         return replace(c, depth=depth, layers=with_past(c.layers, depth))
-    made = instances(c.layers, depth, Branches(c.axes, c.layers))
+    made = instances(c.layers, depth, branches)
     placed = c.model.rearrange(c.graph, c.layers, made)
     again = run(ANALYSIS[:-1], c)
     layers = placed.layers(again.graph, c.layers, depth)
