@@ -19,6 +19,9 @@ from growc.sinusoid import continued_rows
 Read = Callable[[str], Array]
 """The source's tensor of a name."""
 
+Leaf = Callable[[LeafStep, Array, int], Array]
+"""What a leaf of a layout makes of an array of shape (outer, size, inner)."""
+
 SMALL = 1e-6
 """What is shorter, relative to the longest of its kind, is what rounding left."""
 
@@ -99,7 +102,12 @@ def stays_zero(plan: WeightPlan) -> bool:
 
 
 def _draws(steps: Sequence[AxisStep]) -> bool:
-    leaves = (leaf for step in steps for leaf in leaf_steps(step.layout))
+    return any(draws(step) for step in steps)
+
+
+def draws(step: AxisStep) -> bool:
+    """Whether a step draws numbers, one for each entry."""
+    leaves = leaf_steps(step.layout)
     return any(leaf.noise is not None or bool((leaf.filler == DRAWN).any()) for leaf in leaves)
 
 
@@ -140,32 +148,39 @@ def _along(
     """
     front = np.moveaxis(array, step.axis, 0)
     rest = front.shape[1:]
-    done = _apply(step.layout, front.reshape(1, front.shape[0], -1), std, 0, factors)[0]
+
+    def leaf(own: LeafStep, view: Array, part: int) -> Array:
+        return _leaf(own, view, std, part, factors)
+
+    done = through(step.layout, front.reshape(1, front.shape[0], -1), leaf)[0]
     if other is not None:
         beside = np.moveaxis(other, step.axis, 0).reshape(1, front.shape[0], -1)
         new = new_units(step.layout.as_map())
-        done = np.where(new[:, None], _apply(step.layout, beside, std, 0, factors)[0], done)
+        done = np.where(new[:, None], through(step.layout, beside, leaf)[0], done)
     return np.moveaxis(done.reshape(len(done), *rest), 0, step.axis)
 
 
-def _apply(layout: Layout, array: Array, std: float, part: int, factors: Mapping[str, Array]) -> Array:
-    """A layout on the middle axis of an array of shape (outer, size, inner)."""
+def through(layout: Layout, array: Array, leaf: Leaf, part: int = 0) -> Array:
+    """A layout on the middle axis of an array of shape (outer, size, inner).
+
+    `leaf` does one factor or segment, of which `part` is the number.
+    """
     if layout.is_identity:
         return array
     if layout.step is not None:
-        return _leaf(layout.step, array, std, part, factors)
+        return leaf(layout.step, array, part)
     outer, _, inner = array.shape
     if layout.kind == "sum":
         at, pieces = 0, []
         for i, p in enumerate(layout.parts):
-            pieces.append(_apply(p, array[:, at : at + p.before], std, part * 16 + i + 1, factors))
+            pieces.append(through(p, array[:, at : at + p.before], leaf, part * 16 + i + 1))
             at += p.before
         return np.concatenate(pieces, axis=1)
     for i, p in enumerate(layout.parts):
         before = _size(layout.parts[:i], "after")
         after = _size(layout.parts[i + 1 :], "before")
         view = array.reshape(outer * before, p.before, after * inner)
-        array = _apply(p, view, std, part, factors).reshape(outer, -1, inner)
+        array = through(p, view, leaf, part).reshape(outer, -1, inner)
     return array
 
 

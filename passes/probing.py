@@ -7,7 +7,6 @@ everything; of a weight that is zero, what is drawn beside it is zero too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,8 +14,8 @@ import numpy as np
 from growc.draws import Draws
 from growc.fills import new_units
 from growc.indexmap import Floats
-from growc.plans import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep
-from growc.weights import leaf_steps
+from growc.plans import CONTINUED, DRAWN, MEAN, ONE, AxisStep, LeafStep
+from growc.weights import draws, through
 
 Start = Callable[[str, int], Floats]
 """The numbers that stand for the slices of a stored tensor along an axis."""
@@ -40,38 +39,20 @@ class Probe:
         for step in steps:
             if step.axis == self.axis:
                 x = self.moved(step, x)
-            elif not self.zero and any(_draws(leaf) for leaf in leaf_steps(step.layout)):
+            elif not self.zero and draws(step):  # slices along other axes come to differ too
                 x = x + self.fresh(x.shape)
         return x
 
     def moved(self, step: AxisStep, x: Floats) -> Floats:
         """The numbers behind a step on the axis itself."""
-        done = self.apply(step.layout, x.reshape(1, -1, 1)).reshape(-1)
+        done = through(step.layout, x.reshape(1, -1, 1), self.leaf).reshape(-1)
         if step.next is None:
             return done
         other = self.follow(step.next.source, step.next.steps)
-        beside = self.apply(step.layout, other.reshape(1, -1, 1)).reshape(-1)
+        beside = through(step.layout, other.reshape(1, -1, 1), self.leaf).reshape(-1)
         return np.where(new_units(step.layout.as_map()), beside, done)
 
-    def apply(self, layout: Layout, x: Floats) -> Floats:
-        """A layout on the middle axis of an array of shape (outer, size, inner)."""
-        if layout.is_identity:
-            return x
-        if layout.step is not None:
-            return self.leaf(layout.step, x)
-        if layout.kind == "sum":
-            ends = np.cumsum([p.before for p in layout.parts])[:-1]
-            pieces = zip(layout.parts, np.split(x, ends, axis=1), strict=True)
-            return np.concatenate([self.apply(p, piece) for p, piece in pieces], axis=1)
-        outer, _, inner = x.shape
-        for i, part in enumerate(layout.parts):
-            before = math.prod(p.after for p in layout.parts[:i])
-            after = math.prod(p.before for p in layout.parts[i + 1 :])
-            x = self.apply(part, x.reshape(outer * before, part.before, after * inner))
-            x = x.reshape(outer, -1, inner)
-        return x
-
-    def leaf(self, leaf: LeafStep, x: Floats) -> Floats:
+    def leaf(self, leaf: LeafStep, x: Floats, _part: int) -> Floats:
         """One factor or segment: what `growc.weights` does to values, on numbers that stand for them."""
         copies = leaf.index >= 0
         made = x[:, np.where(copies, leaf.index, 0)] * np.where(copies, leaf.weight, 0.0)[:, None]
@@ -91,8 +72,3 @@ class Probe:
     def fresh(self, shape: tuple[int, ...]) -> Floats:
         """Numbers that nothing else has."""
         return self.random.random(shape)
-
-
-def _draws(leaf: LeafStep) -> bool:
-    """Whether entries are drawn one by one, so that slices along other axes come to differ too."""
-    return leaf.noise is not None or bool((leaf.filler == DRAWN).any())
