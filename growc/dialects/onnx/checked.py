@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.references import reference
 
 LARGEST = 1 << 60
 """No tensor has more elements."""
@@ -49,7 +50,7 @@ def _fault(tensor: onnx.TensorProto) -> str:
         )
     nbytes = (size * kind.bitwidth + 7) // 8
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        return _misplaced({e.key: e.value for e in tensor.external_data}, nbytes)
+        return _misplaced(reference(tensor), nbytes)
     if tensor.HasField("raw_data") and len(tensor.raw_data) != nbytes:
         return f"it has {len(tensor.raw_data)} bytes, and its shape {list(tensor.dims)} takes {nbytes}"
     return ""

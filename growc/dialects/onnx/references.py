@@ -25,8 +25,10 @@ def settle(proto: onnx.ModelProto, owner: Path) -> bool:
     """
     large = [t for t in proto.graph.initializer if _is_reference(t)]
     inner = [t for t in _inner_tensors(proto) if _is_reference(t)]
-    for entry in _locations([*large, *inner]):
-        entry.value = str(companion(owner, entry.value))
+    entries = list(_locations([*large, *inner]))
+    found = {name: str(companion(owner, name)) for name in dict.fromkeys(e.value for e in entries)}
+    for entry in entries:  # most tensors lie in one file
+        entry.value = found[entry.value]
     small = [*inner, *(t for t in large if _is_small(t))]
     for tensor in small:
         _read(tensor)
@@ -52,9 +54,14 @@ def _is_reference(tensor: onnx.TensorProto) -> bool:
     return tensor.data_location == onnx.TensorProto.EXTERNAL
 
 
+def reference(tensor: onnx.TensorProto) -> dict[str, str]:
+    """What a reference says: `location`, and `offset` and `length` in bytes where it has them."""
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
 def _is_small(tensor: onnx.TensorProto) -> bool:
     """Whether a tensor has few bytes, and they are there."""
-    said = {entry.key: entry.value for entry in tensor.external_data}
+    said = reference(tensor)
     place = Path(said.get("location", ""))
     if not place.is_file():
         return False
@@ -63,7 +70,7 @@ def _is_small(tensor: onnx.TensorProto) -> bool:
 
 def _read(tensor: onnx.TensorProto) -> None:
     """Put the elements of a tensor in the place of the reference to them."""
-    said = {entry.key: entry.value for entry in tensor.external_data}
+    said = reference(tensor)
     with Path(said["location"]).open("rb") as file:
         file.seek(int(said.get("offset", 0)))
         tensor.raw_data = file.read(int(said.get("length", -1)))

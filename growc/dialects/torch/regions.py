@@ -8,7 +8,7 @@ its calls compute is not what they say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import fx
 
 __all__ = ["inline_regions", "inlined"]
 
-REGIONS = {
+REGIONS: Mapping[object, int] = {
     torch.ops.higher_order.wrap_with_set_grad_enabled: 1,
     torch.ops.higher_order.wrap_with_autocast: 4,
 }
@@ -35,8 +35,7 @@ def inline_regions(module: fx.GraphModule) -> None:
 
 
 def _inline(module: fx.GraphModule, node: fx.Node) -> None:
-    place = REGIONS[node.target]  # type: ignore[index]
-    held, *operands = node.args[place:]
+    held, *operands = node.args[REGIONS[node.target] :]
     assert isinstance(held, fx.Node)
     region = module.get_submodule(str(held.target))
     assert isinstance(region, fx.GraphModule)

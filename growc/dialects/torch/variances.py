@@ -48,8 +48,13 @@ def _deviation(at: Call, x: Any, dim: Any, correction: Any, keepdim: bool) -> tu
 
 def _excess(sizes: Sequence[int], correction: float | None) -> float:
     """n/(n − correction), infinite where nothing is left to divide by. Without a correction it is one."""
-    count, less = math.prod(sizes), 1 if correction is None else correction
+    count, less = math.prod(sizes), _less(correction)
     return count / (count - less) if count > less else math.inf
+
+
+def _less(correction: Any) -> float:
+    """By how much less than the count a call divides."""
+    return 1.0 if correction is None else float(correction)
 
 
 def excess_of(shape: Sequence[int], dim: Any, correction: float | None) -> float:
@@ -72,8 +77,7 @@ def corrections(call: fx.Node, parts: Sequence[ir.Node]) -> Iterator[tuple[Path,
         return
     before, after = (_along(shape, dim) for shape in (sizes_of(given.meta["val"]), tuple(data.shape)))
     if before != after and all(isinstance(n, int) for n in (*before, *after)):
-        less = 1.0 if correction is None else float(correction)  # type: ignore[arg-type]
-        yield ("correction",), less * math.prod(after) / math.prod(before)
+        yield ("correction",), _less(correction) * math.prod(after) / math.prod(before)
 
 
 def _argument(call: fx.Node, place: int, name: str) -> Any:
