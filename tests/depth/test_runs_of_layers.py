@@ -14,8 +14,8 @@ from judging import judge
 from growc import api
 from growc.diagnostic import GrowError
 
-TOUCHING = """
-touching (float[B, S, 3] x) => (float[B, S, 4] y)
+LAYERED = """
+layered (float[B, S, 3] x) => (float[B, S, 4] y)
 <float[3, 8] rows, float[8, 4] columns, {weights}>
 {{
     x0 = MatMul(x, rows)
@@ -30,16 +30,6 @@ UNKNOWN_ON_THE_BRANCH = """
     h{k} = Tanh(a{k})
     d{k} = MatMul(h{k}, down{k})
     x{n} = Add(x{k}, d{k})
-"""
-
-INSIDE = """
-inside (float[B, S, 3] x) => (float[B, S, 4] y)
-<float[3, 8] rows, float[8, 4] columns, {weights}>
-{{
-    x0 = MatMul(x, rows)
-{layers}
-    y = MatMul(x2, columns)
-}}
 """
 
 SUBTRACTED = """
@@ -82,25 +72,21 @@ turned (float[B, S, 3] x) => (float[B, 1, 4, S] y) <float[3, 8] rows, float[8, 4
 """
 
 
+def two(folder: Path, layer: str, shapes: dict[str, str]) -> Path:
+    """Two layers of some lines, with weights of these shapes."""
+    weights = ", ".join(f"float[{shape}] {name}{k}" for k in range(2) for name, shape in shapes.items())
+    layers = "".join(layer.format(k=k, n=k + 1) for k in range(2))
+    return save(folder / "layered.onnx", LAYERED.format(weights=weights, layers=layers))
+
+
 def touching(folder: Path, axis: int) -> Path:
-    weights = ", ".join(f"float[8, 5] up{k}, float[5, 8] down{k}" for k in range(2))
-    layers = "".join(UNKNOWN_ON_THE_BRANCH.format(k=k, n=k + 1, axis=axis) for k in range(2))
-    return save(folder / "touching.onnx", TOUCHING.format(weights=weights, layers=layers))
+    layer = UNKNOWN_ON_THE_BRANCH.replace("{axis}", str(axis))
+    return two(folder, layer, {"up": "8, 5", "down": "5, 8"})
 
 
 def inside(folder: Path) -> Path:
-    shapes = {
-        "up": "8, 6",
-        "down": "6, 8",
-        "query": "8, 4",
-        "value": "8, 4",
-        "cos": "4",
-        "sin": "4",
-        "out": "4, 8",
-    }
-    weights = ", ".join(f"float[{shape}] {name}{k}" for k in range(2) for name, shape in shapes.items())
-    layers = "".join(SUBTRACTED.format(k=k, n=k + 1) for k in range(2))
-    return save(folder / "inside.onnx", INSIDE.format(weights=weights, layers=layers))
+    products = {"query": "8, 4", "value": "8, 4", "cos": "4", "sin": "4", "out": "4, 8"}
+    return two(folder, SUBTRACTED, {"up": "8, 6", "down": "6, 8"} | products)
 
 
 def runs_on(path: Path) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -19,6 +19,10 @@ from hostile import judging
 from hostile.graphs import graph
 from hostile.net import Net
 from hostile.recipes import Seen, recipe
+
+if TYPE_CHECKING:
+    from growc.diagnostic import GrowError
+    from growc.plans import Plan
 
 ATTEMPTS = 8
 RECIPES = 4
@@ -47,6 +51,21 @@ class Outcome:
     seconds: float = 0.0
     features: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
+
+    def refuse(self, error: GrowError) -> None:
+        """The recipe was refused."""
+        first = error.diagnostics[0]
+        self.kind, self.detail = "refused", f"{first.code} {first.message}"
+
+    def blame(self, kind: str, error: BaseException) -> None:
+        """Something failed that must not."""
+        self.kind, self.detail = kind, tail(error)
+
+    def take(self, plan: Plan) -> None:
+        """What a plan claims."""
+        self.claim = "exact" if plan.certificate.exact else "gap"
+        self.gaps = [f"{g.op}: {g.cause}" for g in plan.certificate.gaps]
+        self.nontrivial = any(w.changed for w in plan.weights)
 
     def as_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -170,18 +189,12 @@ def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
         files = form_of(path).write(c, folder, target, lambda *_: None)
         ports = ports_of(c)
     except GrowError as error:
-        outcome.kind, outcome.detail = (
-            "refused",
-            f"{error.diagnostics[0].code} {error.diagnostics[0].message}",
-        )
+        outcome.refuse(error)
         return
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        outcome.kind, outcome.detail = "traceback", tail(error)
+        outcome.blame("traceback", error)
         return
-    plan = c.plan
-    outcome.claim = "exact" if plan.certificate.exact else "gap"
-    outcome.gaps = [f"{g.op}: {g.cause}" for g in plan.certificate.gaps]
-    outcome.nontrivial = any(w.changed for w in plan.weights)
+    outcome.take(c.plan)
     renamed = [ports.renamed.get(name, name) for name in made.names]
     kept = [(old, new) for old, new in zip(made.names, renamed, strict=True) if new]
     fed = ports.input_maps()
@@ -192,7 +205,7 @@ def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
         if outcome.seed % 8 == 0:
             judging.session(str(files[-1]), optimised=True)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        outcome.kind, outcome.detail = "unloadable", tail(error)
+        outcome.blame("unloadable", error)
         return
     _measure(outcome, made, [old for old, _ in kept], results, ports.output_maps())
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hostile.cases import BLUNT, Late, Outcome, kind_of, limited, tail
+from hostile.cases import BLUNT, Late, Outcome, kind_of, limited
 from hostile.judging import FLOOR, ROUNDINGS, SCALES, apart
 from hostile.recipes import Seen, recipe
 from hostile.torch_models import VOCAB
@@ -105,22 +105,16 @@ def _grow(
                 if again == RECIPES - 1 or text:
                     raise
     except growc.GrowError as error:
-        outcome.kind, outcome.detail = (
-            "refused",
-            f"{error.diagnostics[0].code} {error.diagnostics[0].message}",
-        )
+        outcome.refuse(error)
         return
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        outcome.kind, outcome.detail = "traceback", tail(error)
+        outcome.blame("traceback", error)
         return
-    plan = grown.plan
-    outcome.claim = "exact" if plan.certificate.exact else "gap"
-    outcome.gaps = [f"{g.op}: {g.cause}" for g in plan.certificate.gaps]
-    outcome.nontrivial = any(w.changed for w in plan.weights)
+    outcome.take(grown.plan)
     try:
         results = [_run(grown.eval(), case) for case in cases]
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        outcome.kind, outcome.detail = "unloadable", tail(error)
+        outcome.blame("unloadable", error)
         return
     found_apart = np.array([_apart(a, b) for a, b in zip(wanted, results, strict=True)])
     own = np.zeros_like(found_apart)
