@@ -123,8 +123,8 @@ class Fused:
         """This node as it stands after the layers moved: itself, or a copy in each layer that has all of it.
 
         `placed` maps the values of the layers that are gone to those of each new one; `data`: what is fed or
-        made of that, and used. A node that reaches over the edge of a layer stays in pieces, and one that
-        nobody reads any longer is gone.
+        made of that, and used. A node that ends behind a layer of which it reads parts is put together of the
+        parts that it reads now, and one that nobody reads any longer is gone.
         """
         if not any(part in gone for part in self.lowering.made):
             if all(part.graph is None for part in self.lowering.made):
@@ -132,6 +132,9 @@ class Fused:
             self.node.name = self.node.name and _name(self.lowering.made)
             return [self]
         ends = [v for part in self.lowering.made for v in part.outputs if v in data]
+        behind = {v: v for part in self.lowering.made if part not in gone for v in part.outputs}
+        if all(made in behind for _, made in self.outputs):
+            return [self._copy(behind)]
         return [self._copy(values) for values in placed if all(v in values for v in ends)]
 
     def _copy(self, values: Mapping[ir.Value, ir.Value]) -> Fused:
