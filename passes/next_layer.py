@@ -2,7 +2,8 @@
 
 Needs: the steps of one statement, those of the statements before it, the layers. Gives: the steps, those that
 make units with the tensor of the next layer of the same kind, as the statements before left it. What reads
-the new units is the layer's own; the last layer of a kind takes itself, and so does what lies in no layer.
+the new units is the layer's own; the last layer of a kind takes itself, and so does what lies in no layer, or
+has another shape by then than in the next layer.
 """
 
 from __future__ import annotations
@@ -97,6 +98,15 @@ def _alike(a: Value, b: Value) -> bool:
     return plain and a.weight.shape == b.weight.shape and _reader(a) == _reader(b)
 
 
+def _shape(use: Value, steps: Steps) -> list[int]:
+    """The shape that some steps give a weight."""
+    assert use.weight is not None
+    shape = list(use.weight.shape)
+    for step in steps.get(use, ()):
+        shape[step.axis] = step.layout.after
+    return shape
+
+
 def _reader(use: Value) -> tuple[str, int]:
     node, operand = use.users[0]
     return node.op, operand
@@ -112,6 +122,8 @@ def from_next_layer(
         other = following.of(use)
         found[use] = list(steps)
         if other is None or other is use or (stage.axis == "hidden" and use in following.of_norms):
+            continue
+        if _shape(use, before) != _shape(other, before):
             continue
         assert other.weight is not None
         source = NextLayer(other.weight.name, tuple(before.get(other, ())))

@@ -22,16 +22,21 @@ from growc.dialects.torch.inputs import example_inputs as guessed
 from growc.dialects.torch.inputs import without_cache
 from growc.dialects.torch.lowering import lower
 from growc.dialects.torch.tracing import by_name
+from growc.dialects.torch.trials import Known
 
 
 @dataclass
 class HeldModel(TorchModel):
-    """The program of a class; `holder` has the weights, `inputs` are what it was captured with."""
+    """The program of a class; `holder` has the weights, `inputs` are what it was captured with.
+
+    tried: what other configs of the class come to, while one is looked for.
+    """
 
     __repr__ = brief
 
     holder: Holder = field(kw_only=True)
     inputs: Mapping[str, Any] = field(kw_only=True)
+    tried: Known = field(default_factory=dict, kw_only=True)
     lenient = True
 
     @staticmethod
@@ -73,9 +78,9 @@ class HeldModel(TorchModel):
         return HeldModel(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
 
     def again(self, path: Path) -> HeldModel:
-        """The same model as it was before any pass; what was measured of it is known."""
+        """The same model as it was before any pass; what was measured of it, and tried, is known."""
         made = HeldModel.of_captured(self.holder, self.inputs, self.captured)
-        made.scores, made.lowered = self.scores, self.lowered
+        made.scores, made.lowered, made.tried = self.scores, self.lowered, self.tried
         return made
 
     def files(self, path: Path) -> list[Path]:

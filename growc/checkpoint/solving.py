@@ -48,7 +48,10 @@ def hold(c: Compilation) -> Compilation:
     one head in each, these have more. The model can be emitted no more. Raises
     GrowError (G308, G318, G319) where no config of the class is the plan.
     """
-    c, answer, target, told = _found(c)
+    try:
+        c, answer, target, told = _found(c)
+    finally:
+        c.model.tried.clear()
     source: Holder = c.model.holder
     module = source.build(answer.config, constants=True)
     made_up, idle = _made_up(module, target)
@@ -108,7 +111,7 @@ def _answer(c: Compilation) -> tuple[Solved | Unsolved, Target]:
     source: Holder = c.model.holder
     target = _target(c)
     with quiet():
-        return solve(source.config, target, source.build), target
+        return solve(source.config, target, source.build, c.model.tried), target
 
 
 def _refused(c: Compilation, answer: Unsolved, axes: StoredAxes) -> GrowError:

@@ -34,6 +34,7 @@ def assert_same(result: nn.Module, module: nn.Module, **inputs) -> None:
             torch.testing.assert_close(ours, theirs, rtol=3e-4, atol=3e-4)
 
 
+@pytest.mark.soak
 def test_heads_and_a_pooler_follow_the_stream_that_their_class_makes_them_as_wide_as():
     module = sequences()
     result = growc.apply(module, "widen hidden to 2 * hidden with cyclic copy\nexpect exact")
@@ -48,6 +49,7 @@ def test_heads_and_a_pooler_follow_the_stream_that_their_class_makes_them_as_wid
     )
 
 
+@pytest.mark.soak
 def test_it_is_the_fill_of_the_statement_that_leads():
     recipe = "widen heads to 8 with neighbor copy\nwiden ffn to 64 with tail copy\n"
     result = growc.apply(sequences(), f"{recipe}widen hidden to 64 with average fill split random seed 3")
@@ -63,6 +65,7 @@ def test_it_is_the_fill_of_the_statement_that_leads():
     assert not [note for note in asked.notes if "follows" in note]
 
 
+@pytest.mark.soak
 def test_what_is_dropped_is_dropped_alike():
     result = growc.apply(sequences(), "subclone hidden to 16 by first", check=False)
     assert (result.config.hidden_size, result.config.num_attention_heads) == (16, 2)
@@ -70,6 +73,7 @@ def test_what_is_dropped_is_dropped_alike():
     assert (pooler.before, pooler.after, pooler.note) == ((32,), (16,), "first")
 
 
+@pytest.mark.soak
 def test_axes_of_several_sizes_follow_each_its_own():
     sizes = {"num_hidden_layers": 1, "num_attention_heads": 4}
     text = {"hidden_size": 32, "intermediate_size": 40, "vocab_size": 48, "eos_token_id": 2, **sizes}
@@ -91,6 +95,7 @@ def test_the_config_with_the_fewest_changes_says_what_follows():
     assert (result.config.hidden_size, result.config.num_attention_heads) == (64, 8)
 
 
+@pytest.mark.soak
 def test_an_axis_follows_a_stream_that_groups_part():
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
     convolutions = {"conv_dim": (8,), "conv_stride": (2,), "conv_kernel": (3,), "squeeze_factor": 2}
@@ -103,6 +108,7 @@ def test_an_axis_follows_a_stream_that_groups_part():
     assert_same(result, module, input_values=torch.randn(2, 64, generator=torch.Generator().manual_seed(1)))
 
 
+@pytest.mark.soak
 def test_a_difference_of_two_sizes_grows_as_both():
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
     inner = {"embedding_size": 8, "intra_bottleneck_size": 8, "vocab_size": 48, "max_position_embeddings": 16}
@@ -115,6 +121,7 @@ def test_a_difference_of_two_sizes_grows_as_both():
 
 @pytest.mark.soak
 @pytest.mark.filterwarnings("ignore:The tensor attribute:UserWarning")
+@pytest.mark.soak
 def test_what_comes_close_by_chance_leads_nowhere():
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 48}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 4, "lru_width": 16}
@@ -133,6 +140,7 @@ def test_what_the_statements_size_themselves_follows_nothing():
         growc.plan("widen heads to 8 with neighbor copy", sequences())
 
 
+@pytest.mark.soak
 def test_a_directory_says_so_too(save, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(comparing, "compare_exported", lambda *_: {})
     path = save("BertForSequenceClassification", tiny_config("Bert"))

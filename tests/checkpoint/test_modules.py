@@ -183,6 +183,7 @@ def test_experts_run_as_they_did():
     assert module.config._experts_implementation == before
 
 
+@pytest.mark.soak
 def test_what_the_class_computes_otherwise_is_a_gap_with_its_cause():
     config = transformers.XGLMConfig(
         vocab_size=48, max_position_embeddings=16, d_model=32, ffn_dim=48, num_layers=1, attention_heads=4
@@ -199,6 +200,7 @@ def test_what_the_class_computes_otherwise_is_a_gap_with_its_cause():
         growc.apply(module, f"{recipe}\nexpect exact")
 
 
+@pytest.mark.soak
 def test_the_lineage_has_the_factors_that_make_up_for_the_class():
     config = transformers.Gemma2Config(**tiny_config("Llama").to_dict() | {"head_dim": 8, "pad_token_id": 0})
     torch.manual_seed(0)
@@ -237,6 +239,7 @@ def test_heads_share_the_width_of_a_stream_that_grows():
     torch.testing.assert_close(logits(result), logits(module), rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.soak
 def test_what_the_class_says_of_the_config_is_the_reason():
     module = built("LlamaForCausalLM", "Llama")
     with pytest.raises(growc.GrowError, match="G318") as caught:

@@ -54,6 +54,7 @@ def test_a_token_that_only_training_reads_takes_the_units_of_the_stream():
     assert said(result, name)
 
 
+@pytest.mark.soak
 def test_what_no_axis_explains_is_kept_and_goes_on_with_zeros():
     name, source = "esm.contact_head.regression.weight", esm()
     old = source.state_dict()[name]

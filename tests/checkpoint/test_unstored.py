@@ -43,6 +43,7 @@ def sinusoids(save):
     return save("MarianMTModel", transformers.MarianConfig(**SIZES))
 
 
+@pytest.mark.soak
 def test_parameters_that_the_class_computes_are_constants_of_it(sinusoids, tmp_path):
     done = api.apply("widen ffn to 72 with cyclic copy\nexpect exact", sinusoids, tmp_path / "grown")
     kind = transformers.MarianMTModel

@@ -58,6 +58,15 @@ def test_statements_compose_and_the_next_layer_s_weight_is_as_they_left_it(tmp_p
         assert np.array_equal(made[name], np.concatenate([source[name]] * 2, axis=-1))
 
 
+def test_a_weight_with_another_shape_than_in_the_next_layer_takes_itself(tmp_path):
+    first = "in layers 0 { widen ffn to 500 with zero fill }\n"
+    made = grown(f"{first}widen hidden to 192 with tail copy from next layer", TINY, tmp_path / "aki.onnx")
+    alone = grown(f"{first}widen hidden to 192 with tail copy", TINY, tmp_path / "alone.onnx")
+    for name in ("mlp.c_fc.weight", "mlp.c_proj.weight"):
+        assert np.array_equal(made[BLOCK.format(0, name)], alone[BLOCK.format(0, name)])
+    assert not np.array_equal(made[BLOCK.format(1, "mlp.c_proj.weight")], alone[BLOCK.format(1, name)])
+
+
 @pytest.mark.parametrize("axis", ["ffn to 500", "heads to 9", "hidden to 192"])
 def test_it_is_not_exact_and_says_so(axis):
     certificate = api.plan(f"widen {axis} with uniform copy from next layer", TINY).certificate

@@ -31,7 +31,7 @@ from growc.dialects.torch.leaves import Path, changed, value_at
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.proposals import Proposals
 from growc.dialects.torch.shapes import Feature, shapes_of
-from growc.dialects.torch.trials import Build, Target, Trial, Trials
+from growc.dialects.torch.trials import Build, Known, Target, Trial, Trials
 from growc.dialects.torch.unseen import Unseen
 from growc.dialects.torch.unsolved import Fields, Unsolved, fields_of, follows, leads_of, unsolved
 
@@ -59,9 +59,14 @@ class Solved:
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
 
 
-def solve(config: Mapping[str, Any], target: Target, build: Build) -> Solved | Unsolved:
-    """The config of the planned program, changed as little as possible."""
-    trials = Trials(config, target, build)
+def solve(
+    config: Mapping[str, Any], target: Target, build: Build, known: Known | None = None
+) -> Solved | Unsolved:
+    """The config of the planned program, changed as little as possible.
+
+    known: what was built before for targets with the same inputs; more comes to it.
+    """
+    trials = Trials(config, target, build, known)
     found = _searched(trials)
     if isinstance(found, Unsolved) and trials.refused:
         trials.pair()

@@ -58,6 +58,20 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Built:
+    """A class as a config makes it; without shapes where it refuses the config, in the words of `failed`."""
+
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    ties: Ties = frozenset()
+    log: Log | None = None
+    failed: str = ""
+
+
+Known = dict[tuple[str, bool, bool], Built]
+"""Configs that were built, for any target: the config, whether with its log, and `Target.fixed`."""
+
+
+@dataclass(frozen=True)
 class Trial:
     """A config that was built, and what came of it; `failed` is what the class said where it refused."""
 
@@ -91,8 +105,11 @@ class Trials:
     said of numbers that sizes suggest.
     """
 
-    def __init__(self, given: Mapping[str, Any], target: Target, build: Build) -> None:
+    def __init__(
+        self, given: Mapping[str, Any], target: Target, build: Build, known: Known | None = None
+    ) -> None:
         self.given, self.target, self.build, self.paired = dict(given), target, build, False
+        self.known: Known = {} if known is None else known
         self.config = complete(build(self.given), self.given)
         self.leaves = dict(leaves(self.config))
         self.wanted = features(target.shapes)
@@ -127,19 +144,32 @@ class Trials:
             config = changed(self.config, values)
         except (IndexError, KeyError, TypeError) as error:  # a list that is shorter by now
             return Trial(values, failed=said(error))
+        built = self.built(config, logged)
+        if built.shapes:
+            return Trial(values, built.shapes, built.ties, built.log, built.failed)
+        mended = (self._built({**more, **values}, logged) for more in self._insisted(values))
+        found = next((trial for trial in mended if trial.shapes), None)
+        return found or self._in_proportion(values, logged) or Trial(values, failed=built.failed)
+
+    def built(self, config: dict[str, Any], logged: bool) -> Built:
+        """The class of a config, once for all targets: with its log, or its sizes alone."""
+        key = repr(config), logged, self.target.fixed
+        if key not in self.known:
+            self.known[key] = self._made(config, logged)
+        return self.known[key]
+
+    def _made(self, config: dict[str, Any], logged: bool) -> Built:
         try:
             module = self.build(config, constants=logged)
         except Exception as error:  # noqa: BLE001 - a constructor may refuse with anything
-            mended = (self._built({**more, **values}, logged) for more in self._insisted(values))
-            found = next((trial for trial in mended if trial.shapes), None)
-            return found or self._in_proportion(values, logged) or Trial(values, failed=said(error))
+            return Built(failed=said(error))
         shapes, ties = shapes_of(module), ties_of(module)
         if not logged:
-            return Trial(values, shapes, ties)
+            return Built(shapes, ties)
         try:
-            return Trial(values, shapes, ties, operator_log(module, self.target.inputs, self.target.fixed))
+            return Built(shapes, ties, operator_log(module, self.target.inputs, self.target.fixed))
         except Exception as error:  # noqa: BLE001 - and so may forward
-            return Trial(values, shapes, ties, None, said(error))
+            return Built(shapes, ties, failed=said(error))
 
     def _insisted(self, values: Values) -> Iterator[Values]:
         """What else a class may insist on: what it fills by itself, and that equal numbers stay equal."""
@@ -172,11 +202,8 @@ class Trials:
 
     def _shaped(self, values: Values) -> Trial | None:
         """The class with these values and no others; nothing where it refuses them."""
-        try:
-            module = self.build(changed(self.config, values))
-        except Exception:  # noqa: BLE001 - a constructor may refuse with anything
-            return None
-        return Trial(values, shapes_of(module), ties_of(module))
+        built = self.built(changed(self.config, values), logged=False)
+        return Trial(values, built.shapes, built.ties) if built.shapes else None
 
     def _filled(self, values: Values) -> Values:
         """What the class fills by itself from other values than the source's: names of stages, a quotient."""
