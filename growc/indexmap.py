@@ -290,9 +290,23 @@ class IndexMap:
             return False
         return _close(self.per_unit(self.weight) + self.mean.sum() / max(self.source, 1), 1.0)
 
-    def covers(self) -> bool:
-        """Whether the maximum over the axis is kept: plain copies only, every unit at least once."""
-        return bool(self.copies.all() and (self.counts > 0).all() and _close(self.weight, 1.0))
+    def covers(self, *, positive: bool = False) -> bool:
+        """Whether the maximum over the axis is kept: every unit is there as it is, and all else is a mean.
+
+        positive: no number is larger than the maximum that is no larger than zero, so that parts of units
+        count as well, and zeros.
+        """
+        as_it_is = self.index[self.copies & np.isclose(self.weight, 1.0, TOLERANCE)]
+        share = self.weight + self.mean
+        between = ~self.junk & (np.minimum(self.weight, self.mean) >= 0) & (share <= 1 + TOLERANCE)
+        between &= positive | np.isclose(share, 1.0, TOLERANCE)
+        return bool(between.all()) and len(set(as_it_is.tolist())) == self.source
+
+    def is_once(self) -> bool:
+        """Whether every unit is there once, as it is, beside zeros: what adds up functions that are zero at
+        zero is kept."""
+        plain = self.copies & np.isclose(self.weight, 1.0, TOLERANCE)
+        return bool((plain | self.zeros).all() and (self.counts == 1).all())
 
     # ---------------------------------------------------------------- norms
 

@@ -38,6 +38,7 @@ from growc.passes.settled import (
     through,
 )
 from growc.passes.spaces import Axes
+from growc.passes.undone import not_undone, taken_back
 from growc.passes.unit_ranges import MOVES, Range
 
 OPERANDS: Mapping[str, tuple[int, ...]] = {
@@ -151,7 +152,7 @@ class Branches:
         found = {layer.start}
         for node in layer.nodes:
             places = [i for i, v in enumerate(node.inputs) if v in found]
-            if places and (node.op in SUMS or settles(node, places[0])):
+            if places and (node.op in SUMS or settles(node, places[0]) or taken_back(node)):
                 found.update(node.outputs)
         return found
 
@@ -195,7 +196,7 @@ class Branches:
         now, changing, taken = held, None, dict[Node, Node]()
         values = {layer.start: held}
         for node, place in list(steps(layer.end, layer.start, self.kept(layer)))[::-1]:
-            if node.op not in SUMS:
+            if node.op not in SUMS and not taken_back(node):
                 behind_it, same = through(node, place, now)
                 like = None if same else steps_for(node, now)
                 if like is not None:
@@ -431,27 +432,3 @@ def behind(value: Value, start: Value | None = None, held: Settled | None = None
     for node, place in reversed(way):
         now, _ = through(node, place, now)
     return now
-
-
-def not_undone(way: Sequence[Node]) -> Node | None:
-    """The first transposition on a way that a later one does not undo before the shape changes."""
-    open_ones: list[Node] = []
-    for node in way:
-        if node.op == "Transpose":
-            if open_ones and _undoes(open_ones[-1], node):
-                open_ones.pop()
-            else:
-                open_ones.append(node)
-        elif node.op in LAYOUT and open_ones:
-            return open_ones[0]
-    return open_ones[0] if open_ones else None
-
-
-def _undoes(first: Node, second: Node) -> bool:
-    a, b = _order(first), _order(second)
-    return len(a) == len(b) and [a[i] for i in b] == list(range(len(a)))
-
-
-def _order(node: Node) -> list[int]:
-    rank = node.outputs[0].rank
-    return list(node.attributes.get("perm", range(rank)[::-1]))

@@ -163,6 +163,15 @@ def _abs(node: Node, given: Operands) -> Range:
     return x.within(low, np.maximum(abs(x.low), abs(x.high)), analytic=True)
 
 
+def _elu(node: Node, given: Operands) -> Range:
+    x, scale = given[0], float(node.attributes.get("alpha", 1.0))
+    if scale < 0:
+        return Range.anything(len(x.low))
+    with np.errstate(over="ignore"):
+        low, high = (np.where(end < 0, scale * np.expm1(end), end) for end in (x.low, x.high))
+    return x.within(np.maximum(low, -scale * BELOW_ONE), high, analytic=scale > 0)
+
+
 def _negative(node: Node, given: Operands) -> Range:
     return given[0].within(-given[0].high, -given[0].low, analytic=True)
 
@@ -274,6 +283,7 @@ def _chosen(node: Node, given: Operands) -> Range:
 
 TOGETHER: dict[str, Callable[[Node, Operands], Range]] = {
     "Abs": _abs,
+    "Elu": _elu,
     "Neg": _negative,
     "Add": _sum,
     "Sum": _sum,

@@ -165,8 +165,8 @@ def _add(links: Links, instance: Instance) -> None:
         for one, other in _aligned(links, sources, targets):
             TREATMENTS[treatment](links, instance, one, other)
     for name in choosing(instance.line):
-        met = [v for side in (ins, outs) for found in side.get(name, {}).values() for v in found]
-        links.links += [Link("choice", node, tuple(met), detail=treatment)] if met else []
+        for one, other in _aligned(links, ins.get(name, {}), outs.get(name, {})):
+            links.links.append(Link("choice", node, (*one.values(), *other), detail=treatment))
     if treatment in REDUCTIONS:
         value = node.inputs[0]
         assert value is not None

@@ -158,14 +158,16 @@ def lies(bound: float, grid: str | Grid) -> bool:
 def outlasts(grid: str | Grid, other: str | Grid) -> bool:
     """Whether numbers on a grid are still on it once they are rounded to another one.
 
-    A whole number that is rounded to a real type is whole. A real one that is made whole needs no more
-    digits.
+    A whole number that is rounded to a real type is whole. A real one needs no more digits when it is made
+    whole, nor when it is rounded to a type of at least as many.
     """
     if isinstance(grid, Grid) or isinstance(other, Grid):
         return False
     if grid == "whole":
         return other in REAL
-    return grid in REAL and other not in REAL and (other == "whole" or other in FORMATS)
+    if other in REAL:
+        return grid in REAL and FORMATS[other].bits >= FORMATS[grid].bits
+    return grid in REAL and (other == "whole" or other in FORMATS)
 
 
 # -------------------------------------------------------------------------------------- operators

@@ -12,9 +12,16 @@ import numpy as np
 
 from growc.axes import Space, factors
 from growc.composites import assemble, distribute, scalable, shows, unscaled
+from growc.graph import Node
 from growc.indexmap import IndexMap
 from growc.links import Link, Var
+from growc.passes.ranges import Ranges
 from growc.passes.solution import Solving
+
+WITH_ZERO = frozenset({"growc::Largest", "growc::Least"})
+"""Extremes of numbers and zero."""
+
+LEAST = frozenset({"ReduceMin"})
 
 
 def choice(solving: Solving, link: Link) -> None:
@@ -47,12 +54,22 @@ def statistic(solving: Solving, link: Link) -> None:
     kept: dict[str, Callable[[], bool]] = {
         "mean": state.is_weighted_evenly,
         "sum": state.sums_to_one,
-        "extreme": state.covers,
-        "fold": lambda: state.is_order,
-        "fold squares": lambda: state.is_order,
+        "extreme": lambda: state.covers(positive=not state.covers() and _has_zero(link.node)),
+        "fold": state.is_once,
+        "fold squares": state.is_once,
     }
     if not kept[link.detail]():
         solving.gap(link, f"a {link.detail} over {solving.stage.axis} weighs the units differently now")
+
+
+def _has_zero(node: Node | None) -> bool:
+    """Whether an extreme stays as it is when zero is among the numbers."""
+    assert node is not None
+    given = node.inputs[0]
+    if node.op in WITH_ZERO or given is None:
+        return node.op in WITH_ZERO
+    found = Ranges().of(given)
+    return not found.rests and (found.high <= 0 if node.op in LEAST else found.low >= 0)
 
 
 def norm(solving: Solving, link: Link) -> None:

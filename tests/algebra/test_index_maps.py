@@ -230,6 +230,10 @@ def test_a_mean_a_sum_and_a_maximum_are_kept_where_that_is_claimed(m: IndexMap) 
         np.testing.assert_allclose(y.sum(axis=0), x.sum(axis=0))
     if m.covers():
         np.testing.assert_allclose(y.max(axis=0), x.max(axis=0))
+    if m.covers(positive=True):
+        np.testing.assert_allclose(y.max(axis=0).clip(0), x.max(axis=0).clip(0))
+    if m.is_once():
+        np.testing.assert_allclose((y * y).sum(axis=0), (x * x).sum(axis=0))
 
 
 @given(maps(junk=False))
@@ -237,3 +241,14 @@ def test_no_kept_mean_or_sum_is_missed(m: IndexMap) -> None:
     columns = m.matrix().sum(axis=0)
     assert m.sums_to_one() == np.allclose(columns, 1)
     assert m.is_weighted_evenly() == np.allclose(columns / m.size, 1 / m.source)
+
+
+@pytest.mark.parametrize("index", [[0, 1, 2, -1], [2, 0, 1], [0, 1, 2, 1], [0, 1, 2, 0, 1, 2]])
+@pytest.mark.parametrize("mean", [0.0, 0.5, 1.0])
+def test_maxima_over_zeros_copies_and_means_are_kept(index: list[int], mean: float) -> None:
+    means = np.where(np.array(index) < 0, mean, 0.0)
+    m = IndexMap.of(3, index, mean=means)
+    assert m.covers(positive=True)
+    assert m.covers() == (-1 not in index or mean == 1.0)
+    assert m.is_once() == (sorted(index)[-3:] == [0, 1, 2] and len(index) < 5 and mean * index.count(-1) == 0)
+    assert not IndexMap.of(3, [0, 1]).covers(positive=True)

@@ -39,6 +39,8 @@ NUMBERS = {
     "last": np.array([-1], np.int64),
 }
 POLES = {
+    "less than an exponential unit": "s{k} = Elu <alpha = 2.0> (d{k})\n t{k} = Add(s{k}, one)"
+    "\n u{k} = Sub(t{k}, one)\n e{k} = Div(d{k}, u{k})",
     "reciprocal": "p{k} = Reciprocal(d{k})\n e{k} = Mul(d{k}, p{k})",
     "quotient": "e{k} = Div(d{k}, d{k})",
     "root of a square": "s{k} = Mul(d{k}, d{k})\n p{k} = Sqrt(s{k})\n e{k} = Div(d{k}, p{k})",
@@ -61,6 +63,8 @@ POLES = {
     "\n p{k} = Reciprocal(t{k})\n e{k} = Mul(d{k}, p{k})",
 }
 SAFE = {
+    "linear attention": "s{k} = Elu(n{k})\n k{k} = Add(s{k}, one)\n t{k} = ReduceSum(k{k}, last)"
+    "\n e{k} = Div(d{k}, t{k})",
     "one more": "s{k} = Abs(d{k})\n t{k} = Add(s{k}, one)\n e{k} = Div(d{k}, t{k})",
     "exponential": "s{k} = Exp(d{k})\n e{k} = Div(d{k}, s{k})",
     "sigmoid": "s{k} = Sigmoid(d{k})\n e{k} = Mul(d{k}, s{k})",

@@ -19,6 +19,12 @@ NUMBERS = {
     "high": np.float32(0.75),
     **{f"step{k}": np.float32(0.3 + 0.11 * k) for k in range(3)},
     **{f"middle{k}": np.uint8(100 + 9 * k) for k in range(3)},
+    "around": np.array([0, 2, 0, 3]),
+    "last": np.array([1]),
+    "two": np.array([2]),
+    "three": np.array([3]),
+    "ten": np.array([10]),
+    "eleven": np.array([11]),
 }
 
 
@@ -87,6 +93,38 @@ def test_a_stream_that_is_rounded_behind_each_sum_stays_as_it_is(
 ) -> None:
     model = stack(tmp_path, behind=FUNCTIONS[kind])
     judge(recipe, model, tmp_path / "deep.onnx").assert_exact()
+
+
+TAKEN_BACK = {
+    "padded": "Yp = Pad(X, around)\n    Y = Slice(Yp, two, ten, last)",
+    "parts": "Y0, Y1 = Split <axis = 1> (X)\n    Y = Concat <axis = -1> (Y0, Y1)",
+}
+NOT_TAKEN_BACK = {
+    "padded": "Yp = Pad(X, around)\n    Y = Slice(Yp, three, eleven, last)",
+    "parts": "Y0, Y1 = Split <axis = 1> (X)\n    Y = Concat <axis = -1> (Y1, Y0)",
+}
+
+
+@pytest.mark.parametrize("behind", [LAST, EACH])
+@pytest.mark.parametrize("between", ["", ROUNDINGS["one"], FUNCTIONS["relu"]], ids=["", "steps", "relu"])
+@pytest.mark.parametrize("kind", TAKEN_BACK)
+def test_what_is_taken_back_changes_nothing(tmp_path: Path, kind: str, between: str, behind: str) -> None:
+    first = TAKEN_BACK[kind] if not between else TAKEN_BACK[kind].replace("Y =", "Yt =")
+    second = between.replace("X", "Yt")
+    model = stack(tmp_path, behind=f"{first}\n    {second}")
+    judge(behind, model, tmp_path / "deep.onnx").assert_exact()
+
+
+@pytest.mark.parametrize("kind", NOT_TAKEN_BACK)
+def test_what_comes_back_elsewhere_is_no_identity(tmp_path: Path, kind: str) -> None:
+    model = stack(tmp_path, behind=NOT_TAKEN_BACK[kind])
+    recipe = "stack layers to 4 by last with zero outputs"
+    judge(recipe, model, tmp_path / "deep.onnx").assert_gap("changes the stream itself")
+
+
+def test_fewer_digits_outlast_a_type_of_more(tmp_path: Path) -> None:
+    both = "Yb = Cast <to = 16> (X)\n    Yh = Cast <to = 10> (Yb)\n    Y = Cast <to = 1> (Yh)"
+    judge(LAST, stack(tmp_path, behind=both), tmp_path / "deep.onnx").assert_exact()
 
 
 TWICE = """

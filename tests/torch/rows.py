@@ -70,6 +70,10 @@ POINTWISE: dict[str, Case] = {
     "aten.clamp.Tensor": (A.clamp.Tensor, "n 4; 4:u; n 4:+"),
     "aten.clamp_min.default": (lambda x: A.clamp_min.default(x, 0.2), "n 4"),
     "aten.clamp_max.default": (lambda x: A.clamp_max.default(x, 0.2), "n 4"),
+    "aten.fake_quantize_per_tensor_affine.default": (
+        lambda x: A.fake_quantize_per_tensor_affine.default(x, 0.03, -7, -128, 127),
+        "5 4",
+    ),
     "aten.prelu.default": (A.prelu.default, "n 4 3; 4"),
     **of_two("__and__.Tensor", "__or__.Tensor", "__xor__.Tensor", inputs="n 4:b; 4:b"),
     **of_two("bitwise_and.Tensor", "bitwise_or.Tensor", "bitwise_xor.Tensor", inputs="n 4:i9; n 4:i9"),

@@ -2,7 +2,7 @@
 
 See growc.dialects.onnx.lowerings. `growc::Shift` subtracts a zero point, `growc::Unpacked` gives the real
 numbers of integers that are stored several in a byte, `growc::Rounded` rounds to steps that the extremes of
-its operand decide.
+its operand decide: `growc::Largest` and `growc::Least`, of its numbers and zero.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _rounded(at: Lowering, value: ir.Value, first: int) -> ir.Value:
 
 def _dynamic(at: Lowering, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Integers, step and zero point of a tensor that is rounded by its own extremes."""
-    top, bottom = (at.add(op, x, keepdims=0) for op in ("ReduceMax", "ReduceMin"))
+    top, bottom = (at.add(op, x, keepdims=0) for op in ("growc::Largest", "growc::Least"))
     return (
         at.add("growc::Rounded", x, top, bottom),
         at.add("growc::Step", top, bottom),

@@ -158,10 +158,12 @@ def _rounded(operands: Types, attributes: Attributes) -> Types:
 
 
 def _step(operands: Types, attributes: Attributes) -> Types:
+    """One real number."""
     return [Type(onnx.TensorProto.FLOAT, ())]
 
 
 def _zero(operands: Types, attributes: Attributes) -> Types:
+    """One whole number."""
     return [Type(onnx.TensorProto.UINT8, ())]
 
 
@@ -217,6 +219,8 @@ _RULES: dict[str, Callable[..., Types]] = {
     "growc::Attention": _attention,
     "growc::Clip": _like_first,
     "growc::HeadColumn": _head_column,
+    "growc::Largest": _step,
+    "growc::Least": _step,
     "growc::MaskIndex": _mask_index,
     "growc::MergeHeads": _merge_heads,
     "growc::Positions": _positions,

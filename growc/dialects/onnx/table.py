@@ -175,6 +175,8 @@ OPERATORS = table(
     growc::MaskIndex         b _, b _? -> b                        pointwise
     growc::Clip              clip()                                pointwise
     growc::Shift             shift()                               pointwise
+    growc::Largest           reduce()                              extreme
+    growc::Least             reduce()                              extreme
     growc::Rounded           rounded()                             pointwise
     growc::Step              ..., ... -> ...                       pointwise
     growc::Zero              ..., ... -> ...                       pointwise

@@ -73,6 +73,19 @@ def clamp(at: Call, x: Any, min_: Any = None, max_: Any = None) -> ir.Value:
     return value if max_ is None else at.add("Min", value, at.tensor(max_, at.dtype))
 
 
+WHOLE = {(-128, 127): torch.int8, (0, 255): torch.uint8}
+"""The whole numbers that a tensor is rounded to, by the least and the largest of them."""
+
+
+def fake_quantize(at: Call, x: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> ir.Value:
+    """Rounded to whole numbers, and back."""
+    whole = WHOLE.get((quant_min, quant_max))
+    if whole is None or at.dtype not in (torch.float32, torch.float16) or not isinstance(zero_point, int):
+        raise UnknownError
+    steps = at.tensor(scale, at.dtype, "scale"), at.constant(zero_point, whole)
+    return at.add("DequantizeLinear", at.add("QuantizeLinear", at.tensor(x), *steps), *steps)
+
+
 def relu6(at: Call, x: Any) -> ir.Value:
     """Between 0 and 6."""
     return clamp(at, x, 0, 6)

@@ -97,6 +97,7 @@ ROWS = """
     aten.exp.default                Exp self
     aten.exp2.default               exp2()
     aten.expm1.default              expm1()
+    aten.fake_quantize_per_tensor_affine.default  fake_quantize()
     aten.floor.default              rounding()
     aten.gelu.default               Gelu self approximate=approximate
     aten.glu.default                glu()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -130,11 +132,17 @@ def _grow(
 
 
 def _apart(source: list[np.ndarray], result: list[np.ndarray]) -> float:
-    """The largest difference of all outputs; of axes that grew, the units that the outside knows."""
-    if len(result) < len(source):
-        return float("inf")
+    """The largest difference of all outputs; of axes that grew, the units that the outside knows.
+
+    States of new layers stand among those of the source's, in their order.
+    """
+    chosen = combinations(result, len(source))
+    return min((_farthest(source, some) for some in chosen), default=float("inf"))
+
+
+def _farthest(source: list[np.ndarray], result: Sequence[np.ndarray]) -> float:
     worst = 0.0
-    for a, b in zip(source, result[: len(source)] if len(result) > len(source) else result, strict=True):
+    for a, b in zip(source, result, strict=True):
         if a.ndim == b.ndim and a.shape != b.shape:
             b = b[tuple(slice(size) for size in a.shape)]
         worst = max(worst, apart(a, b))

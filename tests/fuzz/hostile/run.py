@@ -50,7 +50,7 @@ def summary(outcomes: Iterable[Outcome]) -> dict[str, Any]:
             "claimed of equal": kinds["exact"] / equal if equal else None,
             "seconds": sum(o.seconds for o in own),
             "refused": dict(Counter(o.detail.split()[0] for o in own if o.kind == "refused").most_common()),
-            "unclaimed": dict(Counter(o.gaps[0] for o in own if o.kind == "unclaimed").most_common(60)),
+            "unclaimed": [[o.seed, o.gaps[0], o.recipe] for o in own if o.kind == "unclaimed"],
             "features": _features(own),
         }
     report["bad"] = [o.as_json() for o in found if o.kind in BAD]
