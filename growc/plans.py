@@ -141,7 +141,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class NextLayer:
-    """The tensor that new units come from: its name, and what earlier statements did to it."""
+    """The tensor that new units come from: its name, and what was done to it before."""
 
     __repr__ = brief
 

@@ -20,9 +20,13 @@ from growc.weights import execute, leaf_steps
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many elements along each axis of a weight share a scale; 0: all of them."""
+    """How many elements along each axis of a weight share a scale; 0: all of them.
+
+    scaled: whether there are scales, so that they can be others.
+    """
 
     along: tuple[int, ...]
+    scaled: bool = True
 
     def shape(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """The shape of the scales of a weight of these sizes."""
@@ -34,6 +38,8 @@ class Blocks:
 
     def holds(self, axis: int, index: Ints, factor: Floats) -> bool:
         """Whether rows `index` (−1: zero), each times its factor, can be stored without rounding."""
+        if not self.scaled:
+            return bool(np.isin(factor[index >= 0], (0, 1)).all())
         rows = np.flatnonzero((index >= 0) & (factor != 0))
         groups = self.of(axis, rows)
         sources = self.of(axis, index[rows])

@@ -123,11 +123,13 @@ def from_next_layer(
         found[use] = list(steps)
         if other is None or other is use or (stage.axis == "hidden" and use in following.of_norms):
             continue
-        if _shape(use, before) != _shape(other, before):
+        theirs = made.get(other, ())
+        if any(_shape(use, one) != _shape(other, one) for one in (before, made)) or len(theirs) < len(steps):
             continue
         assert other.weight is not None
-        source = NextLayer(other.weight.name, tuple(before.get(other, ())))
-        found[use] = [replace(s, next=source) if s.verb in verbs else s for s in steps]
+        for k, step in enumerate(steps):  # what the statement does before, it does to both
+            source = NextLayer(other.weight.name, (*before.get(other, ()), *theirs[:k]))
+            found[use][k] = replace(step, next=source) if step.verb in verbs else step
     return found
 
 

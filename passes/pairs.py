@@ -241,7 +241,7 @@ class Pairs:
             if drops or ranking.name == "even":
                 self.requests.add(ask, [pair.group], now, after)
             return order
-        columns = self.columns(pair, ask, now)
+        columns = self.columns(pair, ask, len(order), now)
         places = self.best(pair, ask, order[:, columns], after)
         if isinstance(statement, ast.Subclone):
             stays = np.zeros(places.shape, dtype=bool)
@@ -253,11 +253,11 @@ class Pairs:
             self.requests.put(ask, chosen(ask, pair.group, now, np.arange(after)))
         return moved
 
-    def columns(self, pair: Pair, ask: Ask, now: int) -> Ints:
-        """Which places the heads that are left stood at in the groups of `heads`."""
+    def columns(self, pair: Pair, ask: Ask, keys: int, now: int) -> Ints:
+        """Which places the heads that are left stood at in the groups of `heads`, one for each of `keys`."""
         held = self.heads(pair)
         made = self.requests.rankings.made.get(id(pair.group), IndexMap.identity(now))
-        known = made.source == held.shape[1] and (held >= 0).all()
+        known = (keys, made.source) == held.shape and (held >= 0).all()
         if not known or not made.copies.all() or (made.counts > 1).any():
             message = "query heads that were widened, or split into other groups, cannot be ranked"
             raise GrowError(Diagnostic("G309", message, ask.statement.span))

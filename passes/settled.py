@@ -18,7 +18,7 @@ from growc.passes.norms import scalar
 LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
 """Operators that move elements about."""
 
-CASTS = frozenset({"Cast", "CastLike", "Identity"})
+CASTS = frozenset({"Cast", "CastLike", "Dropout", "Identity"})
 WHOLE = frozenset({"Round", "Floor", "Ceil"})
 QUANTISE, DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
 
@@ -183,7 +183,7 @@ def through(node: Node, place: int, held: Settled, like: Node | None = None) -> 
         return (_quantised if node.op == QUANTISE else _dequantised)(node, held, like or node)
     if node.op in LAYOUT:
         return held.moved(), True
-    if node.op in CASTS or node.op in WHOLE:
+    if (node.op in CASTS and not trains(node)) or node.op in WHOLE:
         grid = "whole" if node.op in WHOLE else out.dtype
         return _open(replace(held.rounded(grid), dtype=out.dtype), held.on(grid))
     if node.op in BOUNDS and (found := BOUNDS[node.op](node, place)) is not None:
@@ -216,7 +216,14 @@ def settles(node: Node, place: int) -> bool:
     if node.op in BOUNDS:
         return BOUNDS[node.op](node, place) is not None
     own = LAYOUT | CASTS | WHOLE | TWICE.keys() | {QUANTISE, DEQUANTISE}
-    return place == 0 and node.op in own
+    return place == 0 and node.op in own and not trains(node)
+
+
+def trains(node: Node) -> bool:
+    """Whether a dropout may be one that drops."""
+    training = node.input(2) if node.op == "Dropout" else None
+    told = numbers(training)
+    return training is not None and (told is None or bool(told.any()))
 
 
 def widens(node: Node) -> bool:

@@ -21,6 +21,7 @@ from growc.indexmap import Bools, IndexMap
 from growc.links import Link, Links, Var
 from growc.passes.classes import classes_of
 from growc.passes.finite import infinite
+from growc.passes.narrowed import narrowed
 from growc.passes.products import pair, product, quotient
 from growc.passes.solution import Solution, Solving
 from growc.passes.whole_axes import addressed, choice, norm, output, shown, statistic
@@ -45,7 +46,7 @@ def solve(
         for var in range(len(links.atoms)):
             solving.need(var)
         if not solving.more:
-            solving.done.gaps += infinite(solving.done, carriers)
+            solving.done.gaps += [*infinite(solving.done, carriers), *narrowed(solving.done, stage)]
             return solving.done
         given_up = {
             root: solving.more[root] | given_up[root]

@@ -7,21 +7,26 @@ where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from growc.graph import Node
+from growc.graph import Node, Value
 from growc.indexmap import Ints
 from growc.passes.settled import LAYOUT
 
 
 def taken_back(node: Node) -> bool:
-    """Whether a node pads or cuts apart and one behind it takes that back, or is the one behind."""
-    if node.op in PAIRS:
-        return any(PAIRS[node.op](node, user) for v in node.outputs for user, _ in v.users)
-    maker = node.inputs[0].producer if node.inputs and node.inputs[0] is not None else None
-    return maker is not None and maker.op in PAIRS and PAIRS[maker.op](maker, node)
+    """Whether a node pads or cuts and one behind it takes that back, or is the one behind."""
+    if node.op == "Concat":
+        return _whole(node) is not None
+    behind = [user for v in node.outputs for user, _ in v.users]
+    if node.op in ("Split", "Slice") and any(_whole(n) is node.inputs[0] for n in behind if n.op == "Concat"):
+        return True
+    maker = node.inputs[0].producer if node.op == "Slice" and node.inputs[0] is not None else None
+    if maker is not None and maker.op == "Pad":
+        return _cut_off(maker, node)
+    return node.op == "Pad" and any(_cut_off(node, n) for n in behind if n.op == "Slice")
 
 
 def not_undone(way: Sequence[Node]) -> Node | None:
@@ -58,20 +63,29 @@ def _cut_off(pad: Node, cut: Node) -> bool:
 
 
 def _starts_behind(pad: Node, cut: Node, sample: int) -> bool:
-    """Whether a cut takes every axis in steps of one from where what was padded in front ends."""
+    """Whether a cut starts, on every axis, where what was padded in front ends."""
     sizes = np.array([size[sample] for size in pad.outputs[0].sizes or ()])
-    pads, starts = _numbers(pad, 1, "pads", sample), _numbers(cut, 1, "starts", sample)
-    if pads is None or starts is None:
+    pads, first = _numbers(pad, 1, "pads", sample), _first(cut, sizes, sample)
+    padded = None if pads is None else _numbers(pad, 3, "axes", sample, range(len(pads) // 2))
+    if pads is None or padded is None or first is None:
         return False
-    padded = _numbers(pad, 3, "axes", sample, range(len(pads) // 2))
-    axes = _numbers(cut, 3, "axes", sample, range(len(starts)))
-    steps = _numbers(cut, 4, "steps", sample, [1] * len(starts))
-    if padded is None or axes is None or steps is None or (steps != 1).any():
-        return False
-    front, first = np.zeros_like(sizes), np.zeros_like(sizes)
+    front = np.zeros_like(sizes)
     front[padded] = pads[: len(padded)]
-    first[axes] = np.where(starts < 0, starts + sizes[axes], starts)
     return bool((front == first).all())
+
+
+def _first(cut: Node, sizes: Ints, sample: int) -> Ints | None:
+    """Where a cut starts on every axis; None where that is not known, or it takes no steps of one."""
+    starts = _numbers(cut, 1, "starts", sample)
+    count = 0 if starts is None else len(starts)
+    axes, steps = (
+        _numbers(cut, i, n, sample, d) for i, n, d in ((3, "axes", range(count)), (4, "steps", [1] * count))
+    )
+    if starts is None or axes is None or steps is None or (steps != 1).any():
+        return None
+    found = np.zeros_like(sizes)
+    found[axes] = np.where(starts < 0, starts + sizes[axes], starts)
+    return found
 
 
 def _numbers(
@@ -87,12 +101,29 @@ def _numbers(
     return None if found is None else np.asarray(found, dtype=np.int64).reshape(-1)
 
 
-def _joined(split: Node, join: Node) -> bool:
-    """Whether the parts are joined in their order, on the axis on which they were cut."""
-    rank = split.outputs[0].rank
-    axes = [node.attributes.get("axis", 0) % max(rank, 1) for node in (split, join)]
-    return join.op == "Concat" and list(join.inputs) == list(split.outputs) and axes[0] == axes[1]
+def _whole(join: Node) -> Value | None:
+    """The value of which all parts are joined, in their order, on the axis on which they were cut."""
+    makers = [v.producer for v in join.operands if v.producer is not None]
+    whole = makers[0].inputs[0] if makers else None
+    if whole is None or not whole.sizes or whole.sizes != join.outputs[0].sizes:
+        return None
+    first = makers[0]
+    axis = join.attributes.get("axis", 0) % whole.rank
+    if first.op == "Split":
+        same = list(join.inputs) == list(first.outputs)
+        return whole if same and first.attributes.get("axis", 0) % whole.rank == axis else None
+    if len(makers) < len(join.inputs) or any(n.op != "Slice" or n.inputs[0] is not whole for n in makers):
+        return None
+    return whole if all(_in_a_row(makers, axis, sample) for sample in range(len(whole.sizes[0]))) else None
 
 
-PAIRS: Mapping[str, Callable[[Node, Node], bool]] = {"Pad": _cut_off, "Split": _joined}
-"""Operators that a later one takes back, and which one does."""
+def _in_a_row(cuts: Sequence[Node], axis: int, sample: int) -> bool:
+    """Whether each cut takes of one axis what follows on that of the one before, and all of the others."""
+    start = 0
+    for cut in cuts:
+        sizes = np.array([size[sample] for size in cut.inputs[0].sizes or ()])  # type: ignore[union-attr]
+        first, made = _first(cut, sizes, sample), [size[sample] for size in cut.outputs[0].sizes or ()]
+        if first is None or first[axis] != start or first.sum() != start or len(made) != len(sizes):
+            return False
+        start += made[axis]
+    return True

@@ -21,6 +21,7 @@ NUMBERS = {
     **{f"middle{k}": np.uint8(100 + 9 * k) for k in range(3)},
     "around": np.array([0, 2, 0, 3]),
     "last": np.array([1]),
+    "none": np.array([0]),
     "two": np.array([2]),
     "three": np.array([3]),
     "ten": np.array([10]),
@@ -96,10 +97,15 @@ def test_a_stream_that_is_rounded_behind_each_sum_stays_as_it_is(
 
 
 TAKEN_BACK = {
+    "cuts": "Y0 = Slice(X, none, three, last)\n    Y1 = Slice(X, three, eleven, last)"
+    "\n    Y = Concat <axis = 1> (Y0, Y1)",
+    "dropout": "Y = Dropout(X)",
     "padded": "Yp = Pad(X, around)\n    Y = Slice(Yp, two, ten, last)",
     "parts": "Y0, Y1 = Split <axis = 1> (X)\n    Y = Concat <axis = -1> (Y0, Y1)",
 }
 NOT_TAKEN_BACK = {
+    "cuts": "Y0 = Slice(X, none, three, last)\n    Y1 = Slice(X, three, eleven, last)"
+    "\n    Y = Concat <axis = 1> (Y1, Y0)",
     "padded": "Yp = Pad(X, around)\n    Y = Slice(Yp, three, eleven, last)",
     "parts": "Y0, Y1 = Split <axis = 1> (X)\n    Y = Concat <axis = -1> (Y1, Y0)",
 }

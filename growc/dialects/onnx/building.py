@@ -103,10 +103,15 @@ class Building:
         place = self.source.place(value)
         if place is None or place[0] not in self.runs:
             return value
-        found = self.first(place[0], value)
+        found = self.now(place[0], value)
         if found is None:
             raise needed(place, reader)
         return found
+
+    def now(self, number: int, value: ir.Value) -> ir.Value | None:
+        """What stands for a value of a run, for what lies outside of it; None where nothing does."""
+        ends = value is self.source.layers.runs[number].layers[-1].end.origin
+        return self.runs[number][-1].end if ends else self.first(number, value)
 
     def twin(self, value: ir.Value, before: Sequence[Placed], run: int) -> ir.Value | None:
         """A tensor of the same size as one of the source's, of a layer built so far; the latest one."""

@@ -182,8 +182,8 @@ class Fused:
         return [(kept[id(o)], r) for o, r in found if id(o) in kept and r is not None]
 
     def _insert(self) -> None:
-        last = self.lowering.made[-1]
-        assert last.graph is not None
+        last = next(part for part in reversed(self.lowering.made) if part.graph is not None)
+        assert last.graph is not None  # what nothing reads is gone where layers have moved
         last.graph.insert_after(last, self.node)
         for old, made in self.outputs:
             old.name, old.shape, old.type = made.name, made.shape, made.type

@@ -230,12 +230,13 @@ def stored(op: str, node: ir.Node, operands: list[Any]) -> Stored | None:
 
 def _blocks(node: ir.Node, shape: tuple[int, ...], scales: Any) -> Blocks | None:
     rank = len(shape)
+    scaled = node.op_type != "Shift"
     if scales is None or scales.size == 1:
-        return Blocks((0,) * rank)
+        return Blocks((0,) * rank, scaled)
     axis = node.attributes.get_int("axis", 1) % rank
     block = node.attributes.get_int("block_size", 0)
     if len(scales.shape) == 1:
-        return Blocks(tuple(1 if a == axis else 0 for a in range(rank)))
+        return Blocks(tuple(1 if a == axis else 0 for a in range(rank)), scaled)
     if block and len(scales.shape) == rank:
         return Blocks(tuple(block if a == axis else 1 for a in range(rank)))
     return None

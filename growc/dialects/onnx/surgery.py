@@ -161,9 +161,7 @@ class _Surgery:
     def tapped(self, number: int, value: ir.Value, reader: ir.Node | ir.Value) -> ir.Value:
         """What stands for a value of a layer, for someone who reads it outside of the layers."""
         placed = self.building.runs[number]
-        if value is self.source.layers.runs[number].layers[-1].end.origin:
-            return placed[-1].end
-        found = self.building.first(number, value)
+        found = self.building.now(number, value)
         if found is not None:
             return found
         if isinstance(reader, ir.Node) and not any(out in self.source.data for out in reader.outputs):
