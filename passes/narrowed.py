@@ -12,24 +12,23 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from growc.graph import Node, Weight
-from growc.indexmap import IndexMap
+from growc.indexmap import Bools, IndexMap
 from growc.passes.settled import CASTS, FORMATS, REAL, widens
 from growc.passes.solution import Solution
 from growc.plans import Gap
-from growc.stage import Stage
 
 
-def narrowed(solution: Solution, stage: Stage) -> Iterator[Gap]:
+def narrowed(solution: Solution) -> Iterator[Gap]:
     """The gaps, one for each cast."""
     flows = [flow for flow in solution.links.flows if _narrows(flow.node)]
-    digits = _digits(solution.links.axes.graph.weights) if flows else 0
+    if not flows:
+        return
+    digits, met = _digits(solution.links.axes.graph.weights), _means_are_met(solution)
     for flow in flows:
         dtype = flow.node.outputs[0].dtype
         states = [solution.of(var) for place, var in flow.sources.items() if place == 0]
-        if FORMATS[dtype].bits < digits and any(
-            _rounds_otherwise(state, unread=stage.options.zero_outputs) for state in states
-        ):
-            cause = f"it rounds units to {dtype} that are other multiples of the source's than powers of two"
+        if FORMATS[dtype].bits < digits and any(_rounds_otherwise(state, met) for state in states):
+            cause = f"it rounds units to {dtype} that are means or, of the source's, multiples other than by powers of two"
             yield Gap(flow.node.name, flow.node.kind, cause)
 
 
@@ -44,8 +43,16 @@ def _digits(weights: Sequence[Weight]) -> int:
     return min((FORMATS[w.dtype].bits for w in weights if w.elements > 1 and w.dtype in REAL), default=0)
 
 
-def _rounds_otherwise(state: IndexMap, *, unread: bool) -> bool:
-    """`unread`: nobody reads new units, which means are."""
+def _means_are_met(solution: Solution) -> bool:
+    """Whether a norm or a reduction runs over units with means; all else reads none of them."""
+    links = [link for link in solution.links.links if link.kind in ("norm", "statistic")]
+    return any(_means(solution.of(var)).any() for link in links for var in link.sources)
+
+
+def _rounds_otherwise(state: IndexMap, means_are_met: bool) -> bool:
     powers = np.frexp(np.abs(state.weight))[0] == 0.5
-    means = (state.mean != 0) & ~state.junk
-    return bool((state.copies & ~powers).any() or (means.any() and not unread))
+    return bool((state.copies & ~powers).any() or (means_are_met and _means(state).any()))
+
+
+def _means(state: IndexMap) -> Bools:
+    return (state.mean != 0) & ~state.junk

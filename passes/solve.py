@@ -46,7 +46,7 @@ def solve(
         for var in range(len(links.atoms)):
             solving.need(var)
         if not solving.more:
-            solving.done.gaps += [*infinite(solving.done, carriers), *narrowed(solving.done, stage)]
+            solving.done.gaps += [*infinite(solving.done, carriers), *narrowed(solving.done)]
             return solving.done
         given_up = {
             root: solving.more[root] | given_up[root]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graphs import TINY
+from graphs import TINY, save
 from test_depth import grown, weights
 
 from growc import api
@@ -86,3 +86,38 @@ def test_layers_are_next_to_each_other_as_before_the_statement(tmp_path):
     for layer in range(8):
         name = "mlp.c_fc.weight"
         assert np.array_equal(made[BLOCK.format(layer, name)], alone[BLOCK.format(layer // 2, name)])
+
+
+SQUARES = """
+squares (float[B, 3] x) => (float[B, 4] y)
+<float[3, 8] rows, {weights}, float[8, 4] columns>
+{{
+    x0 = MatMul(x, rows)
+{layers}
+    y = MatMul(x2, columns)
+}}
+"""
+
+SQUARE = """
+    a{k} = MatMul(x{k}, square{k})
+    s{k} = Sigmoid(a{k})
+    h{k} = Add(x{k}, s{k})
+    f{k} = MatMul(h{k}, up{k})
+    t{k} = Tanh(f{k})
+    g{k} = MatMul(t{k}, down{k})
+    x{n} = Add(h{k}, g{k})
+"""
+
+
+@pytest.mark.parametrize("noise", ["", "noise 0.1 balanced "])
+def test_a_matrix_that_makes_and_reads_the_axis_takes_rows_of_the_next_one_as_wide(tmp_path, noise):
+    shapes = ", ".join(f"float[8, 8] square{k}, float[8, 6] up{k}, float[6, 8] down{k}" for k in range(2))
+    layers = "".join(SQUARE.format(k=k, n=k + 1) for k in range(2))
+    model = save(tmp_path / "m.onnx", SQUARES.format(weights=shapes, layers=layers))
+    made = grown(f"widen hidden to 16 with cyclic copy {noise}from next layer", model, tmp_path / "aki.onnx")
+    source = weights(model)
+    own, other = source["square0"], source["square1"]
+    if not noise:
+        wide = np.concatenate([np.concatenate([own] * 2), np.concatenate([other] * 2)], axis=1) / 2
+        np.testing.assert_allclose(made["square0"], wide, rtol=1e-6)
+    assert made["square0"].shape == (16, 16)

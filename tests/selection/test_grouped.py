@@ -141,6 +141,10 @@ WRONG = {
     "groups do not merge": ("subclone heads to 12 by first\nsubclone kv_heads to 2 by first", "G301"),
     "no whole groups": ("subclone heads to 5 by first", "G301"),
     "widened heads": ("widen heads to 24 with tail copy\nreorder heads by magnitude", "G309"),
+    "widened key heads": (
+        'widen axis 1 of "k_weight" to 12 with cyclic copy\nreorder heads by magnitude',
+        "G309",
+    ),
     "not the same of every group": ('subclone heads to 6 by keep "keep.txt"', "G313"),
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from graphs import save
+from judging import judge
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
@@ -152,3 +153,28 @@ def test_weights_of_a_few_bits_in_blocks(tmp_path: Path, bits: int, zeros: bool)
     )
     assert both.verification is not None
     assert both.verification.relative < 1e-5
+
+
+@pytest.mark.parametrize(("form", "held"), [("SCALED", True), ("BARE", False)])
+def test_integers_hold_other_multiples_where_they_have_scales(tmp_path: Path, form: str, held: bool) -> None:
+    """Queries and keys that grow are divided by a root; scales take that, integers alone do not."""
+    graph = """
+    scores (float[B, S, 6] x) => (float[B, S, S] y) <float[6, 6] keys>
+    {
+        a, step, shift = DynamicQuantizeLinear(x)
+        QUERIES
+        k = MatMul(x, keys)
+        t = Transpose <perm = [0, 2, 1]> (k)
+        y = MatMul(q, t)
+    }"""
+    forms = {
+        "SCALED": "w = DequantizeLinear(up, up_scale)\n        q = MatMul(x, w)",
+        "BARE": "p = MatMulInteger(a, up, shift)\n        q = Cast <to = 1> (p)",
+    }
+    made = {"up": integers(6, 6), "up_scale": np.float32(0.01)}
+    source = save(tmp_path / "model.onnx", graph.replace("QUERIES", forms[form]), **made)
+    judged = judge('widen axis 1 of "keys" to 12 with cyclic copy', source, tmp_path / "wide.onnx")
+    if held:
+        judged.assert_exact()
+    else:
+        judged.assert_gap("shares are rounded to the steps")
