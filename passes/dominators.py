@@ -18,13 +18,16 @@ from growc.graph import Graph, Node, Value
 from growc.passes.dataflow import users
 
 Vertex = Value | Node
+Edge = tuple[Value, Node]
 
 
 class PostDominators:
-    """The tree below one output."""
+    """The tree below one output; `beside`: who reads which value without counting as its user."""
 
-    def __init__(self, graph: Graph, data: frozenset[Value], root: Value) -> None:
-        self.root, self.data = root, data
+    def __init__(
+        self, graph: Graph, data: frozenset[Value], root: Value, beside: frozenset[Edge] = frozenset()
+    ) -> None:
+        self.root, self.data, self.beside = root, data, beside
         self.parent: dict[Vertex, Vertex] = {root: root}
         self._depth: dict[Vertex, int] = {root: 0}
         self._jump: dict[Vertex, Vertex] = {root: root}
@@ -45,7 +48,8 @@ class PostDominators:
 
     def _place(self, value: Value) -> None:
         if value in self.data and value is not self.root:
-            self._hang(value, [n for n in users(value, self.data) if n in self.parent])
+            after = (n for n in users(value, self.data) if n in self.parent)
+            self._hang(value, (n for n in after if (value, n) not in self.beside))
 
     def _hang(self, vertex: Vertex, after: Iterable[Vertex]) -> bool:
         parent: Vertex | None = None

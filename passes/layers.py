@@ -20,6 +20,7 @@ from growc.passes.bypasses import SUMS, Bypass, Streams
 from growc.passes.dataflow import data_values, depths, users
 from growc.passes.dominators import PostDominators
 from growc.passes.flow import THROUGH
+from growc.passes.handed_on import handed_on
 from growc.passes.kinds import kinds_of
 from growc.passes.learned import learned_activations
 from growc.passes.periods import Repetition, repetitions
@@ -37,6 +38,11 @@ class Series:
     blocks: list[list[Bypass]]
 
     @property
+    def sums(self) -> set[Node]:
+        """The sums of all bypasses."""
+        return {b.sum for block in self.blocks for b in block}
+
+    @property
     def built(self) -> object:
         """Equal for series whose layers are made of the same parts."""
         return [b.coarse for b in self.blocks[-1]]
@@ -48,9 +54,9 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     below = [Streams(axes, data, tree) for tree in trees(axes, data)]
     series: list[Series] = []
     for streams in below:
-        known = {b.sum for s in series for block in s.blocks for b in block}
-        found = series_below(streams)
-        series += [s for s in found if known.isdisjoint(b.sum for block in s.blocks for b in block)]
+        known = {node for s in series for node in s.sums}
+        series += [s for s in series_below(streams) if known.isdisjoint(s.sums)]
+    series = once_cut(series, below)
     residual = bool(series)
     if not residual:
         series = [s for streams in below for s in chain_below(streams)]
@@ -110,6 +116,19 @@ def series_below(streams: Streams) -> Iterator[Series]:
         found = repetitions(tokens, [b.coarse for b in stretch], [b.mixes for b in stretch])
         for one in found or [Repetition(0, len(stretch), 1)]:
             yield from series_of(one, stretch, streams.tree)
+
+
+def once_cut(series: list[Series], below: Sequence[Streams]) -> list[Series]:
+    """Series, where what layers hand on beside the stream hid that they follow each other."""
+    for streams in below:
+        for sums, beside in handed_on(streams):
+            tree = PostDominators(streams.axes.graph, streams.data, streams.tree.root, beside)
+            found = [s for s in series_below(Streams(streams.axes, streams.data, tree)) if s.sums <= sums]
+            for one in found:
+                hidden = [s for s in series if not one.sums.isdisjoint(s.sums)]
+                if all(len(s.blocks) < len(one.blocks) for s in hidden):
+                    series = [*(s for s in series if s not in hidden), one]
+    return series
 
 
 def chain_below(streams: Streams) -> Iterator[Series]:

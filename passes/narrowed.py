@@ -28,7 +28,7 @@ def narrowed(solution: Solution) -> Iterator[Gap]:
         dtype = flow.node.outputs[0].dtype
         states = [solution.of(var) for place, var in flow.sources.items() if place == 0]
         if FORMATS[dtype].bits < digits and any(_rounds_otherwise(state, met) for state in states):
-            cause = f"it rounds units to {dtype} that are means or, of the source's, multiples other than by powers of two"
+            cause = f"it rounds to {dtype} units that are means, or multiples other than by powers of two"
             yield Gap(flow.node.name, flow.node.kind, cause)
 
 
@@ -55,4 +55,5 @@ def _rounds_otherwise(state: IndexMap, means_are_met: bool) -> bool:
 
 
 def _means(state: IndexMap) -> Bools:
-    return (state.mean != 0) & ~state.junk
+    means: Bools = (state.mean != 0) & ~state.junk
+    return means

@@ -43,7 +43,10 @@ class Rearranged:
     data: frozenset[ir.Value]
 
     def layers(self, graph: Graph, before: Layers, depth: Depth) -> Layers:
-        """The layers of the result, on its graph as it was captured."""
+        """The layers of the result, on its graph as it was captured.
+
+        Raises GrowError (G314) where another run has moved so that nothing is left of one.
+        """
         values = {v.origin: v for v in graph.values() if v.weight is None}
         nodes: dict[ir.Node, list[Node]] = {}
         for node in graph.nodes:
@@ -56,6 +59,9 @@ class Rearranged:
             for one in placed:
                 mine = tuple(n for node in one.nodes for n in nodes.get(node, ()))
                 start = self.taken.get(one.start, one.start)  # a run starts where another one ends
+                if start not in values or one.end not in values:
+                    message = f"layer {one.source} cannot stand there: nothing reads what it ends in"
+                    raise GrowError(Diagnostic("G314", message))
                 made.append(Layer(values[start], values[one.end], mine))
             kinds = tuple(run.kinds[one.source] for one in placed)
             runs.append(replace(run, layers=tuple(made), kinds=kinds, past=past))
