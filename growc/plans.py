@@ -56,6 +56,8 @@ class LeafStep:
     """Means are taken over the rows that stand at the same place in blocks of so many."""
     factors: str = ""
     """The stored tensor whose elements old rows are multiplied by in means, one for each."""
+    free: bool = False
+    """Whether nothing depends on rows with index -1 being the means that they are."""
 
     @property
     def after(self) -> int:

@@ -55,7 +55,9 @@ class Blocks:
             leaves = leaf_steps(step.layout)
             if any(leaf.noise is not None for leaf in leaves):
                 return "noise is rounded to the steps of a quantised weight"
-            if any(np.isin(leaf.filler[leaf.index < 0], (MEAN, ONE)).any() for leaf in leaves):
+            if any(
+                np.isin(leaf.filler[leaf.index < 0], (MEAN, ONE)).any() for leaf in leaves if not leaf.free
+            ):
                 return "means are rounded to the steps of a quantised weight"
             index, factor = _rows(step)
             if not self.holds(step.axis, index, factor):

@@ -59,7 +59,7 @@ def loss(plan: WeightPlan, blocks: Any) -> str:
         return str(blocks.loss(plan))
     leaves = [leaf for step in plan.steps for leaf in leaf_steps(step.layout)]
     whole = all(bool(np.isin(leaf.weight[leaf.index >= 0], (0, 1)).all()) for leaf in leaves)
-    filled = any(bool((leaf.filler[leaf.index < 0] == MEAN).any()) for leaf in leaves)
+    filled = any(bool((leaf.filler[leaf.index < 0] == MEAN).any()) for leaf in leaves if not leaf.free)
     return "" if whole and not filled else "integers cannot hold means or shares"
 
 

@@ -124,7 +124,7 @@ def once_cut(series: list[Series], below: Sequence[Streams]) -> list[Series]:
         for sums, beside in handed_on(streams):
             tree = PostDominators(streams.axes.graph, streams.data, streams.tree.root, beside)
             found = [s for s in series_below(Streams(streams.axes, streams.data, tree)) if s.sums <= sums]
-            for one in found:
+            for one in (s for s in found if len(s.blocks) > 1):
                 hidden = [s for s in series if not one.sums.isdisjoint(s.sums)]
                 if all(len(s.blocks) < len(one.blocks) for s in hidden):
                     series = [*(s for s in series if s not in hidden), one]
@@ -273,9 +273,10 @@ def outermost(
         around = (
             (a, b)
             for a, b in pairwise(other.places)
-            if order.get(a, -1) < order.get(start, -1) and order.get(end, -1) < order.get(b, -1)
+            if order.get(a, -1) <= order.get(start, -1) and order.get(end, -1) <= order.get(b, -1)
         )
-        return any(comes_from(start, a) and comes_from(b, end) for a, b in around)
+        same = len(one.places) == 2 and (start, end) in pairwise(other.places)
+        return not same and any(comes_from(start, a) and comes_from(b, end) for a, b in around)
 
     gone: set[Series] = set()
     for one in series:

@@ -23,7 +23,7 @@ def narrowed(solution: Solution) -> Iterator[Gap]:
     flows = [flow for flow in solution.links.flows if _narrows(flow.node)]
     if not flows:
         return
-    digits, met = _digits(solution.links.axes.graph.weights), _means_are_met(solution)
+    digits, met = _digits(solution.links.axes.graph.weights), means_are_met(solution)
     for flow in flows:
         dtype = flow.node.outputs[0].dtype
         states = [solution.of(var) for place, var in flow.sources.items() if place == 0]
@@ -43,9 +43,9 @@ def _digits(weights: Sequence[Weight]) -> int:
     return min((FORMATS[w.dtype].bits for w in weights if w.elements > 1 and w.dtype in REAL), default=0)
 
 
-def _means_are_met(solution: Solution) -> bool:
-    """Whether a norm or a reduction runs over units with means; all else reads none of them."""
-    links = [link for link in solution.links.links if link.kind in ("norm", "statistic")]
+def means_are_met(solution: Solution) -> bool:
+    """Whether a norm or a reduction runs over units with means, or an output has any; all else reads none."""
+    links = [link for link in solution.links.links if link.kind in ("norm", "statistic", "output", "state")]
     return any(_means(solution.of(var)).any() for link in links for var in link.sources)
 
 

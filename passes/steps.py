@@ -15,6 +15,7 @@ from growc.graph import Graph, Value
 from growc.indexmap import Floats, IndexMap, Ints
 from growc.links import Var
 from growc.passes.ancestry import Ancestry
+from growc.passes.narrowed import means_are_met
 from growc.passes.solution import DUAL, GAIN, PRIMAL, Solution
 from growc.passes.ties import Tie
 from growc.plans import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
@@ -36,6 +37,7 @@ class _Steps:
         self.leader = {use: tie.uses[0] for tie in ties for use in tie.uses}
         self.heads = {use for tie in ties if tie.is_head for use in tie.uses}
         self.ordinals: dict[object, int] = {}
+        self.means_are_met = means_are_met(solution)
 
     def all(self) -> dict[Value, list[AxisStep]]:
         found: dict[Value, list[AxisStep]] = {}
@@ -96,7 +98,8 @@ class _Steps:
             key = request.draws.at("new", verb, ordinal).key if drawn else 0
         block = 1 if request is None or verb == GAIN else request.unit
         factors = self.solution.factors.get(root, "")
-        return LeafStep(state.source, state.index, weight, filler, key, noise, block, factors)
+        free = not self.means_are_met and verb == PRIMAL
+        return LeafStep(state.source, state.index, weight, filler, key, noise, block, factors, free)
 
     def continues(self, use: Value, request: Request) -> bool:
         """Whether a table over positions goes on by its rule, whatever the fill."""

@@ -31,3 +31,24 @@ def test_it_is_whole_again_behind_new_layers(tmp_path: Path, number: int) -> Non
     model = save(tmp_path / "m.onnx", MODEL)
     judged = judge(f"stack layers to {number} by whole with zero outputs", model, tmp_path / "deep.onnx")
     judged.assert_exact()
+
+
+CHAIN = """
+chain (float[B, S, 8] x) => (float[B, S, 8] y)
+<float[8, 24] packed, float[24] bias, float[8, 8] first, float[8, 8] second, float[8, 8] third>
+{
+    a = com.microsoft.Attention <num_heads = 2> (x, packed, bias)
+    b = MatMul(a, first)
+    c = MatMul(b, second)
+    y = MatMul(c, third)
+}
+"""
+
+
+@pytest.mark.parametrize("recipe", ["stack layers to 5 by each", "arrange layers as 1, 0, 2"])
+def test_layers_of_products_may_stand_behind_a_part_that_nobody_reads(tmp_path: Path, recipe: str) -> None:
+    """The keys and values that the operator could give have a part of their own."""
+    model = save(tmp_path / "m.onnx", CHAIN)
+    judged = judge(recipe, model, tmp_path / "deep.onnx")
+    assert not judged.certificate.exact
+    assert judged.difference > 1e-4

@@ -178,3 +178,27 @@ def test_integers_hold_other_multiples_where_they_have_scales(tmp_path: Path, fo
         judged.assert_exact()
     else:
         judged.assert_gap("shares are rounded to the steps")
+
+
+@pytest.mark.parametrize(("between", "exact"), [("Relu(b)", True), ("Identity(b)", True), ("NORM", False)])
+def test_means_are_rounded_to_steps_where_nobody_reads_them(
+    tmp_path: Path, between: str, exact: bool
+) -> None:
+    norm = "LayerNormalization <axis = -1> (b, gain, bias)"
+    graph = """
+    means (float[B, 6] x) => (float[B, 3] y) <float[8] bias, float[8] gain, float[8, 3] columns>
+    {
+        w = DequantizeLinear(up, up_scale)
+        a = MatMul(x, w)
+        b = Add(a, bias)
+        h = BETWEEN
+        y = MatMul(h, columns)
+    }"""
+    made = {"up": integers(6, 8), "up_scale": np.float32(0.01)}
+    graph = graph.replace("BETWEEN", norm if between == "NORM" else between)
+    source = save(tmp_path / "model.onnx", graph, **made)
+    judged = judge('widen axis 1 of "up" to 11 with average fill', source, tmp_path / "wide.onnx")
+    if exact:
+        judged.assert_exact()
+    else:
+        judged.assert_gap("means are rounded to the steps")
