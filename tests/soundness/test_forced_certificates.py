@@ -101,6 +101,42 @@ sample (int64[N] tokens) => (float[N, 5] y)
 
 LEAKY = SQUASHED.replace("= Tanh(", "= LeakyRelu <alpha = 0.5> (")
 
+RELU = SQUASHED.replace("= Tanh(", "= Relu(")
+WHOLE = SQUASHED.replace("= Tanh(", "= Round(")
+STEPS = (
+    BLOCKS.replace("ON(", "DequantizeLinear(").replace(", gain0)", ", step)").replace(", gain1)", ", step)")
+)
+for k in range(2):
+    steps = f"q{k} = QuantizeLinear(s{k}, step)\n    t{k} = DequantizeLinear(q{k}, step)"
+    STEPS = STEPS.replace(f"t{k} = DequantizeLinear(s{k}, step)", steps)
+STEPS = STEPS.replace("float[8] gain0,\n float[8] gain1", "float step")
+
+LARGEST = """
+largest (float[N, 6] x) => (float[N, 5] y)
+<float[6, 8] up, float[8, 5] down>
+{
+    h = MatMul(x, up)
+    w = MatMul(h, down)
+    squares = Mul(h, h)
+    below = Neg(squares)
+    most = ReduceMax <axes = [-1], keepdims = 1> (below)
+    y = Mul(w, most)
+}
+"""
+
+WIDE_QUERIES = """
+queries (float[N, S, 6] x) => (float[N, S, S] y)
+<float[6, 8] keys>
+{
+    a, scale, shift = DynamicQuantizeLinear(x)
+    p = MatMulInteger(a, whole, shift)
+    q = Cast <to = 1> (p)
+    k = MatMul(x, keys)
+    t = Transpose <perm = [0, 2, 1]> (k)
+    y = MatMul(q, t)
+}
+"""
+
 PACKED = """
 packed (float[N, 6] x) => (float[N, 5] y)
 <float[6, 8] stem, float[8, 24] packed, float[8, 5] head>
@@ -116,6 +152,8 @@ packed (float[N, 6] x) => (float[N, 5] y)
     y = MatMul(o, head)
 }
 """
+
+FIRST = "arrange layers as 1, 0, 1 with zero outputs"
 
 FALSE = {
     "unequal copies under a norm": (STREAM, "widen hidden to 12 with uniform copy"),
@@ -134,6 +172,14 @@ FALSE = {
         'widen axis 1 of "table" to 12 with uniform copy',
     ),
     "a Relu that leaks on the stream": (LEAKY, "stack layers to 4 by last with zero outputs"),
+    "a Relu in front of which the stream has had none": (RELU, FIRST),
+    "rounding to whole numbers in front of which there was none": (WHOLE, FIRST),
+    "rounding to steps in front of which there was none": (STEPS, FIRST),
+    "zeros among negative numbers": (LARGEST, 'widen axis 1 of "up" to 12 with zero fill'),
+    "roots that bare integers are multiplied by": (
+        WIDE_QUERIES,
+        'widen axis 1 of "keys" to 16 with cyclic copy',
+    ),
     "packed waves of zeros": (
         PACKED.replace("FUNCTION", "Cos"),
         'widen axis 1 of "packed" to 36 with zero fill',
@@ -145,6 +191,13 @@ FALSE = {
 }
 
 
+def numbers(graph: str) -> dict[str, np.ndarray]:
+    """The weights of a graph that are no draws."""
+    found = {"last": np.array([-1]), "step": np.float32(0.25)}
+    found["whole"] = np.random.default_rng(0).integers(-60, 60, (6, 8)).astype(np.int8)
+    return {name: value for name, value in found.items() if name in graph}
+
+
 @pytest.fixture
 def forced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Certificate, "exact", property(lambda self: True))
@@ -154,8 +207,8 @@ def forced(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", FALSE)
 def test_a_false_certificate_is_refuted(tmp_path: Path, kind: str) -> None:
     graph, recipe = FALSE[kind]
-    numbers = {"last": np.array([-1])} if "int64[1] last" in graph else {}
-    source = save(tmp_path / "source.onnx", graph, **numbers)
+    source = save(tmp_path / "source.onnx", graph, **numbers(graph))
+    assert api.plan(recipe, source).certificate.gaps
     with pytest.raises(GrowError) as refuted:
         api.apply(recipe, source, tmp_path / "grown.onnx")
     assert refuted.value.diagnostics[0].code == "G402"
