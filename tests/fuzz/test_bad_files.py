@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import bad_checkpoints
+import bad_files
 import pytest
-from bad_files import Case, cases
+from bad_files import Case
 
 from growc.cli import main
 
@@ -16,7 +18,7 @@ LIMIT = 20
 """Seconds that a refusal may take."""
 
 
-def refused(case: Case, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def wrong(case: Case, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """What is wrong with how growc ends on a case; nothing where it ends as it should."""
     name, make = case
     folder.mkdir()
@@ -26,9 +28,16 @@ def refused(case: Case, folder: Path, capsys: pytest.CaptureFixture[str]) -> str
     status = main(arguments)
     signal.alarm(0)
     printed = capsys.readouterr()
-    if status not in range(5) or "Traceback" in printed.err:
-        return f"{name}: {arguments} ends with {status}: {printed.err[-300:]}"
+    said = printed.out + printed.err
+    if status not in range(5) or "Traceback" in said or "called" in said or "\x1b[31m" in said:
+        return f"{name}: {arguments} ends with {status}: {said[-300:]}"
     return ""
+
+
+def assert_refused(cases: Iterable[Case], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = [wrong(case, folder / str(k), capsys) for k, case in enumerate(cases)]
+    assert found
+    assert not list(filter(None, found))
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +53,25 @@ def limited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    bad_checkpoints.save_good(tmp_path / "good")
+    return tmp_path / "good"
+
+
 def test_a_few_bad_files_are_refused(tmp_path, capsys):
-    some = list(cases(range(8)))[::9]
-    found = [refused(case, tmp_path / str(k), capsys) for k, case in enumerate(some)]
-    assert not list(filter(None, found))
+    assert_refused(list(bad_files.cases(range(8)))[::9], tmp_path, capsys)
 
 
 @pytest.mark.soak
 def test_hundreds_of_bad_files_are_refused(tmp_path, capsys):
-    found = [refused(case, tmp_path / str(k), capsys) for k, case in enumerate(cases(range(400)))]
-    assert not list(filter(None, found))
+    assert_refused(bad_files.cases(range(400)), tmp_path, capsys)
+
+
+def test_a_few_bad_checkpoints_are_refused(tmp_path, good, capsys):
+    assert_refused(list(bad_checkpoints.cases(good, range(3)))[::17], tmp_path, capsys)
+
+
+@pytest.mark.soak
+def test_hundreds_of_bad_checkpoints_are_refused(tmp_path, good, capsys):
+    assert_refused(bad_checkpoints.cases(good, range(100)), tmp_path, capsys)

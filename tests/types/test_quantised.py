@@ -141,11 +141,6 @@ def test_what_scales_can_hold() -> None:
     assert whole.holds(0, index, np.array([1, 1, 1, 1, 0, 0]))
 
 
-def test_means_of_integers_are_a_gap(tmp_path: Path) -> None:
-    plan = api.plan('widen axis 1 of "up" to 12 with average fill', stored(tmp_path / "m.onnx", PLAIN, None))
-    assert any("rounded" in gap.cause for gap in plan.certificate.gaps)
-
-
 @pytest.mark.parametrize(("graph", "count", "steps"), [(STATIC, 3, True), (PLAIN, 1, False)])
 def test_steps_that_a_last_bit_decides_count_as_own_rounding(
     tmp_path: Path, graph: str, count: int, steps: bool
