@@ -218,7 +218,7 @@ def _model(
             inputs.append(make_tensor_value_info(name, int(tensor.dtype), list(tensor.shape)))
         else:
             numbers.append(from_array(tensor.numpy(), name))
-    nodes = [ir.to_proto(node) for node in cone]
+    nodes = [ir.serde.serialize_node(node) for node in cone]
     graph = make_graph(nodes, "weight", inputs, [make_empty_tensor_value_info(value.name or "")], numbers)
     return make_model(graph, opset_imports=[make_opsetid(d, v) for d, v in opsets.items()])
 

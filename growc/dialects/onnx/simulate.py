@@ -74,22 +74,25 @@ class Simulator:
         self.opsets = {("" if d == "ai.onnx" else d): v for d, v in model.opset_imports.items()}
         self.protos: dict[int, onnx.NodeProto] = {}
         self.runners: dict[int, Any] = {}
+        self.schemas: dict[str, Any] = {}
 
     # ---------------------------------------------------------------- one node
 
     def schema(self, op: str) -> Any:
         """What onnx says of an operator; None of onnxruntime's own, and of neutral ones."""
-        domain, _, name = op.rpartition("::")
-        try:
-            found = onnx.defs.get_schema(name, self.opsets.get(domain) or 1, domain)
-        except onnx.defs.SchemaError:
-            return None
-        return None if found.deprecated else found
+        if op not in self.schemas:
+            domain, _, name = op.rpartition("::")
+            try:
+                found = onnx.defs.get_schema(name, self.opsets.get(domain) or 1, domain)
+            except onnx.defs.SchemaError:
+                found = None
+            self.schemas[op] = None if found is None or found.deprecated else found
+        return self.schemas[op]
 
     def proto(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> onnx.NodeProto:
         """The node with canonical operand names (i0, i1, … -> o0, …) and what a patch changes."""
         if id(node) not in self.protos:
-            proto = ir.to_proto(node.origin)
+            proto = ir.serde.serialize_node(node.origin)
             proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
             proto.output[:] = [f"o{i}" for i in range(len(node.outputs))]
             self.protos[id(node)] = proto
