@@ -55,7 +55,7 @@ cov: .venv/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 -m "not soak" --cov --cov-report=term-missing:skip-covered
 
 soak: .venv/dev.stamp
-	$(BIN)/python -m pytest -q -m soak
+	$(BIN)/python -m pytest -q -n 2 -m soak
 
 hostile: .venv/dev.stamp
 	@mkdir -p build

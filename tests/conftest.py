@@ -6,6 +6,7 @@ Golden files hold what is printed, beside the test; `pytest --update-golden` ren
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,19 @@ Golden = Callable[[Path, str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test marked `sampled(n)`, all but the first of every n are marked `soak`."""
+    seen = Counter[str]()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None:
+            test = item.nodeid.split("[")[0]
+            if seen[test] % sampled.args[0]:
+                item.add_marker(pytest.mark.soak)
+            seen[test] += 1
 
 
 @pytest.fixture

@@ -109,6 +109,7 @@ def test_the_only_layer_of_a_class_is_numbered_on_where_it_has_many_constants():
         torch.testing.assert_close(result(**words).logits, source(**words).logits)
 
 
+@pytest.mark.soak
 def test_a_class_that_alternates_its_layers_says_where_it_parts():
     with pytest.raises(growc.GrowError, match="G318") as caught:
         growc.plan("stack layers to 3 by last", swin(2))
@@ -126,6 +127,7 @@ def test_a_class_that_alternates_its_layers_does_so_in_those_that_add_nothing_ye
     assert_same(result, source, torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(1)))
 
 
+@pytest.mark.soak
 def test_numbers_that_a_class_makes_from_the_place_of_a_layer_are_no_gap_while_it_adds_nothing():
     sizes = SIZES | {"num_key_value_heads": 2, "vocab_size": 20, "pad_token_id": 0}
     source = seeded(transformers.DiffLlamaForCausalLM(transformers.DiffLlamaConfig(**sizes)))
@@ -141,6 +143,7 @@ def fnet(**more: object) -> nn.Module:
     return seeded(transformers.FNetForMaskedLM(config))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "more", [{}, {"use_tpu_fourier_optimizations": True, "tpu_short_seq_length": 12}], ids=["fft", "product"]
 )

@@ -87,6 +87,7 @@ def test_axes_of_several_sizes_follow_each_its_own():
     assert found == [(48, 6), (72, 6)]
 
 
+@pytest.mark.soak
 def test_the_config_with_the_fewest_changes_says_what_follows():
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 48}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}

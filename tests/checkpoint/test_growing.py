@@ -69,6 +69,7 @@ SLOW = [
 CASES += [pytest.param(*case, marks=pytest.mark.soak) for case in SLOW]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("class_name", "kind", "statements"), CASES)
 def test_what_the_class_loads_computes_the_same(save, apply, tmp_path, class_name, kind, statements):
     path = save(class_name, tiny_config(kind))
@@ -136,6 +137,7 @@ def test_what_the_class_cannot_hold_is_refused_and_nothing_is_written(save, appl
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("statement", "tensors_after"),
     [(DOUBLED[2:], 8), ((DOUBLED[2], "stack layers to 3 by last with zero outputs"), 12)],

@@ -52,6 +52,7 @@ def test_heads_are_more_in_each_part(heads, more, fill):
         torch.testing.assert_close(result(IDS).logits, source(IDS).logits, rtol=3e-4, atol=3e-4)
 
 
+@pytest.mark.soak
 def test_heads_that_do_not_come_out_whole_in_each_part_are_refused():
     with pytest.raises(growc.GrowError, match="G318"):
         growc.plan(BOTH.format(48, 6, "neighbor copy"), codegen(4))

@@ -34,6 +34,7 @@ def logits(module: nn.Module) -> torch.Tensor:
         return module(input_ids=IDS).logits
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("class_name", "kind", "recipe", "fields"),
     [
@@ -59,6 +60,7 @@ def test_the_class_stays_and_computes_the_same(class_name, kind, recipe, fields,
     torch.testing.assert_close(logits(again), logits(result))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 4), (2, 4)])
 def test_key_and_value_heads_become_more(before, after):
     """One head of keys is one element that is stretched; as many as queries have no groups left."""
@@ -115,6 +117,7 @@ def gradients(module: nn.Module) -> list[torch.Tensor]:
     return [parameter.grad for parameter in module.parameters()]
 
 
+@pytest.mark.soak
 def test_gradients_are_computed_by_checkpoints_where_the_source_does_so(monkeypatch):
     module = built("LlamaForCausalLM", "Llama").train()
     plain = growc.apply(module, FFN, check=False)
@@ -164,6 +167,7 @@ def another_tensor(module):
     module.model.norm.bias = nn.Parameter(torch.zeros(32))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("change", [another_part, another_number, another_tie, another_tensor])
 def test_a_module_that_its_class_does_not_build_is_refused(change):
     module = built("LlamaForCausalLM", "Llama")
@@ -174,6 +178,7 @@ def test_a_module_that_its_class_does_not_build_is_refused(change):
     assert growc.plan(module, FFN, keep_class=False).certificate.exact
 
 
+@pytest.mark.soak
 def test_experts_run_as_they_did():
     module = built("MixtralForCausalLM", "Mixtral")
     before = module.config._experts_implementation
@@ -211,6 +216,7 @@ def test_the_lineage_has_the_factors_that_make_up_for_the_class():
     assert result.lineage["weights"]["model.embed_tokens.weight"]["factor"] == pytest.approx(0.5**0.5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_bytes_to_write_are_those_of_what_is_stored(dtype):
     module = built("LlamaForCausalLM", "Llama").to(getattr(torch, dtype))
@@ -218,6 +224,7 @@ def test_bytes_to_write_are_those_of_what_is_stored(dtype):
     assert result.plan.bytes_to_write == sum(p.nbytes for p in result.parameters())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("wider", ["", "widen hidden to 48 with neighbor copy\n"])
 def test_a_head_that_parts_from_its_table_is_a_parameter_of_the_class(wider, tmp_path):
     """The table stays a table, and the head takes what its readers of the stream take."""
@@ -231,6 +238,7 @@ def test_a_head_that_parts_from_its_table_is_a_parameter_of_the_class(wider, tmp
     torch.testing.assert_close(logits(type(module).from_pretrained(tmp_path)), logits(result))
 
 
+@pytest.mark.soak
 def test_heads_share_the_width_of_a_stream_that_grows():
     """One matrix makes queries, keys and values: what it makes is a line in the reciprocal of the heads."""
     module = built("Phi3ForCausalLM", "Phi3", pad_token_id=0)

@@ -62,6 +62,7 @@ def same(result: nn.Module, source: nn.Module) -> None:
     torch.testing.assert_close(result(IDS), source(IDS), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("as_mapping", [False, True])
 def test_the_weights_of_the_file_are_those_that_are_grown(trained, path, as_mapping):
     other = Text().eval()
@@ -163,6 +164,7 @@ def test_a_file_that_growc_did_not_write_stays(trained, path, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("keep_class", [True, False])
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_a_class_of_transformers_on_meta_is_grown_with_the_weights_of_a_file(kind, keep_class, tmp_path):

@@ -52,6 +52,7 @@ def test_a_recipe_comes_from_standard_input(tmp_path):
     assert formatted.stdout == "untie head\n"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_apply_leaves_nothing_behind(tmp_path, number):
     graph = STREAM.replace("[16, 8]", "[400000, 8]").replace("N, 16]", "N, 400000]")
@@ -85,6 +86,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_work(tmp_path):
     assert (tmp_path / "stream.grown.onnx").exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_an_output_that_is_full_is_exit_4(tmp_path, unbuffered):

@@ -202,6 +202,7 @@ def test_new_tokens_are_the_mean_of_the_old(grow):
 # ------------------------------------------------------------------------------------- layers alone
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "layers", "silent"),
     [
@@ -256,6 +257,7 @@ def test_algorithm_1_stacks_what_aki_made(grow):
 # ------------------------------------------------------------------------------------------------------ NAI
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("reading", ["nai", "nai-last-head"])
 def test_nai_copies_the_last_heads_or_the_last_head_with_noise(grow, reading):
     before, after = grow(reading, [0, 1, 2, 3, 3, 3, 3, 3], silent=True)

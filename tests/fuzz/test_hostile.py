@@ -8,7 +8,7 @@ import pytest
 from hostile.cases import BAD, Outcome, judge
 from hostile.modules import judge as judge_module
 
-GRAPHS, MODULES = range(1030, 1058), (0, 2, 4, 5)
+GRAPHS, MODULES = range(1030, 1050), (0, 2)
 LATER_GRAPHS, LATER_MODULES = range(20_000, 20_600), range(20_000, 20_060)
 
 

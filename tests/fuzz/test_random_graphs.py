@@ -15,6 +15,7 @@ HERE, LATER = range(200), range(10_000)
 CHUNKS = [HERE[k : k + 50] for k in range(0, len(HERE), 50)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seeds", CHUNKS, ids=str)
 def test_what_is_claimed_of_random_graphs_is_true(tmp_path: Path, seeds: range) -> None:
     for seed in seeds:

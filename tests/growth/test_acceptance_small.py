@@ -46,6 +46,7 @@ def tied_pairs(path: Path) -> int:
     return sum(np.array_equal(a, b.T) for i, a in enumerate(found) for b in found[:i])
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("model", ["gpt2", "gpt2-default"])
@@ -55,6 +56,7 @@ def test_a_gpt2_grows_exactly_and_its_head_stays_tied(models, grow, model, recip
     assert tied_pairs(done.written) == tied_pairs(models.path(model, flavour)) == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_head_that_is_one_tensor_with_the_embedding_stays_one(models, grow, tmp_path, recipe):
     source = tied_once(models.path("gpt2", "dynamo"), tmp_path / "once.onnx")
@@ -73,6 +75,7 @@ def test_an_untied_head_becomes_a_weight_of_its_own(models, grow, tmp_path):
     assert table == 90 * 96
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_copies_with_unequal_counts_on_a_layer_norm_stream_are_not_exact_and_every_norm_is_named(
     grow, flavour
@@ -86,6 +89,7 @@ def test_copies_with_unequal_counts_on_a_layer_norm_stream_are_not_exact_and_eve
     assert done.verification.refutes_exact()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("flavour", ["dynamo", "torchscript"])
 def test_an_expectation_that_fails_writes_nothing(grow, tmp_path, flavour):
     with pytest.raises(GrowError) as raised:
@@ -101,6 +105,7 @@ def test_an_expectation_that_holds_is_no_obstacle(grow):
     ).written.exists()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("model", ["bert", "bert-bare"])
 @pytest.mark.parametrize(
@@ -110,6 +115,7 @@ def test_a_bert_grows_exactly_at_multiples_and_inside_at_any_size(grow, model, r
     assert_exact(grow(recipe, model, flavour))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("model", ["bert", "bert-bare"])
 def test_average_fill_on_a_bert_is_not_exact_because_norms_make_the_stream(grow, model, flavour):
@@ -121,6 +127,7 @@ def test_average_fill_on_a_bert_is_not_exact_because_norms_make_the_stream(grow,
     assert any("norm" in g.cause.lower() and "stream" in g.cause for g in done.plan.certificate.gaps)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize(
     "recipe",
@@ -136,6 +143,7 @@ def test_a_llama_with_a_large_eps_grows_exactly_at_any_size(grow, recipe, flavou
     assert_exact(grow(recipe, "llama", flavour))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("recipe", ["average", "all", "double"])
 @pytest.mark.parametrize("flavour", ["dynamo", "torchscript"])
 def test_a_large_eps_is_scaled_with_the_width(models, grow, tmp_path, recipe, flavour):
@@ -146,6 +154,7 @@ def test_a_large_eps_is_scaled_with_the_width(models, grow, tmp_path, recipe, fl
     assert epsilons(done.written) == pytest.approx([1e-2 * factor] * 5, rel=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("recipe", ["average", "double"])
 def test_eps_left_alone_shows_where_it_should_have_been_scaled(models, grow, tmp_path, recipe):
     source = with_epsilon(models.path("gpt2"), tmp_path / "eps.onnx", 1e-2)
@@ -154,6 +163,7 @@ def test_eps_left_alone_shows_where_it_should_have_been_scaled(models, grow, tmp
     assert verify(source, spoilt).refutes_exact() == (recipe == "average")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "recipe", [INSIDE, ALL, "widen hidden to 64 with random fill\nwiden vocab to 99 with random fill"]
 )
@@ -165,6 +175,7 @@ def test_without_names_the_weights_are_the_same(grow, recipe, exporter):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("flavour", ["dynamo", "torchscript"])
 def test_the_same_recipe_gives_the_same_bytes(grow, tmp_path, flavour):
     first = {
@@ -177,6 +188,7 @@ def test_the_same_recipe_gives_the_same_bytes(grow, tmp_path, flavour):
     assert all(first[name] == again[name] for name in first)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("one", "two"),
     [
@@ -199,6 +211,7 @@ def test_two_statements_are_two_recipes_one_after_the_other(grow, one, two):
     assert epsilons(composed) == pytest.approx(epsilons(second), rel=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "recipe",
     [

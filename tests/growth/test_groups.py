@@ -142,6 +142,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES)
 def test_groups(model: Path, tmp_path: Path, case: str) -> None:
     recipe, kv_heads, heads = CASES[case]

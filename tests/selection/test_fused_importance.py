@@ -26,6 +26,7 @@ def fused(model: Path, out: Path) -> Path:
     return out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["tiny-bert", "tiny-gpt"])
 def test_scores_of_a_fused_file_are_those_of_the_plain_one(tmp_path: Path, name: str) -> None:
     plain = ROOT / "examples" / "models" / f"{name}.onnx"

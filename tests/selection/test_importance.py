@@ -69,6 +69,7 @@ def test_masked_positions_do_not_count(tmp_path: Path) -> None:
     assert np.allclose(found["ffn.0"], wanted, rtol=1e-4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_both_exporters_give_the_same_scores(models: Models, tmp_path: Path, name: str) -> None:
     ids = np.random.default_rng(0).integers(0, 40, (6, 9))

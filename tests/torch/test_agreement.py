@@ -19,6 +19,7 @@ names = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sampled(3)
 @names
 @pytest.mark.filterwarnings("ignore")  # of exporters
 def test_what_is_said_differently_has_a_reason(name, tmp_path):

@@ -71,6 +71,7 @@ def test_what_calls_on_complex_numbers_leave_alone_grows():
             assert (a - b).abs().max() < 1e-5 * a.abs().max()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fill", ["cyclic copy", "cyclic copy split random"])
 def test_complex_weights_take_copies_and_their_shares(fill):
     module = seeded(Mixer((1,)))

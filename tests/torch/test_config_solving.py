@@ -33,6 +33,7 @@ def solved(name: str, request: str) -> tuple[Solved | Unsolved, Target]:
     return solve(config, target, build), target
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("name", "request_name"),
     [
@@ -136,6 +137,7 @@ SQUEEZEBERT = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("config", "wanted"),
     [
@@ -183,6 +185,7 @@ def test_what_no_config_gives_is_said_with_the_sizes_that_stand_in_the_way():
     assert ("transformer.h.0.mlp.c_fc.weight", 1, 100, 128) in found.sizes
 
 
+@pytest.mark.soak
 def test_a_pooler_is_what_is_left_of_a_wider_stream():
     found, target = solved("BERT", "double")
     assert isinstance(found, Solved)

@@ -169,6 +169,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("make", "recipe"), CASES, ids=lambda case: getattr(case, "__name__", "_"))
 def test_the_result_computes_what_the_module_does(make, recipe):
     module, inputs = built(make)
@@ -181,6 +182,7 @@ def test_the_result_computes_what_the_module_does(make, recipe):
     assert type(result(**inputs)) is type(module(**inputs))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("make", [gpt2, llama, vit, convolutions])
 def test_gradients_reach_every_parameter(make):
     module, inputs = built(make)
@@ -206,6 +208,7 @@ def test_a_head_that_parted_has_the_name_that_it_had():
     assert result.lm_head.weight is not result.transformer.wte.weight
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))])
 def test_a_copy_and_what_was_pickled_compute_the_same_and_keep_ties(way):
     module, inputs = built(gpt2)

@@ -50,6 +50,7 @@ def made(name: str) -> nn.Module:
     return chosen(chosen.config_class(**config)).eval()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_lowered_program_computes_what_the_class_does(name):
     module = made(name)
@@ -59,6 +60,7 @@ def test_a_lowered_program_computes_what_the_class_does(name):
     assert difference(module, model, feed) <= 1e-5
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_module_is_planned_like_a_file(name):
     module = made(name)

@@ -46,6 +46,7 @@ def require_same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) ->
     assert {"ffn.0", "hidden.0", "heads.0", "layers.0"} <= found.keys()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_a_program_has_the_scores_of_its_file(models: Models, tmp_path: Path, name: str) -> None:
     arrays = tokens(tmp_path / "own.npz", 40)
@@ -91,6 +92,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "gpt2"
 
 
+@pytest.mark.soak
 def test_a_directory_needs_no_masks_and_keeps_its_scores_beside_it(folder: Path, tmp_path: Path) -> None:
     assert main(["measure", str(folder), "--inputs", str(tmp_path / "ids.npz")]) == 0
     assert (tmp_path / "gpt2.importance.npz").exists()
@@ -140,6 +142,7 @@ def test_a_directory_keeps_its_most_important_units_and_says_what_that_costs(
     assert made.calibration.before is not None
 
 
+@pytest.mark.soak
 def test_layers_that_add_least_go(folder: Path, tmp_path: Path) -> None:
     layers = growc.measure(folder, tmp_path / "masked.npz", tmp_path / "scores.npz")["layers.0"]
     recipe = f'measure importance on "{tmp_path / "masked.npz"}"\nsubclone layers to 2 by importance\n'

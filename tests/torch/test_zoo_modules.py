@@ -42,6 +42,7 @@ def worst(model: Built, made: Any) -> float:
     return float(max(off))
 
 
+@pytest.mark.sampled(2)
 @names
 @pytest.mark.filterwarnings("ignore:The tensor attributes")  # what an LSTM keeps beside its parameters
 def test_a_module_of_the_zoo_is_lowered_and_grown(name):
