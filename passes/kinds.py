@@ -3,7 +3,8 @@
 Needs: the layers of a run with their nodes. Gives: a number for each, equal for layers that compute the same
 from their start, the same operators on weights of the same shapes, with the same numbers, beside the same
 shared values (a mask of its own for every second layer makes two kinds). Rows of one table are alike, and
-what is added between layers is no part of the one before.
+what is added between layers is no part of the one before. Of what layers hand on beside their stream (keys
+and values of two layers, scores) only the sizes count.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Collection, Hashable, Sequence
 
 from growc.graph import Node, Value
 from growc.layers import Layer, Rows
+from growc.passes.dataflow import SHAPE_ONLY
 
 SILENT = frozenset({"stash_type"})
 """Attributes that change nothing but how exactly is computed."""
@@ -28,7 +30,9 @@ def kinds_of(
 ) -> tuple[int, ...]:
     """A number for each layer, in the order in which kinds first appear."""
     shared = Counter(v for layer in layers for v in _from_outside(layer))
-    likeness = _Likeness({v for v, n in shared.items() if n > 1 and v not in static}, rows)
+    handed = _made_from(layers[0].start)
+    common = {v for v, n in shared.items() if n > 1 and v not in static and v not in handed}
+    likeness = _Likeness(common, handed, rows)
     numbers: dict[Hashable, int] = {}
     return tuple(numbers.setdefault(likeness.of(layer), len(numbers)) for layer in layers)
 
@@ -37,6 +41,17 @@ def _from_outside(layer: Layer) -> set[Value]:
     inside = {v for n in layer.nodes for v in n.outputs}
     read = {v for n in layer.nodes for v in n.operands}
     return {v for v in read - inside - {layer.start} if v.weight is None and v.known is None}
+
+
+def _made_from(start: Value) -> set[Value]:
+    """The values that elements of this one go into."""
+    found, pending = {start}, [start]
+    while pending:
+        for node, _ in pending.pop().users:
+            if node.op not in SHAPE_ONLY:
+                pending += (v for v in node.outputs if v not in found)
+                found.update(node.outputs)
+    return found
 
 
 def digest(value: Value) -> int:
@@ -50,8 +65,8 @@ def digest(value: Value) -> int:
 class _Likeness:
     """Numbers for expressions: equal where they are built alike."""
 
-    def __init__(self, shared: set[Value], rows: Sequence[Rows]) -> None:
-        self.shared = shared
+    def __init__(self, shared: set[Value], handed: set[Value], rows: Sequence[Rows]) -> None:
+        self.shared, self.handed = shared, handed
         self.between = {node: i for one in rows for node, i in one.sums}
         self.numbers: dict[Hashable, int] = {}
         self.outer = {v: self.number(("row", k)) for k, one in enumerate(rows) for v in one.taken}
@@ -73,6 +88,8 @@ class _Likeness:
             node = one.producer
             if one in self.outer:
                 pending.pop()
+            elif one in self.handed:
+                self.outer[one] = self.number(("handed", one.sizes))
             elif node is None or one in self.shared or one.known is not None:
                 self.outer[one] = self.number(self.leaf(one))
             elif missing := [v for v in self.looked_at(node) if v not in self.outer]:
@@ -83,7 +100,7 @@ class _Likeness:
 
     def looked_at(self, node: Node) -> list[Value]:
         """The operands whose making tells apart what a node makes: of a shape, none does."""
-        return [] if node.op in ("Shape", "Size") else list(node.operands)
+        return [] if node.op in SHAPE_ONLY else list(node.operands)
 
     def leaf(self, value: Value) -> Hashable:
         """What is known of a value whose making is not looked at."""

@@ -55,21 +55,29 @@ SECOND = """
 SHAPES = dict.fromkeys(("query", "key", "value", "out", "turn"), "8, 8")
 SHAPES |= {"up": "8, 12", "down": "12, 8", "before": "8", "behind": "8"}
 
-FORMS = ("keys and values of pairs", "the first layer's values", "scores", "a second stream")
+FORMS = {
+    "keys and values of pairs": (0, 1, 2, 1),
+    "the first layer's values": (0, 1, 1, 1),
+    "scores": (0, 1, 1, 2),
+    "a second stream": (0, 1, 1, 2),
+}
+"""What layers hand on, with the kinds of four layers: the first reads its start twice, the last may hand on
+nothing."""
+PAIRS, FIRST, SCORES, SECOND_STREAM = FORMS
 
 
 def layer(form: str, k: int) -> str:
     """The lines of one of four layers."""
-    own = k % 2 == 0 or form != FORMS[0]
+    own = k % 2 == 0 or form != PAIRS
     lines = QUERIES + (KEYS if own else "")
     values = "v{k}" if own else "v{b}"
-    if form == FORMS[1] and k:
+    if form == FIRST and k:
         lines += "    vv{k} = Add(v{k}, v0)\n"
         values = "vv{k}"
-    scores = "f{k} = Add(e{k}, f{b})" if form == FORMS[2] and k else "f{k} = Identity(e{k})"
+    scores = "f{k} = Add(e{k}, f{b})" if form == SCORES and k else "f{k} = Identity(e{k})"
     lines += ATTENTION.replace("KEYS", "k{k}" if own else "k{b}").replace("VALUES", values)
-    lines += FEED_FORWARD.replace("BESIDE", "z{k}" if form == FORMS[3] else "x0")
-    lines += SECOND if form == FORMS[3] else ""
+    lines += FEED_FORWARD.replace("BESIDE", "z{k}" if form == SECOND_STREAM else "x0")
+    lines += SECOND if form == SECOND_STREAM else ""
     return lines.replace("SCORES", scores).format(k=k, n=k + 1, b=k - 1)
 
 
@@ -78,7 +86,7 @@ def model(folder: Path, form: str) -> Path:
     lines = "".join(layer(form, k) for k in range(4))
     named = [(name, k) for k in range(4) for name in SHAPES if f" {name}{k})" in lines]
     weights = ", ".join(f"float[{SHAPES[name]}] {name}{k}" for name, k in named)
-    beside = "z4" if form == FORMS[3] else "z0"
+    beside = "z4" if form == SECOND_STREAM else "z0"
     return save(folder / "m.onnx", MODEL.format(weights=weights, layers=lines, beside=beside))
 
 
@@ -87,6 +95,7 @@ def test_every_layer_is_one(tmp_path: Path, form: str) -> None:
     [run] = api.inspect(model(tmp_path, form)).layers.runs
     assert [one.start.name for one in run.layers] == ["x0", "x1", "x2", "x3"]
     assert run.layers[-1].end.name == "x4"
+    assert run.kinds == FORMS[form]
 
 
 RECIPES = {
