@@ -59,7 +59,8 @@ soak: .venv/dev.stamp
 
 hostile: .venv/dev.stamp
 	@mkdir -p build
-	$(BIN)/python tests/fuzz/hostile/run.py --graphs 0 8000 --modules 0 2000 --jobs 2 --json build/hostile.json
+	$(BIN)/python tests/fuzz/hostile/run.py --graphs 0 8000 --modules 0 2000 --jobs 2 --json build/hostile.json \
+	  --record docs/hostile.json
 
 models: .venv/dev.stamp
 	$(BIN)/python examples/make_models.py --out build/models --anon

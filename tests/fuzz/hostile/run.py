@@ -1,15 +1,20 @@
-"""Judge seeds: `python tests/fuzz/hostile/run.py --graphs FIRST LAST --modules FIRST LAST --json OUT`."""
+"""Judge seeds: `python tests/fuzz/hostile/run.py --graphs FIRST LAST --modules FIRST LAST --json OUT`.
+
+`--record FILE` keeps the counts alone, with revision and date, as docs/hostile.json holds them.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +62,35 @@ def summary(outcomes: Iterable[Outcome]) -> dict[str, Any]:
     return report
 
 
+def record(
+    report: dict[str, Any], graphs: Sequence[int], modules: Sequence[int], jobs: int
+) -> dict[str, Any]:
+    """What is kept of a report: which revision of the compiler, when, which seeds, and the counts."""
+    revision = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    kept = ("cases", "kinds", "exact and changed", "claimed of equal", "seconds", "refused")
+    counts = {
+        family: {key: report[family][key] for key in kept}
+        for family in ("graph", "module")
+        if family in report
+    }
+    return {
+        "revision": revision.stdout.strip(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "graphs": list(graphs),
+        "modules": list(modules),
+        "jobs": jobs,
+        "wall": report["wall"],
+        **counts,
+        "bad": report["bad"],
+    }
+
+
 def _features(own: list[Outcome]) -> dict[str, list[int]]:
     """How often a feature occurs: at all, claimed, not claimed, refused."""
     table: dict[str, list[int]] = {}
@@ -77,6 +111,7 @@ def main() -> int:
     parser.add_argument("--modules", type=int, nargs=2, default=(0, 0), metavar=("FIRST", "LAST"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--record", type=Path)
     parser.add_argument("--all", action="store_true", help="keep every outcome in the report")
     given = parser.parse_args()
     began, outcomes = time.perf_counter(), []
@@ -96,6 +131,9 @@ def main() -> int:
         report["outcomes"] = [o.as_json() for o in outcomes]
     if given.json:
         given.json.write_text(json.dumps(report, indent=1))
+    if given.record:
+        kept = record(report, given.graphs, given.modules, given.jobs)
+        given.record.write_text(json.dumps(kept, indent=1) + "\n")
     for family in ("graph", "module"):
         if family in report:
             print(family, {k: v for k, v in report[family].items() if k not in ("features", "unclaimed")})
