@@ -182,7 +182,7 @@ class Pairs:
                 sizes.apply(ask.stage)
         if (order != np.arange(group)).any():
             front[0].regroups.append(Shuffle(pair.keys, pair.group, order, mine[0].statement.span))
-        self.held[id(pair)] = np.take_along_axis(self.heads(pair), order, axis=1)
+            self.held[id(pair)] = np.take_along_axis(self.heads(pair), order, axis=1)
         self.check(pair, goal, spans[-1])
         for bearer in (pair.heads, pair.kv_heads):
             sizes.asked.pop(tuple(id(s) for s in bearer.spaces), None)

@@ -6,9 +6,9 @@ Golden files hold what is printed, beside the test; `pytest --update-golden` ren
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,15 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a test marked `sampled(n)`, all but the first of every n are marked `soak`."""
-    seen = Counter[str]()
+    """Of the cases of a test marked `sampled(n)`, the first and about one of n run; the others are `soak`."""
+    seen: set[str] = set()
     for item in items:
         sampled = item.get_closest_marker("sampled")
-        if sampled is not None:
-            test = item.nodeid.split("[")[0]
-            if seen[test] % sampled.args[0]:
-                item.add_marker(pytest.mark.soak)
-            seen[test] += 1
+        test = item.nodeid.split("[")[0]
+        if sampled is not None and test in seen and crc32(item.nodeid.encode()) % sampled.args[0]:
+            item.add_marker(pytest.mark.soak)
+        seen.add(test)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def ports(path):
     return [i.name for i in graph.input], [o.name for o in graph.output]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", SEPARATE)
 def test_a_new_layer_has_a_cache_of_its_own_and_changes_nothing(decoder, tmp_path, kind):
     source, out = decoder(kind), tmp_path / "deep.onnx"

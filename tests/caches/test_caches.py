@@ -32,7 +32,7 @@ def grown(past: np.ndarray, maps: Sequence[StateMap]) -> np.ndarray:
     return past
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_decoding_step_by_step_equals_the_full_pass_of_the_source(decoder, tmp_path, kind, name):
@@ -48,7 +48,7 @@ def test_decoding_step_by_step_equals_the_full_pass_of_the_source(decoder, tmp_p
     assert np.abs(full - steps).max() <= 2e-6 * np.abs(full).max()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_and_presents_are_the_source_s_through_the_map(decoder, tmp_path, kind):
     text = "widen heads to 2 * heads with neighbor copy\nwiden heads to 3 * heads / 2 with uniform copy"
@@ -86,7 +86,7 @@ def test_every_cache_is_a_pair(decoder, kind):
     ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "grouped"])
 def test_key_and_value_heads_that_become_means_leave_caches_of_as_many(decoder, tmp_path, kind):
     """The same as a decoder whose heads are equal in every group, and its caches the larger."""
@@ -116,7 +116,7 @@ def test_an_input_that_no_output_carries_on_is_fixed(decoder, tmp_path):
         compiled(parsed("widen heads to 8 with cyclic copy"), tmp_path / "model.onnx")
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_grown_decoder_is_verified_with_its_caches(decoder, tmp_path, kind):
     done = apply(RECIPES["heads x1.5 uniform"], decoder(kind), tmp_path / "grown.onnx")

@@ -69,7 +69,7 @@ SLOW = [
 CASES += [pytest.param(*case, marks=pytest.mark.soak) for case in SLOW]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("class_name", "kind", "statements"), CASES)
 def test_what_the_class_loads_computes_the_same(save, apply, tmp_path, class_name, kind, statements):
     path = save(class_name, tiny_config(kind))

@@ -60,7 +60,7 @@ def test_the_class_stays_and_computes_the_same(class_name, kind, recipe, fields,
     torch.testing.assert_close(logits(again), logits(result))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 4), (2, 4)])
 def test_key_and_value_heads_become_more(before, after):
     """One head of keys is one element that is stretched; as many as queries have no groups left."""
@@ -167,7 +167,7 @@ def another_tensor(module):
     module.model.norm.bias = nn.Parameter(torch.zeros(32))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("change", [another_part, another_number, another_tie, another_tensor])
 def test_a_module_that_its_class_does_not_build_is_refused(change):
     module = built("LlamaForCausalLM", "Llama")

@@ -71,7 +71,7 @@ merged (int64[N, S] ids, float[N, M] mask, float[N, 2, P, 4] past_k, float[N, 2,
 """
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "recipe",
     [

@@ -205,7 +205,7 @@ def model(tmp_path: Path, name: str) -> Path:
 CASES = [(n, r) for n in GRAPHS for r in EXACT if n not in GROUPS_OF_THREE or r not in ("uniform", "random")]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "recipe"), CASES)
 def test_channels_grow_exactly(tmp_path: Path, name: str, recipe: str) -> None:
     judge(EXACT[recipe], model(tmp_path, name), tmp_path / "grown.onnx").assert_exact()

@@ -78,7 +78,7 @@ def net(last: type[nn.Module]) -> nn.Module:
     return module
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("last", [Scaled, Standardised, Unscaled])
 def test_new_layers_of_a_module_add_nothing(last):
     source = net(last)

@@ -28,13 +28,13 @@ def grown(recipe, model, out):
     return weights(out)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", ["whole", "last", "each", "top 2", "middle"])
 def test_layers_with_zero_outputs_change_nothing(tmp_path, order):
     judge(f"stack layers to 7 by {order} {ZERO}", TINY, tmp_path / "deep.onnx").assert_exact(0)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("recipe", "cause"),
     [
@@ -133,7 +133,7 @@ def test_a_range_of_layers_may_be_counted_in_layers(tmp_path):
         api.plan("in layers hidden / 48.. { widen ffn to 400 with tail copy }", TINY)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [

@@ -129,7 +129,7 @@ def operators(path: Path) -> set[tuple[str, str]]:
     return {(n.domain, n.op_type) for n in onnx.load(path).graph.node}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", DEEPER)
 @pytest.mark.parametrize("made", TOOLS, ids=lambda tool: tool.__name__, indirect=True)
 def test_layers_with_zero_outputs_are_new(made: Path, tmp_path: Path, recipe: str) -> None:
@@ -139,7 +139,7 @@ def test_layers_with_zero_outputs_are_new(made: Path, tmp_path: Path, recipe: st
     assert operators(judged.path) == operators(made)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", ["drop layers 1", "stack layers to 5 by last"])
 @pytest.mark.parametrize("made", TOOLS, ids=lambda tool: tool.__name__, indirect=True)
 def test_layers_go_and_come_again(made: Path, tmp_path: Path, recipe: str) -> None:

@@ -76,7 +76,7 @@ CASES = [
 """Recipes, and the layers and rows that they make of three layers with rows between them."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("recipe", "layers", "rows"), CASES)
 def test_rows_between_layers_go_with_the_layer_before(recipe, layers, rows):
     net = source(3, between=True)
@@ -85,7 +85,7 @@ def test_rows_between_layers_go_with_the_layer_before(recipe, layers, rows):
     torch.testing.assert_close(made(INPUT), wanted(INPUT))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("layers", [[0, 0, 1, 2], [2, 0], [1, 2, 0], [0, 1, 2, 2, 2]])
 def test_a_row_for_each_layer_goes_with_it(layers):
     net = source(3, between=False)
@@ -98,7 +98,7 @@ def test_a_row_for_each_layer_goes_with_it(layers):
     torch.testing.assert_close(made(INPUT), wanted(INPUT))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", ["last", "each"])
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("between", [True, False])

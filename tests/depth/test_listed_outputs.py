@@ -56,7 +56,7 @@ def rebuilt(net: Net, layers: list[int]) -> Net:
 INPUT = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(3))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kept", ["taken", "made", "all"])
 @pytest.mark.parametrize("layers", [[0], [1, 2], [0, 1, 1, 2], [2, 0]])
 def test_what_layers_take_or_make_goes_with_them(kept, layers):

@@ -153,7 +153,7 @@ g (float[N, 3] x) => (float[N, 4] y) <float[3, 8] first, float[8, 4] end, {weigh
     return certificate.exact, bool(same), "\n".join(f"{g.node}: {g.cause}" for g in certificate.gaps)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", POLES)
 def test_a_pole_where_a_new_layer_is_zero_is_named(tmp_path: Path, name: str, order: str) -> None:
@@ -163,7 +163,7 @@ def test_a_pole_where_a_new_layer_is_zero_is_named(tmp_path: Path, name: str, or
     assert "may be infinite or no number" in causes
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", SAFE)
 def test_functions_that_are_finite_stay_exact(tmp_path: Path, name: str, order: str) -> None:

@@ -87,7 +87,7 @@ def test_a_stream_that_is_not_rounded_yet_is_no_identity(tmp_path: Path, kind: s
     judge(recipe, model, tmp_path / "deep.onnx").assert_gap("rounds or bounds a stream that is not so")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", [LAST, EACH])
 @pytest.mark.parametrize("kind", FUNCTIONS)
 def test_a_stream_that_is_rounded_behind_each_sum_stays_as_it_is(
@@ -112,7 +112,7 @@ NOT_TAKEN_BACK = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("behind", [LAST, EACH])
 @pytest.mark.parametrize("between", ["", ROUNDINGS["one"], FUNCTIONS["relu"]], ids=["", "steps", "relu"])
 @pytest.mark.parametrize("kind", TAKEN_BACK)

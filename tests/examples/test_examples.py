@@ -17,7 +17,7 @@ from growc.source import Source
 NAMES = [example.folder.name for example in ALL]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("example", ALL, ids=NAMES)
 def test_an_example_plans_as_its_folder_shows(example, capsys, monkeypatch, golden):
     monkeypatch.chdir(ROOT)
@@ -26,7 +26,7 @@ def test_an_example_plans_as_its_folder_shows(example, capsys, monkeypatch, gold
     golden(example.plan, capsys.readouterr().out)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("example", ALL, ids=NAMES)
 def test_an_example_applies_and_its_certificate_holds(example, tmp_path):
     model = shutil.copy(example.model, tmp_path)

@@ -202,7 +202,7 @@ def test_new_tokens_are_the_mean_of_the_old(grow):
 # ------------------------------------------------------------------------------------- layers alone
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "layers", "silent"),
     [

@@ -49,7 +49,7 @@ def operators(path: Path) -> Counter[tuple[str, str]]:
     return Counter((n.domain, n.op_type) for n in onnx.load(path).graph.node)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "recipe"), CASES, ids=lambda x: x)
 def test_a_fused_model_grows_exactly_and_stays_fused(model, tmp_path, name, recipe):
     source = model(name)

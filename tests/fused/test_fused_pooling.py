@@ -66,7 +66,7 @@ def inputs(model: Path, past: int) -> dict[str, np.ndarray]:
     return found | {"ids": np.random.default_rng(1).integers(0, 16, (2, 5)).astype(f"int{kind[-3:-1]}")}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("past", [0, 3])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_mean_of_a_head_and_its_copy_is_the_head(tmp_path: Path, name: str, past: int) -> None:

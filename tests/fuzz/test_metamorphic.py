@@ -20,7 +20,7 @@ RECIPES = (
 )
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("seed", range(20_000, 20_008))
 def test_random_models(tmp_path: Path, seed: int) -> None:
     written_in_all_ways(tmp_path, seed)

@@ -147,7 +147,7 @@ def weights_in_order(path: Path) -> list[NDArray[Any]]:
 # ------------------------------------------------------------------------- 2. GPT-2: exact, and tied
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", ACCEPTED)
 @pytest.mark.parametrize("model", GPT2)
@@ -160,7 +160,7 @@ def test_a_gpt2_keeps_its_function_and_its_tie(models, grow, model, recipe, flav
     assert tied(done.written) == [(max(90, width), min(90, width))]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", ACCEPTED)
 @pytest.mark.parametrize(("model", "exporter"), [("gpt2", "dynamo"), ("gpt2-default", "torchscript")])
 def test_a_tie_of_one_tensor_stays_one_tensor(models, grow, tmp_path, model, exporter, recipe):
@@ -200,7 +200,7 @@ def test_an_exact_growth_is_more_than_the_source_with_zeros(models, grow, recipe
 # -------------------------------------------------------------- 3. GPT-2: not exact, and it says so
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("model", GPT2)
 def test_unequal_copies_on_a_gpt2_are_not_exact_and_every_norm_is_named(models, grow, model, flavour):
@@ -212,7 +212,7 @@ def test_unequal_copies_on_a_gpt2_are_not_exact_and_every_norm_is_named(models, 
     assert all("unequal copy counts" in gap.cause and "average fill" in gap.help for gap in gaps)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_an_expectation_that_fails_exits_with_1_and_writes_nothing(grow, tmp_path, flavour):
     with pytest.raises(GrowError) as raised:
@@ -224,7 +224,7 @@ def test_an_expectation_that_fails_exits_with_1_and_writes_nothing(grow, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("expectation", "check"),
     [
@@ -251,7 +251,7 @@ def test_expectations_that_hold_are_no_obstacle(models, grow):
 # ----------------------------------------------------------------------------------------- 4. BERT
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", [DOUBLE, f"{DOUBLE} {APART}\n{HEADS} {APART}\n{FFN} {APART}"])
 @pytest.mark.parametrize("model", BERT)
@@ -262,7 +262,7 @@ def test_a_bert_of_twice_the_width_is_exact(models, grow, model, recipe, flavour
     assert len(tied(done.written)) == len(tied(source)) == (model == "bert")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("model", BERT)
 def test_averages_on_a_bert_are_not_exact_because_norms_make_its_stream(models, grow, model, flavour):
@@ -274,7 +274,7 @@ def test_averages_on_a_bert_are_not_exact_because_norms_make_its_stream(models, 
     assert any("cyclic copy" in gap.help for gap in done.plan.certificate.gaps)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize(("heads", "ffn", "fill"), [(7, 97, "uniform copy"), (19, 311, "last copy")])
 @pytest.mark.parametrize("model", BERT)
@@ -286,14 +286,14 @@ def test_heads_and_ffn_of_a_bert_are_exact_at_any_size(models, grow, model, head
 # ---------------------------------------------------------------------------------- root mean square
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", [NEIGHBOR, f"{NEIGHBOR} {APART}\n{FFN} {APART}"])
 def test_a_llama_is_exact_at_any_width(models, grow, recipe, flavour):
     assert_exact(grow(recipe, "llama", flavour), models.path("llama", flavour))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_plain_copies_with_unequal_counts_on_a_llama_are_not_exact(models, grow, flavour):
     done = grow(f"{NEIGHBOR} plain", "llama", flavour)
@@ -318,7 +318,7 @@ def with_number(source: Path, target: Path, old: float, new: float) -> int:
     return changed
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize(
     ("recipe", "factor"),
@@ -365,7 +365,7 @@ EVERY = {
 """A recipe with draws for each model."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("model", EVERY)
 def test_a_model_without_names_gets_the_same_weights(grow, model, exporter):
@@ -376,7 +376,7 @@ def test_a_model_without_names_gets_the_same_weights(grow, model, exporter):
     assert epsilons(named) == epsilons(bare)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("model", EVERY)
 def test_the_same_recipe_gives_the_same_bytes(models, tmp_path, model, exporter):
@@ -409,7 +409,7 @@ def test_another_seed_gives_other_weights(grow):
     assert any(a.shape == b.shape and not np.array_equal(a, b) for a, b in pairs)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("model", "exporter", "one", "two"),
     [
@@ -438,7 +438,7 @@ def test_two_statements_give_what_two_recipes_give_one_after_the_other(grow, mod
     assert difference(at_once, in_turn) <= LIMIT
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", ["torchscript", "torchscript.anon"])
 @pytest.mark.parametrize("axis", ["hidden", "heads", "ffn"])
 def test_a_grown_model_grows_again_on_the_same_axis(models, grow, axis, flavour):
@@ -450,7 +450,7 @@ def test_a_grown_model_grows_again_on_the_same_axis(models, grow, axis, flavour)
 # ----------------------------------------------------------------------------------------------- ties
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -469,7 +469,7 @@ def test_an_untied_head_becomes_a_weight_of_its_own(models, grow, tmp_path, expo
     assert len(matrices(done.written)) == len(matrices(source)) + 1
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize(("model", "recipe"), [("gpt2", AVERAGE), ("bert", DOUBLE), ("llama", NEIGHBOR)])
 def test_untied_tables_of_two_tensors_part(models, grow, model, recipe, flavour):
@@ -497,7 +497,7 @@ def shared(path: Path) -> list[int]:
     return sorted(map(len, readers(path).values()), reverse=True)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", ["torchscript", "torchscript.anon"])
 @pytest.mark.parametrize(
     ("recipe", "expected"),
@@ -522,7 +522,7 @@ def test_a_merged_vector_is_split_only_where_maps_differ(models, grow, recipe, e
 # ----------------------------------------------------------------------------------- shape constants
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", ["dynamo", "dynamo.anon"])
 @pytest.mark.parametrize(
     ("recipe", "hidden", "context", "ffn"),
@@ -557,7 +557,7 @@ def reshapes(path: Path) -> dict[str, list[int]]:
 # ------------------------------------------------------------------------- what else is in the file
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize(("model", "width"), [("bert", 90), ("bert-bare", 96), ("llama", 90), ("gpt2", 90)])
 def test_declared_shapes_are_those_at_run_time(models, grow, model, width, flavour):
@@ -587,7 +587,7 @@ def dims(value: onnx.ValueInfoProto) -> list[int | str]:
     return [d.dim_value if d.HasField("dim_value") else d.dim_param for d in shape.dim]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("model", ["gpt2", "bert", "llama"])
 def test_the_declared_shapes_of_the_source_are_all_declared_again(models, grow, model, flavour):
@@ -602,7 +602,7 @@ def test_the_declared_shapes_of_the_source_are_all_declared_again(models, grow, 
     assert all([d for d in after[n] if isinstance(d, str)] == s for n, s in symbols.items() if n in after)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("model", ["gpt2", "gpt2-default", "bert", "bert-bare", "llama"])
 def test_interface_opset_names_and_metadata_stay(models, grow, model, flavour):
@@ -619,7 +619,7 @@ def test_interface_opset_names_and_metadata_stay(models, grow, model, flavour):
     assert metadata(result.graph) == metadata(source.graph)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("model", ["gpt2", "bert", "llama"])
 def test_nodes_keep_their_names_order_results_and_metadata(models, grow, model, flavour):

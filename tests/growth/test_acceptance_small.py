@@ -46,7 +46,7 @@ def tied_pairs(path: Path) -> int:
     return sum(np.array_equal(a, b.T) for i, a in enumerate(found) for b in found[:i])
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("model", ["gpt2", "gpt2-default"])
@@ -56,7 +56,7 @@ def test_a_gpt2_grows_exactly_and_its_head_stays_tied(models, grow, model, recip
     assert tied_pairs(done.written) == tied_pairs(models.path(model, flavour)) == 1
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_head_that_is_one_tensor_with_the_embedding_stays_one(models, grow, tmp_path, recipe):
     source = tied_once(models.path("gpt2", "dynamo"), tmp_path / "once.onnx")
@@ -75,7 +75,7 @@ def test_an_untied_head_becomes_a_weight_of_its_own(models, grow, tmp_path):
     assert table == 90 * 96
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_copies_with_unequal_counts_on_a_layer_norm_stream_are_not_exact_and_every_norm_is_named(
     grow, flavour
@@ -105,7 +105,7 @@ def test_an_expectation_that_holds_is_no_obstacle(grow):
     ).written.exists()
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("model", ["bert", "bert-bare"])
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_bert_grows_exactly_at_multiples_and_inside_at_any_size(grow, model, r
     assert_exact(grow(recipe, model, flavour))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("model", ["bert", "bert-bare"])
 def test_average_fill_on_a_bert_is_not_exact_because_norms_make_the_stream(grow, model, flavour):
@@ -127,7 +127,7 @@ def test_average_fill_on_a_bert_is_not_exact_because_norms_make_the_stream(grow,
     assert any("norm" in g.cause.lower() and "stream" in g.cause for g in done.plan.certificate.gaps)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize(
     "recipe",
@@ -143,7 +143,7 @@ def test_a_llama_with_a_large_eps_grows_exactly_at_any_size(grow, recipe, flavou
     assert_exact(grow(recipe, "llama", flavour))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", ["average", "all", "double"])
 @pytest.mark.parametrize("flavour", ["dynamo", "torchscript"])
 def test_a_large_eps_is_scaled_with_the_width(models, grow, tmp_path, recipe, flavour):
@@ -163,7 +163,7 @@ def test_eps_left_alone_shows_where_it_should_have_been_scaled(models, grow, tmp
     assert verify(source, spoilt).refutes_exact() == (recipe == "average")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "recipe", [INSIDE, ALL, "widen hidden to 64 with random fill\nwiden vocab to 99 with random fill"]
 )
@@ -188,7 +188,7 @@ def test_the_same_recipe_gives_the_same_bytes(grow, tmp_path, flavour):
     assert all(first[name] == again[name] for name in first)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("one", "two"),
     [

@@ -73,7 +73,7 @@ def assert_as_said(result: Weights, said: Weights, source: Weights) -> None:
     assert not strangers
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", ["torchscript", "dynamo"])
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("axis", SIZES)
@@ -83,7 +83,7 @@ def test_every_weight_is_what_the_fill_says(models, grown, axis, fill, flavour):
     assert_as_said(result, gpt2(source, **growths(axis, fill, size, source, result)), source)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("axis", SIZES)
 def test_every_weight_is_what_the_fill_says_at_more_than_twice_the_size(models, grown, axis, fill):
@@ -92,7 +92,7 @@ def test_every_weight_is_what_the_fill_says_at_more_than_twice_the_size(models, 
     assert_as_said(result, gpt2(source, **growths(axis, fill, size, source, result)), source)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("fill", "size"), [("average fill", 64), ("average fill", 120), ("cyclic copy", 96)])
 def test_eps_follows_the_width(grow, fill, size):
     factor = gain_factor(growth(fill, 48, size)) ** 2
@@ -100,7 +100,7 @@ def test_eps_follows_the_width(grow, fill, size):
     assert epsilons(written) == pytest.approx([1e-5 * factor] * 5, rel=1e-6)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fill", COPIES)
 def test_statements_on_several_axes_do_not_meet(models, grown, fill):
     source = models.weights("gpt2")
@@ -142,7 +142,7 @@ def test_the_mean_of_blocks_is_taken_element_by_element(models, grown):
     np.testing.assert_array_equal(result[reader][48:], 0)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fill", [*COPIES, "zero fill", "random fill"])
 def test_blocks_are_copied_whole(models, grown, fill):
     source = models.weights("gpt2")
@@ -156,7 +156,7 @@ def test_blocks_are_copied_whole(models, grown, fill):
     assert_as_said(result, gpt2(source, hidden=stream), source)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("axis", ["heads", "ffn"])
 def test_with_zero_outputs_the_new_reading_columns_are_zero(models, grown, axis, fill):
@@ -199,7 +199,7 @@ def test_what_is_drawn_differs_from_weight_to_weight(grown):
             assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(len(a))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "how",
     [
@@ -222,7 +222,7 @@ def test_both_exporters_give_the_same_weights(grown, how):
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "recipe",
     [

@@ -133,6 +133,12 @@ CASES = {
         3,
         15,
     ),
+    "as many means as there are": (
+        "widen kv_heads to 4 with neighbor copy\nsubclone kv_heads to 4 by mean\n"
+        "widen heads to 16 with uniform copy",
+        4,
+        16,
+    ),
     "in two steps": (
         "widen kv_heads to 4 with neighbor copy\nwiden kv_heads to 2 * kv_heads with uniform copy\n"
         "widen heads to 2 * heads with neighbor copy",
@@ -142,7 +148,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 def test_groups(model: Path, tmp_path: Path, case: str) -> None:
     recipe, kv_heads, heads = CASES[case]

@@ -145,7 +145,7 @@ def model(form: str, tmp_path: Path) -> Path:
     return save(tmp_path / "m.onnx", START + FORMS[form] + END, **values)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_scores_stay(form: str, model: Path, tmp_path: Path, recipe: str) -> None:
     done = growc.apply(RECIPES[recipe], model, tmp_path / "out.onnx")

@@ -62,7 +62,7 @@ def assert_normal(values: NDArray[Any], std: float) -> None:
     assert abs(values.std() / std - 1) < 5 / np.sqrt(2 * n)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fill", ["uniform copy", "neighbor copy", "last copy"])
 @pytest.mark.parametrize("axis", AXES)
 def test_random_shares_sum_to_one_for_each_unit_and_lie_between_half_the_equal_share_and_half_more(
@@ -107,7 +107,7 @@ def test_random_shares_differ_from_weight_to_weight(models, grown, axis):
             assert np.abs(a - b).max() > 0.05
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fill", ["uniform copy", "zero fill", "random fill"])
 @pytest.mark.parametrize("axis", AXES)
 def test_noise_falls_on_making_rows_and_reading_columns_of_new_units_only(models, grown, axis, fill):
@@ -122,7 +122,7 @@ def test_noise_falls_on_making_rows_and_reading_columns_of_new_units_only(models
         np.testing.assert_array_equal(clean[name], noisy[name], err_msg=name)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fill", ["uniform copy", "tail copy"])
 @pytest.mark.parametrize("axis", AXES)
 def test_noise_on_copies_falls_on_reading_columns_of_every_copied_unit(models, grown, axis, fill):
@@ -139,7 +139,7 @@ def test_noise_on_copies_falls_on_reading_columns_of_every_copied_unit(models, g
         np.testing.assert_array_equal(clean[name], noisy[name], err_msg=name)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("split", ["", " split random"])
 @pytest.mark.parametrize("fill", ["uniform copy", "last copy"])
 @pytest.mark.parametrize("axis", AXES)
@@ -171,7 +171,7 @@ def llama_weights(path: Any) -> Weights:
     return {k: v for k, v in stored(path).items() if v.dtype == np.float32 and v.ndim}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fill", ["uniform copy", "neighbor copy", "tail copy", "last copy"])
 def test_copies_on_an_rms_stream_are_weighted_unless_plain(models, grow, fill):
     source = models.weights("llama")
@@ -222,7 +222,7 @@ def test_zeros_on_an_rms_stream_take_the_gain_and_eps_of_the_smaller_width(model
     assert not result["model.embed_tokens.weight"][:, 48:].any()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("recipe", "factor"),
     [

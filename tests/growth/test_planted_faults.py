@@ -97,7 +97,7 @@ def assert_seen(path: Path, text: str, folder: Path, chosen: list[faults.Mutant]
 NAMES = [f"{kind.__name__} {model}" for kind, model, _ in KINDS]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("kind", "model", "text"), KINDS, ids=NAMES)
 def test_a_planted_fault_fails_verification(models, tmp_path, kind, model, text):
     path = model_of(models, model, tmp_path)
@@ -115,7 +115,7 @@ def test_many_planted_faults_fail_verification(models, tmp_path, kind, model, te
     assert_seen(path, text, tmp_path, random.Random(7).sample(found, min(60, len(found))))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("model", "text"), sorted({(model, text) for _, model, text in KINDS}))
 def test_the_plan_without_a_fault_passes(models, tmp_path, model, text):
     seen = run(model_of(models, model, tmp_path), text, tmp_path)

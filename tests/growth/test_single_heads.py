@@ -149,7 +149,7 @@ def write(form: str, folder: Path) -> Path:
     return save(folder / "one.onnx", text, opset=23 if "Attention <" in text else 17, **values)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("form", FORMS)
 def test_one_head_becomes_several(tmp_path: Path, form: str, recipe: str) -> None:

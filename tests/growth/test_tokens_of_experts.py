@@ -137,7 +137,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         return {name: exported(folder, *how) for name, how in FILES.items()}
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     "recipe",
@@ -171,7 +171,7 @@ def test_their_axes_have_names(files: dict[str, Path], name: str) -> None:
     assert axes["layers"] == 2
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FILES)
 def test_fewer_units_leave_a_model_that_runs(files: dict[str, Path], tmp_path: Path, name: str) -> None:
     recipe = "subclone ffn to ffn / 2 by magnitude\nsubclone hidden to hidden / 2 by even"

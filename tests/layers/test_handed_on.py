@@ -107,7 +107,7 @@ RECIPES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("form", FORMS)
 def test_layers_are_copied_and_dropped(tmp_path: Path, form: str, recipe: str) -> None:

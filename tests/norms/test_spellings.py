@@ -140,7 +140,7 @@ def grown(tmp_path: Path, body: str, recipe: str) -> Judged:
     return judge(RECIPES[recipe], path, tmp_path / "grown.onnx")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", ["cyclic", "uniform", "zero", "noise"])
 @pytest.mark.parametrize("name", RMS)
 def test_an_rms_norm_is_exact_at_any_width(tmp_path: Path, name: str, recipe: str) -> None:
@@ -188,7 +188,7 @@ def test_a_layer_norm_does_not_take_unequal_copies(tmp_path: Path, name: str) ->
     grown(tmp_path, LAYER[name], "uniform").assert_gap("unequal copy counts")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("name", DECOYS)
 def test_what_only_looks_like_a_norm_is_right_or_not_claimed(tmp_path: Path, name: str, recipe: str) -> None:

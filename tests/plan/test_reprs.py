@@ -33,7 +33,7 @@ def reachable(root):
     return [thing for things in found.values() for thing in (*things[:3], *things[-3:])]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("result", ["inspect", "plan", "apply", "verify"])
 def test_what_hangs_on_a_result_is_shown_in_a_line(result, tmp_path):
     if result == "inspect":

@@ -30,7 +30,7 @@ def warm():
     api.plan("widen ffn to 400 with tail copy\nstack layers to 5 by last", TINY)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", HUGE)
 def test_what_no_memory_can_hold_is_refused_at_once(name):
     start = time.process_time()

@@ -45,7 +45,7 @@ def of_layers(model, *axes, depth=2):
     return {(axis, k): space for axis, own in found.items() for k, space in enumerate(own)}
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("fills", LAYERS, ids=lambda fills: fills[0].replace(" ", "-"))
 def test_units_of_layers(fills):
     module, inputs = made("layer", len(fills))
@@ -63,7 +63,7 @@ HIDDEN += ["tail copy noise 0.05", "uniform copy from next layer", "average fill
 STREAMS = [(m, f) for m in ("layer", "tied", "rms", "grouped") for f in HIDDEN]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("model", "fill"),
     [pytest.param(*s, marks=[] if i % 5 == 1 else pytest.mark.soak) for i, s in enumerate(STREAMS)],
@@ -87,7 +87,7 @@ GROUPED = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", GROUPED)
 def test_units_of_groups(name):
     group, recipe = GROUPED[name]
@@ -120,7 +120,7 @@ TOGETHER = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", TOGETHER)
 def test_units_of_several_statements(name):
     module, inputs = made("layer")
@@ -187,7 +187,7 @@ REMEDIES = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", REMEDIES)
 def test_the_remedy_tells_them_apart(name):
     recipe, words, mended = REMEDIES[name]

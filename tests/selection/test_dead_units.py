@@ -62,7 +62,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(name, axis, marks=() if (name, axis) in quick else pytest.mark.soak)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("ranking", ["importance", "magnitude"])
 @pytest.mark.parametrize(("name", "axis"), list(cases()))
 def test_dead_units_leave_without_a_trace(tmp_path: Path, name: str, axis: str, ranking: str) -> None:

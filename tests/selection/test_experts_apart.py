@@ -148,7 +148,7 @@ def expected(x: np.ndarray, kind: str, kept: list[int], path: Path) -> np.ndarra
     return x + x @ w["common"] + sum(s[:, None] * o for s, o in zip(shares.T, outs, strict=True))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ranking", ["importance", "magnitude"])
 def test_dead_experts_leave_without_a_trace(tmp_path: Path, kind: str, ranking: str) -> None:

@@ -112,7 +112,7 @@ def test_cross_attention_is_told_from_attention() -> None:
     assert kinds == {("attention", "cross-attention", "ffn"), ("attention", "ffn")}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
 def test_both_exporters_give_the_same_importance_of_layers(models: Models, tmp_path: Path, name: str) -> None:
     ids = np.random.default_rng(0).integers(0, 40, (6, 9))

@@ -94,7 +94,7 @@ def equalised(source: Attention, left: int) -> Attention:
     return source
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("dynamo", [False, True], ids=["torchscript", "dynamo"])
 @pytest.mark.parametrize("unpack", LAYOUTS, ids=lambda layout: layout.__name__)
 def test_packed_heads_come_apart_and_become_means(

@@ -72,7 +72,7 @@ def differs(written: Path, wanted: Any) -> float:
     return float(np.abs(logits - expected).max() / np.abs(expected).max())
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("flavour", ["torchscript", "dynamo"])
 @pytest.mark.parametrize(("kv_heads", "left"), [(4, 1), (4, 2), (HEADS, 1), (HEADS, 4)])
 def test_the_result_is_the_module_whose_keys_and_values_are_mean_pooled(

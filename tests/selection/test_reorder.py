@@ -61,7 +61,7 @@ def sorted_units(values: np.ndarray, order: np.ndarray, size: int) -> np.ndarray
     return values
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("axis", ["hidden", "heads", "ffn"])
 @pytest.mark.parametrize("name", ["gpt2", "bert", "llama"])
 def test_reordering_whole_models_is_exact(models: Models, tmp_path: Path, name: str, axis: str) -> None:

@@ -77,7 +77,7 @@ RECIPES = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("middle", MIDDLES, ids=lambda m: m.__name__)
 def test_exact_is_never_claimed_falsely(

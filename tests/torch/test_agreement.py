@@ -19,7 +19,7 @@ names = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @names
 @pytest.mark.filterwarnings("ignore")  # of exporters
 def test_what_is_said_differently_has_a_reason(name, tmp_path):

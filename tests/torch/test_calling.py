@@ -86,7 +86,7 @@ def test_tensors_stand_in_lists_and_mappings():
         result({"x": X}, X, Y)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "kind", [tuple, lambda found: {"by kind": list(map(list, zip(*found, strict=True)))}]
 )

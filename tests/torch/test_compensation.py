@@ -98,7 +98,7 @@ EXACT: dict[str, tuple[dict[str, Any], Change]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", EXACT)
 def test_a_factor_is_made_up_for_in_weights(name):
     found, before, after = settled(*EXACT[name])

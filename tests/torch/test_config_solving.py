@@ -33,7 +33,7 @@ def solved(name: str, request: str) -> tuple[Solved | Unsolved, Target]:
     return solve(config, target, build), target
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("name", "request_name"),
     [
@@ -137,7 +137,7 @@ SQUEEZEBERT = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("config", "wanted"),
     [

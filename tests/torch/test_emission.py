@@ -169,7 +169,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("make", "recipe"), CASES, ids=lambda case: getattr(case, "__name__", "_"))
 def test_the_result_computes_what_the_module_does(make, recipe):
     module, inputs = built(make)
@@ -182,7 +182,7 @@ def test_the_result_computes_what_the_module_does(make, recipe):
     assert type(result(**inputs)) is type(module(**inputs))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", [gpt2, llama, vit, convolutions])
 def test_gradients_reach_every_parameter(make):
     module, inputs = built(make)

@@ -76,7 +76,7 @@ def with_changes(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, A
     return made | {key: config[key] | value for key, value in changes.items() if key.endswith("_config")}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_config_with_the_right_shapes_that_computes_something_else_is_refused(kind):
     name, changes = WRONG[kind]
@@ -87,7 +87,7 @@ def test_a_config_with_the_right_shapes_that_computes_something_else_is_refused(
     assert refused.value.diagnostics[0].code == "G319"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted({name for name, _ in WRONG.values()}))
 def test_the_config_itself_is_not_refused(name):
     assert difference(build(getattr(tiny_configs, name), constants=True), planned(name)) == ""

@@ -88,7 +88,7 @@ def drawn(kind: type[Experts] = Experts) -> Language:
     return model
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("tokens", [TOKENS, torch.arange(10).reshape(2, 5), torch.tensor([[7], [7]])])
 def test_experts_that_no_token_chose_add_nothing(tokens):
     model = drawn()
@@ -102,7 +102,7 @@ def test_experts_that_no_token_chose_add_nothing(tokens):
     assert not seen
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -196,7 +196,7 @@ class Earlier(Experts):
         return out.reshape(x.shape)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("kind", [Biased, Counting, First, Others, Signed, Compared, Earlier])
 def test_a_loop_that_does_more_is_refused_by_its_place(kind):
     with pytest.raises(GrowError) as caught:

@@ -50,7 +50,7 @@ def made(name: str) -> nn.Module:
     return chosen(chosen.config_class(**config)).eval()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_lowered_program_computes_what_the_class_does(name):
     module = made(name)

@@ -114,7 +114,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 def test_layers_stand_as_by_hand_in_both_modes(case):
     make, width = CASES[case]

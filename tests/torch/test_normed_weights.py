@@ -114,7 +114,7 @@ CASES = [*((spelling, WIDE) for spelling in SPELLINGS), ("of rows", NOISE), ("of
 CASES += [("of rows", "widen ffn to 17 with zero fill")]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
 @pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")
 @pytest.mark.parametrize(("spelling", "recipe"), CASES)
@@ -130,7 +130,7 @@ def test_the_module_keeps_what_it_trains(spelling, recipe):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in result.parameters())
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("spelling", ["of rows", "of all", "by a vector"])
 def test_new_layers_compute_their_weights_as_the_others_do(spelling):
     module, x = net(SPELLINGS[spelling]), torch.randn(2, 5, 3)

@@ -33,7 +33,7 @@ class Attends(nn.Module):
         return self.head(self.attention(query, key, value, need_weights=False)[0])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fill", ["12 with zero fill", "16 with cyclic copy split random noise 0.3 balanced"])
 @pytest.mark.parametrize("functions", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_one_packed_tensor_reads_three_activations(functions, fill):

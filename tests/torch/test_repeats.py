@@ -74,7 +74,7 @@ def repeats(module: nn.Module) -> list[object]:
     return [n.args[1] for n in module.graph.nodes if n.target is torch.ops.aten.repeat_interleave.self_int]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("left", [1, 2])
 def test_heads_become_means_and_are_repeated(left, whole):
@@ -96,7 +96,7 @@ def test_only_the_layer_that_has_means_repeats_heads(tmp_path):
     assert made(IDS).isfinite().all()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("text", "times"),
     [

@@ -55,7 +55,7 @@ RECIPES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 def test_a_norm_by_the_deviation_of_a_sample_is_exact(scale, recipe):

@@ -51,7 +51,7 @@ def test_outputs_of_a_normalised_weight_grow_by_themselves(fill):
         torch.testing.assert_close(grown(X), module(X), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fill", ["cyclic copy", "uniform copy", "zero fill"])
 def test_shares_of_inputs_are_no_shares_behind_the_norm(fill):
     plan = growc.plan(f"widen channels to 8 with {fill}", seeded(2), example_inputs=(X,))

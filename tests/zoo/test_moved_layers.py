@@ -79,7 +79,7 @@ def check(path, name: str, recipe: str, out) -> None:
             np.testing.assert_allclose(b, a.numpy(), rtol=0, atol=2e-5 * float(a.abs().max()))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("recipe", ORDERS)
 @pytest.mark.parametrize("name", QUICK)
 def test_layers_are_moved_as_by_hand(files, name, recipe, tmp_path):

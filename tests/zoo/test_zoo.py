@@ -50,7 +50,7 @@ TRAITS = {
 """What must stand in the zoo at least once; files that onnxruntime optimised are a flavour."""
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", SLICE)
 def test_a_model_without_names_is_known_grown_and_spoilt(files, name):
     facts = ZOO[name].facts.as_json()

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 8
 RECIPES = 4
 BLUNT = 1e-4
+POLES = frozenset({"Div", "Reciprocal", "Log", "Pow", "Constant", "If", "Loop", "Scan"})
+"""Operators that make infinity of numbers that are none, or have it in them."""
 SECONDS = 20
 BAD = ("false exact", "traceback", "unloadable", "timeout")
 
@@ -213,12 +215,27 @@ def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
 
 
 def _overflows(path: Path, cases: list[judging.Feed]) -> bool:
-    """Whether an exponential is too large for its type: the certificate speaks of real numbers there."""
+    """Whether a number is too large for its type: the certificate speaks of real numbers there.
+
+    Then a node makes infinity of finite numbers, and is not one of those that do so by what they compute.
+    """
     model = onnx.load(path)
-    made = [node.output[0] for node in model.graph.node if node.op_type == "Exp"]
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in made)
-    results = judging.run(judging.session(model), cases, made) if made else []
-    return any(bool(np.isinf(value).any()) for case in results for value in case)
+    weights = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    made = {name for node in model.graph.node for name in node.output if name}
+    fresh = made - {v.name for v in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(fresh))
+    names = [v.name for v in model.graph.output]
+    for case, results in zip(cases, judging.run(judging.session(model), cases, names), strict=True):
+        values = {**weights, **case, **dict(zip(names, results, strict=True))}
+        large = {name for name, v in values.items() if v.dtype.kind == "f" and np.isinf(v).any()}
+        for node in model.graph.node:
+            if (
+                node.op_type not in POLES
+                and large.isdisjoint(node.input)
+                and not large.isdisjoint(node.output)
+            ):
+                return True
+    return False
 
 
 def _loads_optimised(path: Path) -> bool:
