@@ -202,6 +202,7 @@ class Graph:
                 if v.weight is not None:
                     yield v
             yield from node.outputs
+        yield from (v for v in self.outputs if v.weight is not None and not v.users)
 
     def uses(self) -> Iterator[Value]:
         """Every use of a weight, in canonical order."""

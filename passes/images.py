@@ -281,8 +281,16 @@ def _chosen(node: Node, given: Operands) -> Range:
     return a.union(b)
 
 
+def _by_variance(node: Node, given: Operands) -> Range:
+    """Divided by the root of a stored variance and eps: a unit of none is divided by the root of eps."""
+    made = Range.anything(len(given[min(given)].low))
+    eps = float(node.attributes.get("epsilon", 1e-5))
+    return made.bad(given[4].holds(-eps)) if 4 in given else made
+
+
 TOGETHER: dict[str, Callable[[Node, Operands], Range]] = {
     "Abs": _abs,
+    "BatchNormalization": _by_variance,
     "Elu": _elu,
     "Neg": _negative,
     "Add": _sum,

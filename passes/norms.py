@@ -366,6 +366,8 @@ def _close(node: Node, x: Tag, scale: Tag) -> Norm | None:
 def _root_mean_square(node: Node, operands: Operands) -> Norm | None:
     """An operator that divides by the root of the mean square: of a centred value it is a LayerNorm."""
     (value, tag), (gain, _) = operands
+    if not value.rank:  # the shape is not known
+        return None
     axes = tuple(range(int(node.attributes.get("axis", -1)) % value.rank - value.rank, 0))
     if tag.form != "self" or not tag.centred or tag.axes != axes or value.rank != tag.base.rank:
         return None

@@ -18,6 +18,7 @@ from growc.brief import brief
 from growc.graph import Graph, Node, Value, Weight
 from growc.operators import Line, Operand, Row, Site, Term, labels, opaque
 from growc.passes.apart import Apart, one_by_one
+from growc.passes.dataflow import SHAPE_ONLY
 from growc.passes.fates import find_apart
 from growc.passes.routing import ROUTED, Routes, find_routes, routed
 
@@ -119,6 +120,10 @@ def infer_spaces(graph: Graph) -> Axes:
         for a, b in zip(axes.of(use), () if other is None else axes.of(other), strict=False):
             unify(a, b, use.users[0][0])
     axes.states = [_carried_on(axes, past, present) for past, present in graph.states]
+    given_out = {v.weight for v in graph.outputs if v.weight is not None}
+    for use in graph.uses():
+        for space in axes.of(use) if use.weight in given_out else ():
+            freeze(space, Reason(None, f"the model gives out what `{use.name}` stores"))
     follow = {(v, k) for s in axes.states for v in (s.past, s.present) for k in s.axes}
     for value in graph.inputs:
         for k, space in enumerate(axes.of(value)):
@@ -151,17 +156,37 @@ def _carried_on(axes: Axes, past: Value, present: Value) -> State:
 
 
 def live_nodes(graph: Graph) -> set[Node]:
-    """Nodes whose results reach an output as values, not only as shapes."""
+    """Nodes whose results reach an output as values that sizes do not decide.
+
+    Lengths that data decide (what is not zero is counted, a loop runs until something is so) are such values
+    too, though nothing but a shape is read of them.
+    """
     live: set[Node] = set()
-    pending = [v.producer for v in graph.outputs]
-    while pending:
-        node = pending.pop()
-        if node is None or node in live or all(o.known is not None for o in node.outputs):
+    read, measured = list(graph.outputs), list[Value]()
+    seen, seen_measured = set[Value](), set[Value]()
+    while read or measured:
+        value, done = (read.pop(), seen) if read else (measured.pop(), seen_measured)
+        node = value.producer
+        if node is None or value in done:
             continue
-        live.add(node)
-        if node.op not in ("Shape", "Size"):
-            pending.extend(v.producer for v in node.operands)
+        done.add(value)
+        if done is seen_measured:
+            deciding = [v for v in node.operands if _decides_length(v, node, graph)]
+            read += deciding
+            measured += (v for v in node.operands if v not in deciding)
+            counts = any(v.known is None for v in deciding)
+        else:
+            (measured if node.op in SHAPE_ONLY else read).extend(node.operands)
+            counts = any(o.known is None for o in node.outputs)
+        if counts:
+            live.add(node)
     return live
+
+
+def _decides_length(operand: Value, node: Node, graph: Graph) -> bool:
+    """Whether the numbers of an operand, and not its sizes alone, may decide how long a result is."""
+    known = node.op in graph.dialect.operators and not node.captured
+    return not known or not operand.floating or node.op in ("Range", "Resize")
 
 
 MANY = 7919

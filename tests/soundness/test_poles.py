@@ -154,3 +154,27 @@ def test_new_units_under_a_norm_across_them_with_an_eps_are_exact(
 ) -> None:
     recipe = 'widen axis 0 of "down" to 9 with zero fill'
     judge(recipe, across(tmp_path, unit, norm, 0.1), tmp_path / "g.onnx").assert_exact()
+
+
+BATCH_NORM = """
+batch (float[N, 4] x) => (float[N, 3] y)
+<float[4, 8] up, float[8] gain, float[8] bias, float[8] middle, float[8, 3] down>
+{
+    h = MatMul(x, up)
+    z = BatchNormalization <epsilon = EPS> (h, gain, bias, middle, spread)
+    y = MatMul(z, down)
+}
+"""
+
+
+@pytest.mark.parametrize("fill", ["zero fill", "average fill", "cyclic copy"])
+@pytest.mark.parametrize("eps", [0.0, 0.01])
+def test_a_stored_variance_of_zero_needs_an_eps(tmp_path: Path, eps: float, fill: str) -> None:
+    spread = np.random.default_rng(0).uniform(0.5, 2, 8).astype(np.float32)
+    source = save(tmp_path / "m.onnx", BATCH_NORM.replace("EPS", str(eps)), opset=21, spread=spread)
+    recipe = f'widen axis 1 of "up" to 12 with {fill}'
+    if eps or fill == "cyclic copy":
+        judge(recipe, source, tmp_path / "wide.onnx").assert_exact()
+    else:
+        causes = [gap.cause for gap in api.plan(recipe, source).certificate.gaps]
+        assert any("may be infinite behind the BatchNormalization" in cause for cause in causes)

@@ -60,3 +60,13 @@ def test_a_softmax_over_the_stream_freezes_it(tmp_path: Path) -> None:
     with pytest.raises(GrowError) as refusal:
         plan("widen hidden to 16 with cyclic copy", model)
     assert "Softmax" in str(refusal.value)
+
+
+@pytest.mark.parametrize("norm", ["SimplifiedLayerNormalization", "RMSNormalization", "LayerNormalization"])
+def test_a_norm_may_stand_behind_shapes_that_are_not_known(tmp_path: Path, norm: str) -> None:
+    def middle(b: Builder, x: str) -> str:
+        gain = b.weight("gain", WIDTH)
+        return b.node(norm, [b.node("Mystery", [x], domain="my.ops"), gain], axis=-1)
+
+    model = stream(tmp_path / "model.onnx", middle)  # type: ignore[arg-type]
+    assert plan('widen axis 1 of "first.up" to 32 with uniform copy', model).certificate.exact
