@@ -27,6 +27,7 @@ from growc.passes.depth import arrange_layers, instances, with_past
 from growc.passes.grouping import groups_of_one
 from growc.passes.groups import regroup
 from growc.passes.inner_heads import count_inner_heads
+from growc.passes.jumps import jumps
 from growc.passes.layers import find_layers
 from growc.passes.links import build_links, carriers_of
 from growc.passes.lower import Lowered, lower
@@ -192,6 +193,7 @@ def solve_pass(c: Compilation) -> Compilation:
     scales: dict[Value, float] = defaultdict(lambda: 1.0)
     attributes: dict[Node, dict[str, float]] = {}
     gaps: list[Gap] = []
+    jumping: list[Gap] = []
     reached: dict[int, Bools] = {}
     outgoing = Outgoing()
     sizes = Sizes()
@@ -226,9 +228,11 @@ def solve_pass(c: Compilation) -> Compilation:
             changed["epsilon"] = float(before) * factor
         rescaling.apply(solution, sizes)
         gaps += [g for g in (*dropped(stage), *solution.gaps, *below_zero.gaps(stage)) if g not in gaps]
+        jumping += (g for g in jumps(solution) if g not in jumping)
         for place, state in solution.outputs.items():
             outgoing.follow(place, state)
         sizes.apply(stage)
+    gaps += jumping if any(stage.options.noise is not None for stage in c.lowered.stages) else ()
     for use, factor in rescaling.factors.items():
         scales[use] *= factor
     return replace(

@@ -74,8 +74,9 @@ def build(config: Mapping[str, Any], *, constants: bool = False, unstored: Itera
 
 def require_plain(config: Mapping[str, Any]) -> None:
     """Raises GrowError (G309) for a config of quantised weights."""
-    if config.get("quantization_config"):
-        how = config["quantization_config"].get("quant_method", "an unnamed method")
+    said = config.get("quantization_config")
+    if said:
+        how = said.get("quant_method", "an unnamed method") if isinstance(said, Mapping) else repr(said)
         message = "the model's weights are quantised, and this version grows none of these"
         raise GrowError(Diagnostic("G309", message, notes=(f"`quantization_config` names {how}",)))
 
