@@ -202,12 +202,16 @@ class Graph:
                 if v.weight is not None:
                     yield v
             yield from node.outputs
-        yield from (v for v in self.outputs if v.weight is not None and not v.users)
+        yield from self.given_out()
 
     def uses(self) -> Iterator[Value]:
         """Every use of a weight, in canonical order."""
         for node in self.nodes:
             yield from (v for v in node.operands if v.weight is not None)
+        yield from self.given_out()
+
+    def given_out(self) -> Iterator[Value]:
+        """The uses of weights that are outputs and nothing else."""
         yield from (v for v in self.outputs if v.weight is not None and not v.users)
 
 

@@ -193,12 +193,12 @@ def solve_pass(c: Compilation) -> Compilation:
     scales: dict[Value, float] = defaultdict(lambda: 1.0)
     attributes: dict[Node, dict[str, float]] = {}
     gaps: list[Gap] = []
-    jumping: list[Gap] = []
     reached: dict[int, Bools] = {}
     outgoing = Outgoing()
     sizes = Sizes()
     rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
     below_zero = BelowZero(c.axes, c.lowered.taken.constants)
+    noisy = any(stage.options.noise is not None for stage in c.lowered.stages)
     for stage in c.lowered.stages:
         if stage.regroups or stage.pools:
             moved, kept = (regroup if stage.regroups else pool)(c.axes, stage, sizes)
@@ -227,12 +227,16 @@ def solve_pass(c: Compilation) -> Compilation:
             before = changed.get("epsilon", node.attributes.get("epsilon", 1e-5))
             changed["epsilon"] = float(before) * factor
         rescaling.apply(solution, sizes)
-        gaps += [g for g in (*dropped(stage), *solution.gaps, *below_zero.gaps(stage)) if g not in gaps]
-        jumping += (g for g in jumps(solution) if g not in jumping)
+        fresh = (
+            *dropped(stage),
+            *solution.gaps,
+            *below_zero.gaps(stage),
+            *(jumps(solution) if noisy else ()),
+        )
+        gaps += [g for g in fresh if g not in gaps]
         for place, state in solution.outputs.items():
             outgoing.follow(place, state)
         sizes.apply(stage)
-    gaps += jumping if any(stage.options.noise is not None for stage in c.lowered.stages) else ()
     for use, factor in rescaling.factors.items():
         scales[use] *= factor
     return replace(

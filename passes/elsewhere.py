@@ -20,7 +20,7 @@ from growc.graph import Node, Value
 from growc.indexmap import Bools
 from growc.layers import Layer
 from growc.passes.dataflow import SHAPE_ONLY
-from growc.passes.images import MOVED, POLES, image
+from growc.passes.images import MOVED, has_pole, image
 from growc.passes.norms import Norm, without_eps
 from growc.passes.unit_ranges import MOVES, STILL, VARIES, Range
 
@@ -37,7 +37,7 @@ NOTHING = Range.anything(1, STILL).within(0.0, 0.0)
 
 def has_poles(layer: Layer) -> bool:
     """Whether any node of a layer is not finite on all finite numbers."""
-    return any(node.op in POLES or without_eps(node) for node in layer.nodes)
+    return any(has_pole(node) for node in layer.nodes)
 
 
 @dataclass

@@ -18,8 +18,7 @@ import numpy as np
 from growc.axes import find
 from growc.graph import Node, Value
 from growc.links import Flow, Link, Var
-from growc.passes.images import POLES, image
-from growc.passes.norms import without_eps
+from growc.passes.images import has_pole, image
 from growc.passes.solution import PRIMAL, Solution
 from growc.passes.unit_ranges import MOVES, STILL, Range
 from growc.plans import Gap
@@ -30,7 +29,7 @@ REMEDY = "copies of units are finite where the units are"
 def infinite(solution: Solution, carriers: set[Value]) -> list[Gap]:
     """The gaps. `carriers`: weights and their layouts."""
     flows = solution.links.flows
-    if not any(flow.bare or flow.node.op in POLES or without_eps(flow.node) for flow in flows):
+    if not any(flow.bare or has_pole(flow.node) for flow in flows):
         return []
     found = _Finite(solution, carriers)
     for flow in flows:

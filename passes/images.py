@@ -15,7 +15,7 @@ import numpy as np
 
 from growc.graph import Node
 from growc.indexmap import Bools, Floats, Ints
-from growc.passes.norms import scalar
+from growc.passes.norms import scalar, without_eps
 from growc.passes.unit_ranges import BELOW_ONE, STILL, TINY, VARIES, Range
 
 Operands = Mapping[int, Range]
@@ -310,3 +310,8 @@ TOGETHER: dict[str, Callable[[Node, Operands], Range]] = {
 
 POLES = frozenset({*DOMAINS, "Div", "Reciprocal", "Mod", "Pow"})
 """Operators that are not finite on all finite numbers. No number of a machine is a pole of Tan."""
+
+
+def has_pole(node: Node) -> bool:
+    """Whether a node may be infinite on finite numbers: by what it computes, or for want of an eps."""
+    return node.op in POLES or without_eps(node)

@@ -14,7 +14,7 @@ from growc.diagnostic import GrowError
 
 MODEL = """
 lengths (float[N, 4] x) => (float[N, 3] y)
-<float[4, 8] up, float[8, 3] down, float one, int64[1] last, int64[1] end, int64[3] most, float few>
+<float[4, 8] up, float[8, 3] down, float one, int64[1] last, int64[1] end>
 {
     a = MatMul(x, up)
     r = Relu(a)
@@ -43,8 +43,6 @@ def model(folder: Path, lines: str) -> Path:
         "one": np.float32(1),
         "last": np.array([1], dtype=np.int64),
         "end": np.array([-1], dtype=np.int64),
-        "most": np.array([3, 3, 3], dtype=np.int64),
-        "few": np.float32(0.2),
     }
     return save(folder / "m.onnx", MODEL.replace("LINES", lines), opset=21, **numbers)
 

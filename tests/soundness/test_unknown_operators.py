@@ -68,5 +68,5 @@ def test_a_norm_may_stand_behind_shapes_that_are_not_known(tmp_path: Path, norm:
         gain = b.weight("gain", WIDTH)
         return b.node(norm, [b.node("Mystery", [x], domain="my.ops"), gain], axis=-1)
 
-    model = stream(tmp_path / "model.onnx", middle)  # type: ignore[arg-type]
+    model = stream(tmp_path / "model.onnx", middle)
     assert plan('widen axis 1 of "first.up" to 32 with uniform copy', model).certificate.exact
