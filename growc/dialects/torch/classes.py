@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, cast
 from unittest import mock
 
 import torch
 import transformers
 from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.utils.weak import WeakIdKeyDictionary
 from transformers.initialization import no_init_weights
 
@@ -27,25 +29,35 @@ __all__ = ["ClassBuilder", "build", "class_of", "example_inputs", "real_inputs",
 ATTENTIONS = (None, "eager")
 """transformers' own choice, which is one operator where a class can, and written out."""
 
+PARAMETERS = 100_000
+"""As many as a class may have; the largest mixtures of single experts have three quarters of it."""
+
+
+class TooManyError(Exception):
+    """A class registers more parameters than that."""
+
 
 def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
     """The class that a configuration names, or the one without a head of its model type.
 
     Raises GrowError (G310) where transformers has no such class; code beside a checkpoint is never run.
     """
-    names = [*(config.get("architectures") or ())][:1]
-    found = getattr(transformers, names[0], None) if names else _of_type(config)
+    named, kind = config.get("architectures") or [], config.get("model_type")
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise _unreadable("`architectures` of config.json is no list of names")
+    if not isinstance(kind, str | None):
+        raise _unreadable("`model_type` of config.json is no name")
+    names = named[:1]
+    found = getattr(transformers, names[0], None) if names else _of_type(kind)
     if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
         return found
-    kind = names[0] if names else config.get("model_type")
-    remote = config.get("auto_map")
-    notes = ("its own code (`auto_map`) is never run",) if remote else ()
-    raise _unreadable(f"transformers {transformers.__version__} has no class for `{kind}`", *notes)
+    asked = names[0] if names else kind
+    notes = ("its own code (`auto_map`) is never run",) if config.get("auto_map") else ()
+    raise _unreadable(f"transformers {transformers.__version__} has no class for `{asked}`", *notes)
 
 
-def _of_type(config: Mapping[str, Any]) -> Any:
-    kind = config.get("model_type", "")
-    if kind not in transformers.CONFIG_MAPPING:
+def _of_type(kind: str | None) -> Any:
+    if kind is None or kind not in transformers.CONFIG_MAPPING:
         return None
     return transformers.MODEL_MAPPING.get(transformers.CONFIG_MAPPING[kind], None)
 
@@ -66,6 +78,9 @@ def build(config: Mapping[str, Any], *, constants: bool = False, unstored: Itera
     for attention in ATTENTIONS:
         try:
             return ClassBuilder(chosen, attention)(config, constants=constants, unstored=unstored)
+        except TooManyError as error:
+            reason = error
+            break
         except Exception as error:  # noqa: BLE001 - constructors raise whatever their values lead to
             reason = reason or error
     said = next((line.strip() for line in str(reason).splitlines() if line.strip()), type(reason).__name__)
@@ -101,13 +116,29 @@ class ClassBuilder:
         if self.attention is not None:
             configuration._attn_implementation = self.attention
         configuration._experts_implementation = self.experts
-        with _computing_constants() if constants else torch.device("meta"):
+        with _at_most(PARAMETERS), _computing_constants() if constants else torch.device("meta"):
             module: Any = self.chosen(configuration)
         module.tie_weights()
         for name in unstored:
             compute(module, name, constants=constants)
         module.eval()
         return cast(nn.Module, module)
+
+
+@contextmanager
+def _at_most(limit: int) -> Iterator[None]:
+    """Raises TooManyError where modules register more parameters, before their number fills the memory."""
+    numbers = count()
+
+    def registered(part: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        if next(numbers) >= limit:
+            raise TooManyError(f"it asks for more than {limit:,} parameters")
+
+    hook = register_module_parameter_registration_hook(registered)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @contextmanager
