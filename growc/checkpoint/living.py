@@ -20,6 +20,7 @@ from growc.dialects.torch.inputs import capturable, example_inputs, ways
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.shapes import ties_of
 from growc.dialects.torch.trials import said
+from growc.dialects.torch.undecided import asks_data, reasons, untraceable
 from growc.graph import Array
 
 
@@ -38,7 +39,8 @@ class Living(Holder):
     def of(module: Any, inputs: Mapping[str, Any] | None = None) -> Living:
         """A module that runs on these inputs, else on growc's.
 
-        Raises GrowError: G309 for quantised weights, G321 where its class does not build it from its config.
+        Raises GrowError: G309 for quantised weights, G317 where it fails on these, G321 where its class
+        does not build it from its config.
         """
         values = module.config.to_dict()
         require_plain(values)
@@ -97,8 +99,14 @@ def _difference(
         return f"{' and '.join(f'`{name}`' for name in sorted(names))} are one tensor in one of both"
     _with_types_of(module, alike)
     given = example_inputs(alike) if inputs is None else inputs
-    with capturable(module):
-        same = operator_log(module, given) == operator_log(alike, given)
+    try:
+        with capturable(module):
+            same = operator_log(module, given) == operator_log(alike, given)
+    except Exception as error:  # whatever the module's own code raises
+        if asks_data(error):
+            raise GrowError(untraceable(module, error)) from error
+        message = f"`{type(module).__name__}` fails on its example inputs"
+        raise GrowError(Diagnostic("G317", message, notes=reasons(error))) from error
     return "" if same else "it computes something else"
 
 

@@ -254,3 +254,16 @@ def test_what_the_class_says_of_the_config_is_the_reason():
         growc.plan("widen heads to 6 with neighbor copy", module)
     assert "refuses `num_attention_heads` = 6: " in caught.value.diagnostics[0].notes[-1]
     assert "is not a multiple of" in caught.value.diagnostics[0].notes[-1]
+
+
+def test_a_module_that_fails_on_its_example_inputs_is_refused_with_its_reason():
+    """As this class does on sequences that are no multiple of its segments."""
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 2}
+    config = transformers.NystromformerConfig(
+        vocab_size=48, segment_means_seq_len=64, num_landmarks=4, conv_kernel_size=3, **sizes
+    )
+    module = transformers.NystromformerModel(config).eval()
+    with pytest.raises(growc.GrowError) as raised:
+        growc.apply(FFN, module, example_inputs={"input_ids": IDS})
+    assert raised.value.diagnostics[0].code == "G317"
+    assert "RuntimeError" in str(raised.value)
