@@ -317,7 +317,7 @@ def apply_file(
     """
     from growc.calibration import calibrated
     from growc.distinct import require_own_parts
-    from growc.expectations import judge_measured, judge_plan, preserved_conditions
+    from growc.expectations import doubts, judge_measured, judge_plan, preserved_conditions
     from growc.forms import form_of
     from growc.lineage import lineage_of
     from growc.output import canonical, commit, default_output, guard, record_path, workshop
@@ -348,7 +348,9 @@ def apply_file(
             if check and compilation.plan.certificate.exact:
                 wider = form.in_wider(compilation, folder, inputs, progress)
                 measured = replace(measured, beside={**measured.beside, **wider})
-            judge_measured(resolved.statements, compilation.plan, measured, refute=check)
+            judge_measured(
+                resolved.statements, compilation.plan, measured, refute=check, told=doubts(compilation)
+            )
         if check and not compilation.plan.certificate.exact:
             calibration, uncalibrated = calibrated(compilation, files[-1], inputs, progress)
         record = canonical(provenance(sources, resolved, compilation, measured, earlier))

@@ -30,6 +30,8 @@ RELATIONS: dict[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
 }
 
+SATURATING = "products of 8-bit integers saturate in onnxruntime on x86 processors without VNNI"
+
 
 def judge_plan(statements: Sequence[Bound], c: Compilation) -> None:
     """Judge what needs no measurement. Raises GrowError (G401) with every expectation that fails."""
@@ -112,10 +114,23 @@ def preserved_conditions(statements: Sequence[Bound]) -> list[ast.Preserved]:
     return [condition for condition in expected if isinstance(condition, ast.Preserved)]
 
 
+def doubts(c: Compilation) -> tuple[str, ...]:
+    """What a certificate does not speak of, and a measurement may see."""
+    quantised = any(source.stored is not None or not source.floating for source in c.assembled.sources)
+    return (SATURATING,) if quantised else ()
+
+
 def judge_measured(
-    statements: Sequence[Bound], plan: Plan, verification: Verification, *, refute: bool
+    statements: Sequence[Bound],
+    plan: Plan,
+    verification: Verification,
+    *,
+    refute: bool,
+    told: Sequence[str] = (),
 ) -> None:
-    """Judge what was measured. Raises GrowError: G402 for a refuted certificate, G401 for `expect`."""
+    """Judge what was measured. Raises GrowError: G402 for a refuted certificate, with what is `told` besides,
+    and G401 for `expect`.
+    """
     measured = f"{verification.relative:.1e}"
     refuting = verification.refuting() if refute and plan.certificate.exact else None
     if refuting is not None:
@@ -124,7 +139,7 @@ def judge_measured(
             Diagnostic(
                 "G402",
                 f"the certificate says exact, but the outputs differ by {seen.relative:.1e}",
-                notes=refutation(way, seen),
+                notes=(*refutation(way, seen), *told),
                 help="this is a bug in growc: please report it",
             )
         )

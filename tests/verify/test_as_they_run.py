@@ -9,8 +9,11 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from growc.api import compile as compiled
+from growc.api import recipe as resolved
+from growc.diagnostic import GrowError
 from growc.difference import compare
-from growc.expectations import refutation
+from growc.expectations import SATURATING, doubts, judge_measured, refutation
 from growc.feeds import draw_cases
 from growc.float_copies import SINGLE, runnable, write_copy
 from growc.last_place import nudged
@@ -128,6 +131,23 @@ def test_a_refusal_names_the_comparison_that_refutes():
         "the comparison that shows it: As float32 copies",
         "the model's own rounding is 1.0e-06",
     )
+
+
+@pytest.mark.parametrize("kind", ["int8", "float"])
+def test_a_refusal_says_that_integer_products_may_saturate(onnx_file, kind):
+    cast = "up" if kind == "float" else "r"
+    stored = "r = DequantizeLinear(up, step)" if kind == "int8" else ""
+    graph = f"""
+    g (float[b, 3] x) => (float[b, 2] y) <{kind}[3, 4] up, float step, float[4, 2] down>
+    {{ {stored} h = MatMul(x, {cast}) y = MatMul(h, down) }}"""
+    up = np.arange(12).reshape(3, 4).astype(np.int8 if kind == "int8" else np.float32)
+    weights = {"up": up, "down": np.ones((4, 2), np.float32), "step": np.float32(0.1)}
+    path = onnx_file(graph, **{name: w for name, w in weights.items() if name in graph})
+    made = compiled(resolved('widen axis 0 of "down" to 6 with uniform copy'), path)
+    large = verified(relative=1.0, rounding=1e-6)
+    with pytest.raises(GrowError) as raised:
+        judge_measured([], made.plan, large, refute=True, told=doubts(made))
+    assert (SATURATING in raised.value.diagnostics[0].notes) == (kind == "int8")
 
 
 def verified(relative: float, rounding: float) -> Verification:
