@@ -1,6 +1,7 @@
 """Judge seeds: `python tests/fuzz/hostile/run.py --graphs FIRST LAST --modules FIRST LAST --json OUT`.
 
-`--record FILE` keeps the counts alone, with revision and date, as docs/hostile.json holds them.
+`--record FILE` keeps the counts alone, with revision and date, as docs/hostile.json holds them. A long run
+may be done in parts: `--all --json PART` keeps every outcome, `--after PART …` counts those of one revision.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,17 +63,29 @@ def summary(outcomes: Iterable[Outcome]) -> dict[str, Any]:
     return report
 
 
-def record(
-    report: dict[str, Any], graphs: Sequence[int], modules: Sequence[int], jobs: int
-) -> dict[str, Any]:
+def revision() -> str:
+    """The revision of the compiler, and whether it was changed since."""
+    asked = ["git", "describe", "--always", "--dirty"]
+    said = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return said.stdout.strip()
+
+
+def earlier(parts: Iterable[Path]) -> tuple[list[Outcome], float]:
+    """The outcomes of earlier parts of a run, and their time. Exits where one is of another revision."""
+    found: list[Outcome] = []
+    wall = 0.0
+    for path in parts:
+        report = json.loads(path.read_text())
+        if report["revision"] != revision():
+            sys.exit(f"{path} is of revision {report['revision']}, and this is {revision()}")
+        found += [Outcome(**one) for one in report["outcomes"]]
+        wall += report["wall"]
+    return found, wall
+
+
+def record(report: dict[str, Any], outcomes: Iterable[Outcome], jobs: int) -> dict[str, Any]:
     """What is kept of a report: which revision of the compiler, when, which seeds, and the counts."""
-    revision = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    seeds = {family: sorted(o.seed for o in outcomes if o.family == family) for family in ("graph", "module")}
     kept = ("cases", "kinds", "exact and changed", "claimed of equal", "seconds", "refused")
     counts = {
         family: {key: report[family][key] for key in kept}
@@ -80,10 +93,9 @@ def record(
         if family in report
     }
     return {
-        "revision": revision.stdout.strip(),
+        "revision": report["revision"],
         "date": datetime.now(UTC).date().isoformat(),
-        "graphs": list(graphs),
-        "modules": list(modules),
+        "seeds": {family: [own[0], own[-1] + 1] for family, own in seeds.items() if own},
         "jobs": jobs,
         "wall": report["wall"],
         **counts,
@@ -113,8 +125,10 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--record", type=Path)
     parser.add_argument("--all", action="store_true", help="keep every outcome in the report")
+    parser.add_argument("--after", type=Path, nargs="*", default=(), metavar="PART")
     given = parser.parse_args()
-    began, outcomes = time.perf_counter(), []
+    outcomes, spent = earlier(given.after)
+    began = time.perf_counter()
     with ProcessPoolExecutor(given.jobs) as pool:
         waiting = [pool.submit(graphs, part) for part in _parts(range(*given.graphs), 25)]
         waiting += [pool.submit(modules, part) for part in _parts(range(*given.modules), 10)]
@@ -126,13 +140,13 @@ def main() -> int:
                         f"{outcome.family} {outcome.seed}: {outcome.kind}: {outcome.detail or outcome.apart}"
                     )
                     print("    " + outcome.recipe.replace("\n", "\n    "), flush=True)
-    report = summary(outcomes) | {"wall": time.perf_counter() - began}
+    report = summary(outcomes) | {"wall": spent + time.perf_counter() - began, "revision": revision()}
     if given.all:
         report["outcomes"] = [o.as_json() for o in outcomes]
     if given.json:
         given.json.write_text(json.dumps(report, indent=1))
     if given.record:
-        kept = record(report, given.graphs, given.modules, given.jobs)
+        kept = record(report, outcomes, given.jobs)
         given.record.write_text(json.dumps(kept, indent=1) + "\n")
     for family in ("graph", "module"):
         if family in report:
