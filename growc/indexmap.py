@@ -256,6 +256,12 @@ class IndexMap:
         zero = self.zeros | other.zeros
         return IndexMap.of(self.source, self.index, self.weight * other.weight, None, ~both & ~zero)
 
+    def remainders(self, other: IndexMap) -> IndexMap:
+        """The state of the remainders of x by y over this axis: both may have one positive factor."""
+        equal = np.isclose(self.weight, other.weight, TOLERANCE) & (self.weight > 0)
+        both = self.copies & other.copies & (self.index == other.index) & equal
+        return IndexMap.of(self.source, self.index, self.weight, None, ~both & ~self.zeros)
+
     def reciprocal(self) -> IndexMap:
         """The state behind 1/x."""
         weight = np.divide(1.0, self.weight, out=np.zeros(self.size), where=self.copies)

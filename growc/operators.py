@@ -32,6 +32,7 @@ TREATMENTS = {
     "add": "linear in each operand",
     "multiply": "elementwise product",
     "divide": "elementwise quotient",
+    "remainder": "elementwise remainder; zero by any number is zero",
     "pointwise": "f(x) on each element; copies pass",
     "pointwise zero": "f(0) = 0",
     "pointwise zero homogeneous": "f(0) = 0 and f(c·x) = c·f(x) for c > 0",
@@ -52,6 +53,10 @@ TREATMENTS = {
     "per_channel": "each channel by itself, with parameters of its own",
     "opaque": "nothing is known",
 }
+
+
+NORMS = frozenset({"layer_norm", "rms_norm", "l2_norm", "l1_norm", "per_channel"})
+"""The treatments of norms."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ Constant factors, layout, casts and functions with f(0) = 0 are passed on the wa
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -21,23 +21,18 @@ from growc.depth import Past
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Node, Value, static_values
 from growc.layers import Branch, Layer, Layers, Obstacle, Run
+from growc.operators import NORMS
 from growc.passes.bypasses import SUMS, shape_of
-from growc.passes.elsewhere import Elsewhere, has_poles
+from growc.passes.elsewhere import Elsewhere
 from growc.passes.flow import THROUGH
+from growc.passes.images import has_pole
 from growc.passes.links import carriers_of
+from growc.passes.lumps import motions
 from growc.passes.norms import Norm, find_norms
-from growc.passes.settled import (
-    CASTS,
-    DEQUANTISE,
-    LAYOUT,
-    QUANTISE,
-    Settled,
-    numbers,
-    settles,
-    steps_for,
-    through,
-)
+from growc.passes.settled import Settled, numbers
+from growc.passes.settling import CASTS, DEQUANTISE, LAYOUT, QUANTISE, settles, steps_for, through
 from growc.passes.spaces import Axes
+from growc.passes.twice import Find, finder
 from growc.passes.undone import not_undone, taken_back
 from growc.passes.unit_ranges import MOVES, Range
 
@@ -52,11 +47,18 @@ OPERANDS: Mapping[str, tuple[int, ...]] = {
 all)."""
 
 KEEPS_ZERO = frozenset(
-    {"pointwise zero", "pointwise zero homogeneous", "mean", "sum", "extreme", "lookup", "divide"}
+    {
+        "pointwise zero",
+        "pointwise zero homogeneous",
+        "mean",
+        "sum",
+        "extreme",
+        "lookup",
+        "divide",
+        "remainder",
+    }
 )
 """Treatments whose result is zero where the first operand is."""
-
-NORMS = frozenset({"layer_norm", "rms_norm", "l2_norm", "l1_norm", "per_channel"})
 
 ARITHMETIC = SUMS | {"Sub", "Mul", "Div"}
 """What norms in pieces do to the stream."""
@@ -82,6 +84,8 @@ class Passage:
     keeps the steps that it has.
     """
 
+    stands: Value
+    """What the stream is there, as a value of the source."""
     before: Settled
     after: Settled
     obstacle: Obstacle | None
@@ -99,13 +103,20 @@ class Branches:
         self.carried: set[Value] = set()
         """What bodies carry, and start with as zeros, while what they leave is asked for."""
         self.treatment = {i.node: i.line.treatment for i in axes.instances}
-        self.graph = axes.graph
-        self.poles: dict[tuple[Layer, float, float], Obstacle | None] = {}
+        self.axes = axes
+        self.twice = finder(axes)
+        self.polar = any(has_pole(node) for node in axes.graph.nodes)
+        self.poles: dict[tuple[Layer, float, float, int], Obstacle | None] = {}
 
     @cached_property
     def norms(self) -> Mapping[Node, Norm]:
         """Norms in pieces, by the node that closes them."""
-        return {norm.close: norm for norm in find_norms(self.graph)}
+        return {norm.close: norm for norm in find_norms(self.axes.graph)}
+
+    @cached_property
+    def motion(self) -> Callable[[Value], int]:
+        """How a value of the source moves with the input."""
+        return motions(self.axes, self.static, self.norms)
 
     def of(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:
         """The branches of a layer in the order of their sums, or what stands in the way."""
@@ -152,7 +163,7 @@ class Branches:
         found = {layer.start}
         for node in layer.nodes:
             places = [i for i, v in enumerate(node.inputs) if v in found]
-            if places and (node.op in SUMS or settles(node, places[0]) or taken_back(node)):
+            if places and (node.op in SUMS or settles(node, places[0], self.twice) or taken_back(node)):
                 found.update(node.outputs)
         return found
 
@@ -164,7 +175,8 @@ class Branches:
         Raises GrowError (G314) where a layer would stand on a stream of another type, or with other axes,
         than it takes, and where what follows the layers would.
         """
-        held, here = behind(run.layers[0].start), run.layers[0].start
+        here = stands = run.layers[0].start
+        held = behind(here, self.twice)
         for place, (source, zero) in enumerate(zip(past.order, past.zeroed, strict=True)):
             layer = run.layers[source]
             wanted, given = layer.start.dtype, held.dtype
@@ -179,8 +191,9 @@ class Branches:
                 )
                 raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
             here = layer.end
-            found = self.passed(layer, held) if zero else None
-            held = behind(layer.end, layer.start, held) if found is None else found.after
+            found = self.passed(layer, held, stands) if zero else None
+            stands = stands if zero else layer.end
+            held = behind(layer.end, self.twice, layer.start, held) if found is None else found.after
             yield found
         last = run.layers[-1].end
         if not fits(here, last):
@@ -188,19 +201,21 @@ class Branches:
             message = f"layer {past.order[-1]} cannot be the last: {gives}"
             raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
 
-    def passed(self, layer: Layer, held: Settled) -> Passage:
-        """What a layer that adds nothing does to a stream of which so much is known."""
+    def passed(self, layer: Layer, held: Settled, stands: Value) -> Passage:
+        """What a layer that adds nothing does to a stream of which so much is known: it stands on a value of
+        the source.
+        """
         found = self.way(layer)
         if isinstance(found, Obstacle):
-            return Passage(held, behind(layer.end, layer.start, held), found)
+            return Passage(stands, held, behind(layer.end, self.twice, layer.start, held), found)
         now, changing, taken = held, None, dict[Node, Node]()
         values = {layer.start: held}
         for node, place in list(steps(layer.end, layer.start, self.kept(layer)))[::-1]:
             if node.op not in SUMS and not taken_back(node):
-                behind_it, same = through(node, place, now)
+                behind_it, same = through(node, place, now, self.twice)
                 like = None if same else steps_for(node, now)
                 if like is not None:
-                    behind_it, same = through(node, place, now, like)
+                    behind_it, same = through(node, place, now, self.twice, like)
                     taken[node] = like
                 now, changing = behind_it, changing or (None if same else node)
             values[node.outputs[0]] = now
@@ -208,18 +223,19 @@ class Branches:
             changing = layer.end.producer
         for node in layer.nodes:  # branches read the stream in its steps too
             at = values.get(node.inputs[0]) if node.op == DEQUANTISE and node.inputs[0] else None
-            like = None if at is None or through(node, 0, at)[1] else steps_for(node, at)
+            like = None if at is None or through(node, 0, at, self.twice)[1] else steps_for(node, at)
             taken |= {} if like is None else {node: like}
         cause = "rounds or bounds a stream that is not so in this place"
-        obstacle = self.pole(layer, found, held) if changing is None else Obstacle(changing, cause)
-        return Passage(held, now, obstacle, taken)
+        obstacle = self.pole(layer, found, held, stands) if changing is None else Obstacle(changing, cause)
+        return Passage(stands, held, now, obstacle, taken)
 
-    def pole(self, layer: Layer, branches: Sequence[Branch], held: Settled) -> Obstacle | None:
+    def pole(self, layer: Layer, branches: Sequence[Branch], held: Settled, stands: Value) -> Obstacle | None:
         """What may be infinite, or no number, on the way to the end of a branch of zeros."""
-        key = (layer, held.low, held.high)
-        if key not in self.poles and has_poles(layer):
+        motion = self.motion(stands) if self.polar else MOVES
+        key = (layer, held.low, held.high, motion)
+        if key not in self.poles and self.polar:
             zeroed = {use for branch in branches for use in branch.writer}
-            stream = Range.anything(1, MOVES).within(held.low, held.high, analytic=True)
+            stream = Range.anything(1, motion).within(held.low, held.high, analytic=True)
             found = Elsewhere(layer, stream, zeroed, self.static, self.treatment, self.norms).wild
             at = next((found[branch.value] for branch in branches if branch.value in found), None)
             cause = "may be infinite or no number there, which no zero hides"
@@ -352,8 +368,8 @@ class Branches:
         raise NotZeroError(node) if not values else blocked
 
     def zero_factor(self, node: Node, inside: set[Node]) -> Uses:
-        """A parameter with an element for each unit, else what it is multiplied with."""
-        operands = [v for v in node.inputs if v is not None]
+        """A parameter of each unit, rather stored than computed, else what it is multiplied with."""
+        operands = sorted((v for v in node.inputs if v is not None), key=lambda v: v.weight is None)
         scales = [v for v in operands if v in self.static and int(np.prod(shape_of(v))) > 1]
         others = [v for v in operands if v not in self.static and v.known is None]
         return self.any_zero([*scales, *others], node, inside)
@@ -418,17 +434,17 @@ def axes_of(value: Value) -> str:
     return str([s[0] if len(set(s)) == 1 else "?" for s in value.sizes or ()]).replace("'", "")
 
 
-def behind(value: Value, start: Value | None = None, held: Settled | None = None) -> Settled:
+def behind(value: Value, find: Find, start: Value | None = None, held: Settled | None = None) -> Settled:
     """What holds of a value, by all that rounds and bounds it; `held` is what holds of `start` on its way."""
     way: list[tuple[Node, int]] = []
     while value is not start and value.producer is not None:
         node = value.producer
-        place = next((i for i, v in enumerate(node.inputs) if v is not None and settles(node, i)), None)
+        place = next((i for i, v in enumerate(node.inputs) if v is not None and settles(node, i, find)), None)
         if place is None:
             break
         way.append((node, place))
         value = node.inputs[place]  # type: ignore[assignment]
     now = held if held is not None and value is start else Settled.of(value)
     for node, place in reversed(way):
-        now, _ = through(node, place, now)
+        now, _ = through(node, place, now, find)
     return now

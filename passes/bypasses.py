@@ -24,7 +24,7 @@ from growc.operators import names_of
 from growc.passes.dataflow import users
 from growc.passes.dominators import PostDominators
 from growc.passes.flow import THROUGH
-from growc.passes.settled import LAYOUT
+from growc.passes.settling import LAYOUT
 from growc.passes.spaces import Axes
 
 Token = tuple[tuple[tuple[int, ...], bool], ...]
@@ -34,7 +34,7 @@ TRANSFORMS = frozenset({"CumSum", "DFT", "aten::fft"})
 FACTORS = frozenset({"Mul", "Div"})
 MATRICES = frozenset({"contract", "lookup", "recurrent"})
 MIXING = frozenset({"attention", "recurrent", "opaque"})
-ALONE = ("pointwise", "add", "multiply", "divide", "select", "layout", "per_channel")
+ALONE = ("pointwise", "add", "multiply", "divide", "remainder", "select", "layout", "per_channel")
 """How treatments begin that make each element of one element of an operand."""
 
 

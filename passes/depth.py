@@ -168,7 +168,9 @@ def _lasting(branches: Branches, run: Run, place: int, passage: Passage) -> Iter
     found = passage.obstacle
     if found is not None:
         cause = f"layer {place} cannot pass the stream on as it is: `{found.node.name}` {found.cause}"
-        passing = (branches.passed(one, passage.before).obstacle is None for one in run.layers)
+        passing = (
+            branches.passed(one, passage.before, passage.stands).obstacle is None for one in run.layers
+        )
         other = next((k for k, passes in enumerate(passing) if passes), None)
         remedy = "" if other is None else f"a copy of layer {other} in this place changes nothing"
         yield Gap(found.node.name, found.node.kind, cause, remedy)

@@ -20,7 +20,7 @@ from growc.graph import Node, Value
 from growc.indexmap import Bools
 from growc.layers import Layer
 from growc.passes.dataflow import SHAPE_ONLY
-from growc.passes.images import MOVED, has_pole, image
+from growc.passes.images import MOVED, image
 from growc.passes.norms import Norm, without_eps
 from growc.passes.unit_ranges import MOVES, STILL, VARIES, Range
 
@@ -33,11 +33,6 @@ PLACED: Mapping[str, tuple[int, ...]] = {
 """The operands whose elements operators choose or place by numbers."""
 
 NOTHING = Range.anything(1, STILL).within(0.0, 0.0)
-
-
-def has_poles(layer: Layer) -> bool:
-    """Whether any node of a layer is not finite on all finite numbers."""
-    return any(has_pole(node) for node in layer.nodes)
 
 
 @dataclass
@@ -59,15 +54,10 @@ class Elsewhere:
     """Where a value became wild."""
 
     def __post_init__(self) -> None:
-        zeros = {id(v.weight) for v in self.zeroed if v.weight is not None}
+        self.zeros = {id(v.weight) for v in self.zeroed if v.weight is not None}
         self.reached = {self.layer.start, *self.zeroed}
         self.ranges |= dict.fromkeys(self.zeroed, NOTHING)
         self.ranges[self.layer.start] = self.stream
-        for node in self.layer.nodes:
-            for value in node.operands:  # what other uses of such a weight are is not told
-                if value.weight is not None and id(value.weight) in zeros and value not in self.ranges:
-                    self.reached.add(value)
-                    self.ranges[value] = Range.anything(1)
         self.inside = set(self.layer.nodes)
         for node in self.layer.nodes:
             self.through(node)
@@ -77,7 +67,10 @@ class Elsewhere:
         producer = value.producer
         if value not in self.ranges and value in self.static and producer not in self.inside and producer:
             self.through(producer)
-        if value not in self.ranges and value.known is not None:
+        if value not in self.ranges and value.weight is not None and id(value.weight) in self.zeros:
+            self.reached.add(value)  # what other uses of such a weight are is not told
+            self.ranges[value] = Range.anything(1)
+        elif value not in self.ranges and value.known is not None:
             self.ranges[value] = _known(value)
         elif value not in self.ranges:
             self.ranges[value] = Range.anything(1, STILL if value in self.static else MOVES)

@@ -16,11 +16,12 @@ from dataclasses import replace
 import numpy as np
 
 from growc.axes import find
-from growc.graph import Node, Value
+from growc.graph import Node, Value, Weight, wide
+from growc.indexmap import IndexMap
 from growc.links import Flow, Link, Var
 from growc.passes.images import has_pole, image
 from growc.passes.solution import PRIMAL, Solution
-from growc.passes.unit_ranges import MOVES, STILL, Range
+from growc.passes.unit_ranges import MOVES, STILL, VARIES, Range
 from growc.plans import Gap
 
 REMEDY = "copies of units are finite where the units are"
@@ -57,9 +58,12 @@ class _Finite:
             owner = self.solution.links.owner[var]
             motion = STILL if owner in self.carriers else MOVES
             weight = None if owner is None else owner.unmoved.weight
-            if weight is not None and sum(d > 1 for d in weight.shape) < 2:  # of what is drawn these are zero
-                zeros = zeros | (state.junk & (self.solution.verbs[root] == PRIMAL))
-            self.ranges[var] = Range.anything(state.size, motion).put(zeros, 0.0, 0.0, STILL)
+            made = Range.anything(state.size, motion)
+            if weight is not None and sum(d > 1 for d in weight.shape) < 2:
+                primal = self.solution.verbs[root] == PRIMAL
+                zeros = zeros | (state.junk & primal)  # of what is drawn these are zero
+                made = _averaged(made, weight, state) if primal and state.mean.any() else made
+            self.ranges[var] = made.put(zeros, 0.0, 0.0, STILL)
         return self.ranges[var]
 
     def through(self, flow: Flow) -> None:
@@ -68,7 +72,9 @@ class _Finite:
         if not given or any(v in self.ranges for v in flow.targets):
             return
         states = [self.solution.of(v) for v in flow.sources.values()]
-        domain = np.logical_and.reduce([s.copies | ((s.mean != 0) & ~s.junk) for s in states])
+        moves = [one.motion != STILL for one in given.values()]
+        means = [(s.mean != 0) & ~s.junk & m for s, m in zip(states, moves, strict=True)]
+        domain = np.logical_and.reduce([s.copies | m for s, m in zip(states, means, strict=True)])
         made = self.made(flow, given)
         made = image(flow.node, given, domain) if made is None else made
         for target in flow.targets:
@@ -77,7 +83,7 @@ class _Finite:
                 return
             if (made.wild & state.zeros).any():
                 self.gap(flow.node, target, flow)
-            units = state.copies | (state.mean != 0)
+            units = state.copies | ((state.mean != 0) & (made.motion != STILL))
             known = made.put(state.zeros, 0.0, 0.0, STILL).put(units, -np.inf, np.inf, MOVES)
             self.ranges[target] = known
             if known.wild.any():
@@ -110,3 +116,11 @@ class _Finite:
         cause = f"new units of {axis} may be infinite behind the {first.kind} `{first.name}`, where a zero"
         cause += " does not hide them"
         self.gaps.append(Gap(node.name, node.kind, cause, REMEDY))
+
+
+def _averaged(made: Range, weight: Weight, state: IndexMap) -> Range:
+    """Rows of a stored vector that are means of all its elements or of some, which symmetry may make zero."""
+    stored, rows = wide(weight.read()).real.reshape(-1), (state.mean != 0) & ~state.junk
+    if len(stored) == state.source:
+        return made.put(rows, stored.mean() * state.mean, stored.mean() * state.mean, STILL)
+    return made.put(rows, stored.min() * state.mean, stored.max() * state.mean, VARIES)

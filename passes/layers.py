@@ -25,7 +25,7 @@ from growc.passes.kinds import kinds_of
 from growc.passes.learned import learned_activations
 from growc.passes.periods import Repetition, repetitions
 from growc.passes.rows import find_rows
-from growc.passes.settled import LAYOUT, widens
+from growc.passes.settling import LAYOUT, widens
 from growc.passes.spaces import Axes
 from growc.passes.taps import listed
 

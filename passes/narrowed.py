@@ -13,7 +13,8 @@ import numpy as np
 
 from growc.graph import Node, Weight
 from growc.indexmap import Bools, IndexMap
-from growc.passes.settled import CASTS, FORMATS, REAL, widens
+from growc.passes.settled import FORMATS, REAL
+from growc.passes.settling import CASTS, widens
 from growc.passes.solution import Solution
 from growc.plans import Gap
 

@@ -40,6 +40,20 @@ def quotient(solving: Solving, link: Link) -> None:
     product(solving, link, inverse=True)
 
 
+def remainder(solving: Solving, link: Link) -> None:
+    """A state by a divisor: on a row that is a copy both have one factor, and zero by any number is zero."""
+    a, b = link.sources
+    state = solving.need(a)
+    if solving.is_free(b) and not solving.is_free(a):
+        after = state.pointwise(zero=True, homogeneous=True)
+        solving.give(b, IndexMap.of(state.source, state.index, state.weight, None, ~after.copies), GAIN)
+        solving.done.ones.add(solving.links.root(b))
+    else:
+        after = state.remainders(solving.need(b))
+    for target in link.targets:
+        solving.arrive(link, target, after)
+
+
 def _scale(solving: Solving, link: Link, scaled: Var, gain: Var, inverse: bool) -> None:
     """A per-channel weight behind a state: it can take any factor on a row that is a copy.
 
@@ -57,6 +71,8 @@ def _scale(solving: Solving, link: Link, scaled: Var, gain: Var, inverse: bool) 
             link,
             f"a per-channel weight cannot carry {solving.axis_name(gain)} into the state expected behind it",
         )
+    if inverse:
+        solving.done.ones.add(solving.links.root(gain))
     top, bottom = (state.weight, wanted.weight) if inverse else (wanted.weight, state.weight)
     factor = np.divide(top, bottom, out=np.ones(state.size), where=same)
     solving.give(gain, IndexMap.of(state.source, state.index, factor, None, ~same), GAIN)
@@ -70,7 +86,7 @@ def _weigh_means(
     beside = "" if (lost & ~means).any() else solving.gains.weighing(scaled, gain, solving.request(gain))
     if beside:
         solving.done.factors[solving.links.root(scaled)] = beside
-        solving.done.spent.add(solving.links.root(gain))
+        solving.done.ones.add(solving.links.root(gain))
     return bool(beside)
 
 

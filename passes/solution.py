@@ -43,8 +43,9 @@ class Solution:
     """The state of every affected axis of a model output, by (name, axis)."""
     factors: dict[Var, str] = field(default_factory=dict)
     """For a class that weights make in front of a gain: the gain, which their mean rows are weighted by."""
-    spent: set[Var] = field(default_factory=set)
-    """The classes of such gains: behind mean rows they have nothing left to do."""
+    ones: set[Var] = field(default_factory=set)
+    """The classes of gains whose rows are one where they are no copies: behind rows that are weighted by them
+    they have nothing left to do, and of divisors the mean may be zero."""
     given_up: dict[Var, IndexMap] = field(default_factory=dict)
     """For a class of which some units were given up: the state that weights make all the same."""
 

@@ -22,7 +22,7 @@ from growc.links import Link, Links, Var
 from growc.passes.classes import classes_of
 from growc.passes.finite import infinite
 from growc.passes.narrowed import narrowed
-from growc.passes.products import pair, product, quotient
+from growc.passes.products import pair, product, quotient, remainder
 from growc.passes.solution import Solution, Solving
 from growc.passes.whole_axes import addressed, choice, norm, output, shown, statistic
 from growc.stage import Sizes, Stage
@@ -95,6 +95,7 @@ RULES: dict[str, Callable[[Solving, Link], None]] = {
     "shift": _shift,
     "product": product,
     "quotient": quotient,
+    "remainder": remainder,
     "pair": pair,
     "addressed": addressed,
     "choice": choice,

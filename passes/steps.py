@@ -119,7 +119,7 @@ class _Steps:
         """What rows become that are no copies, by the fill and by what the weight is there for."""
         verb = self.solution.verbs[root]
         rest = ~state.copies
-        if verb == GAIN and root in self.solution.spent:
+        if verb == GAIN and (root in self.solution.ones or not use.floating):
             filler[rest] = ONE
             weight[rest] = 1.0
         elif verb == GAIN:

@@ -68,6 +68,15 @@ def _divide(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) ->
         links.links.append(Link("quotient", at.node, sources, tuple(outs)))
 
 
+def _remainder(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    """By one number it is a function that is zero at zero."""
+    if len(ins) == 2:
+        links.links.append(Link("remainder", at.node, (ins[0], ins[1]), tuple(outs)))
+    else:
+        found = [Link("pointwise", at.node, (v,), tuple(outs), zero=not i) for i, v in ins.items()]
+        links.links += found or [Link("make", at.node, (), tuple(outs))]
+
+
 def _pointwise(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
     zero, homogeneous = "zero" in at.line.treatment, "homogeneous" in at.line.treatment
     for source in ins.values():
@@ -155,6 +164,7 @@ TREATMENTS: dict[str, Callable[[Links, Instance, dict[int, Var], list[Var]], Non
     "add": _sum,
     "multiply": _multiply,
     "divide": _divide,
+    "remainder": _remainder,
     "pointwise": _pointwise,
     "pointwise zero": _pointwise,
     "pointwise zero homogeneous": _pointwise,

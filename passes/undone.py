@@ -13,7 +13,7 @@ import numpy as np
 
 from growc.graph import Node, Value
 from growc.indexmap import Ints
-from growc.passes.settled import LAYOUT
+from growc.passes.settling import LAYOUT
 
 
 def taken_back(node: Node) -> bool:

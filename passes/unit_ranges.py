@@ -43,7 +43,7 @@ class Range:
         motion = self.motion if analytic else np.where((bottom == top), STILL, VARIES)
         return Range(bottom, top, motion, self.wild)
 
-    def put(self, rows: Bools, low: float, high: float, motion: int) -> Range:
+    def put(self, rows: Bools, low: Floats | float, high: Floats | float, motion: int) -> Range:
         """Other bounds for some rows, which are finite there."""
         return Range(
             np.where(rows, low, self.low),
@@ -67,8 +67,8 @@ class Range:
         return np.asarray(self.holds(0) | (equal & centred))
 
     def union(self, other: Range) -> Range:
-        """One or the other."""
+        """One or the other; of known numbers each is its value more than by accident."""
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-        return Range(
-            low, high, np.where(self.motion == other.motion, self.motion, VARIES), self.wild | other.wild
-        )
+        number = (self.low == self.high) | (other.low == other.high)
+        alike = (self.motion == other.motion) & (~number | (low == high))
+        return Range(low, high, np.where(alike, self.motion, VARIES), self.wild | other.wild)

@@ -17,13 +17,16 @@ LAYER = """
     h{k} = Tanh(a{k})
     d{k} = MatMul(h{k}, down{k})
     {branch}
-    x{n} = Add(x{k}, e{k})
+    sum{k} = Add(x{k}, e{k})
+    {behind}
 """
 NUMBERS = {
     "half": np.float32(0.5),
+    "nothing": np.float32(0),
     "one": np.float32(1),
     "two": np.float32(2),
     "odd": np.float32(-0.5),
+    "far": np.float32(1.7),
     "tiny": np.float32(1e-5),
     "step": np.float32(0.05),
     "wide": np.float32(0.07),
@@ -62,6 +65,27 @@ POLES = {
     "\n t{k} = Concat <axis = -1> (p1{k}, p0{k})"
     "\n p{k} = Reciprocal(t{k})\n e{k} = Mul(d{k}, p{k})",
 }
+LENGTHS = {
+    "l2": "l{k} = ReduceL2(last{k}, last)",
+    "l2, whole": "l{k} = ReduceL2(last{k})",
+    "l1": "l{k} = ReduceL1(last{k}, last)",
+    "squares": "m{k} = ReduceSumSquare(last{k}, last)\n l{k} = Sqrt(m{k})",
+    "squares in pieces": "m{k} = Mul(last{k}, last{k})\n r{k} = ReduceMean(m{k}, last)\n l{k} = Sqrt(r{k})",
+    "largest": "m{k} = Abs(last{k})\n l{k} = ReduceMax(m{k}, last)",
+    "product": "m{k} = Transpose <perm = [1, 0]> (last{k})\n r{k} = MatMul(last{k}, m{k})"
+    "\n l{k} = ReduceMax(r{k}, last)",
+}
+"""Of a weight, what it is divided by."""
+OVER = {
+    f"weights over their {name}": f"{text}\n w{{k}} = Div(last{{k}}, l{{k}})"
+    for name, text in LENGTHS.items()
+}
+POLES |= {
+    name: f"{text}\n v{{k}} = Softsign(w{{k}})\n e{{k}} = MatMul(d{{k}}, v{{k}})"
+    for name, text in OVER.items()
+    if "product" not in name  # that is zeroed in front of it
+}
+
 SAFE = {
     "linear attention": "s{k} = Elu(n{k})\n k{k} = Add(s{k}, one)\n t{k} = ReduceSum(k{k}, last)"
     "\n e{k} = Div(d{k}, t{k})",
@@ -85,7 +109,17 @@ SAFE = {
     "\n v{k} = Div(t{k}, u{k})\n w{k} = ReduceSum(v{k}, last)\n e{k} = Mul(w{k}, d{k})",
     "softmax in pieces": "b{k} = ReduceMax(n{k}, last)\n c{k} = Sub(n{k}, b{k})\n s{k} = Exp(c{k})"
     "\n u{k} = ReduceSum(s{k}, last)\n v{k} = Div(s{k}, u{k})\n e{k} = Mul(v{k}, d{k})",
+    "weights over more than their length": "l{k} = ReduceL2(last{k}, last)\n m{k} = Add(l{k}, tiny)"
+    "\n w{k} = Div(last{k}, m{k})\n e{k} = MatMul(d{k}, w{k})",
     "bounded stream": "b{k} = Relu(x{k})\n p{k} = Sqrt(b{k})\n e{k} = Mul(p{k}, d{k})",
+}
+
+
+SAFE |= {name: f"{text}\n e{{k}} = MatMul(d{{k}}, w{{k}})" for name, text in OVER.items()}
+SAFE |= {
+    f"{name}, with gains": f"{text}\n v{{k}} = Softsign(w{{k}})\n o{{k}} = Mul(v{{k}}, gain{{k}})"
+    "\n e{k} = MatMul(d{k}, o{k})"
+    for name, text in OVER.items()
 }
 
 
@@ -122,14 +156,31 @@ PAIRS = {
 ORDERS = ("stack layers to 4 by each with zero outputs", "arrange layers as 0..2, 1 with zero outputs")
 
 
-def judged(folder: Path, branch: str, order: str) -> tuple[bool, bool, str]:
-    """Whether a claim is exact, whether the result is the same where the source is finite, and the causes."""
+SUM = "x{n} = Identity(sum{k})"
+Part = tuple[str, str]
+
+
+def judged(
+    folder: Path, branch: str, order: str, *others: Part, behind: str = SUM, stem: str = "x0 = Identity(s)"
+) -> tuple[bool, bool, str]:
+    """Whether a claim is exact, whether the result is the same where the source is finite, and the causes.
+
+    branch, behind: what is added by the first layer, and what makes its end of its sum; others: of those
+    behind it, which are one like it if there are none.
+    """
+    parts = [(branch, behind), *(others or [(branch, behind)])]
     layers = "".join(
-        LAYER.replace("{branch}", branch).replace("{k}", str(k)).replace("{n}", str(k + 1)) for k in range(2)
+        LAYER.replace("{branch}", inner)
+        .replace("{behind}", end)
+        .replace("{k}", str(k))
+        .replace("{n}", str(k + 1))
+        for k, (inner, end) in enumerate(parts)
     )
     weights = ", ".join(
-        f"float[8, 5] up{k}, float[5, 8] down{k}, float[8] gain{k}, float[8, 8] last{k}" for k in range(2)
+        f"float[8, 5] up{k}, float[5, 8] down{k}, float[8] gain{k}, float[8, 8] last{k}"
+        for k in range(len(parts))
     )
+    layers = stem + layers
     kinds = {"f": "float", "u": "uint8", "i": "int8"}
     given = {name: n for name, n in NUMBERS.items() if name in layers} | {"two_of": np.array([2], np.int64)}
     names = ", ".join(
@@ -139,9 +190,9 @@ def judged(folder: Path, branch: str, order: str) -> tuple[bool, bool, str]:
     text = f"""
 g (float[N, 3] x) => (float[N, 4] y) <float[3, 8] first, float[8, 4] end, {weights}, {names}>
 {{
-    x0 = MatMul(x, first)
+    s = MatMul(x, first)
     {layers}
-    y = MatMul(x2, end)
+    y = MatMul(x{len(parts)}, end)
 }}
 """
     model, out = save(folder / "m.onnx", text, opset=18, **given), folder / "out.onnx"
@@ -181,3 +232,80 @@ def test_another_zero_point_is_no_zero(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_zero_point_of_the_same_steps_is_zero(tmp_path: Path, name: str) -> None:
     assert judged(tmp_path, PAIRS[name], ORDERS[0])[:2] == (True, True)
+
+
+LUMPS = {
+    "rectified": "x{n} = Relu(sum{k})",
+    "bounded": "x{n} = Clip(sum{k}, odd, half)",
+    "largest": "x{n} = Max(odd, sum{k})",
+    "whole": "x{n} = Round(sum{k})",
+    "rounded to steps": "first{k} = QuantizeLinear(sum{k}, step, hundred)\n"
+    "    x{n} = DequantizeLinear(first{k}, step, hundred)",
+    "whole numbers": "first{k} = Cast <to = 6> (sum{k})\n    x{n} = Cast <to = 1> (first{k})",
+    "signs": "x{n} = Sign(sum{k})",
+    "threshold": "x{n} = ThresholdedRelu <alpha = 0.25> (sum{k})",
+    "chosen": "first{k} = Less(sum{k}, half)\n    x{n} = Where(first{k}, nothing, sum{k})",
+    "other numbers chosen": "first{k} = Greater(sum{k}, half)\n    x{n} = Where(first{k}, sum{k}, half)",
+    "chosen, then rounded": "first{k} = Less(sum{k}, half)\n    second{k} = Where(first{k}, nothing, sum{k})"
+    "\n    third{k} = Cast <to = 10> (second{k})\n    x{n} = Cast <to = 1> (third{k})",
+}
+"""Ends of layers that give some number for more than single inputs."""
+OF_A_LUMP = {
+    "zero": "p{k} = Reciprocal(x{k})\n e{k} = Mul(p{k}, d{k})",
+    "half": "o{k} = Sub(x{k}, half)\n p{k} = Reciprocal(o{k})\n e{k} = Mul(p{k}, d{k})",
+    "one less": "o{k} = Add(x{k}, odd)\n p{k} = Log(o{k})\n e{k} = Mul(p{k}, d{k})",
+}
+
+
+STEMS = {
+    "rectified": "r = Relu(s)\n x0 = Mul(r, gain0)",
+    "rectified and turned": "r = Relu(s)\n x0 = Neg(r)",
+    "with a number of its own": "t = Less(s, odd)\n r = Where(t, nothing, s)\n x0 = Mul(r, gain0)",
+    "signs": "r = Sign(s)\n x0 = Mul(r, gain0)",
+}
+"""Stems of a stream that is zero for more than single inputs."""
+ADDED = {
+    "weights": ("e{k} = Identity(d{k})", SUM),
+    "rectified": ("e{k} = Relu(d{k})", SUM),
+    "gated": ("t{k} = Relu(d{k})\n e{k} = Mul(t{k}, d{k})", SUM),
+}
+
+
+@pytest.mark.parametrize("name", STEMS)
+def test_a_layer_in_front_of_its_source_reads_another_stream(tmp_path: Path, name: str) -> None:
+    order = "arrange layers as 1, 0, 1 with zero outputs"
+    parts = (ADDED["weights"], (OF_A_LUMP["zero"], SUM))
+    exact, same, causes = judged(tmp_path, parts[0][0], order, parts[1], stem=STEMS[name])
+    assert same or not exact, causes
+
+
+@pytest.mark.parametrize("end", [SUM, LUMPS["rectified"]])
+@pytest.mark.parametrize("name", ADDED)
+def test_sums_of_zeros_are_zeros(tmp_path: Path, name: str, end: str) -> None:
+    """Behind a ReLU a sum with zeros may be zero; weights make zero of a row of zeros."""
+    order = "arrange layers as 0, 1, 2, 0 with zero outputs"
+    others = (("e{k} = Identity(d{k})", end), ADDED[name])
+    exact, same, causes = judged(tmp_path, OF_A_LUMP["zero"], order, *others)
+    assert (exact, same) == (end == SUM, end == SUM), causes
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("pole", OF_A_LUMP)
+@pytest.mark.parametrize("name", LUMPS)
+def test_a_pole_at_a_number_that_bounds_give_is_no_accident(tmp_path: Path, name: str, pole: str) -> None:
+    """The source's first layer reads what nothing has bounded; its copy behind the second reads what was."""
+    order = "arrange layers as 0, 1, 0 with zero outputs"
+    exact, same, causes = judged(
+        tmp_path, OF_A_LUMP[pole], order, (SAFE["sigmoid"], LUMPS[name]), behind=LUMPS[name]
+    )
+    assert same or not exact, causes
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", LUMPS)
+def test_a_pole_elsewhere_than_at_the_numbers_that_bounds_give_is_none(tmp_path: Path, name: str) -> None:
+    branch = "o{k} = Add(x{k}, far)\n p{k} = Reciprocal(o{k})\n e{k} = Mul(p{k}, d{k})"
+    order = "arrange layers as 0, 1, 0 with zero outputs"
+    exact, same, causes = judged(tmp_path, branch, order, (SAFE["sigmoid"], LUMPS[name]), behind=LUMPS[name])
+    assert same
+    assert exact == (name in ("bounded", "rectified", "largest")), causes

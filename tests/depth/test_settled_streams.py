@@ -9,13 +9,17 @@ import pytest
 from graphs import save
 from judging import judge
 
+from growc import api
 from growc.diagnostic import GrowError
+from growc.passes.twice import finder
 
 LAST = "stack layers to 5 by last with zero outputs"
 EACH = "stack layers to 6 by each with zero outputs"
 
 NUMBERS = {
     "low": np.float32(-0.5),
+    "units": np.linspace(-0.6, 0.5, 8, dtype=np.float32),
+    "one_on": np.array([1]),
     "high": np.float32(0.75),
     **{f"step{k}": np.float32(0.3 + 0.11 * k) for k in range(3)},
     **{f"middle{k}": np.uint8(100 + 9 * k) for k in range(3)},
@@ -48,7 +52,7 @@ def stack(folder: Path, *, before: str = "", behind: str = "", stem: str = "") -
     weights = ", ".join(f"float[8, 12] up{k}, float[12, 8] down{k}" for k in range(3))
     body = "\n    ".join(lines)
     graph = f"""
-settled (float[N, 4] x) => (float[N, 3] y)
+settled (float[N, 4] x, float[N, 8] mask) => (float[N, 3] y)
 <float[4, 8] rows, {weights}, float[8, 3] columns>
 {{
     e = MatMul(x, rows)
@@ -76,7 +80,29 @@ FUNCTIONS = ROUNDINGS | {
     "floor": "Y = Floor(X)",
     "sign": "Y = Sign(X)",
     "length": "Y = LpNormalization <axis = -1> (X)",
+    "mod": "Y = Mod <fmod = 1> (X, high)",
+    "max of units": "Y = Max(X, units)",
+    "min of units": "Y = Min(units, X)",
+    "where less": "Yt = Less(X, low)\n    Y = Where(Yt, low, X)",
+    "where not more": "Yt = Greater(X, low)\n    Y = Where(Yt, X, low)",
+    "where far": "Ya = Abs(X)\n    Yt = GreaterOrEqual(Ya, high)\n    Y = Where(Yt, low, X)",
+    "where less, of units": "Yt = Less(X, units)\n    Y = Where(Yt, units, X)",
+    "where less, of a shape": "Ys = Shape(X)\n    Yc = ConstantOfShape <value = float[1] {{-0.4}}> (Ys)"
+    "\n    Yt = Less(X, Yc)\n    Y = Where(Yt, Yc, X)",
+    "where another number": "Yh = Cast <to = 10> (X)\n    Yf = Cast <to = 1> (Yh)\n    Yt = Less(Yf, X)"
+    "\n    Y = Where(Yt, high, X)",
+    "where an input is less": "Yt = Less(mask, high)\n    Y = Where(Yt, low, X)",
+    "where a part of an input is less": "Yi = Slice(mask, none, one_on, last)\n    Yt = Less(Yi, high)"
+    "\n    Y = Where(Yt, low, X)",
 }
+OF_OTHERS = {
+    "the mean": "Ym = ReduceMean <axes = [-1]> (X)\n    Yt = Less(X, Ym)\n    Y = Where(Yt, low, X)",
+    "the next unit": "Ya = Slice(X, one_on, ten, last)\n    Yb = Slice(X, none, one_on, last)"
+    "\n    Yn = Concat <axis = -1> (Ya, Yb)\n    Yt = Less(Yn, step0)\n    Y = Where(Yt, low, X)",
+    "the next token": "Ya = Slice(X, one_on, ten, none)\n    Yb = Slice(X, none, one_on, none)"
+    "\n    Yn = Concat <axis = 0> (Ya, Yb)\n    Yt = Less(Yn, step0)\n    Y = Where(Yt, low, X)",
+}
+"""Choices by other elements of the stream: they change again once these have changed."""
 
 
 @pytest.mark.parametrize("recipe", [LAST, EACH])
@@ -95,6 +121,30 @@ def test_a_stream_that_is_rounded_behind_each_sum_stays_as_it_is(
 ) -> None:
     model = stack(tmp_path, behind=FUNCTIONS[kind])
     judge(recipe, model, tmp_path / "deep.onnx").assert_exact()
+
+
+@pytest.mark.parametrize("kind", OF_OTHERS)
+def test_a_choice_by_other_elements_is_no_identity(tmp_path: Path, kind: str) -> None:
+    model = stack(tmp_path, behind=OF_OTHERS[kind])
+    judge(EACH, model, tmp_path / "deep.onnx").assert_gap("cannot pass the stream on as it is")
+
+
+@pytest.mark.parametrize("put", [-0.5, -np.inf, np.inf])
+def test_a_choice_of_what_is_no_finite_number_is_not_relied_on(tmp_path: Path, put: float) -> None:
+    """Zeros of a copy that reads infinity hide nothing, and a stream is taken to be finite."""
+    graph = """
+chosen (float[N, 4] x) => (float[N, 3] y) <float[4, 8] rows, float[8, 3] columns, float low, float put>
+{
+    s = MatMul(x, rows)
+    t = Less(s, low)
+    c = Where(t, put, s)
+    y = MatMul(c, columns)
+}
+"""
+    path = save(tmp_path / "m.onnx", graph, low=np.float32(-0.5), put=np.float32(put))
+    axes = api.compile(api.recipe('widen axis 1 of "rows" to 9 with zero fill'), path).axes
+    [node] = (node for node in axes.graph.nodes if node.op == "Where")
+    assert (finder(axes)(node, 2) is not None) == np.isfinite(put)
 
 
 TAKEN_BACK = {

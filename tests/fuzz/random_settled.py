@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,11 @@ NUMBERS = {
     "zero": np.float32(0),
     "half": np.float32([0.5]),
     "flat": np.array([-1, 8], np.int64),
+    "from_none": np.array([0], np.int64),
+    "from_one": np.array([1], np.int64),
+    "one_on": np.array([1], np.int64),
+    "to_end": np.array([99], np.int64),
+    "axis_one": np.array([1], np.int64),
     "deep": np.array([-1, 2, 4], np.int64),
     **{f"step{k}": np.float32(0.3 + 0.11 * k) for k in range(3)},
     **{f"steps{k}": np.linspace(0.2, 0.4 + k, 8, dtype=np.float32) for k in range(2)},
@@ -51,7 +57,32 @@ def _steps(scale: str, zero: str, axis: int = -1) -> Write:
     return _chain(*ends)
 
 
+def _where(test: str, put: str, *, kept: bool = False) -> Write:
+    """A number in the place of those for which a test holds, or does not."""
+    return lambda x, y: (
+        f"{test.format(x=x, y=y + '_t')}\n    {y} = Where({y}_t, {f'{x}, {put}' if kept else f'{put}, {x}'})"
+    )
+
+
 WRITES: dict[str, Write] = {
+    "where less": _where("{y} = Less({x}, low)", "low"),
+    "where less, odd": _where("{y} = Less({x}, low)", "odd"),
+    "where more": _where("{y} = Greater({x}, half)", "zero", kept=True),
+    "where more, of units": _where("{y} = Greater({x}, steps0)", "steps1"),
+    "where far": _where("{y}_a = Abs({x})\n    {y} = GreaterOrEqual({y}_a, high)", "zero"),
+    "where halved": _where(
+        "{y}_a = Cast <to = 10> ({x})\n    {y}_b = Cast <to = 1> ({y}_a)\n    {y} = Equal({y}_b, {x})", "odd"
+    ),
+    "where a neighbour": _where(
+        "{y}_a = Slice({x}, from_one, to_end, axis_one)\n    {y}_b = Slice({x}, from_none, one_on, axis_one)"
+        "\n    {y}_c = Concat <axis = -1> ({y}_a, {y}_b)\n    {y} = Less({y}_c, zero)",
+        "half",
+    ),
+    "where the mean": _where("{y}_a = ReduceMean <keepdims = 1> ({x})\n    {y} = Less({y}_a, {x})", "zero"),
+    "mod": _one("Mod", "half", attributes="<fmod = 1>"),
+    "mod of units": _one("Mod", "steps1", attributes="<fmod = 1>"),
+    "max of units": _one("Max", "steps0"),
+    "min of units": _one("Min", "steps1"),
     **{f"cast {n}": _cast(n) for n in (3, 5, 6, 7, 10, 11, 16)},
     "like": _chain(_one("CastLike", "flat"), _one("CastLike", "low")),
     "narrow, narrower": _cast(10, 1, 16),
@@ -133,9 +164,5 @@ settled (float[N, 4] x) => (float[N, 3] y)
     y = Add(z, bias)
 }}
 """
-    used = {
-        name: value
-        for name, value in NUMBERS.items()
-        if f" {name})" in lines or f"({name}," in lines or f" {name}," in lines
-    }
+    used = {name: value for name, value in NUMBERS.items() if re.search(rf"\b{name}\b", lines)}
     return save(path, graph, opset=19, **used), draw.choice(RECIPES)

@@ -39,21 +39,28 @@ def test_a_number_added_to_whole_numbers(tmp_path: Path, lines: str, fill: str) 
     judge(f'widen axis 1 of "up" to 13 with {fill}', model, tmp_path / "g.onnx").assert_exact()
 
 
-def test_a_bias_that_is_drawn_as_zero_divides_nothing(tmp_path: Path) -> None:
-    graph = """
+DIVIDED = """
 rest (float[N, 4] x) => (float[N, 3] y)
 <float[4, 6] up, float[6] by, float[6, 3] down>
 {
     h = MatMul(x, up)
-    z = Mod <fmod = 1> (h, by)
+    %s
     y = MatMul(z, down)
 }
 """
-    model = save(tmp_path / "m.onnx", graph)
-    recipe = 'widen axis 1 of "up" to 13 with random fill with zero outputs'
+DRAWN = 'widen axis 1 of "up" to 13 with random fill with zero outputs'
+
+
+def test_a_bias_that_is_drawn_as_zero_divides_nothing(tmp_path: Path) -> None:
+    model = save(tmp_path / "m.onnx", DIVIDED % "r = Reciprocal(by)\n    z = Mul(h, r)")
     with pytest.raises(AssertionError):  # of `judge`: what was grown is not finite
-        judge(recipe, model, tmp_path / "g.onnx")
-    assert not api.plan(recipe, model).certificate.exact
+        judge(DRAWN, model, tmp_path / "g.onnx")
+    assert not api.plan(DRAWN, model).certificate.exact
+
+
+@pytest.mark.parametrize("line", ["z = Mod <fmod = 1> (h, by)", "z = Div(h, by)"])
+def test_divisors_of_units_that_are_drawn_are_ones(tmp_path: Path, line: str) -> None:
+    judge(DRAWN, save(tmp_path / "m.onnx", DIVIDED % line), tmp_path / "g.onnx").assert_exact()
 
 
 def test_a_running_sum_whose_axis_stands_in_a_list(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import Array
 from growc.naming import unused
 
-CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"})
+CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Einsum", "FusedMatMul", "Gemm", "MatMul"})
 """Where a computed value is a weight: the other operand is an activation."""
 
 REDUCTIONS = frozenset(

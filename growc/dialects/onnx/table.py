@@ -71,7 +71,7 @@ OPERATORS = table(
     Div                      ..., ... -> ...                       divide
     Pow                      power()                               pointwise
     PRelu                    ..., ... -> ...                       pointwise zero
-    Mod                      ..., ... -> ...                       pointwise
+    Mod                      ..., ... -> ...                       remainder
     Max                      extreme()                             pointwise
     Min                      extreme()                             pointwise
     Mean                     ...* -> ...                           add
