@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from hostile.net import Net
 from hostile.recipes import Seen, recipe
 
 if TYPE_CHECKING:
+    from growc.compilation import Compilation
     from growc.diagnostic import GrowError
     from growc.plans import Plan
 
@@ -142,12 +143,20 @@ def _shape(value: onnx.ValueInfoProto) -> list[Any]:
     return [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim]
 
 
-def seen(path: Path, model: onnx.ModelProto) -> Seen:
+def planned(begun: Compilation, text: str) -> Compilation:
+    """The passes that are left for a recipe, whether the model is analysed or not. They may change its graph."""
+    from growc.api import recipe as resolved
+    from growc.passes import ANALYSIS, PIPELINE, run
+
+    left = PIPELINE if begun.roles is None else PIPELINE[len(ANALYSIS) :]
+    return run(left, replace(begun, statements=resolved(text).statements))
+
+
+def seen(analysed: Compilation, model: onnx.ModelProto) -> Seen:
     """What `inspect` says of a file."""
-    import growc
     from growc.render.inspection import inspect_data
 
-    found = inspect_data(growc.inspect(path))
+    found = inspect_data(analysed)
     axes = {name: size if isinstance(size, list) else [size] for name, size in found["axes"].items()}
     weights = {t.name: list(t.dims) for t in model.graph.initializer if t.data_type in (1, 10, 11, 16, 3)}
     scopes = [name for name in found["scopes"] if " " not in name]
@@ -170,24 +179,24 @@ def judge(seed: int, text: str = "") -> Outcome:
 
 
 def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
-    from growc import GrowError
-    from growc.api import compile as compiled
-    from growc.api import recipe as resolved
+    from growc import GrowError, inspect
     from growc.forms import form_of
     from growc.ports import ports_of
 
     path, target = folder / "source.onnx", folder / "result.onnx"
     onnx.save(made.model, path)
     try:
-        found = None if text else seen(path, made.model)
+        analysed = inspect(path)
+        found = None if text else seen(analysed, made.model)
         for again in range(RECIPES):
             outcome.recipe = text or recipe(outcome.seed * RECIPES + again, found)
             try:
-                c = compiled(resolved(outcome.recipe), path)
+                c = planned(analysed, outcome.recipe)
                 break
             except GrowError:
                 if again == RECIPES - 1 or text:
                     raise
+                analysed = inspect(path)
         files = form_of(path).write(c, folder, target, lambda *_: None)
         ports = ports_of(c)
     except GrowError as error:

@@ -6,13 +6,14 @@ import copy
 import time
 from collections.abc import Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from hostile.cases import BLUNT, Late, Outcome, kind_of, limited
+from hostile.cases import BLUNT, Late, Outcome, kind_of, limited, planned
 from hostile.judging import FLOOR, ROUNDINGS, SCALES, apart
 from hostile.recipes import Seen, recipe
 from hostile.torch_models import VOCAB
@@ -93,26 +94,31 @@ def _grow(
     outcome: Outcome, built: Built, cases: list[tuple[Any, ...]], wanted: list[list[np.ndarray]], text: str
 ) -> None:
     import growc
+    from growc.compilation import Compilation
+    from growc.dialects.torch.dialect import TorchModel
+    from growc.dialects.torch.emit import grown_module
 
     module, example = built.module, cases[1]
-    grown: Any = None
     try:
+        model = TorchModel.of(module, example)
         found = Seen({}, [], [], {}) if text else _seen(module)
         for again in range(RECIPES):
             outcome.recipe = text or recipe(outcome.seed * RECIPES + again + 500_000, found)
             try:
-                grown = growc.apply(module, outcome.recipe, example, check=False)
+                c = planned(Compilation(Path("module"), model), outcome.recipe)
+                grown = grown_module(c)  # as it evaluates: a capture in training would take as long again
                 break
             except growc.GrowError:
                 if again == RECIPES - 1 or text:
                     raise
+                model = TorchModel.open(model.captured, model.read)  # the passes change the graph
     except growc.GrowError as error:
         outcome.refuse(error)
         return
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
         outcome.blame("traceback", error)
         return
-    outcome.take(grown.plan)
+    outcome.take(c.plan)
     try:
         results = [_run(grown.eval(), case) for case in cases]
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
