@@ -144,7 +144,7 @@ def _shape(value: onnx.ValueInfoProto) -> list[Any]:
 
 
 def planned(begun: Compilation, text: str) -> Compilation:
-    """The passes that are left for a recipe, of a model that is analysed or not: they may change its graph."""
+    """The passes that are left for a recipe; they may change the graph of the model."""
     from growc.api import recipe as resolved
     from growc.passes import ANALYSIS, PIPELINE, run
 
