@@ -38,7 +38,7 @@ def through(
     if (node.op in CASTS and not trains(node)) or node.op in WHOLE:
         grid = "whole" if node.op in WHOLE else out.dtype
         return _open(replace(held.rounded(grid), dtype=out.dtype), held.on(grid))
-    if node.op in BOUNDS and (found := BOUNDS[node.op](node, place)) is not None:
+    if (found := bounds_of(node, place)) is not None:
         now = held.bounded(*found)
         return _open(now, now is held) if node.op != "Abs" or now is held else (_positive(now), False)
     again = find(node, place)
@@ -63,7 +63,7 @@ def steps_for(node: Node, held: Settled) -> Node | None:
 
 def settles(node: Node, place: int, find: Find) -> bool:
     """Whether a node may leave an operand as it is, depending on what holds of that."""
-    if node.op in BOUNDS and BOUNDS[node.op](node, place) is not None:
+    if bounds_of(node, place) is not None:
         return True
     own = LAYOUT | CASTS | WHOLE | {QUANTISE, DEQUANTISE}
     return (place == 0 and node.op in own and not trains(node)) or find(node, place) is not None
@@ -100,6 +100,12 @@ def _positive(held: Settled) -> Settled:
 Bounds = tuple[float, float] | None
 
 
+def bounds_of(node: Node, place: int) -> Bounds:
+    """What a node bounds an operand by; None where it does something else, or leaves nothing finite."""
+    low, high = (node.op in BOUNDS and BOUNDS[node.op](node, place)) or (math.inf, -math.inf)
+    return (low, high) if low < math.inf and high > -math.inf else None
+
+
 def _between(node: Node, place: int) -> Bounds:
     given = (node.input(1), node.input(2))
     found = [
@@ -118,6 +124,25 @@ def _beyond(node: Node, place: int) -> Bounds:
     return (max(known), math.inf) if node.op == "Max" else (-math.inf, min(known))
 
 
+LESS: Mapping[str, bool] = {"Less": True, "LessOrEqual": True, "Greater": False, "GreaterOrEqual": False}
+"""Comparisons, and whether they ask for the first operand to be the smaller one."""
+
+
+def _where(node: Node, place: int) -> Bounds:
+    """A bound in the place of what lies beyond it: Where(x < c, c, x) is Max(x, c)."""
+    asked = node.inputs[0].producer if node.inputs[0] is not None else None
+    if place not in (1, 2) or asked is None or asked.op not in LESS:
+        return None
+    operand, put = node.inputs[place], number(node.inputs[3 - place])
+    first = asked.inputs[0] is operand
+    if operand is None or operand.sizes is None or operand.sizes != node.outputs[0].sizes:
+        return None
+    if put is None or asked.inputs[1 - first] is not operand or number(asked.inputs[first]) != put:
+        return None
+    replaced_below = (LESS[asked.op] == first) == (place == 2)
+    return (put, math.inf) if replaced_below else (-math.inf, put)
+
+
 BOUNDS: Mapping[str, Callable[[Node, int], Bounds]] = {
     "Abs": lambda node, place: (0.0, math.inf),
     "Relu": lambda node, place: (0.0, math.inf),
@@ -125,6 +150,7 @@ BOUNDS: Mapping[str, Callable[[Node, int], Bounds]] = {
     "growc::Clip": _between,
     "Max": _beyond,
     "Min": _beyond,
+    "Where": _where,
 }
 """Operators that take the nearest number between two, which they give."""
 

@@ -185,6 +185,7 @@ def test_fewer_digits_outlast_a_type_of_more(tmp_path: Path) -> None:
     judge(LAST, stack(tmp_path, behind=both), tmp_path / "deep.onnx").assert_exact()
 
 
+RELU = "s{k} = Relu(a{k})"
 TWICE = """
     u{k} = MatMul(x{k}, up{k})
     d{k} = MatMul(u{k}, down{k})
@@ -197,9 +198,10 @@ TWICE = """
 """
 
 
-def in_between(folder: Path, stem: str, end: str) -> Path:
-    """Two layers with a Relu between their sums, behind a stem; `end` stands behind each."""
-    layers = "".join(TWICE.format(k=k, n=k + 1, end=end) for k in range(2))
+def in_between(folder: Path, stem: str, end: str, between: str = RELU) -> Path:
+    """Two layers with a Relu, or something else, between their sums; `end` stands behind each."""
+    layer = TWICE.replace(RELU, between)
+    layers = "".join(layer.format(k=k, n=k + 1, end=end) for k in range(2))
     shapes = {"up": "8, 12", "down": "12, 8", "wide": "8, 20", "narrow": "20, 8"}
     weights = ", ".join(f"float[{shape}] {name}{k}" for k in range(2) for name, shape in shapes.items())
     graph = f"""
@@ -212,7 +214,8 @@ between (float[N, 4] x) => (float[N, 3] y)
     y = MatMul(x2, columns)
 }}
 """
-    return save(folder / "model.onnx", graph)
+    numbers = {name: NUMBERS[name] for name in ("low", "high") if name in between}
+    return save(folder / "model.onnx", graph, **numbers)
 
 
 @pytest.mark.parametrize("stem", ["Relu", "Abs"])
@@ -229,6 +232,27 @@ def test_what_a_copy_finds_where_it_stands_is_enough(tmp_path: Path, end: str) -
     model = in_between(tmp_path, "Identity", end)
     again = "arrange layers as 0, 1, 0 with zero outputs"
     judge(again, model, tmp_path / "deep.onnx").assert_exact()
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "t{k} = Less(a{k}, BOUND)\n    s{k} = Where(t{k}, BOUND, a{k})",
+        "t{k} = GreaterOrEqual(BOUND, a{k})\n    s{k} = Where(t{k}, BOUND, a{k})",
+        "t{k} = Greater(a{k}, BOUND)\n    s{k} = Where(t{k}, a{k}, BOUND)",
+        "t{k} = LessOrEqual(BOUND, a{k})\n    s{k} = Where(t{k}, a{k}, BOUND)",
+    ],
+)
+@pytest.mark.parametrize("bound", ["low", "high"])
+def test_a_bound_may_be_written_as_a_choice(tmp_path: Path, choice: str, bound: str) -> None:
+    """Nothing behind a Relu lies below -0.5; much lies below 0.75."""
+    model = in_between(tmp_path, "Relu", "Relu", choice.replace("BOUND", bound))
+    found = judge("arrange layers as 0, 1, 0 with zero outputs", model, tmp_path / "deep.onnx")
+    if bound == "low":
+        found.assert_exact()
+    else:
+        found.assert_gap("rounds or bounds", "in this place")
 
 
 def test_a_new_layer_rounds_the_stream_as_it_is_rounded_where_it_stands(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ WRITES: dict[str, Write] = {
     "where less": _where("{y} = Less({x}, low)", "low"),
     "where less, odd": _where("{y} = Less({x}, low)", "odd"),
     "where more": _where("{y} = Greater({x}, half)", "zero", kept=True),
+    "where less, kept": _where("{y} = LessOrEqual(low, {x})", "low", kept=True),
+    "where more, bound": _where("{y} = Greater({x}, high)", "high"),
     "where more, of units": _where("{y} = Greater({x}, steps0)", "steps1"),
     "where far": _where("{y}_a = Abs({x})\n    {y} = GreaterOrEqual({y}_a, high)", "zero"),
     "where halved": _where(

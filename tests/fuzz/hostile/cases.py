@@ -40,7 +40,8 @@ class Late(BaseException):
 
 @dataclass
 class Outcome:
-    """What became of a seed. `kind`: refused, exact, gap, unclaimed, degenerate, overflow, or a bad one."""
+    """What became of a seed. `kind`: refused, exact, gap, unclaimed, degenerate, overflow, or a bad one;
+    `gap, fine`: one that only double precision shows."""
 
     seed: int
     kind: str = "degenerate"
@@ -221,6 +222,10 @@ def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
     _measure(outcome, made, [old for old, _ in kept], results, ports.output_maps())
     if outcome.kind == "false exact" and _overflows(files[-1], cases):
         outcome.kind = "overflow"
+    if outcome.kind == "unclaimed" and _apart_in_double(
+        made, (path, files[-1]), cases, kept, ports.output_maps()
+    ):
+        outcome.kind = "gap, fine"
 
 
 def _overflows(path: Path, cases: list[judging.Feed]) -> bool:
@@ -267,25 +272,68 @@ def _grown(value: Any, maps: Any) -> Any:
 def _measure(
     outcome: Outcome, made: Source, names: list[str], results: list[judging.Results], maps: Any
 ) -> None:
-    chosen = [made.names.index(name) for name in names]
-    wanted = [[case[j] for j in chosen] for case in made.results]
+    wanted = _chosen(made, names)
     try:
         found = judging.compared(wanted, results, names, maps)
     except (IndexError, ValueError) as error:
         found = np.full((len(wanted), len(names)), np.inf)
         outcome.detail = tail(error)
-    shakes = 1
-    while True:
-        own = judging.rounding(made.model, made.cases, names, wanted, shakes)
-        allowed = np.maximum(judging.ROUNDINGS * own, judging.FLOOR)
-        equal = bool((found <= allowed).all())
-        if equal or shakes > 1:
-            break
-        shakes = 48
+    allowed = _allowed(made.model, made.cases, names, wanted, found, judging.FLOOR)
+    equal = bool((found <= allowed).all())
     at = np.unravel_index(np.argmax(np.nan_to_num(found / allowed, nan=0.0, posinf=1e300)), found.shape)
     outcome.apart, outcome.allowed = float(found[at]), float(allowed[at])
     sharp = bool((found <= np.minimum(allowed, BLUNT)).all())
     outcome.kind = kind_of(outcome.claim == "exact", equal, sharp)
+
+
+def _chosen(made: Source, names: list[str]) -> list[judging.Results]:
+    """What the source gives of these outputs."""
+    places = [made.names.index(name) for name in names]
+    return [[case[j] for j in places] for case in made.results]
+
+
+def _allowed(
+    model: onnx.ModelProto,
+    cases: list[judging.Feed],
+    names: list[str],
+    wanted: list[judging.Results],
+    found: np.ndarray,
+    floor: float,
+) -> np.ndarray:
+    """How far apart numbers may be: the source's own rounding, looked at closely where they are farther."""
+    for shakes in (1, 48):
+        own = judging.rounding(model, cases, names, wanted, shakes)
+        allowed = np.maximum(judging.ROUNDINGS * own, floor)
+        if (found <= allowed).all():
+            break
+    return allowed
+
+
+def _apart_in_double(
+    made: Source, paths: tuple[Path, Path], cases: list[judging.Feed], kept: list[tuple[str, str]], maps: Any
+) -> bool:
+    """Whether copies of source and result in double precision tell them apart.
+
+    The certificate speaks of real numbers; an eps that is too small for single precision shows here.
+    """
+    from growc.float_copies import WIDER, write_copy
+
+    names = [old for old, _ in kept]
+    copies = [write_copy(path, path.with_suffix(".double.onnx"), WIDER) for path in paths]
+    try:
+        runners = [judging.session(str(path)) for path in copies]
+        wide = [[_wide(case) for case in one] for one in (made.cases, cases)]
+        wanted = judging.run(runners[0], wide[0], names)
+        results = judging.run(runners[1], wide[1], [new for _, new in kept])
+        found = judging.compared(wanted, results, names, maps)
+    except Exception:  # noqa: BLE001 - onnxruntime may lack a kernel for it
+        return False
+    allowed = _allowed(onnx.load(copies[0]), wide[0], names, wanted, found, judging.FINE)
+    return not bool((found <= allowed).all())
+
+
+def _wide(case: judging.Feed) -> judging.Feed:
+    return {name: v.astype(np.float64) if v.dtype == np.float32 else v for name, v in case.items()}
 
 
 def kind_of(exact: bool, equal: bool, sharp: bool) -> str:

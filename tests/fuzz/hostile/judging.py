@@ -13,6 +13,7 @@ from onnx import TensorProto
 
 SCALES = (0.1, 1.0, 10.0)
 FLOOR = 1e-5
+FINE = 1e-9
 ROUNDINGS = 50
 ulps = {TensorProto.FLOAT: 2.0**-24, TensorProto.DOUBLE: 2.0**-53, TensorProto.FLOAT16: 2.0**-11}
 Feed = dict[str, Any]

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from hostile.cases import BLUNT, Late, Outcome, kind_of, limited, planned
-from hostile.judging import FLOOR, ROUNDINGS, SCALES, apart
+from hostile.judging import FINE, FLOOR, ROUNDINGS, SCALES, apart
 from hostile.recipes import Seen, recipe
 from hostile.torch_models import VOCAB
 from hostile.torch_parts import Attention, Built, Feed, build
@@ -125,16 +125,35 @@ def _grow(
         outcome.blame("unloadable", error)
         return
     found_apart = np.array([_apart(a, b) for a, b in zip(wanted, results, strict=True)])
-    own = np.zeros_like(found_apart)
-    for shake in range(3):
-        other = _shaken(module, shake)
-        own = np.maximum(own, [_apart(a, _run(other, c)) for a, c in zip(wanted, cases, strict=True)])
-    allowed = np.maximum(ROUNDINGS * own, FLOOR)
+    allowed = np.maximum(ROUNDINGS * _rounding(module, cases, wanted), FLOOR)
     equal = bool((found_apart <= allowed).all())
     worst = int(np.argmax(np.nan_to_num(found_apart / allowed, nan=0.0, posinf=1e300)))
     outcome.apart, outcome.allowed = float(found_apart[worst]), float(allowed[worst])
     sharp = bool((found_apart <= np.minimum(allowed, BLUNT)).all())
     outcome.kind = kind_of(outcome.claim == "exact", equal, sharp)
+    if outcome.kind == "unclaimed" and _apart_in_double(module, grown, cases):
+        outcome.kind = "gap, fine"
+
+
+def _rounding(module: nn.Module, cases: list[tuple[Any, ...]], wanted: list[list[np.ndarray]]) -> np.ndarray:
+    """How far a last bit of the weights moves each case."""
+    own = np.zeros(len(cases))
+    for shake in range(3):
+        other = _shaken(module, shake)
+        own = np.maximum(own, [_apart(a, _run(other, c)) for a, c in zip(wanted, cases, strict=True)])
+    return own
+
+
+def _apart_in_double(module: nn.Module, grown: nn.Module, cases: list[tuple[Any, ...]]) -> bool:
+    """Whether double precision tells the two apart: the certificate speaks of real numbers."""
+    wide = [tuple(x.double() if x.dtype == torch.float32 else x for x in case) for case in cases]
+    try:
+        source, result = (copy.deepcopy(one).double() for one in (module, grown))
+        wanted = [_run(source, case) for case in wide]
+        found = np.array([_apart(a, _run(result, c)) for a, c in zip(wanted, wide, strict=True)])
+    except Exception:  # noqa: BLE001 - what was captured may ask for single precision
+        return False
+    return bool((found > np.maximum(ROUNDINGS * _rounding(source, wide, wanted), FINE)).any())
 
 
 def _apart(source: list[np.ndarray], result: list[np.ndarray]) -> float:
