@@ -136,6 +136,7 @@ def test_what_comes_close_by_chance_leads_nowhere():
     assert_same(result, module, input_ids=IDS)
 
 
+@pytest.mark.soak
 def test_what_the_statements_size_themselves_follows_nothing():
     with pytest.raises(growc.GrowError, match="G318"):
         growc.plan("widen heads to 8 with neighbor copy", sequences())

@@ -60,6 +60,7 @@ def test_the_class_stays_and_computes_the_same(class_name, kind, recipe, fields,
     torch.testing.assert_close(logits(again), logits(result))
 
 
+@pytest.mark.soak
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 4), (2, 4)])
 def test_key_and_value_heads_become_more(before, after):
@@ -133,6 +134,7 @@ def test_gradients_are_computed_by_checkpoints_where_the_source_does_so(monkeypa
     assert [sum(one in part.modules() for one in passes) for part in (result, plain)] == [4, 2]
 
 
+@pytest.mark.soak
 def test_what_the_class_cannot_have_is_refused_and_a_plain_module_has_it():
     module = built("GPT2LMHeadModel", "GPT2")
     for ask in (growc.apply, growc.plan):
@@ -167,7 +169,7 @@ def another_tensor(module):
     module.model.norm.bias = nn.Parameter(torch.zeros(32))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("change", [another_part, another_number, another_tie, another_tensor])
 def test_a_module_that_its_class_does_not_build_is_refused(change):
     module = built("LlamaForCausalLM", "Llama")
@@ -216,7 +218,7 @@ def test_the_lineage_has_the_factors_that_make_up_for_the_class():
     assert result.lineage["weights"]["model.embed_tokens.weight"]["factor"] == pytest.approx(0.5**0.5)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_bytes_to_write_are_those_of_what_is_stored(dtype):
     module = built("LlamaForCausalLM", "Llama").to(getattr(torch, dtype))
@@ -224,7 +226,7 @@ def test_bytes_to_write_are_those_of_what_is_stored(dtype):
     assert result.plan.bytes_to_write == sum(p.nbytes for p in result.parameters())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("wider", ["", "widen hidden to 48 with neighbor copy\n"])
 def test_a_head_that_parts_from_its_table_is_a_parameter_of_the_class(wider, tmp_path):
     """The table stays a table, and the head takes what its readers of the stream take."""

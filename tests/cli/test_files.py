@@ -249,6 +249,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.soak
 def test_all_tensors_in_a_file_beside_the_model_are_as_good_as_inside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     constants = {"shape": np.array([0, 0, 8]), "one": np.float32(1)}

@@ -147,7 +147,7 @@ def weights_in_order(path: Path) -> list[NDArray[Any]]:
 # ------------------------------------------------------------------------- 2. GPT-2: exact, and tied
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", ACCEPTED)
 @pytest.mark.parametrize("model", GPT2)
@@ -251,7 +251,7 @@ def test_expectations_that_hold_are_no_obstacle(models, grow):
 # ----------------------------------------------------------------------------------------- 4. BERT
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", [DOUBLE, f"{DOUBLE} {APART}\n{HEADS} {APART}\n{FFN} {APART}"])
 @pytest.mark.parametrize("model", BERT)
@@ -262,7 +262,7 @@ def test_a_bert_of_twice_the_width_is_exact(models, grow, model, recipe, flavour
     assert len(tied(done.written)) == len(tied(source)) == (model == "bert")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("model", BERT)
 def test_averages_on_a_bert_are_not_exact_because_norms_make_its_stream(models, grow, model, flavour):
@@ -286,7 +286,7 @@ def test_heads_and_ffn_of_a_bert_are_exact_at_any_size(models, grow, model, head
 # ---------------------------------------------------------------------------------- root mean square
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", [NEIGHBOR, f"{NEIGHBOR} {APART}\n{FFN} {APART}"])
 def test_a_llama_is_exact_at_any_width(models, grow, recipe, flavour):
@@ -365,7 +365,7 @@ EVERY = {
 """A recipe with draws for each model."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("model", EVERY)
 def test_a_model_without_names_gets_the_same_weights(grow, model, exporter):
@@ -557,7 +557,7 @@ def reshapes(path: Path) -> dict[str, list[int]]:
 # ------------------------------------------------------------------------- what else is in the file
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize(("model", "width"), [("bert", 90), ("bert-bare", 96), ("llama", 90), ("gpt2", 90)])
 def test_declared_shapes_are_those_at_run_time(models, grow, model, width, flavour):

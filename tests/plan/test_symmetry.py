@@ -45,7 +45,7 @@ def of_layers(model, *axes, depth=2):
     return {(axis, k): space for axis, own in found.items() for k, space in enumerate(own)}
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("fills", LAYERS, ids=lambda fills: fills[0].replace(" ", "-"))
 def test_units_of_layers(fills):
     module, inputs = made("layer", len(fills))
@@ -187,7 +187,7 @@ REMEDIES = {
 }
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", REMEDIES)
 def test_the_remedy_tells_them_apart(name):
     recipe, words, mended = REMEDIES[name]

@@ -70,6 +70,7 @@ def test_an_only_layer_is_doubled_but_not_removed(tmp_path: Path) -> None:
     assert profile_data(found)["layers"][0]["removed"] == {"reason": "it is the only layer"}
 
 
+@pytest.mark.soak
 def test_a_layer_of_one_scope_is_changed_in_that_scope_only(tmp_path: Path) -> None:
     model = TINY.with_name("tiny-t5.onnx")
     random = np.random.default_rng(0)

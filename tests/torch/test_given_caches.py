@@ -37,6 +37,7 @@ def inputs(copies: int = 1) -> dict:
     }
 
 
+@pytest.mark.soak
 def test_heads_and_their_cache_are_grown_together(module):
     recipe = "widen heads to 2 * heads with neighbor copy"
     result = growc.apply(module, recipe, inputs(), keep_class=False)

@@ -42,6 +42,7 @@ class Loss(nn.Module):
         return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
+@pytest.mark.soak
 def test_a_tensor_that_is_given_twice_is_two_inputs():
     module, ids = Loss(built(gpt2)[0]).eval(), IDS
     result = growc.apply(module, "widen ffn to 64 with tail copy", (ids, ids))
@@ -113,7 +114,7 @@ def test_both_modes_survive_a_pickle():
     assert result.plan.certificate.exact
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("order", ["1, 0, 1", "0"])
 def test_layers_are_those_that_torch_has_in_this_order(order):
     module, inputs = built(gpt2)
@@ -125,6 +126,7 @@ def test_layers_are_those_that_torch_has_in_this_order(order):
     assert result.train().training
 
 
+@pytest.mark.soak
 def test_layers_that_join_a_part_with_nothing_stay_apart():
     def rotated():  # in whole: what is not rotated is empty
         config = Phi3Config(**SIZES, **TEXT, num_key_value_heads=2, use_cache=False, pad_token_id=0)

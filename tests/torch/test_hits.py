@@ -88,7 +88,7 @@ def drawn(kind: type[Experts] = Experts) -> Language:
     return model
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("tokens", [TOKENS, torch.arange(10).reshape(2, 5), torch.tensor([[7], [7]])])
 def test_experts_that_no_token_chose_add_nothing(tokens):
     model = drawn()

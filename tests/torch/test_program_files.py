@@ -118,6 +118,7 @@ def test_the_same_growth_gives_the_same_bytes_and_says_how_it_came_to_be(text, t
     assert json.loads(record)["recipe"] == ["widen ffn to 18 with average fill"]
 
 
+@pytest.mark.soak
 def test_what_was_grown_twice_is_compared_with_where_it_began(text, tmp_path):
     growc.apply("subclone vocab to 12 by first", text, tmp_path / "once.pt2")
     growc.apply("widen ffn to 18 with uniform copy", tmp_path / "once.pt2", tmp_path / "twice.pt2")

@@ -122,6 +122,7 @@ def loaded(folder: Path) -> nn.Module:
 WEIGHT = "transformer.h.1.mlp.c_fc.weight"
 
 
+@pytest.mark.soak
 def test_a_module_keeps_its_most_important_units(folder: Path, tmp_path: Path) -> None:
     recipe = HALF.format(tmp_path / "masked.npz")
     result = growc.apply(loaded(folder), recipe, keep_class=False, check=False)
