@@ -153,6 +153,21 @@ packed (float[N, 6] x) => (float[N, 5] y)
 }
 """
 
+SIGNS = BLOCKS.replace("ON(", "Identity(").replace(", gain0)", ")").replace(", gain1)", ")")
+for k in range(2):
+    signs = f"w{k} = MatMul(r{k}, down{k})\n    m{k} = Abs(w{k})\n    d{k} = Div(w{k}, m{k})"
+    SIGNS = SIGNS.replace(f"d{k} = MatMul(r{k}, down{k})", signs)
+
+BATCH_NORM = """
+normed (float[N, 4] x) => (float[N, 3] y)
+<float[4, 6] up, float[6] gain, float[6] bias, float[6] mean, float[6, 3] down>
+{
+    h = MatMul(x, up)
+    k = BatchNormalization <epsilon = 0.0> (h, gain, bias, mean, spread)
+    y = MatMul(k, down)
+}
+"""
+
 FIRST = "arrange layers as 1, 0, 1 with zero outputs"
 
 FALSE = {
@@ -180,6 +195,11 @@ FALSE = {
         WIDE_QUERIES,
         'widen axis 1 of "keys" to 16 with cyclic copy',
     ),
+    "a quotient of two zeros in a new layer": (SIGNS, "stack layers to 3 by last with zero outputs"),
+    "a variance of zero without eps": (
+        BATCH_NORM,
+        'widen axis 1 of "up" to 9 with zero fill',
+    ),
     "packed waves of zeros": (
         PACKED.replace("FUNCTION", "Cos"),
         'widen axis 1 of "packed" to 36 with zero fill',
@@ -194,6 +214,7 @@ FALSE = {
 def numbers(graph: str) -> dict[str, np.ndarray]:
     """The weights of a graph that are no draws."""
     found = {"last": np.array([-1]), "step": np.float32(0.25)}
+    found["spread"] = np.float32([1.3, 0.4, 2.1, 0.7, 1.1, 0.2])
     found["whole"] = np.random.default_rng(0).integers(-60, 60, (6, 8)).astype(np.int8)
     return {name: value for name, value in found.items() if name in graph}
 
