@@ -1,36 +1,66 @@
 """Casts to fewer digits: they round what is scaled in other places than what is not.
 
 Needs: solved states. Gives: gaps where units that are no copies times a power of two are rounded to fewer
-digits than any weight of the model has. Where weights themselves have as few, that lies under the model's
+digits than any weight on their axis has. Where such a weight itself has as few, that lies under the model's
 own rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from growc.graph import Node, Weight
+from growc.axes import find
+from growc.graph import Node
 from growc.indexmap import Bools, IndexMap
+from growc.links import Link, Links, Var
+from growc.passes.flow import through_casts
 from growc.passes.settled import FORMATS, REAL
 from growc.passes.settling import CASTS, widens
 from growc.passes.solution import Solution
 from growc.plans import Gap
 
+EXACT = 99
+"""More binary digits than any type has."""
+
 
 def narrowed(solution: Solution) -> Iterator[Gap]:
     """The gaps, one for each cast."""
-    flows = [flow for flow in solution.links.flows if _narrows(flow.node)]
-    if not flows:
+    casts = list(_casts(solution.links))
+    if not casts:
         return
-    digits, met = _digits(solution.links.axes.graph.weights), means_are_met(solution)
-    for flow in flows:
-        dtype = flow.node.outputs[0].dtype
-        states = [solution.of(var) for place, var in flow.sources.items() if place == 0]
-        if FORMATS[dtype].bits < digits and any(_rounds_otherwise(state, met) for state in states):
+    digits, met = _digits(solution.links), means_are_met(solution)
+    for node, variables in casts:
+        dtype = node.outputs[0].dtype
+        rounded = (v for v in variables if FORMATS[dtype].bits < digits.get(_atom(solution.links, v), EXACT))
+        if any(_rounds_otherwise(solution.of(v), met) for v in rounded):
             cause = f"it rounds to {dtype} units that are means, or multiples other than by powers of two"
-            yield Gap(flow.node.name, flow.node.kind, cause)
+            yield Gap(node.name, node.kind, cause)
+
+
+def _casts(links: Links) -> Iterator[tuple[Node, Sequence[Var]]]:
+    """Casts to fewer digits, each with the variables whose states it rounds."""
+    norms = (link for link in links.links if link.kind == "norm")
+    within = {node: link for link in norms for node in _interior(link) if _narrows(node)}
+    for node in links.axes.graph.nodes if within else ():
+        if node in within:
+            yield node, _rounded(within[node], node)
+    for flow in links.flows:
+        if _narrows(flow.node) and 0 in flow.sources:
+            yield flow.node, (flow.sources[0],)
+
+
+def _interior(link: Link) -> Collection[Node]:
+    """The nodes of a norm in pieces, which is one link."""
+    return () if link.norm is None else link.norm.interior
+
+
+def _rounded(link: Link, cast: Node) -> Sequence[Var]:
+    """A cast in a norm rounds multiples of what the norm takes or gives, or a factor between the two."""
+    given = cast.inputs[0]
+    plain = given is not None and link.norm is not None and through_casts(given) is link.norm.source
+    return link.sources if plain else (*link.sources, *link.targets)
 
 
 def _narrows(node: Node) -> bool:
@@ -39,9 +69,19 @@ def _narrows(node: Node) -> bool:
     return real and not widens(node)
 
 
-def _digits(weights: Sequence[Weight]) -> int:
-    """How many binary digits the coarsest real weights have."""
-    return min((FORMATS[w.dtype].bits for w in weights if w.elements > 1 and w.dtype in REAL), default=0)
+def _digits(links: Links) -> Mapping[int, int]:
+    """How many binary digits the coarsest real weight on an axis has, by the axis' atom."""
+    found: dict[int, int] = {}
+    for (value, _), variables in links.variables.items():
+        weight = value.weight
+        if weight is not None and weight.elements > 1 and weight.dtype in REAL:
+            for atom in (_atom(links, v) for v in variables):
+                found[atom] = min(found.get(atom, EXACT), FORMATS[weight.dtype].bits)
+    return found
+
+
+def _atom(links: Links, var: Var) -> int:
+    return id(find(links.atoms[var]))
 
 
 def means_are_met(solution: Solution) -> bool:

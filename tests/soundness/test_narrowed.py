@@ -111,3 +111,70 @@ def test_means_that_a_norm_meets_are_no_means_of_what_is_rounded(tmp_path: Path,
         judged.assert_exact()
     else:
         judged.assert_gap("means")
+
+
+WITHIN = {
+    "x": ("w", "v"),
+    "the square": ("s", "m"),
+    "the mean of squares": ("m", "p"),
+    "the root": ("r", "q"),
+    "the quotient": ("q", "z"),
+}
+"""Casts in a norm in pieces: which value is rounded, and which one reads it."""
+
+
+def norm_with_cast(place: str, kind: int) -> str:
+    """Squares, their mean, its root, the quotient, a gain."""
+    lines = {
+        "v": "v = Identity(w)",
+        "s": "s = Mul(v, v)",
+        "m": "m = ReduceMean <axes = [-1]> (s)",
+        "p": "p = Add(m, eps)",
+        "r": "r = Sqrt(p)",
+        "q": "q = Div(v, r)",
+        "z": "z = Mul(q, gain)",
+    }
+    value, reader = WITHIN[place]
+    lines[reader] = lines[reader].replace(f"({value}", f"({value}w").replace(f", {value})", f", {value}w)")
+    cast = f"{value}n = Cast <to = {kind}> ({value})\n    {value}w = Cast <to = 1> ({value}n)\n    "
+    lines[reader] = cast + lines[reader]
+    body = "\n    ".join(lines.values())
+    return f"""
+normed (float[B, 3] x) => (float[B, 4] y)
+<float[3, 6] rows, float eps, float[6] gain, float[6, 4] columns>
+{{
+    w = MatMul(x, rows)
+    {body}
+    y = MatMul(z, columns)
+}}
+"""
+
+
+@pytest.mark.parametrize("place", WITHIN)
+def test_casts_in_a_norm_round_roots_of_three_elsewhere(tmp_path: Path, place: str) -> None:
+    """Unequal copies are weighted such that their squares add up to the unit's."""
+    path = save(tmp_path / "m.onnx", norm_with_cast(place, BFLOAT16), eps=np.float32(1e-5))
+    recipe = 'widen axis 1 of "rows" to 15 with cyclic copy'
+    judge(recipe, path, tmp_path / "wide.onnx").assert_gap("multiples other than by powers of two")
+
+
+@pytest.mark.parametrize("place", WITHIN)
+@pytest.mark.parametrize("kind", [FLOAT16, BFLOAT16, DOUBLE])
+def test_casts_in_a_norm_round_equal_copies_alike(tmp_path: Path, kind: int, place: str) -> None:
+    path = save(tmp_path / "m.onnx", norm_with_cast(place, kind), eps=np.float32(1e-5))
+    judge('widen axis 1 of "rows" to 12 with cyclic copy', path, tmp_path / "wide.onnx").assert_exact()
+
+
+def test_a_coarse_weight_on_another_axis_says_nothing(tmp_path: Path) -> None:
+    graph = READ.replace("TYPE", str(FLOAT16)).replace("float[B, 4] y", "float[B, 3] y")
+    graph = graph.replace("float[6, 4] columns>", "float[6, 4] columns, float16[4, 3] last>")
+    graph = graph.replace("y = MatMul(w, columns)", "g = Cast <to = 1> (last)\n    a = MatMul(w, columns)")
+    graph = graph.replace("    a = MatMul(w, columns)", "    k = MatMul(NORM, columns)\n    y = MatMul(k, g)")
+    norm = "s = SimplifiedLayerNormalization <axis = -1> (w, gain)\n    k = MatMul(s, columns)"
+    graph = graph.replace("k = MatMul(NORM, columns)", norm).replace(
+        "float[3, 6] rows", "float[3, 6] rows, float[6] gain"
+    )
+    last = np.random.default_rng(0).standard_normal((4, 3)).astype(HALF)
+    path = save(tmp_path / "m.onnx", graph, last=last)
+    recipe = 'widen axis 1 of "rows" to 15 with cyclic copy'
+    judge(recipe, path, tmp_path / "wide.onnx").assert_gap("multiples other than by powers of two")
