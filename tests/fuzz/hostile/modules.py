@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from hostile.cases import BLUNT, Late, Outcome, kind_of, limited, planned
 from hostile.judging import FINE, FLOOR, ROUNDINGS, SCALES, apart
@@ -22,6 +24,8 @@ from hostile.torch_parts import Attention, Built, Feed, build
 ATTEMPTS = 6
 RECIPES = 3
 SECONDS = 40
+POLES = frozenset({"div", "reciprocal", "log", "log2", "log10", "log1p", "pow", "rsqrt", "atanh", "logit"})
+"""Functions that make infinity of numbers that are none."""
 
 
 def judge(seed: int, text: str = "") -> Outcome:
@@ -131,8 +135,39 @@ def _grow(
     outcome.apart, outcome.allowed = float(found_apart[worst]), float(allowed[worst])
     sharp = bool((found_apart <= np.minimum(allowed, BLUNT)).all())
     outcome.kind = kind_of(outcome.claim == "exact", equal, sharp)
+    if outcome.kind == "false exact" and any(_overflows(grown, case) for case in cases):
+        outcome.kind = "overflow"
     if outcome.kind == "unclaimed" and _apart_in_double(module, grown, cases):
         outcome.kind = "gap, fine"
+
+
+class Overflows(TorchDispatchMode):
+    """Whether a function makes infinity of finite numbers, and is not one of those that have poles."""
+
+    found = False
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor | float)]
+        computed = any(isinstance(x, torch.Tensor) for x in given) and _name(function) not in POLES
+        self.found |= computed and _infinite(made) and not _infinite(given)
+        return made
+
+
+def _name(function: Any) -> str:
+    return str(function.__name__).split(".")[0]
+
+
+def _infinite(values: Any) -> bool:
+    found = (torch.as_tensor(x) for x in tree_leaves(values) if isinstance(x, torch.Tensor | float))
+    return any(x.is_floating_point() and bool(x.isinf().any()) for x in found)
+
+
+def _overflows(module: nn.Module, case: tuple[Any, ...]) -> bool:
+    """Whether a number is too large for its type: the certificate speaks of real numbers there."""
+    with Overflows() as watch:
+        _run(module, case)
+    return watch.found
 
 
 def _rounding(module: nn.Module, cases: list[tuple[Any, ...]], wanted: list[list[np.ndarray]]) -> np.ndarray:
