@@ -2,8 +2,8 @@
 
     python tests/corpus/corpus.py [ZOO] [--only TEXT] [--jobs N] [--write]
 
-Prints every result that is not what tests/corpus/digests.json says, and exits with 1. Results of sources that
-are not those of the record (another version of an exporter, another processor) are counted, not compared.
+Prints every result that is not what tests/corpus/digests.json says, and exits with 1. Where the source is not
+that of the record, or the result differs beside other libraries or another processor, that is counted only.
 `--write` makes every result twice, names those that differ, and records the others.
 """
 
@@ -18,8 +18,8 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ from corpus_cases import ROOT, Case, everything  # noqa: E402
 from digests import Digests, versions  # noqa: E402
 
 RECORD = HERE / "digests.json"
-SAME, OTHER_SOURCE, UNKNOWN, DIFFERENT = "same", "another source", "not on record", "different"
+SAME, UNKNOWN, DIFFERENT = "same", "not on record", "different"
+OTHER_SOURCE, OTHER_MACHINE = "another source", "different, beside other libraries or another processor"
 
 
 def made(case: Case) -> Digests:
@@ -43,13 +44,16 @@ def made(case: Case) -> Digests:
         return dict(case.make(Path(folder)))
 
 
-def verdict(found: Digests, known: Digests | None) -> str:
+def verdict(found: Digests, name: str, record: Mapping[str, Any]) -> str:
     """How a result stands to the record."""
+    known = record["results"].get(name)
     if known is None:
         return UNKNOWN
+    if found == known:
+        return SAME
     if found.get("source") != known.get("source"):
         return OTHER_SOURCE
-    return SAME if found == known else DIFFERENT
+    return DIFFERENT if record["versions"] == versions() else OTHER_MACHINE
 
 
 def recorded() -> dict[str, Any]:
@@ -63,7 +67,7 @@ def differences(found: Digests, known: Digests) -> str:
     return ", ".join(names)
 
 
-def _numbered(zoo: Path, name: str) -> tuple[str, Digests]:
+def _named(zoo: Path, name: str) -> tuple[str, Digests]:
     """A case by its name, in a process that has not made it yet."""
     _quiet()
     return name, made(_by_name(zoo)[name])
@@ -87,8 +91,8 @@ def _quiet() -> None:
 
 def results(zoo: Path, names: Iterable[str], jobs: int) -> dict[str, Digests]:
     """The digests of cases, by name."""
-    with ProcessPoolExecutor(jobs, max_tasks_per_child=25) as pool:
-        return dict(pool.map(partial(_numbered, zoo), names))
+    with get_context("spawn").Pool(jobs, maxtasksperchild=25) as pool:
+        return dict(pool.imap(partial(_named, zoo), names))
 
 
 def main() -> int:
@@ -113,9 +117,10 @@ def main() -> int:
         record = {"versions": versions(), "results": dict(sorted((kept | steady).items()))}
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
         return 0
-    counts = Counter(verdict(digests, known["results"].get(name)) for name, digests in found.items())
+    verdicts = {name: verdict(digests, name, known) for name, digests in found.items()}
+    counts = Counter(verdicts.values())
     for name, digests in found.items():
-        if verdict(digests, known["results"].get(name)) == DIFFERENT:
+        if verdicts[name] == DIFFERENT:
             print(f"different: {name}: {differences(digests, known['results'][name])}")
     print(", ".join(f"{count} {kind}" for kind, count in counts.most_common()))
     return 1 if counts[DIFFERENT] or not counts[SAME] else 0

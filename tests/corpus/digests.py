@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -89,5 +90,7 @@ def _refused_or(make: Callable[[], dict[str, str]]) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Of the libraries that results may depend on."""
-    return {name: version(name) for name in LIBRARIES}
+    """Of the libraries and the processor's vectors, on which the last bit of a sum may depend."""
+    found: Any = np.show_config(mode="dicts")
+    vectors = " ".join(found["SIMD Extensions"].get("found", ()))
+    return {name: version(name) for name in LIBRARIES} | {"vectors": vectors}
