@@ -1,7 +1,7 @@
 """Casts to fewer digits: they round what is scaled in other places than what is not.
 
 Needs: solved states. Gives: gaps where units that are no copies times a power of two are rounded to fewer
-digits than any weight on their axis has. Where such a weight itself has as few, that lies under the model's
+digits than any factor on their axis has. Where such a weight itself has as few, that lies under the model's
 own rounding.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from growc.axes import find
-from growc.graph import Node
+from growc.graph import Node, Value
 from growc.indexmap import Bools, IndexMap
 from growc.links import Link, Links, Var
 from growc.passes.flow import through_casts
@@ -70,14 +70,31 @@ def _narrows(node: Node) -> bool:
 
 
 def _digits(links: Links) -> Mapping[int, int]:
-    """How many binary digits the coarsest real weight on an axis has, by the axis' atom."""
+    """How many binary digits the coarsest real factor on an axis has, by the axis' atom."""
+    treatments = {i.node: i.line.treatment for i in links.axes.instances}
     found: dict[int, int] = {}
     for (value, _), variables in links.variables.items():
         weight = value.weight
-        if weight is not None and weight.elements > 1 and weight.dtype in REAL:
+        if weight is None or weight.elements <= 1 or weight.dtype not in REAL:
+            continue
+        if _multiplies(value, treatments):
             for atom in (_atom(links, v) for v in variables):
                 found[atom] = min(found.get(atom, EXACT), FORMATS[weight.dtype].bits)
     return found
+
+
+def _multiplies(value: Value, treatments: Mapping[Node, str]) -> bool:
+    """Whether a weight is a factor, or a table. A summand may be far smaller than what is rounded, so that
+    its own last place says nothing of that.
+    """
+    for node, place in value.users:
+        treatment = treatments.get(node, "")
+        if treatment == "layout":
+            if any(_multiplies(out, treatments) for out in node.outputs):
+                return True
+        elif treatment != "add" and place < 2:
+            return True
+    return False
 
 
 def _atom(links: Links, var: Var) -> int:

@@ -165,6 +165,16 @@ def test_casts_in_a_norm_round_equal_copies_alike(tmp_path: Path, kind: int, pla
     judge('widen axis 1 of "rows" to 12 with cyclic copy', path, tmp_path / "wide.onnx").assert_exact()
 
 
+def test_a_coarse_summand_says_nothing(tmp_path: Path) -> None:
+    """It may be zero: then half a unit of its last place is nothing."""
+    graph = SCORES.replace("TYPE", str(FLOAT16)).replace("[3, 6] keys", "[3, 6] keys, float16[6] bias")
+    summed = "b = Cast <to = 1> (bias)\n    qb = Add(q, b)\n    qn = Cast <to = 10> (qb)"
+    graph = graph.replace("qn = Cast <to = 10> (q)", summed)
+    path = save(tmp_path / "m.onnx", graph, bias=np.zeros(6, HALF))
+    judged = judge('widen axis 1 of "queries" to 12 with cyclic copy', path, tmp_path / "wide.onnx")
+    judged.assert_gap("multiples other than by powers of two")
+
+
 def test_a_coarse_weight_on_another_axis_says_nothing(tmp_path: Path) -> None:
     graph = READ.replace("TYPE", str(FLOAT16)).replace("float[B, 4] y", "float[B, 3] y")
     graph = graph.replace("float[6, 4] columns>", "float[6, 4] columns, float16[4, 3] last>")
