@@ -6,7 +6,7 @@ import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -278,7 +278,9 @@ def _measure(
     except (IndexError, ValueError) as error:
         found = np.full((len(wanted), len(names)), np.inf)
         outcome.detail = tail(error)
-    allowed = _allowed(made.model, made.cases, names, wanted, found, judging.FLOOR)
+    decides = outcome.claim == "exact" or bool((found <= BLUNT).all())  # else it is a gap, however blunt
+    shakes = (1, 48) if decides else (1,)
+    allowed = _allowed(made.model, made.cases, names, wanted, found, judging.FLOOR, shakes)
     equal = bool((found <= allowed).all())
     at = np.unravel_index(np.argmax(np.nan_to_num(found / allowed, nan=0.0, posinf=1e300)), found.shape)
     outcome.apart, outcome.allowed = float(found[at]), float(allowed[at])
@@ -299,10 +301,11 @@ def _allowed(
     wanted: list[judging.Results],
     found: np.ndarray,
     floor: float,
+    shakes: Sequence[int] = (1, 48),
 ) -> np.ndarray:
     """How far apart numbers may be: the source's own rounding, looked at closely where they are farther."""
-    for shakes in (1, 48):
-        own = judging.rounding(model, cases, names, wanted, shakes)
+    for count in shakes:
+        own = judging.rounding(model, cases, names, wanted, count)
         allowed = np.maximum(judging.ROUNDINGS * own, floor)
         if (found <= allowed).all():
             break
