@@ -33,7 +33,7 @@ def narrowed(solution: Solution) -> Iterator[Gap]:
     digits, met = _digits(solution.links), means_are_met(solution)
     for node, variables in casts:
         dtype = node.outputs[0].dtype
-        rounded = (v for v in variables if FORMATS[dtype].bits < digits.get(_atom(solution.links, v), EXACT))
+        rounded = (v for v in variables if FORMATS[dtype].bits < digits.get(_atom(solution.links, v), 0))
         if any(_rounds_otherwise(solution.of(v), met) for v in rounded):
             cause = f"it rounds to {dtype} units that are means, or multiples other than by powers of two"
             yield Gap(node.name, node.kind, cause)
@@ -70,16 +70,18 @@ def _narrows(node: Node) -> bool:
 
 
 def _digits(links: Links) -> Mapping[int, int]:
-    """How many binary digits the coarsest real factor on an axis has, by the axis' atom."""
+    """How many binary digits the coarsest real factor on an axis has, by the axis' atom; EXACT where all that
+    is stored on it are summands.
+    """
     treatments = {i.node: i.line.treatment for i in links.axes.instances}
     found: dict[int, int] = {}
     for (value, _), variables in links.variables.items():
         weight = value.weight
         if weight is None or weight.elements <= 1 or weight.dtype not in REAL:
             continue
-        if _multiplies(value, treatments):
-            for atom in (_atom(links, v) for v in variables):
-                found[atom] = min(found.get(atom, EXACT), FORMATS[weight.dtype].bits)
+        bits = FORMATS[weight.dtype].bits if _multiplies(value, treatments) else EXACT
+        for atom in (_atom(links, v) for v in variables):
+            found[atom] = min(found.get(atom, EXACT), bits)
     return found
 
 

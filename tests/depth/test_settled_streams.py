@@ -21,6 +21,7 @@ NUMBERS = {
     "units": np.linspace(-0.6, 0.5, 8, dtype=np.float32),
     "one_on": np.array([1]),
     "high": np.float32(0.75),
+    "large": np.float32(50),
     **{f"step{k}": np.float32(0.3 + 0.11 * k) for k in range(3)},
     **{f"middle{k}": np.uint8(100 + 9 * k) for k in range(3)},
     "around": np.array([0, 2, 0, 3]),
@@ -214,7 +215,7 @@ between (float[N, 4] x) => (float[N, 3] y)
     y = MatMul(x2, columns)
 }}
 """
-    numbers = {name: NUMBERS[name] for name in ("low", "high") if name in between}
+    numbers = {name: NUMBERS[name] for name in ("low", "large") if name in between}
     return save(folder / "model.onnx", graph, **numbers)
 
 
@@ -244,9 +245,9 @@ def test_what_a_copy_finds_where_it_stands_is_enough(tmp_path: Path, end: str) -
         "t{k} = LessOrEqual(BOUND, a{k})\n    s{k} = Where(t{k}, a{k}, BOUND)",
     ],
 )
-@pytest.mark.parametrize("bound", ["low", "high"])
+@pytest.mark.parametrize("bound", ["low", "large"])
 def test_a_bound_may_be_written_as_a_choice(tmp_path: Path, choice: str, bound: str) -> None:
-    """Nothing behind a Relu lies below -0.5; much lies below 0.75."""
+    """Nothing behind a Relu lies below -0.5; much lies below 50."""
     model = in_between(tmp_path, "Relu", "Relu", choice.replace("BOUND", bound))
     found = judge("arrange layers as 0, 1, 0 with zero outputs", model, tmp_path / "deep.onnx")
     if bound == "low":
