@@ -31,6 +31,7 @@ def assert_same(result: nn.Module, source: nn.Module, pixels: torch.Tensor = PIX
         torch.testing.assert_close(result(pixels).logits, source(pixels).logits, rtol=3e-4, atol=3e-4)
 
 
+@pytest.mark.soak
 def test_what_a_layer_learns_beside_the_stream_is_its_own():
     source = beit()
     result = growc.apply(source, "stack layers to 3 by last with zero outputs\nexpect exact", check=False)
@@ -119,6 +120,7 @@ def test_a_class_that_alternates_its_layers_says_where_it_parts():
     assert not [note for note in deeper.notes if "zero yet" in note]
 
 
+@pytest.mark.soak
 def test_a_class_that_alternates_its_layers_does_so_in_those_that_add_nothing_yet():
     source = swin(1)
     result = growc.apply(source, "stack layers to 2 by last with zero outputs\nexpect exact", check=False)

@@ -35,6 +35,7 @@ def codegen(heads: int) -> nn.Module:
     return module.eval()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("heads", "more", "fill"),
     [

@@ -56,6 +56,7 @@ def config(name):
     return tiny_config(re.match(r"Bert|GPT2|Llama", name)[0])
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("name", "recipe"),
     [

@@ -38,7 +38,7 @@ def written_in_all_ways(folder: Path, seed: int) -> None:
     unchanged(net.save(folder / "model.onnx"), [r for r in RECIPES if r.split()[1] in names], seed)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_exported_models(tmp_path: Path, models: Models, name: str) -> None:
     proto = onnx.load(models.path(name, "torchscript"))

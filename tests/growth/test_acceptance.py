@@ -147,7 +147,7 @@ def weights_in_order(path: Path) -> list[NDArray[Any]]:
 # ------------------------------------------------------------------------- 2. GPT-2: exact, and tied
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.soak
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", ACCEPTED)
 @pytest.mark.parametrize("model", GPT2)
@@ -251,7 +251,7 @@ def test_expectations_that_hold_are_no_obstacle(models, grow):
 # ----------------------------------------------------------------------------------------- 4. BERT
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.soak
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", [DOUBLE, f"{DOUBLE} {APART}\n{HEADS} {APART}\n{FFN} {APART}"])
 @pytest.mark.parametrize("model", BERT)
@@ -286,7 +286,7 @@ def test_heads_and_ffn_of_a_bert_are_exact_at_any_size(models, grow, model, head
 # ---------------------------------------------------------------------------------- root mean square
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.soak
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("recipe", [NEIGHBOR, f"{NEIGHBOR} {APART}\n{FFN} {APART}"])
 def test_a_llama_is_exact_at_any_width(models, grow, recipe, flavour):

@@ -137,7 +137,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         return {name: exported(folder, *how) for name, how in FILES.items()}
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.soak
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
     "recipe",

@@ -59,6 +59,7 @@ def difference(one: nn.Module, other: nn.Module) -> float:
     return float((a - b).abs().max() / a.abs().max())
 
 
+@pytest.mark.soak
 def test_what_calls_on_complex_numbers_leave_alone_grows():
     module = seeded(Between())
     program = export(module, (X,), {}).program

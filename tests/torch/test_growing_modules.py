@@ -114,7 +114,7 @@ def test_both_modes_survive_a_pickle():
     assert result.plan.certificate.exact
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.soak
 @pytest.mark.parametrize("order", ["1, 0, 1", "0"])
 def test_layers_are_those_that_torch_has_in_this_order(order):
     module, inputs = built(gpt2)

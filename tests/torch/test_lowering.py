@@ -60,7 +60,7 @@ def test_a_lowered_program_computes_what_the_class_does(name):
     assert difference(module, model, feed) <= 1e-5
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_module_is_planned_like_a_file(name):
     module = made(name)
