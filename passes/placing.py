@@ -68,6 +68,8 @@ class Placing:
             return self.resized(list(space.parts), before, after, block)
         if space.unit:
             raise GrowError(self.refused("a part of it is a single unit"))
+        if before % block or after % block:
+            raise GrowError(self.cut_blocks(before, after, block))
         return [Place(space, before, after, block)]
 
     def all_of(self, spaces: Sequence[Space]) -> list[Place]:
@@ -95,17 +97,19 @@ class Placing:
             inner = int(
                 np.prod([self.sizes.of(s)[0] for s in spaces[spaces.index(space) + 1 :]], dtype=np.int64)
             )
-            unit = block // inner if block % inner == 0 and size % max(block // inner, 1) == 0 else 1
+            if block % inner and inner % block:
+                continue
             try:
-                return self.resized([space], size, after * size // before, max(unit, 1))
+                return self.resized([space], size, after * size // before, max(block // inner, 1))
             except GrowError:
                 continue
         free = [s for s in spaces if not all(self.fixed(x) is not None for x in leaves(s))]
         if not free:
             raise GrowError(self.frozen(find(spaces[0])))
         parts = " x ".join(str(self.sizes.of(s)[0]) for s in spaces)
-        message = f"`{self.name}` is made of {parts} units, and {after} keeps none of these factors whole"
-        multiple = before // min(self.sizes.of(s)[0] for s in free)
+        wanted = f"{after}" if block == 1 else f"{after} in blocks of {block}"
+        message = f"`{self.name}` is made of {parts} units, and {wanted} keeps none of these factors whole"
+        multiple = np.lcm(before // min(self.sizes.of(s)[0] for s in free), block)
         raise GrowError(Diagnostic("G305", message, self.size, help=f"use a multiple of {multiple}"))
 
     def _segments(self, space: Space, before: int, after: int, block: int) -> list[Place]:
@@ -117,6 +121,11 @@ class Placing:
                 raise GrowError(Diagnostic("G305", cause, self.size))
             found += self.resized([part], size, after * size // before, block)
         return found
+
+    def cut_blocks(self, before: int, after: int, block: int) -> Diagnostic:
+        """Blocks that a part of the axis would cut."""
+        message = f"a part of `{self.name}` goes from {before} to {after} units, and blocks of {block} cut it"
+        return Diagnostic("G305", message, self.size)
 
     def apart(self, space: Space) -> Diagnostic:
         """Units that are cut apart cannot go, and what would be left behind."""

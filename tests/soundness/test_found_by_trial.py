@@ -304,3 +304,52 @@ def test_factors_that_contradict_each_other_are_paired_by_what_they_are(tmp_path
     model = graphs.save(tmp_path / "model.onnx", ACROSS, **numbers)
     done = apply('widen axis 1 of "up" to 24 with neighbor copy split random', model, tmp_path / "grown.onnx")
     assert done.plan.certificate.exact
+
+
+JOINED = """
+joined (float[N, 5] x) => (float[N, 4] y)
+<float[5, 6] up, float[3, 4] upper, float[3, 4] lower>
+{
+    a = MatMul(x, up)
+    b = Relu(a)
+    down = Concat <axis = 0> (upper, lower)
+    y = MatMul(b, down)
+}
+"""
+PAIRED = """
+paired (float[N, 5] x) => (float[N, 4] y)
+<float[5, 4] up, int64[3] pairs = {-1, 2, 2}, float[2, 4] down, int64[1] one = {1}>
+{
+    a = MatMul(x, up)
+    b = Reshape(a, pairs)
+    c = Relu(b)
+    d = MatMul(c, down)
+    y = ReduceMean <keepdims = 0, axes = [1]> (d)
+}
+"""
+
+
+def test_blocks_are_whole_in_every_part_of_an_axis(tmp_path: Path) -> None:
+    """Three units were copied to nine in blocks of two: eight were made, and the sum went by nine."""
+    source = graphs.save(tmp_path / "model.onnx", JOINED)
+    text = 'widen axis 1 of "up" to 18 with last copy in blocks of '
+    with pytest.raises(GrowError, match="from 3 to 9 units, and blocks of 2 cut it"):
+        apply(f"{text}2", source, tmp_path / "cut.onnx")
+    done = apply(f"{text}3", source, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+    assert grown_size(tmp_path / "grown.onnx") == 18
+
+
+def test_blocks_are_whole_in_a_factor(tmp_path: Path) -> None:
+    """Two units of each pair were to be three, in blocks of two; a third pair is a block."""
+    source = graphs.save(tmp_path / "model.onnx", PAIRED)
+    text = 'widen axis 1 of "up" to 6 with last copy in blocks of 2'
+    apply(text, source, tmp_path / "grown.onnx")
+    assert grown_size(tmp_path / "grown.onnx") == 6
+    with pytest.raises(GrowError, match="6 in blocks of 3 keeps none of these factors whole|multiples of 3"):
+        apply(text.replace("of 2", "of 3"), source, tmp_path / "cut.onnx")
+
+
+def grown_size(path: Path) -> int:
+    """The second size of `up`."""
+    return next(int(w.dims[1]) for w in onnx.load(path).graph.initializer if w.name == "up")
