@@ -129,7 +129,7 @@ def _grow(
         outcome.blame("unloadable", error)
         return
     found_apart = np.array([_apart(a, b) for a, b in zip(wanted, results, strict=True)])
-    allowed = np.maximum(ROUNDINGS * _rounding(module, cases, wanted), FLOOR)
+    allowed = _allowed(module, cases, wanted, found_apart)
     equal = bool((found_apart <= allowed).all())
     worst = int(np.argmax(np.nan_to_num(found_apart / allowed, nan=0.0, posinf=1e300)))
     outcome.apart, outcome.allowed = float(found_apart[worst]), float(allowed[worst])
@@ -170,10 +170,23 @@ def _overflows(module: nn.Module, case: tuple[Any, ...]) -> bool:
     return watch.found
 
 
-def _rounding(module: nn.Module, cases: list[tuple[Any, ...]], wanted: list[list[np.ndarray]]) -> np.ndarray:
+def _allowed(
+    module: nn.Module, cases: list[tuple[Any, ...]], wanted: list[list[np.ndarray]], found: np.ndarray
+) -> np.ndarray:
+    """How far apart numbers may be: the module's own rounding, looked at closely where they are farther."""
+    for shakes in (3, 48):
+        allowed = np.maximum(ROUNDINGS * _rounding(module, cases, wanted, shakes), FLOOR)
+        if (found <= allowed).all():
+            break
+    return allowed
+
+
+def _rounding(
+    module: nn.Module, cases: list[tuple[Any, ...]], wanted: list[list[np.ndarray]], shakes: int = 3
+) -> np.ndarray:
     """How far a last bit of the weights moves each case."""
     own = np.zeros(len(cases))
-    for shake in range(3):
+    for shake in range(shakes):
         other = _shaken(module, shake)
         own = np.maximum(own, [_apart(a, _run(other, c)) for a, c in zip(wanted, cases, strict=True)])
     return own
