@@ -116,7 +116,7 @@ def preserved_conditions(statements: Sequence[Bound]) -> list[ast.Preserved]:
 
 def doubts(c: Compilation) -> tuple[str, ...]:
     """What a certificate does not speak of, and a measurement may see."""
-    quantised = any(source.stored is not None or not source.floating for source in c.assembled.sources)
+    quantised = any(s.stored is not None or s.dtype in ("int8", "uint8") for s in c.assembled.sources)
     return (SATURATING,) if quantised else ()
 
 
