@@ -138,7 +138,8 @@ def test_a_refusal_says_that_integer_products_may_saturate(onnx_file, kind):
     cast = "up" if kind == "float" else "r"
     stored = "r = DequantizeLinear(up, step)" if kind == "int8" else ""
     graph = f"""
-    g (float[b, 3] x) => (float[b, 2] y) <{kind}[3, 4] up, float step, float[4, 2] down, int64[2] whole = {{0, -1}}>
+    g (float[b, 3] x) => (float[b, 2] y) <{kind}[3, 4] up, float step, float[4, 2] down,
+     int64[2] whole = {{0, -1}}>
     {{ {stored} h = MatMul(x, {cast}) z = MatMul(h, down) y = Reshape(z, whole) }}"""
     up = np.arange(12).reshape(3, 4).astype(np.int8 if kind == "int8" else np.float32)
     weights = {"up": up, "down": np.ones((4, 2), np.float32), "step": np.float32(0.1)}
