@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from growc import recipe as ast
-from growc.axes import find, leaves
+from growc.axes import leaves
 from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
@@ -29,7 +29,7 @@ from growc.passes.measured import Measured
 from growc.passes.pairs import Pairs, pairs_of
 from growc.passes.rankings import Rankings
 from growc.passes.region import Region, counted_from_the_end, region_of
-from growc.passes.renumbering import constants, renumbered
+from growc.passes.renumbering import constants, mapped, renumbered
 from growc.passes.requests import Ask, Requests, Resizing, options_of
 from growc.passes.roles import RoleAxis, Roles
 from growc.passes.routing import fewest
@@ -121,7 +121,7 @@ class _Lowering:
         made = self.requests.rankings.made
         self.done.numbers = renumbered(self.axes, made)
         apart = self.axes.apart
-        one_by_one = taken([(a, made.get(id(find(self.axes.of(a.whole)[a.axis])))) for a in apart])
+        one_by_one = taken([(a, mapped(self.axes.of(a.whole)[a.axis], made)) for a in apart])
         self.done.taken = replace(one_by_one, constants=constants(self.axes, made))
         stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(id(own), ()), own)]
         self.done.stages = [s for s in stages if s.requests or s.regroups or s.pools]

@@ -49,24 +49,22 @@ class Magnitudes:
         for use in self.uses.get(id(atoms[0]), []):
             found = self._placed(use, atoms)
             if found is not None:
-                squares, unit = found
-                norm = squares.sum()
-                inside = unit >= 0
-                if norm > 0:
-                    total += np.bincount(unit[inside], squares[inside] / norm, len(total))
-        total += self._networks(atoms)
+                norm = found[0].sum()
+                total += _summed(found, len(total)) / norm if norm > 0 else 0.0
+        total += self._networks(atoms, len(total))
         scores: Floats = np.sqrt(total)
         return scores
 
-    def _networks(self, atoms: Sequence[Space]) -> Floats | float:
+    def _networks(self, atoms: Sequence[Space], units: int) -> Floats:
         """What networks of their own add to the scores of units: corresponding tensors count as one stack."""
-        total: Floats | float = 0.0
+        total = np.zeros(units)
         for apart in self.axes.apart:
-            [atom] = leaves(self.axes.of(apart.whole)[apart.axis])
-            own = [self._own(apart, unit) for unit in range(atom.size[0])]
-            if list(atoms) == [atom] and len({tuple(u.sizes or () for u in uses) for uses in own}) == 1:
+            space = find(self.axes.of(apart.whole)[apart.axis])
+            own = [self._own(apart, unit) for unit in range(space.size[0])]
+            if len({tuple(u.sizes or () for u in uses) for uses in own}) == 1:
                 table = np.array([[self._squares(use, ()).sum() for use in uses] for uses in own])
-                total = total + (table / np.maximum(table.sum(axis=0), np.finfo(float).tiny)).sum(axis=1)
+                shares = (table / np.maximum(table.sum(axis=0), np.finfo(float).tiny)).sum(axis=1)
+                total += _summed(placed([space], shares, atoms), units)
         return total
 
     @staticmethod
@@ -107,6 +105,14 @@ def placed(spaces: Sequence[Space], values: Floats, atoms: Sequence[Space]) -> t
         unit = unit * atom.size[0] + np.maximum(at, 0)
         present &= at >= 0
     return values.reshape(-1), np.where(present, unit, -1).reshape(-1)
+
+
+def _summed(numbers: tuple[Floats, Ints] | None, units: int) -> Floats:
+    """The sum of the numbers of each unit."""
+    if numbers is None:
+        return np.zeros(units)
+    values, unit = numbers
+    return np.asarray(np.bincount(unit[unit >= 0], values[unit >= 0], units), dtype=np.float64)
 
 
 def squares(values: Array, kept: tuple[int, ...]) -> Floats:

@@ -28,7 +28,7 @@ def renumbered(axes: Axes, made: Mapping[int, IndexMap]) -> dict[str, Ints]:
     found: dict[str, Ints] = {}
     for instance in axes.instances:
         for space in looked_up(axes, instance):
-            kept = made.get(id(find(space)))
+            kept = mapped(space, made)
             if kept is None or (kept.index == np.arange(kept.size)).all() or (kept.counts > 0).all():
                 continue
             for index in instance.node.inputs[1:]:
@@ -39,6 +39,14 @@ def renumbered(axes: Axes, made: Mapping[int, IndexMap]) -> dict[str, Ints]:
     return found
 
 
+def mapped(space: Space, made: Mapping[int, IndexMap]) -> IndexMap | None:
+    """What a whole axis was mapped to, by what its atoms were; None where none was."""
+    atoms = list(leaves(space))
+    if not any(id(a) in made for a in atoms):
+        return None
+    return assemble(space, [made.get(id(a), IndexMap.identity(a.size[0])) for a in atoms])
+
+
 def constants(axes: Axes, made: Mapping[int, IndexMap]) -> dict[Node, tuple[int, ...]]:
     """What the constants of look-ups become, where they change: the units that they number have other
     numbers, or they count from an end that moves.
@@ -46,11 +54,10 @@ def constants(axes: Axes, made: Mapping[int, IndexMap]) -> dict[Node, tuple[int,
     found: dict[Node, tuple[int, ...]] = {}
     for instance in axes.instances:
         for axis, space in addressed(axes, instance):
-            atoms = list(leaves(space))
-            numbers = _constant(instance.node, axis) if any(id(a) in made for a in atoms) else None
-            if numbers is None:
+            whole = mapped(space, made)
+            numbers = None if whole is None else _constant(instance.node, axis)
+            if whole is None or numbers is None:
                 continue
-            whole = assemble(space, [made.get(id(a), IndexMap.identity(a.size[0])) for a in atoms])
             places = {int(u): k for k, u in reversed(list(enumerate(whole.index))) if u >= 0}
             wanted = [places.get(int(n) % whole.source, -1) for n in numbers.reshape(-1)]
             if wanted == numbers.reshape(-1).tolist():

@@ -197,3 +197,20 @@ def test_where_units_meet_in_more_than_a_sum_the_refusal_names_the_node(tmp_path
     onnx.save(proto, path)
     with pytest.raises(GrowError, match=r"cut apart.*`larger` \(Max\)"):
         growc.plan("subclone experts to 2 by first", path)
+
+
+@pytest.mark.parametrize("kind", CUTS)
+def test_networks_of_an_axis_in_parts_follow_its_parts(tmp_path: Path, kind: str) -> None:
+    """A router stored in two halves: its units lie in two atoms, each of which ranks and orders its own."""
+    joined = text(kind).replace(
+        "l0 = MatMul(x, router)", "whole = Concat <axis = 1> (first, second)\n    l0 = MatMul(x, whole)"
+    )
+    joined = joined.replace(f"float[{H}, {E}] router", f"float[{H}, 2] first, float[{H}, 2] second")
+    values = weights()
+    for name in ("up1", "ub1", "down1"):
+        values[name] *= 100
+    first, second = np.split(values.pop("router"), 2, axis=1)
+    source = save(tmp_path / "m.onnx", joined, opset=18, **values, first=first, second=second)
+    out = growc.apply('reorder axis 1 of "first" by magnitude', source, tmp_path / "out.onnx").written
+    np.testing.assert_array_equal(stored(out)["first"], first[:, ::-1])
+    assert growc.plan('subclone axis 1 of "up0" to 4 by magnitude', source).weights
