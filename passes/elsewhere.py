@@ -151,4 +151,4 @@ def _contracted(given: Mapping[int, Range]) -> Range:
     positive = _is_zero(bias) and a.low[0] >= 0 and b.low[0] >= 0
     low = min(a.low[0] * b.low[0], 1.0) if positive else -np.inf
     motion = MOVES if a.motion[0] == b.motion[0] == MOVES else VARIES
-    return Range.anything(1, motion).within(low, np.inf, analytic=True)
+    return replace(Range.anything(1, motion).within(low, np.inf, analytic=True), ends=a.ends | b.ends)

@@ -16,7 +16,7 @@ import numpy as np
 from growc.graph import Node
 from growc.indexmap import Bools, Floats, Ints
 from growc.passes.norms import scalar, without_eps
-from growc.passes.unit_ranges import BELOW_ONE, STILL, TINY, VARIES, Range
+from growc.passes.unit_ranges import STILL, TINY, VARIES, Range
 
 Operands = Mapping[int, Range]
 """The ranges of operands, by their numbers: those that have an element for each unit."""
@@ -28,7 +28,7 @@ def image(node: Node, given: Operands, domain: Bools) -> Range:
     domain: rows that are in the domain of the operator since the source's units are: means of its interval.
     """
     first = given[min(given)]
-    wild = np.logical_or.reduce([one.wild for one in given.values()])
+    wild, ends = (np.logical_or.reduce([getattr(x, of) for x in given.values()]) for of in ("wild", "ends"))
     op = node.op.removeprefix("growc::").removeprefix("com.microsoft::")
     if op in DECIDED:
         return Range.anything(len(wild)).within(0.0, 1.0)
@@ -36,6 +36,8 @@ def image(node: Node, given: Operands, domain: Bools) -> Range:
         made = TOGETHER[op](node, given)
     elif op in INCREASING:
         made = first.within(*map(INCREASING[op], (first.low, first.high)), analytic=op in ANALYTIC)
+        near = [np.isin(end.astype(np.float32), LIMITS.get(op, ())) for end in (made.low, made.high)]
+        made = replace(made, ends=near[0] | near[1])
     elif op in BOUNDED:
         made = _bounded(op, first)
     elif op in DOMAINS:
@@ -46,7 +48,7 @@ def image(node: Node, given: Operands, domain: Bools) -> Range:
             made = made.within(np.trunc(made.low), np.trunc(made.high))
     else:
         made = Range.anything(len(wild))
-    return replace(made, wild=(made.wild & ~domain) | wild)
+    return replace(made, wild=(made.wild & ~domain) | wild, ends=made.ends | ends)
 
 
 def _quiet(function: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
@@ -72,14 +74,14 @@ MOVED = frozenset(_MOVED.split())
 
 _INCREASING: dict[str, Callable[[Floats], Floats]] = {
     "Exp": lambda x: np.maximum(np.exp(x), TINY),
-    "Sigmoid": lambda x: np.clip(1 / (1 + np.exp(-x)), TINY, BELOW_ONE),
+    "Sigmoid": lambda x: np.maximum(1 / (1 + np.exp(-x)), TINY),
     "Softplus": lambda x: np.maximum(np.logaddexp(0, x), TINY),
-    "Tanh": lambda x: np.clip(np.tanh(x), -BELOW_ONE, BELOW_ONE),
-    "Erf": lambda x: np.clip(np.vectorize(math.erf, otypes=[np.float64])(x), -BELOW_ONE, BELOW_ONE),
+    "Tanh": np.tanh,
+    "Erf": lambda x: np.vectorize(math.erf, otypes=[np.float64])(x),
     "Atan": np.arctan,
     "Asinh": np.arcsinh,
     "Sinh": np.sinh,
-    "Softsign": lambda x: np.clip(np.where(np.isinf(x), np.sign(x), x / (1 + abs(x))), -BELOW_ONE, BELOW_ONE),
+    "Softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + abs(x))),
     "Relu": lambda x: np.maximum(x, 0),
     "Floor": np.floor,
     "Ceil": np.ceil,
@@ -90,15 +92,19 @@ INCREASING = {name: _quiet(function) for name, function in _INCREASING.items()}
 ANALYTIC = frozenset({"Exp", "Sigmoid", "Softplus", "Tanh", "Erf", "Atan", "Asinh", "Sinh", "Softsign"})
 """Those that take no value on more than a null set, if their operand takes none."""
 
+LIMITS = {"Sigmoid": (1,), "Tanh": (-1, 1), "Erf": (-1, 1), "Softsign": (-1, 1)}
+"""Numbers other than zero that functions come near to, and are rounded to."""
+
 BOUNDED: dict[str, tuple[float, float, Callable[[Floats], Floats]]] = {
     "Sin": (-1, 1, np.sin),
     "Cos": (-1, 1, np.cos),
     "Cosh": (1, np.inf, np.cosh),
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSumSquare"), (0, np.inf, lambda x: x * np.nan)),
     "Softmax": (TINY, 1, lambda x: x * np.nan),
-    "HardSigmoid": (0, 1, lambda x: x * np.nan),
 }
 """From where to where the results go, and the function where it is easily said."""
+NEAR_ONE = frozenset({"Softmax"})
+"""Those that come near to their upper bound, and are rounded to it."""
 
 DOMAINS: dict[str, tuple[float, float, bool, float, float]] = {
     "Log": (0, np.inf, False, -np.inf, np.inf),
@@ -123,7 +129,8 @@ def _bounded(op: str, x: Range) -> Range:
     known = (x.low == x.high) & np.isfinite(x.low)
     value = function(np.where(known, x.low, 0.0))
     known &= ~np.isnan(value)
-    return x.within(np.where(known, value, low), np.where(known, value, high), analytic=True)
+    made = x.within(np.where(known, value, low), np.where(known, value, high), analytic=True)
+    return replace(made, ends=np.full(len(x.low), op in NEAR_ONE))
 
 
 def _restricted(op: str, x: Range, domain: Bools) -> Range:
@@ -169,7 +176,16 @@ def _elu(node: Node, given: Operands) -> Range:
         return Range.anything(len(x.low))
     with np.errstate(over="ignore"):
         low, high = (np.where(end < 0, scale * np.expm1(end), end) for end in (x.low, x.high))
-    return x.within(np.maximum(low, -scale * BELOW_ONE), high, analytic=scale > 0)
+    made = x.within(low, high, analytic=scale > 0)
+    return replace(made, ends=made.low == -scale)
+
+
+def _hard_sigmoid(node: Node, given: Operands) -> Range:
+    x, slope = given[0], float(node.attributes.get("alpha", 0.2))
+    if slope <= 0:
+        return Range.anything(len(x.low)).within(0.0, 1.0)
+    low, high = (np.clip(slope * end + node.attributes.get("beta", 0.5), 0, 1) for end in (x.low, x.high))
+    return replace(x.within(low, high, analytic=True), ends=(low == 0) | (high == 1))
 
 
 def _negative(node: Node, given: Operands) -> Range:
@@ -292,6 +308,7 @@ TOGETHER: dict[str, Callable[[Node, Operands], Range]] = {
     "Abs": _abs,
     "BatchNormalization": _by_variance,
     "Elu": _elu,
+    "HardSigmoid": _hard_sigmoid,
     "Neg": _negative,
     "Add": _sum,
     "Sum": _sum,

@@ -28,6 +28,7 @@ NUMBERS = {
     "odd": np.float32(-0.5),
     "far": np.float32(1.7),
     "tiny": np.float32(1e-5),
+    "huge": np.float32(1e9),
     "step": np.float32(0.05),
     "wide": np.float32(0.07),
     "none": np.uint8(0),
@@ -156,6 +157,17 @@ PAIRS = {
 ORDERS = ("stack layers to 4 by each with zero outputs", "arrange layers as 0..2, 1 with zero outputs")
 
 
+ROUNDED = {
+    "exponential unit": "s{k} = Elu(b{k})\n t{k} = Add(s{k}, one)",
+    "hyperbolic tangent": "s{k} = Tanh(b{k})\n t{k} = Add(s{k}, one)",
+    "error function": "s{k} = Erf(b{k})\n t{k} = Add(one, s{k})",
+    "soft sign": "s{k} = Softsign(b{k})\n t{k} = Add(s{k}, one)",
+    "logistic": "w{k} = Neg(b{k})\n s{k} = Sigmoid(w{k})\n t{k} = Sub(one, s{k})",
+    "hard logistic": "t{k} = HardSigmoid(b{k})",
+}
+"""Functions that come near to a number, less that number, of b."""
+OVER_IT = "p{k} = Reciprocal(t{k})\n e{k} = Mul(d{k}, p{k})"
+
 SUM = "x{n} = Identity(sum{k})"
 Part = tuple[str, str]
 
@@ -219,6 +231,23 @@ def test_a_pole_where_a_new_layer_is_zero_is_named(tmp_path: Path, name: str, or
 @pytest.mark.parametrize("name", SAFE)
 def test_functions_that_are_finite_stay_exact(tmp_path: Path, name: str, order: str) -> None:
     assert judged(tmp_path, SAFE[name], order)[:2] == (True, True)
+
+
+@pytest.mark.parametrize("order", [ORDERS[0], "arrange layers as 0, 1, 0 with zero outputs"])
+@pytest.mark.parametrize("name", ROUNDED)
+def test_a_bound_that_numbers_are_rounded_to_is_reached(tmp_path: Path, name: str, order: str) -> None:
+    """Behind a ReLU no denominator is zero; a copy that reads what is below zero divides by 1 + tanh(-20)."""
+    branch = f"b{{k}} = Mul(x{{k}}, huge)\n {ROUNDED[name]}\n {OVER_IT}"
+    plain = ("e{k} = Identity(d{k})", SUM)
+    exact, same, causes = judged(tmp_path, branch, order, plain, stem="x0 = Relu(s)")
+    assert (exact, same) == (False, False)
+    assert "may be infinite or no number" in causes
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_a_bound_is_not_reached_by_bounded_numbers(tmp_path: Path, name: str) -> None:
+    branch = f"b{{k}} = Tanh(x{{k}})\n {ROUNDED[name]}\n {OVER_IT}"
+    assert judged(tmp_path, branch, ORDERS[0])[:2] == (True, True)
 
 
 @pytest.mark.parametrize("name", ANOTHER)
