@@ -48,8 +48,6 @@ all)."""
 
 KEEPS_ZERO = frozenset(
     {
-        "pointwise zero",
-        "pointwise zero homogeneous",
         "mean",
         "sum",
         "extreme",
@@ -323,6 +321,8 @@ class Branches:
             places = (1, 2)
         elif treatment == "layout" or node.op in THROUGH:
             places = OPERANDS.get(node.op, (0,)) or range(len(inputs))
+        elif treatment.startswith("pointwise zero"):  # a maximum is zero where all operands are
+            places = [i for i, v in enumerate(inputs) if not i or (v and v.sizes == result.sizes)]
         elif treatment in KEEPS_ZERO:
             places = (0,)
         else:

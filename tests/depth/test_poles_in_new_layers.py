@@ -338,3 +338,22 @@ def test_a_pole_elsewhere_than_at_the_numbers_that_bounds_give_is_none(tmp_path:
     exact, same, causes = judged(tmp_path, branch, order, (SAFE["sigmoid"], LUMPS[name]), behind=LUMPS[name])
     assert same
     assert exact == (name in ("bounded", "rectified", "largest")), causes
+
+
+OF_TWO = {
+    "maximum": "e{k} = Max(d{k}, g{k})",
+    "minimum": "e{k} = Min(g{k}, d{k})",
+    "maximum of a copy": "c{k} = Identity(g{k})\n e{k} = Max(d{k}, c{k})",
+    "choice": "o{k} = Greater(d{k}, g{k})\n e{k} = Where(o{k}, d{k}, g{k})",
+    "least of three": "w{k} = Tanh(g{k})\n e{k} = Min(d{k}, g{k}, w{k})",
+    "slope": "e{k} = PRelu(d{k}, gain{k})",
+}
+"""Functions of two projections, both of which are zero where the result is."""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", OF_TWO)
+def test_a_function_of_two_is_zero_where_both_are(tmp_path: Path, name: str, order: str) -> None:
+    """One projection of two was zero, and the larger of zero and the other was added."""
+    branch = f"g{{k}} = MatMul(n{{k}}, last{{k}})\n {OF_TWO[name]}"
+    assert judged(tmp_path, branch, order)[:2] == (True, True)
