@@ -251,6 +251,10 @@ def _overflows(path: Path, cases: list[judging.Feed]) -> bool:
                 grown = node.op_type == "Pow" and (values[node.input[1]] >= 0).all()
                 if grown or node.op_type not in POLES:
                     return True
+            elif node.op_type.endswith("Attention"):  # its scores are not given out
+                given = [np.abs(values[name].astype(np.float64)).max() for name in node.input[:2] if name]
+                if np.prod(given) > np.finfo(np.float32).max:
+                    return True
     return False
 
 
