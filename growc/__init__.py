@@ -65,4 +65,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """All public names, looked up or not."""
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

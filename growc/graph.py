@@ -7,7 +7,7 @@ own, so that merged initializers, shared scalars and tied embeddings are many va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from growc.brief import brief
+from growc.indexmap import Bools
+from growc.traits import JOIN, WRITE, Trait
+from growc.unit_ranges import Range
+from growc.walk import walk
 
 Size = tuple[int, ...]
 """One dimension: its value at every sample point. Equal sizes are equal at all of them."""
@@ -125,6 +129,13 @@ class Value:
         return value
 
 
+Operands = Mapping[int, Range]
+"""The ranges of operands, by their numbers: those that have an element for each unit."""
+
+Image = Callable[["Node", Operands, Bools], Range]
+"""A rule for ranges. The last argument: rows that are in the domain of the operator, as means of what is."""
+
+
 @dataclass(eq=False)
 class Node:
     """One operator. `origin` is the dialect's own node."""
@@ -145,6 +156,22 @@ class Node:
     """Whether it carries a weight to one use: other uses of the weight have their own copy of it."""
     part_of: str = ""
     """The operator of the model that it is a part of, where that was taken apart."""
+    treatment: str = "opaque"
+    """What its operator does to maps, by its row (growc.operators.TREATMENTS)."""
+    traits: frozenset[Trait] = frozenset()
+    """The laws that its operator's row states of what it makes."""
+    image: Image | None = None
+    """What its operator makes of the ranges of units."""
+
+    @property
+    def taken(self) -> Sequence[int]:
+        """Of an operator that moves elements: the operands whose elements it gives."""
+        every = range(len(self.inputs))
+        return every if self.has(JOIN) else every[:3:2] if self.has(WRITE) else every[:1]
+
+    def has(self, *traits: Trait) -> bool:
+        """Whether one of these laws holds of what it makes."""
+        return not self.traits.isdisjoint(traits)
 
     @property
     def kind(self) -> str:
@@ -229,13 +256,16 @@ def static_values(graph: Graph) -> set[Value]:
     return found
 
 
+def makers(values: Iterable[Value | None]) -> Iterator[Node]:
+    """The nodes whose results these are."""
+    yield from (v.producer for v in values if v is not None and v.producer is not None)
+
+
+def used_by(values: Iterable[Value]) -> Iterator[Node]:
+    """The nodes that use these in any way."""
+    yield from (node for v in values for node, _ in v.users)
+
+
 def readers(use: Value) -> set[Node]:
     """The nodes that a stored tensor reaches first, the layout operators on the way included."""
-    found: set[Node] = set()
-    pending = [node for node, _ in use.users]
-    while pending:
-        node = pending.pop()
-        found.add(node)
-        if node.chain:
-            pending += [n for v in node.outputs for n, _ in v.users]
-    return found
+    return set(walk(used_by([use]), lambda node: used_by(node.outputs if node.chain else ())))

@@ -9,9 +9,9 @@ end. `...`: any number of axes, broadcast from the right. `_`: opaque, the axis 
 number, it may only be appended to. `1`: a single element that is stretched. `a!`: a label whose axis is
 frozen. `a~`: one whose axis is read as a whole, though any order and choice of its units may pass. `?` behind
 an operand: it may be absent. `|` separates variants; the first that fits the ranks is taken. The last column
-is the *treatment*: what the operator does to maps (growc.passes.treatments has one rule for each). What
-depends on values (Reshape, Slice, …) is a function that returns such a line, so that `growc explain` can
-always print one.
+is the *treatment*: what the operator does to maps (growc.passes.treatments has one rule for each); behind it
+stand its *traits* (growc.traits). What depends on values (Reshape, Slice, …) is a function that
+returns such a line, so that `growc explain` can always print one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from growc.graph import Array, Node, Size
+from growc.graph import Array, Image, Node, Size
+from growc.traits import Trait
 
 Term = str | tuple[str, tuple["Term", ...]]
 """A label, `_`, `#`, `1`; or ("*", factors) or ("+", segments)."""
@@ -54,6 +55,9 @@ TREATMENTS = {
     "opaque": "nothing is known",
 }
 
+
+FACTORS = frozenset({"multiply", "divide"})
+"""The treatments of factors."""
 
 NORMS = frozenset({"layer_norm", "rms_norm", "l2_norm", "l1_norm", "per_channel"})
 """The treatments of norms."""
@@ -158,6 +162,8 @@ class Row:
     treatment: str
     variants: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
     rule: Rule | None = None
+    traits: frozenset[Trait] = frozenset()
+    image: Image | None = None
     partial: bool = False
     """Whether the rule can do with operands of unknown shape."""
 
@@ -183,19 +189,22 @@ def opaque(site: Site) -> Line:
     return Line(tuple(map(frozen, site.inputs)), tuple(map(frozen, site.outputs)), "opaque")
 
 
-def table(text: str, rules: Mapping[str, Rule]) -> dict[str, Row]:
-    """Parse a table: one operator a line, columns two or more spaces apart; `name()` is a rule."""
+def table(text: str, rules: Mapping[str, Rule], images: Mapping[str, Image]) -> dict[str, Row]:
+    """Parse a table: one operator a line, columns two or more spaces apart; `name()` is a rule.
+
+    Behind the treatment may stand traits, one space apart. `rules`: by their names; `images`: by operator.
+    """
     rows: dict[str, Row] = {}
     for line in text.strip().splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        op, pattern, treatment = re.split(r"\s{2,}", line.strip())
+        op, pattern, treatment, *laws = re.split(r"\s{2,}", line.strip())
         if treatment not in TREATMENTS:
             raise ValueError(f"{op}: no such treatment: {treatment}")
-        if pattern.endswith("()"):
-            rows[op] = Row(op, treatment, rule=_with_treatment(rules[pattern[:-2]], treatment))
-        else:
-            rows[op] = Row(op, treatment, tuple(_variant(v) for v in pattern.split("|")))
+        traits = frozenset(Trait(word) for law in laws for word in law.split())
+        rule = _with_treatment(rules[pattern[:-2]], treatment) if pattern.endswith("()") else None
+        variants = () if rule else tuple(_variant(v) for v in pattern.split("|"))
+        rows[op] = Row(op, treatment, variants, rule, traits, images.get(op))
     return rows
 
 

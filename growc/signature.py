@@ -29,6 +29,7 @@ from growc.bodies import written_out
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.container import inlined, load
 from growc.dialects.onnx.states import GROWING, Carry, moving_values, state_pairs
+from growc.walk import walk
 
 _VIEWS = {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}
 _PARTS = {"Slice", "Expand", "Tile", "Split", "Concat", "Pad", "If"}
@@ -217,14 +218,12 @@ def _time_axis(value: ir.Value, concat: ir.Node) -> int | None:
 
 def _reach(start: ir.Value, passes: Callable[[ir.Node, int], bool]) -> Iterator[tuple[ir.Node, int]]:
     """Every use (node, operand) of `start`, and of what comes out of the nodes that `passes` lets through."""
-    pending, seen = [start], {start}
-    while pending:
-        for use in pending.pop().uses():
-            yield use.node, use.idx
-            if passes(use.node, use.idx):
-                fresh = [output for output in use.node.outputs if output not in seen]
-                seen.update(fresh)
-                pending.extend(fresh)
+
+    def behind(value: ir.Value) -> Iterator[ir.Value]:
+        yield from (v for node, operand in value.uses() if passes(node, operand) for v in node.outputs)
+
+    for value in walk([start], behind):
+        yield from ((use.node, use.idx) for use in value.uses())
 
 
 def _others(node: ir.Node, slot: int) -> list[ir.Value]:

@@ -37,6 +37,7 @@ from growc.passes.norms import find_norms
 from growc.passes.outgoing import Outgoing
 from growc.passes.packing import packed_heads
 from growc.passes.pooling import averaged, blended, pool
+from growc.passes.ranges import Ranges
 from growc.passes.reduction import Rescaling, dropped
 from growc.passes.roles import find_roles
 from growc.passes.single_heads import count_heads
@@ -197,7 +198,8 @@ def solve_pass(c: Compilation) -> Compilation:
     outgoing = Outgoing()
     sizes = Sizes()
     rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
-    below_zero = BelowZero(c.axes, c.lowered.taken.constants)
+    ranges = Ranges(c.graph.dialect.ranges)
+    below_zero = BelowZero(c.axes, c.lowered.taken.constants, ranges)
     noisy = any(stage.options.noise is not None for stage in c.lowered.stages)
     for stage in c.lowered.stages:
         if stage.regroups or stage.pools:
@@ -211,7 +213,7 @@ def solve_pass(c: Compilation) -> Compilation:
             sizes.apply(stage)
             continue
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
-        solution = solve(links, stage, sizes, carriers, steps.keys())
+        solution = solve(links, stage, sizes, carriers, ranges, steps.keys())
         reached = heard(solution, reached)
         made = weight_steps(solution, c.ties, ancestry)
         if stage.options.next_layer:

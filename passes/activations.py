@@ -18,13 +18,13 @@ import numpy as np
 from growc.axes import Space, find, leaves
 from growc.graph import Node, Value
 from growc.indexmap import Floats
-from growc.operators import choosing, names_of
+from growc.operators import FACTORS, choosing, names_of
 from growc.passes.flow import Flow, through_casts
 from growc.passes.magnitude import placed
-from growc.passes.routing import RANKED
 from growc.passes.spaces import Axes, Instance
 from growc.passes.streams import Residual, residual_sums
-from growc.passes.units import REPEAT
+from growc.passes.units import REPEAT_OP
+from growc.traits import SUM
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Activations:
         """What chooses from units that no weight reads, and what shares out among them."""
         known = set(self.of_atom)
         for ranking, space in self.axes.ranked.items():
-            numbers = ranking.outputs[RANKED[ranking.op]]
+            numbers = ranking.outputs[-1]
             atoms = {id(x) for x in leaves(space)} - known
             if atoms and numbers.users:
                 self.readings.append(Reading(numbers, (numbers.rank,), numbered=find(space)))
@@ -110,7 +110,9 @@ class Activations:
 def _unrepeated(value: Value) -> Value:
     """The value before any cast, and before heads that are put into groups."""
     value = through_casts(value)
-    while value.producer is not None and value.producer.op == REPEAT and value.producer.inputs[0] is not None:
+    while (
+        value.producer is not None and value.producer.op == REPEAT_OP and value.producer.inputs[0] is not None
+    ):
         value = through_casts(value.producer.inputs[0])
     return value
 
@@ -142,7 +144,7 @@ def _biased(flow: Flow, total: Value) -> Value:
     if len(total.users) != 1 or total in flow.axes.graph.outputs:
         return total
     [(node, operand)] = total.users
-    bias = node.inputs[1 - operand] if node.op == "Add" else None
+    bias = node.inputs[1 - operand] if node.has(SUM) and len(node.inputs) == 2 else None
     return node.outputs[0] if bias is not None and bias in flow.parameters else total
 
 
@@ -188,14 +190,14 @@ def _is_inner(value: Value, instance: Instance) -> bool:
 
 def _unscaled(flow: Flow, value: Value) -> Value:
     """What a tensor was before it was scaled by one number: fused products take such a scale as their own."""
-    while (node := through_casts(value).producer) is not None and node.op in ("Mul", "Div"):
+    while (node := through_casts(value).producer) is not None and node.treatment in FACTORS:
         single = [
             i
             for i, v in enumerate(node.inputs)
             if v is not None and (v in flow.static or v.known is not None) and _is_one_number(v)
         ]
         data = [v for i, v in enumerate(node.inputs) if i not in single]
-        if len(data) != 1 or data[0] is None or (node.op == "Div" and single != [1]):
+        if len(data) != 1 or data[0] is None or (node.treatment == "divide" and single != [1]):
             break
         value = data[0]
     return value

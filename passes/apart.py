@@ -23,14 +23,9 @@ from growc.graph import Graph, Node, Value
 from growc.indexmap import IndexMap
 from growc.operators import Line, Term, labels
 from growc.passes.routing import ROUTED, numbers_of
+from growc.traits import SUM, WRITE
 
 Units = frozenset[int]
-
-ADDING = frozenset({"Add", "Sum"})
-"""Operators that lose terms."""
-
-WRITING = frozenset({"ScatterElements", "ScatterND"})
-"""Operators that write into their first operand, which stands for the result where nothing is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +62,13 @@ class Apart:
         for value in self.fates:
             for node, _ in value.users:
                 kept = tuple(i for i, v in enumerate(node.inputs) if not self.fates.get(v, NEVER) <= gone)  # type: ignore[arg-type]
-                loses = node.op in ADDING or (node.op in WRITING and 0 in kept)
+                loses = node.has(SUM) or (node.has(WRITE) and 0 in kept)
                 if (
                     loses
                     and len(kept) < len(node.inputs)
                     and not self.fates.get(node.outputs[0], NEVER) <= gone
                 ):
-                    found[node] = kept if node.op in ADDING else (0,)
+                    found[node] = kept if node.has(SUM) else (0,)
         return found
 
 

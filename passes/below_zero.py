@@ -26,7 +26,7 @@ class BelowZero:
 
     axes: Axes
     constants: Mapping[Node, object]
-    ranges: Ranges = field(default_factory=Ranges)
+    ranges: Ranges
     assumed: dict[str, None] = field(default_factory=dict)
     """The inputs on which something rests, by name."""
 

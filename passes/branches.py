@@ -11,7 +11,7 @@ Constant factors, layout, casts and functions with f(0) = 0 are passed on the wa
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,32 +19,23 @@ import numpy as np
 
 from growc.depth import Past
 from growc.diagnostic import Diagnostic, GrowError
-from growc.graph import Node, Value, static_values
+from growc.graph import Node, Value, static_values, used_by
 from growc.layers import Branch, Layer, Layers, Obstacle, Run
 from growc.operators import NORMS
-from growc.passes.bypasses import SUMS, shape_of
+from growc.passes.bypasses import shape_of
 from growc.passes.elsewhere import Elsewhere
-from growc.passes.flow import THROUGH
 from growc.passes.images import has_pole
 from growc.passes.links import carriers_of
 from growc.passes.lumps import motions
 from growc.passes.norms import Norm, find_norms
 from growc.passes.settled import Settled, numbers
-from growc.passes.settling import CASTS, DEQUANTISE, LAYOUT, QUANTISE, settles, steps_for, through
+from growc.passes.settling import SETTLING, settles, steps_for, through
 from growc.passes.spaces import Axes
 from growc.passes.twice import Find, finder
 from growc.passes.undone import not_undone, taken_back
-from growc.passes.unit_ranges import MOVES, Range
-
-OPERANDS: Mapping[str, tuple[int, ...]] = {
-    "Concat": (),
-    "growc::Stack": (),
-    "ScatterElements": (0, 2),
-    "ScatterND": (0, 2),
-    "Pad": (0, 2),
-}
-"""The operands of layout operators that become elements of the result: the first, but for these (() for
-all)."""
+from growc.traits import DEQUANTISE, QUANTISE, SAME, SUM, TURN, VIEW
+from growc.unit_ranges import MOVES, Range
+from growc.walk import walk
 
 KEEPS_ZERO = frozenset(
     {
@@ -58,8 +49,8 @@ KEEPS_ZERO = frozenset(
 )
 """Treatments whose result is zero where the first operand is."""
 
-ARITHMETIC = SUMS | {"Sub", "Mul", "Div"}
-"""What norms in pieces do to the stream."""
+ARITHMETIC = frozenset({"add", "multiply", "divide"})
+"""Treatments by which norms in pieces act on the stream."""
 
 ELSEWHERE = "put new layers where the stream has the axes that they take, and leave those that change them"
 
@@ -128,11 +119,11 @@ class Branches:
         stream, inside = {layer.start}, set(layer.nodes)
         for node in layer.nodes:
             places = [i for i, v in enumerate(node.inputs) if v in stream]
-            follows = node.op in THROUGH | LAYOUT | ARITHMETIC or self.treatment.get(node) in NORMS
-            if not places or not (follows and (places[0] == 0 or node.op in SUMS)):
+            follows = node.has(*SETTLING) or self.treatment.get(node) in ARITHMETIC | NORMS
+            if not places or not (follows and (places[0] == 0 or node.has(SUM))):
                 continue
             stream.update(node.outputs)
-            if node.op in SUMS and not any(v in self.static for v in node.inputs):
+            if node.has(SUM) and not any(v in self.static for v in node.inputs):
                 with contextlib.suppress(NotZeroError):
                     yield from list(self.terms(node, places, inside))
 
@@ -145,7 +136,7 @@ class Branches:
             return self.obstacle(layer, kept)
         for node, _ in way:
             streams = [i for i, v in enumerate(node.inputs) if v in kept]
-            if node.op in SUMS and len(streams) > 1:
+            if node.has(SUM) and len(streams) > 1:
                 return Obstacle(node, "adds the stream to itself")
             try:
                 found[:0] = self.terms(node, streams, set(layer.nodes))
@@ -161,7 +152,7 @@ class Branches:
         found = {layer.start}
         for node in layer.nodes:
             places = [i for i, v in enumerate(node.inputs) if v in found]
-            if places and (node.op in SUMS or settles(node, places[0], self.twice) or taken_back(node)):
+            if places and (node.has(SUM) or settles(node, places[0], self.twice) or taken_back(node)):
                 found.update(node.outputs)
         return found
 
@@ -178,7 +169,7 @@ class Branches:
         for place, (source, zero) in enumerate(zip(past.order, past.zeroed, strict=True)):
             layer = run.layers[source]
             wanted, given = layer.start.dtype, held.dtype
-            casts = all(n.op in CASTS for n, _ in layer.start.users if n in layer.nodes)
+            casts = all(n.has(SAME) for n, _ in layer.start.users if n in layer.nodes)
             if wanted and given and wanted != given and not casts:
                 takes = f"it takes {wanted} (`{layer.start.name}`), and the stream is {given} there"
                 raise GrowError(Diagnostic("G314", f"layer {source} cannot be layer {place}: {takes}"))
@@ -209,7 +200,7 @@ class Branches:
         now, changing, taken = held, None, dict[Node, Node]()
         values = {layer.start: held}
         for node, place in list(steps(layer.end, layer.start, self.kept(layer)))[::-1]:
-            if node.op not in SUMS and not taken_back(node):
+            if not node.has(SUM) and not taken_back(node):
                 behind_it, same = through(node, place, now, self.twice)
                 like = None if same else steps_for(node, now)
                 if like is not None:
@@ -220,7 +211,7 @@ class Branches:
         if changing is None and not now.same(held):
             changing = layer.end.producer
         for node in layer.nodes:  # branches read the stream in its steps too
-            at = values.get(node.inputs[0]) if node.op == DEQUANTISE and node.inputs[0] else None
+            at = values.get(node.inputs[0]) if node.has(DEQUANTISE) and node.inputs[0] else None
             like = None if at is None or through(node, 0, at, self.twice)[1] else steps_for(node, at)
             taken |= {} if like is None else {node: like}
         cause = "rounds or bounds a stream that is not so in this place"
@@ -255,7 +246,7 @@ class Branches:
 
     def terms(self, node: Node, streams: Sequence[int], inside: set[Node]) -> Iterator[Branch]:
         """What a sum adds to the stream."""
-        for i, value in enumerate(node.inputs if node.op in SUMS else ()):
+        for i, value in enumerate(node.inputs if node.has(SUM) else ()):
             if i not in streams and value is not None:
                 yield Branch(node, i, value, tuple(dict.fromkeys(self.zero(value, inside))))
 
@@ -311,7 +302,7 @@ class Branches:
     def elements_of(self, node: Node, result: Value, treatment: str) -> list[Value]:
         """The operands that have to be zero for a result to be. Raises NotZeroError where that is none."""
         inputs = node.inputs
-        if node.op in (QUANTISE, DEQUANTISE):
+        if node.has(QUANTISE, DEQUANTISE):
             return [self.quantised(node)]
         if treatment == "add" and result.floating:  # what is no real number is a size
             places: Sequence[int] = [i for i, v in enumerate(inputs) if v is not None and v.floating]
@@ -319,8 +310,8 @@ class Branches:
             places = range(len(inputs))
         elif treatment == "select":
             places = (1, 2)
-        elif treatment == "layout" or node.op in THROUGH:
-            places = OPERANDS.get(node.op, (0,)) or range(len(inputs))
+        elif treatment == "layout":
+            places = node.taken
         elif treatment.startswith("pointwise zero"):  # a maximum is zero where all operands are
             places = [i for i, v in enumerate(inputs) if not i or (v and v.sizes == result.sizes)]
         elif treatment in KEEPS_ZERO:
@@ -336,11 +327,11 @@ class Branches:
         zeros by themselves.
         """
         made = node.inputs[0]
-        while node.op == DEQUANTISE and made is not None and made.producer is not None:
+        while node.has(DEQUANTISE) and made is not None and made.producer is not None:
             before = made.producer
-            if before.op == QUANTISE and before.inputs[0] is not None and self.paired(before, node, made):
+            if before.has(QUANTISE) and before.inputs[0] is not None and self.paired(before, node, made):
                 return before.inputs[0]
-            if before.op not in LAYOUT:
+            if not before.has(VIEW, TURN):
                 break
             made = before.inputs[0]
         if node.inputs[0] is None or middle(node) != (0.0,):
@@ -389,17 +380,12 @@ class Branches:
 
     def only_inside(self, value: Value, inside: set[Node]) -> bool:
         """Whether nothing outside of the layer uses what is made of weights."""
-        pending = [node for node, _ in value.users]
-        seen: set[Node] = set()
-        while pending:
-            node = pending.pop()
-            if node in seen or node in inside:
-                continue
-            if any(v in self.data for v in node.outputs):
-                return False
-            seen.add(node)
-            pending += [n for v in node.outputs for n, _ in v.users]
-        return True
+
+        def outside(values: Iterable[Value]) -> Iterator[Node]:
+            yield from (node for node in used_by(values) if node not in inside)
+
+        found = walk(outside([value]), lambda node: outside(node.outputs))
+        return not any(v in self.data for node in found for v in node.outputs)
 
 
 def middle(node: Node) -> tuple[float, ...] | None:

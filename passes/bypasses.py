@@ -20,18 +20,18 @@ import numpy as np
 
 from growc.axes import Space, find, leaves
 from growc.graph import Node, Value, static_values
-from growc.operators import names_of
+from growc.operators import FACTORS, names_of
 from growc.passes.dataflow import users
 from growc.passes.dominators import PostDominators
-from growc.passes.flow import THROUGH
-from growc.passes.settling import LAYOUT
 from growc.passes.spaces import Axes
+from growc.traits import DEQUANTISE, QUANTISE, SAME, SUM, TURN, VIEW
+from growc.walk import walk
 
 Token = tuple[tuple[tuple[int, ...], bool], ...]
-SUMS = frozenset({"Add", "Sum"})
 TRANSFORMS = frozenset({"CumSum", "DFT", "aten::fft"})
 """Operators that make each element of all along an axis."""
-FACTORS = frozenset({"Mul", "Div"})
+UNTOUCHED = (SAME, VIEW, TURN, QUANTISE, DEQUANTISE)
+"""Traits of what leaves a stream what it is, rounded or moved."""
 MATRICES = frozenset({"contract", "lookup", "recurrent"})
 MIXING = frozenset({"attention", "recurrent", "opaque"})
 ALONE = ("pointwise", "add", "multiply", "divide", "remainder", "select", "layout", "per_channel")
@@ -82,29 +82,25 @@ class Streams:
     def candidates(self) -> Iterator[Bypass]:
         """Values that reach the next vertex on their way, a sum, untouched."""
         for vertex, parent in reversed(self.tree.parent.items()):
-            if isinstance(vertex, Value) and isinstance(parent, Node) and parent.op in SUMS:
+            if isinstance(vertex, Value) and isinstance(parent, Node) and parent.has(SUM):
                 reading = [n for n in users(vertex, self.data) if n in self.tree.parent]
                 if len(reading) > 1 and self.reaches(vertex, parent):
                     yield Bypass(vertex, parent)
 
     def reaches(self, value: Value, goal: Node) -> bool:
         """Whether a value arrives at a sum untouched."""
-        pending, seen = [value], {value}
-        while pending:
-            for node in users(pending.pop(), self.data):
-                if node is goal:
-                    return True
-                if self.keeps(node):
-                    pending += [v for v in node.outputs if v not in seen]
-                    seen.update(node.outputs)
-        return False
+
+        def kept(one: Value) -> Iterator[Value]:
+            yield from (v for n in users(one, self.data) if self.keeps(n) for v in n.outputs)
+
+        return any(goal in users(one, self.data) for one in walk([value], kept))
 
     def keeps(self, node: Node) -> bool:
         """Whether what a node makes is still the stream that it reads."""
-        if node.op in FACTORS:
+        if node.treatment in FACTORS:
             return any(v in self.static or v.known is not None for v in node.operands)
         data = sum(v in self.data for v in node.operands)
-        return node.op in THROUGH or node.op in LAYOUT or (node.op in SUMS and data > 1)
+        return node.has(*UNTOUCHED) or (node.has(SUM) and data > 1)
 
     def outermost(self, bypasses: list[Bypass]) -> list[Bypass]:
         """Those that do not lie on the branch of another one."""
@@ -123,16 +119,12 @@ class Streams:
     def comes_from(self, value: Value, source: Value) -> bool:
         """Whether a value is made from another one."""
         first = -1 if source.producer is None else self.order[source.producer]
-        pending, seen = [value], {value}
-        while pending:
-            one = pending.pop()
-            if one is source:
-                return True
+
+        def above(one: Value) -> Iterator[Value]:
             if one.producer is not None and self.order[one.producer] > first:
-                fresh = [v for v in one.producer.operands if v in self.data and v not in seen]
-                pending += fresh
-                seen.update(fresh)
-        return False
+                yield from (v for v in one.producer.operands if v in self.data)
+
+        return source in walk([value], above)
 
     # ---------------------------------------------------------------- what a bypass holds
 

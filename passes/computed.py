@@ -9,6 +9,7 @@ from __future__ import annotations
 from growc.axes import Reason, leaves
 from growc.graph import Value
 from growc.passes.spaces import Axes
+from growc.traits import JOIN, REPEAT, SAME, SIZES, SUM, VIEW
 
 
 def computed_along(axes: Axes) -> dict[int, Reason]:
@@ -25,16 +26,16 @@ def computed_along(axes: Axes) -> dict[int, Reason]:
     return found
 
 
-GRIDS = frozenset({"Add", "Expand", "Unsqueeze", "Reshape", "Concat", "Cast", "Identity"})
-"""What an exporter makes the addresses of an assignment with."""
+GRIDS = (SAME, VIEW, REPEAT, JOIN, SUM)
+"""Traits of what an exporter makes the addresses of an assignment with."""
 
 
 def _addresses(value: Value) -> bool:
     """Whether numbers say nothing but where something is written: mending accounts for those."""
     return bool(value.users) and all(
-        node.op in ("Shape", "Size")
+        node.has(SIZES)
         or (node.op == "ScatterND" and i == 1)
-        or (node.op in GRIDS and all(map(_addresses, node.outputs)))
+        or (node.has(*GRIDS) and all(map(_addresses, node.outputs)))
         for node, i in value.users
     )
 

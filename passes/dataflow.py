@@ -12,20 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from growc.graph import Graph, Node, Value
-
-SHAPE_ONLY = frozenset({"Shape", "Size"})
-"""Operators that look at the shape of what they read."""
+from growc.traits import SIZES
 
 
 def data_values(graph: Graph, learned: Iterable[Value] = ()) -> frozenset[Value]:
     """The data values of a graph; `learned`: those that a model has learned in place of inputs."""
     reached = {*graph.inputs, *learned}
     for node in graph.nodes:
-        if node.op not in SHAPE_ONLY and any(v in reached for v in node.operands):
+        if not node.has(SIZES) and any(v in reached for v in node.operands):
             reached.update(v for v in node.outputs if v.known is None)
     used = {v for v in graph.outputs if v in reached}
     for node in reversed(graph.nodes):
-        if node.op not in SHAPE_ONLY and any(v in used for v in node.outputs):
+        if not node.has(SIZES) and any(v in used for v in node.outputs):
             used.update(v for v in node.operands if v in reached)
     return frozenset(used)
 
@@ -43,4 +41,4 @@ def depths(graph: Graph, data: frozenset[Value]) -> dict[Value, int]:
 def users(value: Value, data: frozenset[Value]) -> list[Node]:
     """The nodes that use the elements of a value for something that is used."""
     nodes = dict.fromkeys(node for node, _ in value.users)
-    return [n for n in nodes if n.op not in SHAPE_ONLY and any(o in data for o in n.outputs)]
+    return [n for n in nodes if not n.has(SIZES) and any(o in data for o in n.outputs)]

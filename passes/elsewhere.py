@@ -12,25 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
 import numpy as np
 
 from growc.graph import Node, Value
 from growc.indexmap import Bools
 from growc.layers import Layer
-from growc.passes.dataflow import SHAPE_ONLY
-from growc.passes.images import MOVED, image
+from growc.passes.images import gives_on, image
 from growc.passes.norms import Norm, without_eps
-from growc.passes.unit_ranges import MOVES, STILL, VARIES, Range
-
-PLACED: Mapping[str, tuple[int, ...]] = {
-    "TopK": (0,),
-    "GatherElements": (0,),
-    "ScatterElements": (0, 2),
-    "ScatterND": (0, 2),
-}
-"""The operands whose elements operators choose or place by numbers."""
+from growc.traits import JOIN, RANK, SIZES, WRITE
+from growc.unit_ranges import MOVES, STILL, VARIES, Range
 
 NOTHING = Range.anything(1, STILL).within(0.0, 0.0)
 
@@ -79,7 +70,7 @@ class Elsewhere:
     def through(self, node: Node) -> None:
         """What a node makes of its operands."""
         given = {i: self.of(v) for i, v in enumerate(node.inputs) if v is not None}
-        reached = node.op not in SHAPE_ONLY and any(v in self.reached for v in node.operands)
+        reached = not node.has(SIZES) and any(v in self.reached for v in node.operands)
         made = self.made(node, given, np.array([not reached]))
         for out in node.outputs:
             if out in self.zeroed or (out.known is not None and not reached):
@@ -109,9 +100,11 @@ class Elsewhere:
             return _contracted(given).bad(wild)
         if "made_of" in node.attributes or treatment in ("attention", "recurrent"):
             return Range.anything(1).bad(wild)
-        if node.op in PLACED:
-            return reduce(Range.union, [given[i] for i in PLACED[node.op]])
-        if node.op in MOVED and node.op != "Concat":
+        if node.has(WRITE) and node.attributes.get("reduction", "none") == "none":
+            return given[0].union(given.get(2, NOTHING))
+        if node.has(RANK) and node.outputs[0].floating:
+            return given[0]
+        if gives_on(node) and not node.has(JOIN):
             given = {0: given[0]}
         return image(node, given, same)
 

@@ -14,13 +14,14 @@ import numpy as np
 
 from growc.axes import Reason
 from growc.graph import Graph, Node, Value, Weight, static_values
-from growc.passes.apart import ADDING, WRITING, Apart, Units, cut_singly
+from growc.passes.apart import Apart, Units, cut_singly
+from growc.traits import SIZES, SUM, WRITE
+from growc.walk import walk
 
 TIMES = frozenset({"Mul", "MatMul", "Gemm", "Einsum", "And", "Gather", "GatherND", "GatherElements", "Where"})
 """Operators that give nothing where one of their operands is nothing, or chooses nothing."""
 
 NEGATING = frozenset({"Not"})
-SIZES = frozenset({"Shape", "Size"})
 
 
 def find_apart(graph: Graph) -> list[Apart]:
@@ -71,17 +72,17 @@ class _Tracing:
         """The matrices that serve one unit, and those next above what it is multiplied with."""
         found = {v.weight for v in made.networks.get(unit, ()) if v.rank > 1}
         nodes = {v.producer for v, units in self.fates.items() if units == {unit} and v.producer}
-        pending = [v for node in nodes - set(self.cuts) for v in node.inputs if v and v not in self.fates]
-        seen = set(pending)
-        while pending:
-            value = pending.pop()
-            node = value.producer
-            above = [] if node is None else [v for v in node.inputs if v is not None]
-            weights = {w for v in [value, *above] if self.constant(v) and v.rank > 1 and (w := stored(v))}
-            found.update(weights)
-            fresh = [] if weights else [v for v in above if v not in seen]
-            seen.update(fresh)
-            pending += fresh
+        beside = [v for node in nodes - set(self.cuts) for v in node.inputs if v and v not in self.fates]
+
+        def above(value: Value) -> list[Value]:
+            return [] if value.producer is None else [v for v in value.producer.inputs if v is not None]
+
+        def weights(value: Value) -> set[Weight]:
+            near = [value, *above(value)]
+            return {w for v in near if self.constant(v) and v.rank > 1 and (w := stored(v))}
+
+        for value in walk(beside, lambda v: () if weights(v) else above(v)):
+            found |= weights(value)
         return frozenset(found)
 
     def forward(self) -> None:
@@ -113,15 +114,15 @@ class _Tracing:
 
     def fate(self, node: Node) -> Units | None:
         """The units that a node's result vanishes with; None where it never does."""
-        if node.op in SIZES:
+        if node.has(SIZES):
             return None
         if any(v in self.fates for v in node.captured) or node.op in NEGATING:
             return self.refuse(node, "makes something else of them")
         given = [self.fates.get(v) for v in node.inputs if v is not None]
         met = [units for units in given if units is not None]
-        if node.op in ADDING:
+        if node.has(SUM):
             return self.added(node, met)
-        if node.op in WRITING:
+        if node.has(WRITE):
             return self.written(node, met)
         if any(units != met[0] for units in met):
             return self.refuse(node, "joins what several of them give")

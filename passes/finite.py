@@ -21,8 +21,8 @@ from growc.indexmap import IndexMap
 from growc.links import Flow, Link, Var
 from growc.passes.images import has_pole, image
 from growc.passes.solution import PRIMAL, Solution
-from growc.passes.unit_ranges import MOVES, STILL, VARIES, Range
 from growc.plans import Gap
+from growc.unit_ranges import MOVES, STILL, VARIES, Range
 
 REMEDY = "copies of units are finite where the units are"
 

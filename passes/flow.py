@@ -6,17 +6,20 @@ whether a value is made from another one through a weight.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from growc.axes import Space, find, leaves
-from growc.graph import Node, Value, static_values
+from growc.graph import Node, Value, makers, static_values
 from growc.operators import Axes as Terms
 from growc.operators import labels, names_of
 from growc.passes.norms import find_norms
 from growc.passes.spaces import Axes, Instance
+from growc.traits import DEQUANTISE, QUANTISE, SAME
+from growc.walk import walk
 
-THROUGH = frozenset({"Cast", "Identity", "QuantizeLinear", "DequantizeLinear"})
-"""Operators behind which a value is still the same one."""
+THROUGH = (SAME, QUANTISE, DEQUANTISE)
+"""Traits of operators behind which a value is still the same one."""
 
 
 class Flow:
@@ -105,20 +108,21 @@ class Flow:
 
     def product_above(self, softmax: Node) -> Instance | None:
         """The product of two activations that a softmax normalises, through elementwise operators."""
-        pending, seen = [softmax.inputs[0]], set()
-        while pending:
-            value = pending.pop(0)
-            node = None if value is None else value.producer
-            if node is None or node in seen or node not in self.by_node:
-                continue
-            seen.add(node)
-            instance = self.by_node[node]
-            if instance.line.treatment == "contract":
-                if self.weight_of(instance) is None:
-                    return instance
-                continue
-            pending.extend(v for v in node.inputs if v is not None and v not in self.static)
-        return None
+        return next(self.products_above(softmax), None)
+
+    def products_above(self, softmax: Node) -> Iterator[Instance]:
+        """All products of activations that a softmax normalises the sum of, the nearest first."""
+
+        def above(values: Iterable[Value | None]) -> Iterator[Instance]:
+            made = makers(v for v in values if v not in self.static)
+            yield from (self.by_node[node] for node in made if node in self.by_node)
+
+        def behind(one: Instance) -> Iterator[Instance]:
+            return above(() if one.line.treatment == "contract" else one.node.inputs)
+
+        for one in walk(above(softmax.inputs[:1]), behind, nearest=True):
+            if one.line.treatment == "contract" and self.weight_of(one) is None:
+                yield one
 
     def product_below(self, softmax: Node) -> tuple[Instance, int] | None:
         """The product of what a softmax gives with another activation, and which operand that is."""
@@ -162,6 +166,6 @@ class Flow:
 
 def through_casts(value: Value) -> Value:
     """The value before any Cast, Identity, or rounding to integers and back."""
-    while value.producer is not None and value.producer.op in THROUGH:
+    while value.producer is not None and value.producer.has(*THROUGH):
         value = value.producer.inputs[0]  # type: ignore[assignment]
     return value

@@ -74,27 +74,10 @@ class _Finder(Flow):
         if instance.node.op != "Softmax" or not operands:
             return
         queries, keys = (self.makers(one.node.inputs[operand]) for one, operand in operands[:2])
-        for product in self.products_above(instance.node):
+        for product in sorted(self.products_above(instance.node), key=lambda i: self.order[i.node]):
             for operand in (0, 1) if product is not operands[0][0] else ():
                 if self.makers(product.node.inputs[operand]) & (keys - queries):
                     yield product, operand
-
-    def products_above(self, softmax: Node) -> list[Instance]:
-        """All products of activations that a softmax normalises the sum of."""
-        pending, found = [softmax.inputs[0]], {}
-        seen = set(pending)
-        while pending:
-            value = pending.pop()
-            instance = None if value is None or value.producer is None else self.by_node.get(value.producer)
-            if instance is None:
-                continue
-            if instance.line.treatment == "contract":
-                found.update({} if self.weight_of(instance) is not None else {instance.node: instance})
-                continue
-            fresh = [v for v in instance.node.inputs if v is not None and v not in self.static | seen]
-            seen.update(fresh)
-            pending += fresh
-        return sorted(found.values(), key=lambda i: self.order[i.node])
 
     def makers(self, value: Value | None) -> set[object]:
         """The weights next above a value; tied ones are one."""

@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from growc.graph import Node, Value
-from growc.passes.bypasses import SUMS, Streams, elements
+from growc.passes.bypasses import Streams, elements
 from growc.passes.dataflow import users
 from growc.passes.dominators import Edge
+from growc.traits import SUM
+from growc.walk import walk
 
 
 @dataclass(eq=False)
@@ -74,7 +76,7 @@ class _Ways:
         ends: dict[Value, list[Value]] = {}
         for node in self.streams.tree.nodes:
             given = [v for v in node.operands if v in self.streams.data]
-            if node.op in SUMS and len(given) > 1:
+            if node.has(SUM) and len(given) > 1:
                 for start in self.starts(given):
                     known = ends.setdefault(start, [])
                     known[:] = [v for v in known if v not in given or self.bit(v)] + [node.outputs[0]]
@@ -95,28 +97,20 @@ class _Ways:
                 yield start
 
     def nearest(self, operand: Value, others: int) -> Value | None:
-        pending, seen = [operand], {operand}
-        while pending:
-            value = pending.pop(0)
-            if self.bit(value) & others:
-                return value
+        def kept(value: Value) -> Iterator[Value]:
             if value.producer is not None and self.streams.keeps(value.producer):
-                fresh = [v for v in value.producer.operands if v in self.streams.data and v not in seen]
-                pending += fresh
-                seen.update(fresh)
-        return None
+                yield from (v for v in value.producer.operands if v in self.streams.data)
+
+        return next((v for v in walk([operand], kept, nearest=True) if self.bit(v) & others), None)
 
     def described(self, start: Value, node: Node | None) -> _Around:
         assert node is not None
         bit = self.bit(start)
-        inside: set[Node] = set()
-        pending = [node]
-        while pending:
-            for value in pending.pop().operands:
-                maker = value.producer
-                if maker is not None and self.made_from.get(value, 0) & bit and maker not in inside:
-                    inside.add(maker)
-                    pending.append(maker)
+
+        def makers(one: Node) -> Iterator[Node]:
+            yield from (v.producer for v in one.operands if v.producer and self.made_from.get(v, 0) & bit)
+
+        inside = set(walk(makers(node), makers))
         values = [start, *(v for n in inside for v in n.outputs if v in self.streams.data)]
         edges = ((v, n) for v in values for n in self.reading(v))
         return _Around(start, node, inside, [e for e in edges if e[1] is not node and e[1] not in inside])
@@ -141,14 +135,9 @@ def _one_behind_the_other(around: Sequence[_Around], streams: Streams) -> list[l
 
 def next_start(end: Value, starts: Collection[Value], streams: Streams) -> Value | None:
     """The nearest start that is as large as the end of a bypass, and made of it without a matrix."""
-    pending, seen = [end], {end}
-    while pending:
-        value = pending.pop(0)
-        if value in starts:
-            return value
-        for node in users(value, streams.data):
-            if not streams.matrices(node):
-                fresh = [v for v in node.outputs if v not in seen and elements(v) == elements(end)]
-                pending += fresh
-                seen.update(fresh)
-    return None
+
+    def behind(value: Value) -> Iterator[Value]:
+        plain = (node for node in users(value, streams.data) if not streams.matrices(node))
+        yield from (v for node in plain for v in node.outputs if elements(v) == elements(end))
+
+    return next((value for value in walk([end], behind, nearest=True) if value in starts), None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from growc.graph import Array, Node, Value
+from growc.traits import REPEAT, SAME
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 LIMITS: dict[str, tuple[float, float]] = {
@@ -116,9 +117,6 @@ class At:
         return self.result.dtype in LIMITS
 
 
-IN_PLACE = frozenset({"Cast", "Expand", "Identity"})
-"""Operators whose results have the same numbers at the same places."""
-
 ORDERS = {
     ("Less", True): (0, 1, True),
     ("Less", False): (1, 0, False),
@@ -161,6 +159,15 @@ def says(at: At, condition: Value, truth: bool) -> Iterator[tuple[Value, Range]]
         yield from _told(large, Range(below.low + step, rests=below.rests))
 
 
+def _in_place(node: Node) -> bool:
+    """Whether each element of a result is that of operand 0 at its place, as broadcasting has it."""
+    before, after = (node.inputs[0].sizes if node.inputs[0] else None), node.outputs[0].sizes
+    if not node.has(REPEAT) or before is None or after is None:
+        return node.has(SAME)
+    pairs = zip(reversed(before), reversed(after), strict=False)
+    return len(before) <= len(after) and all(a == b or set(a) == {1} for a, b in pairs)
+
+
 def _differ(at: At, value: Value, other: Range) -> Iterator[tuple[Value, Range]]:
     """An integer that is not another one, where that is the least or the largest that it can be."""
     own = at.of(value)
@@ -174,7 +181,7 @@ def _differ(at: At, value: Value, other: Range) -> Iterator[tuple[Value, Range]]
 def _told(value: Value, told: Range) -> Iterator[tuple[Value, Range]]:
     """A range of a value, and of the integers that it is made of as they are."""
     yield value, told
-    while (node := value.producer) is not None and node.op in IN_PLACE and node.inputs[0] is not None:
+    while (node := value.producer) is not None and node.inputs[0] is not None and _in_place(node):
         value = node.inputs[0]
         if value.dtype not in LIMITS:
             return

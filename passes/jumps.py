@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from growc.graph import Node
 from growc.passes.solution import Solution
 from growc.plans import Gap
-
-JUMPING = frozenset({"Sign", "Floor", "Ceil", "Mod"})
-"""Functions that are zero at zero, and are not continuous there."""
+from growc.traits import JUMP, SAME
 
 
 def jumps(solution: Solution) -> Iterator[Gap]:
@@ -26,4 +24,4 @@ def jumps(solution: Solution) -> Iterator[Gap]:
 
 
 def _jumps(node: Node) -> bool:
-    return node.op in JUMPING or (node.op == "Cast" and node.outputs[0].dtype == "bool")
+    return node.has(JUMP) or (node.has(SAME) and node.outputs[0].dtype == "bool")

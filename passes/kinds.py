@@ -15,7 +15,7 @@ from collections.abc import Collection, Hashable, Sequence
 
 from growc.graph import Node, Value
 from growc.layers import Layer, Rows
-from growc.passes.dataflow import SHAPE_ONLY
+from growc.traits import JOIN, SAME, SIZES
 
 SILENT = frozenset({"stash_type"})
 """Attributes that change nothing but how exactly is computed."""
@@ -48,7 +48,7 @@ def _made_from(start: Value) -> set[Value]:
     found, pending = {start}, [start]
     while pending:
         for node, _ in pending.pop().users:
-            if node.op not in SHAPE_ONLY:
+            if not node.has(SIZES):
                 pending += (v for v in node.outputs if v not in found)
                 found.update(node.outputs)
     return found
@@ -100,7 +100,7 @@ class _Likeness:
 
     def looked_at(self, node: Node) -> list[Value]:
         """The operands whose making tells apart what a node makes: of a shape, none does."""
-        return [] if node.op in SHAPE_ONLY else list(node.operands)
+        return [] if node.has(SIZES) else list(node.operands)
 
     def leaf(self, value: Value) -> Hashable:
         """What is known of a value whose making is not looked at."""
@@ -115,7 +115,7 @@ class _Likeness:
         if node in self.between:
             found[node.outputs[0]] = operands[1 - self.between[node]]
             return
-        if node.op in ("Identity", "Cast") or (node.op == "Concat" and len(operands) == 1):
+        if node.has(SAME) or (node.has(JOIN) and len(operands) == 1):
             found[node.outputs[0]] = operands[0]
             return
         attributes = tuple(

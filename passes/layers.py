@@ -14,20 +14,21 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
 
-from growc.graph import Graph, Node, Value, static_values
+from growc.graph import Graph, Node, Value, makers, static_values
 from growc.layers import Layer, Layers, Run
-from growc.passes.bypasses import SUMS, Bypass, Streams
+from growc.passes.bypasses import UNTOUCHED, Bypass, Streams
 from growc.passes.dataflow import data_values, depths, users
 from growc.passes.dominators import PostDominators
-from growc.passes.flow import THROUGH
 from growc.passes.handed_on import handed_on
 from growc.passes.kinds import kinds_of
 from growc.passes.learned import learned_activations
 from growc.passes.periods import Repetition, repetitions
 from growc.passes.rows import find_rows
-from growc.passes.settling import LAYOUT, widens
+from growc.passes.settling import widens
 from growc.passes.spaces import Axes
 from growc.passes.taps import listed
+from growc.traits import SUM
+from growc.walk import walk
 
 
 @dataclass(eq=False)
@@ -96,14 +97,11 @@ def trees(axes: Axes, data: frozenset[Value]) -> Iterator[PostDominators]:
 
 def fresh_above(root: Value, data: frozenset[Value], seen: set[Node]) -> set[Node]:
     """The nodes that a value is made by, but for those that were seen."""
-    found: set[Node] = set()
-    pending = [root.producer]
-    while pending:
-        node = pending.pop()
-        if node is not None and node not in seen and node not in found:
-            found.add(node)
-            pending += [v.producer for v in node.operands if v in data]
-    return found
+
+    def above(values: Iterator[Value]) -> Iterator[Node]:
+        yield from (node for node in makers(values) if node not in seen)
+
+    return set(walk(above(iter([root])), lambda node: above(v for v in node.operands if v in data)))
 
 
 # ------------------------------------------------------------------------------------------ series
@@ -201,43 +199,44 @@ def places_of(
             end = along(last, way[:-spare], tree)
             if end is not None and None not in earlier:
                 return [*(p for p in earlier if p is not None), end]
-    return [*places, last] if ways and all(SUMS.issuperset(way) for way in ways) else places
+    return [*places, last] if ways and all(node.has(SUM) for way in ways for node in way) else places
 
 
-def before(place: Value, layout: Sequence[str]) -> Value | None:
+def before(place: Value, layout: Sequence[Node]) -> Value | None:
     """The value from which a place is made by these operators, if they are layout and nothing else."""
-    for op in reversed(layout):
+    for one in reversed(layout):
         node = place.producer
-        if node is None or node.op != op or op not in LAYOUT | THROUGH or node.inputs[0] is None:
+        if node is None or node.op != one.op or not node.has(*UNTOUCHED) or node.inputs[0] is None:
             return None
         place = node.inputs[0]
     return place
 
 
-def closing(last: Value, start: Value, tree: PostDominators) -> list[str]:
+def closing(last: Value, start: Value, tree: PostDominators) -> list[Node]:
     """The functions right behind a sum that also stand, in this order, right before a start."""
-    behind = [v.op for v in islice((v for v in tree.way(last) if isinstance(v, Node)), 3)]
-    before: list[str] = []
+    behind = list(islice((v for v in tree.way(last) if isinstance(v, Node)), 3))
+    before: list[Node] = []
     node = start.producer
     while node is not None and len(node.inputs) == 1 and len(before) < len(behind):
-        before.insert(0, node.op)
+        before.insert(0, node)
         node = node.inputs[0].producer if node.inputs[0] is not None else None
-    longest = next((k for k in range(len(before), 0, -1) if before[-k:] == behind[:k]), 0)
+    ops = [node.op for node in before]
+    longest = next((k for k in range(len(ops), 0, -1) if ops[-k:] == [v.op for v in behind[:k]]), 0)
     return behind[:longest]
 
 
-def operators(value: Value, place: Value, tree: PostDominators) -> list[str]:
+def operators(value: Value, place: Value, tree: PostDominators) -> list[Node]:
     """The operators that everything passes from a value to a place."""
     found = []
     for vertex in tree.way(value):
         if vertex is place:
             break
         if isinstance(vertex, Node):
-            found.append(vertex.op)
+            found.append(vertex)
     return found
 
 
-def along(value: Value, way: Sequence[str], tree: PostDominators) -> Value | None:
+def along(value: Value, way: Sequence[Node], tree: PostDominators) -> Value | None:
     """The value behind these operators; None where others stand there."""
     here = value
     steps = list(way)
@@ -245,7 +244,7 @@ def along(value: Value, way: Sequence[str], tree: PostDominators) -> Value | Non
         if not steps:
             break
         if isinstance(vertex, Node):
-            if vertex.op != steps.pop(0):
+            if vertex.op != steps.pop(0).op:
                 return None
             here = vertex.outputs[0]
     return None if steps else here

@@ -10,28 +10,24 @@ from growc.graph import Value, static_values
 from growc.passes.bypasses import shape_of
 from growc.passes.dataflow import data_values
 from growc.passes.spaces import Axes
+from growc.walk import walk
 
 
 def learned_activations(axes: Axes) -> set[Value]:
     """The values that stand for an input."""
     data, static = data_values(axes.graph), static_values(axes.graph)
-    pending: list[Value] = []
+    found: list[Value] = []
     for instance in axes.instances:
         if instance.line.treatment == "contract":
             pair = [v for v in instance.node.inputs[:2] if v is not None and is_table(v)]
             weights = [v for v in reversed(pair) if v in static]
             if len(pair) == 2 and weights and not any(v in data for v in pair):
-                pending += [v for v in pair if v is not weights[0]]
-    found: set[Value] = set()
-    seen = set(pending)
-    while pending:
-        value = pending.pop()
-        made_of = [] if value.producer is None else [v for v in value.producer.operands if is_table(v)]
-        if not made_of:
-            found.add(value)
-        pending += [v for v in made_of if v not in seen]
-        seen.update(made_of)
-    return found
+                found += [v for v in pair if v is not weights[0]]
+
+    def made_of(value: Value) -> list[Value]:
+        return [] if value.producer is None else [v for v in value.producer.operands if is_table(v)]
+
+    return {value for value in walk(found, made_of) if not made_of(value)}
 
 
 def is_table(value: Value) -> bool:

@@ -1,7 +1,7 @@
 """Values that are some number for more than single inputs, as zero is behind a ReLU.
 
 Needs: the axis graph, what weights alone make, norms in pieces. Gives: `motions`, how every value of the
-source moves with the input (growc.passes.unit_ranges). A new layer reads the stream of its place, and what is
+source moves with the input (growc.unit_ranges). A new layer reads the stream of its place, and what is
 no accident there may be a pole.
 
 A sum moves if one of its terms does: nothing takes that back but by accident. Weights make zero of zeros,
@@ -19,7 +19,7 @@ from growc.operators import NORMS
 from growc.passes.images import image
 from growc.passes.norms import Norm
 from growc.passes.spaces import Axes
-from growc.passes.unit_ranges import MOVES, STILL, VARIES, Range
+from growc.unit_ranges import MOVES, STILL, VARIES, Range
 
 NO_ROWS = np.zeros(1, dtype=bool)
 

@@ -8,9 +8,7 @@ import numpy as np
 
 from growc.graph import Array, Node
 from growc.indexmap import Ints
-
-SHAPED = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Cast"})
-"""Operators that keep the order of all elements."""
+from growc.traits import SAME, VIEW
 
 
 def moved(node: Node, numbers: Ints, point: int) -> Sequence[Ints]:
@@ -19,7 +17,7 @@ def moved(node: Node, numbers: Ints, point: int) -> Sequence[Ints]:
         return []
     shapes = [[s[point] for s in out.sizes or ()] for out in node.outputs]
     known = [None if v is None or v.known is None else v.known[point] for v in node.inputs]
-    if node.op in SHAPED:
+    if node.has(VIEW, SAME):
         return [numbers.reshape(shapes[0])]
     if node.op == "Transpose":
         return [np.transpose(numbers, node.attributes.get("perm"))]

@@ -17,9 +17,10 @@ from growc.indexmap import Bools, IndexMap
 from growc.links import Link, Links, Var
 from growc.passes.flow import through_casts
 from growc.passes.settled import FORMATS, REAL
-from growc.passes.settling import CASTS, widens
+from growc.passes.settling import widens
 from growc.passes.solution import Solution
 from growc.plans import Gap
+from growc.traits import SAME
 
 EXACT = 99
 """More binary digits than any type has."""
@@ -64,7 +65,7 @@ def _rounded(link: Link, cast: Node) -> Sequence[Var]:
 
 
 def _narrows(node: Node) -> bool:
-    given = node.inputs[0] if node.op in CASTS else None
+    given = node.inputs[0] if node.has(SAME) else None
     real = given is not None and {given.dtype, node.outputs[0].dtype} <= REAL
     return real and not widens(node)
 

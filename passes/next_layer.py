@@ -19,6 +19,7 @@ from growc.passes.norms import Norm
 from growc.passes.spaces import Axes
 from growc.plans import AxisStep, Gap, NextLayer
 from growc.stage import Stage
+from growc.traits import SUM
 
 Steps = Mapping[Value, Sequence[AxisStep]]
 
@@ -86,7 +87,7 @@ def _behind(result: Value) -> Iterator[Value]:
         value = pending.pop()
         for node, operand in value.users:
             others = [_stored(v) for i, v in enumerate(node.inputs) if i != operand and v is not None]
-            if len(others) == 1 and others[0] is not None and node.op in ("Mul", "Add"):
+            if len(others) == 1 and others[0] is not None and (node.has(SUM) or node.treatment == "multiply"):
                 yield others[0]
                 pending += node.outputs
 

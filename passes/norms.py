@@ -22,6 +22,7 @@ import numpy as np
 
 from growc.graph import Graph, Node, Size, Value, static_values
 from growc.indexmap import IndexMap
+from growc.traits import SIZES
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def _with_interiors(norms: list[Norm]) -> list[Norm]:
 
 def readers(value: Value) -> set[Node]:
     """The nodes that use a value as more than a shape."""
-    return {n for n, _ in value.users if n.op not in ("Shape", "Size")}
+    return {n for n, _ in value.users if not n.has(SIZES)}
 
 
 def without_eps(node: Node) -> bool:

@@ -23,21 +23,14 @@ from growc.operators import Term, labels, names_of
 from growc.passes.flow import Flow
 from growc.passes.routing import ROUTED
 from growc.passes.spaces import Instance
+from growc.traits import RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
+from growc.walk import walk
 
-COUNTING = frozenset({"CumSum", "Range", "Shape", "Size", "NonZero", "ArgMax", "ArgMin", "TopK", "OneHot"})
-COMPARING = frozenset(
-    {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Not", "And", "Or", "Xor"}
-)
-"""Operators whose results are numbers of their own, whatever numbers they are given."""
+COUNTING = frozenset({"CumSum", "Range", "NonZero", "OneHot"})
+"""Operators that count."""
 
-RANKING = frozenset({"TopK", "ArgMax"})
-"""Operators that tell where the highest scores are."""
-
-MOVING = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators that bring a factor to what it is a factor of."""
-
-TAKING = MOVING | {"Gather", "GatherElements", "GatherND", "Slice", "Split"}
-"""Operators whose results have no numbers but those of their first operand."""
+TAKING = (SAME, VIEW, TURN, REPEAT, TAKE)
+"""Traits of operators whose results have no numbers but those of their first operand."""
 
 
 def vocabularies(flow: Flow) -> list[Space]:
@@ -116,7 +109,7 @@ def routers(flow: Flow, routed: Collection[int]) -> set[Value]:
     """The uses of weights that score experts. `routed`: ids of the spaces of experts."""
     ranked = set(routed)
     for instance in flow.axes.instances:
-        if instance.node.op in RANKING and any(out.users for out in instance.node.outputs):
+        if instance.node.has(RANK) and any(out.users for out in instance.node.outputs):
             ranked |= {id(s) for out in instance.node.outputs for s in _ranked(flow, out)}
     found = set()
     for product in flow.maps:
@@ -167,20 +160,21 @@ def _stored(value: Value) -> bool:
 
 def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
     """The axes of scores that an index ranks."""
-    pending, seen = [index], {index}
-    while pending:
-        node = pending.pop().producer
-        instance = None if node is None else flow.by_node.get(node)
-        if instance is None or instance.line.treatment == "contract":
-            continue
-        if instance.node.op in RANKING:
+
+    def made(value: Value) -> Instance | None:
+        return None if value.producer is None else flow.by_node.get(value.producer)
+
+    def above(value: Value) -> Iterator[Value]:
+        instance = made(value)
+        if instance is not None and instance.line.treatment != "contract" and not instance.node.has(RANK):
+            yield from instance.node.operands
+
+    for value in walk([index], above):
+        instance = made(value)
+        if instance is not None and instance.node.has(RANK):
             scores, terms = instance.node.inputs[0], instance.line.inputs[0] or ()
             assert scores is not None
             yield from (find(s) for s, t in zip(flow.axes.of(scores), terms, strict=True) if _whole(t))
-            continue
-        fresh = [v for v in instance.node.operands if v not in seen]
-        seen.update(fresh)
-        pending += fresh
 
 
 def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
@@ -202,7 +196,7 @@ def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
 
 def _all_equal(value: Value) -> bool:
     """Whether all numbers are known to be one and the same, wherever they were taken from."""
-    while value.known is None and (node := value.producer) is not None and node.op in TAKING:
+    while value.known is None and (node := value.producer) is not None and node.has(*TAKING):
         data = node.inputs[0]
         assert data is not None
         value = data
@@ -211,20 +205,19 @@ def _all_equal(value: Value) -> bool:
 
 def _given(index: Value) -> bool:
     """Whether an index is numbers of a model input, however moved, shifted and masked."""
-    pending, seen = [index], {index}
-    while pending:
-        value = pending.pop()
+
+    def above(value: Value) -> list[Value]:
         node = value.producer
-        if node is None:
-            continue
-        data = node.inputs[:1] if node.op.startswith("Gather") else node.inputs
-        data = data[1:] if node.op == "Where" else data
-        operands = [v for v in data if v is not None and v.weight is None and v.known is None]
-        if not operands or node.op in COUNTING | COMPARING:
+        data = () if node is None else node.inputs[:1] if node.has(TAKE) else node.inputs
+        data = data[1:] if node is not None and node.treatment == "select" else data
+        return [v for v in data if v is not None and v.weight is None and v.known is None]
+
+    for value in walk([index], above):
+        node = value.producer
+        if node is not None and (not above(value) or node.op in COUNTING or node.has(SIZES, RANK)):
             return False
-        fresh = [v for v in operands if v not in seen]
-        seen.update(fresh)
-        pending += fresh
+        if node is not None and node.outputs[0].dtype == "bool":
+            return False
     return index.weight is None and index.known is None
 
 

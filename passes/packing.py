@@ -9,7 +9,7 @@ moves channels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,8 @@ from growc.passes.moving import moved
 from growc.passes.roles import Roles
 from growc.passes.spaces import Axes, Instance
 from growc.resolve import Bound
+from growc.traits import SIZES, TURN, VIEW
+from growc.walk import walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +78,11 @@ class _Finder(Flow):
 
 def ancestors(value: Value | None) -> set[Value]:
     """A value and all that its elements are made of."""
-    found: set[Value] = set()
-    pending = [] if value is None else [value]
-    while pending:
-        one = pending.pop()
-        if one not in found and one.known is None:
-            found.add(one)
-            pending += [] if one.producer is None else one.producer.operands
-    return found
+
+    def unknown(values: Iterable[Value | None]) -> Iterator[Value]:
+        yield from (v for v in values if v is not None and v.known is None)
+
+    return set(walk(unknown([value]), lambda one: unknown(one.producer.operands if one.producer else ())))
 
 
 class _Cone:
@@ -139,7 +138,7 @@ class _Cone:
         """Whether what has channels of several parts is only moved."""
         outputs = set(self.flow.axes.graph.outputs)
         mixed = [v for v, channels in held.items() if not any(channels <= mine for mine in own)]
-        users = (node for v in mixed for node, _ in v.users if node.op not in ("Shape", "Size"))
+        users = (node for v in mixed for node, _ in v.users if not node.has(SIZES))
         return outputs.isdisjoint(mixed) and all(out in held for node in users for out in node.outputs)
 
     def last_whole(self, cuts: Sequence[Value]) -> Value:
@@ -195,24 +194,22 @@ class _Cone:
                 return None
             found += [(use, own[0])] if own else []
         users = [node for v in bears if v not in self.numbers for node, _ in v.users]
-        inside = all(
-            out in bears for node in users if node.op not in ("Shape", "Size") for out in node.outputs
-        )
+        inside = all(out in bears for node in users if not node.has(SIZES) for out in node.outputs)
         given = bears & {*axes.graph.outputs, *axes.graph.inputs}
         return found if inside and not given else None
 
 
 def _only_user(value: Value) -> Node | None:
     """The only operator with one result that uses a value, and its sizes."""
-    users = {node for node, _ in value.users if node.op not in ("Shape", "Size")}
-    pending, seen = [node for node, _ in value.users if node not in users], set[Node]()
-    while pending:
-        node = pending.pop()
-        if node not in seen and all(out.known is not None for out in node.outputs):
-            pending += [user for out in node.outputs for user, _ in out.users]
-        elif node not in seen:
-            users.add(node)
-        seen.add(node)
+
+    def counts(node: Node) -> bool:
+        return all(out.known is not None for out in node.outputs)
+
+    def behind(node: Node) -> Iterator[Node]:
+        yield from (user for out in node.outputs if counts(node) for user, _ in out.users)
+
+    users = {node for node, _ in value.users if not node.has(SIZES)}
+    users |= {n for n in walk((n for n, _ in value.users if n.has(SIZES)), behind) if not counts(n)}
     return next(iter(users)) if len(users) == 1 and len(next(iter(users)).outputs) == 1 else None
 
 
@@ -227,12 +224,7 @@ def _biased(flow: Flow, value: Value) -> Value:
         [(node, _)] = value.users
         others = [v for v in node.operands if v is not value]
         alike = len(node.outputs) == 1 and node.outputs[0].sizes == value.sizes
-        if (
-            not alike
-            or node.op in ("Reshape", "Transpose")
-            or not others
-            or not all(v in flow.static for v in others)
-        ):
+        if not alike or node.has(VIEW, TURN) or not others or not all(v in flow.static for v in others):
             break
         value = node.outputs[0]
     return value

@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from growc.axes import find, leaves
-from growc.graph import Graph, Node, Value
+from growc.graph import Graph, Node, Value, makers
 from growc.layers import Branch, Layer, Layers, Obstacle
 from growc.passes.branches import Branches
 from growc.passes.flow import Flow
 from growc.passes.roles import Roles
 from growc.passes.spaces import Axes, Instance
 from growc.passes.streams import residual_sums, streams
+from growc.walk import walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,17 +102,13 @@ class _Finder:
 
     def writers(self, branch: Branch, layer: Layer) -> Iterator[Instance]:
         """The products with weights that a branch ends in."""
-        inside, seen = set(layer.nodes), set[Node]()
-        pending = [branch.value.producer]
-        while pending:
-            node = pending.pop()
-            if node is None or node in seen or node not in inside:
-                continue
-            seen.add(node)
-            if node in self.maps:
-                yield self.maps[node]
-            else:
-                pending += [v.producer for v in node.operands]
+        inside = set(layer.nodes)
+
+        def above(node: Node) -> Iterator[Node]:
+            yield from (n for n in makers(node.operands) if n in inside and node not in self.maps)
+
+        ends = (n for n in makers([branch.value]) if n in inside)
+        yield from (self.maps[node] for node in walk(ends, above) if node in self.maps)
 
     def crosses(self, value: Value, layer: Layer) -> bool:
         """Whether weights on the way to a value read what is fed to the model and did not go through the
@@ -121,16 +118,9 @@ class _Finder:
         for node in layer.nodes:
             if any(v in made for v in node.operands):
                 made.update(node.outputs)
-        pending, seen = [value.producer], set[Node]()
-        while pending:
-            above = pending.pop()
-            if above is None or above in seen or above not in inside:
-                continue
-            seen.add(above)
-            pending += [v.producer for v in above.operands]
-            if above in self.maps and any(v in self.fed and v not in made for v in above.operands):
-                return True
-        return False
+        ends = (n for n in makers([value]) if n in inside)
+        maps = (n for n in walk(ends, lambda n: inside.intersection(makers(n.operands))) if n in self.maps)
+        return any(v in self.fed and v not in made for node in maps for v in node.operands)
 
 
 def fed_values(graph: Graph, data: Collection[Value]) -> set[Value]:

@@ -96,7 +96,7 @@ class Rescaling:
             instance = self.by_node.get(node)
             if instance is not None and instance.line.treatment == "contract":
                 return node.inputs[1 - operand]
-            if node.chain or node.op in THROUGH or (instance and instance.line.treatment == "layout"):
+            if node.chain or node.has(*THROUGH) or (instance and instance.line.treatment == "layout"):
                 pending += node.outputs[0].users
         return None
 

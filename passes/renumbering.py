@@ -20,6 +20,7 @@ from growc.graph import Array, Node, Value
 from growc.indexmap import IndexMap, Ints
 from growc.passes.flow import THROUGH
 from growc.passes.spaces import Axes, Instance
+from growc.traits import SIZES
 
 
 def renumbered(axes: Axes, made: Mapping[int, IndexMap]) -> dict[str, Ints]:
@@ -101,7 +102,7 @@ def addressed(axes: Axes, instance: Instance) -> Iterator[tuple[int, Space]]:
 
 def _moves(node: Node, by_node: Mapping[Node, Instance]) -> bool:
     """Whether a node passes the numbers of its first operand on as they are."""
-    return node.op in THROUGH or (node in by_node and by_node[node].line.treatment == "layout")
+    return node.has(*THROUGH) or (node in by_node and by_node[node].line.treatment == "layout")
 
 
 def _input(axes: Axes, value: Value, by_node: Mapping[Node, Instance]) -> Value:
@@ -117,7 +118,7 @@ def _only_looks_up(axes: Axes, source: Value, space: Space, by_node: Mapping[Nod
     pending = list(source.users)
     while pending:
         node, operand = pending.pop()
-        if node.op in ("Shape", "Size"):
+        if node.has(SIZES):
             continue
         instance = by_node.get(node)
         rows = [] if instance is None else [find(s) for s in looked_up(axes, instance)]

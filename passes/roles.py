@@ -29,7 +29,8 @@ from growc.passes.numbered import experts, positions, routers, vocabularies
 from growc.passes.scopes import Scopes, find_scopes
 from growc.passes.spaces import Axes, Instance
 from growc.passes.streams import feed_forward, residual_sums, streams
-from growc.passes.units import REPEAT
+from growc.passes.units import REPEAT_OP
+from growc.traits import REPEAT
 
 NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "experts", "channels")
 
@@ -165,12 +166,12 @@ class _Finder(Flow):
         """Atoms that a broadcast makes and no weight but a query's bears: the groups of grouped attention."""
         found: set[int] = set()
         for instance in self.axes.instances:
-            shares = instance.line.treatment == "attention" or instance.node.op == REPEAT
+            shares = instance.line.treatment == "attention" or instance.node.op == REPEAT_OP
             if shares and "g" in instance.spaces:
                 found |= {id(x) for x in leaves(instance.spaces["g"])}
             if instance.line.treatment == "contract" and self.weight_of(instance) is None:
                 found |= {id(x) for n in _stretched(instance) for x in leaves(instance.spaces[n])}
-            if instance.node.op in ("Expand", "Tile"):
+            if instance.node.has(REPEAT):
                 before = set(names_of(instance.line.inputs[0]))
                 if not any(id(x) in self.on_weights for n in before for x in leaves(instance.spaces[n])):
                     continue

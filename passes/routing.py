@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 
 from growc.graph import Graph, Node, Value
 from growc.operators import Axes, Line
+from growc.traits import JOIN, RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
 
-RANKED = {"TopK": 1, "ArgMax": 0, "ArgMin": 0}
-"""Operators that rank the units of an axis, and which of their results has the numbers."""
-
-MOVING = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile", "Identity"})
-"""Operators that give the numbers of their first operand on as they are."""
+WHOLE = ("int32", "int64")
+"""Element types that hold every number of a unit."""
 
 ROUTED = "u~"
 """The label of what is numbered (growc.operators)."""
@@ -46,7 +44,7 @@ def find_routes(graph: Graph, compared: Collection[Node] = ()) -> Routes:
     found: dict[Node, list[Stop]] = {}
     outputs = set(graph.outputs)
     for node in graph.nodes:
-        stops = _stops(node, outputs, compared) if node.op in RANKED else None
+        stops = _stops(node, outputs, compared) if node.has(RANK) else None
         for at, stop in stops or ():
             found.setdefault(at, []).append(stop)
     return found
@@ -67,8 +65,6 @@ def routed(line: Line, stops: Sequence[Stop]) -> Line:
 def fewest(ranking: Node) -> int:
     """How many units a ranking gives, which must be there; 1 where it cannot be told."""
     count = ranking.input(1)
-    if ranking.op != "TopK":
-        return 1
     if count is None or count.known is None:
         return int(ranking.attributes.get("k", 1))
     return max(int(k.reshape(-1)[0]) for k in count.known)
@@ -76,19 +72,23 @@ def fewest(ranking: Node) -> int:
 
 def numbers_of(value: Value) -> tuple[Node, int] | None:
     """The ranking that numbers are of, however moved, and the axis of the scores that it numbers."""
-    while (node := value.producer) is not None and node.op not in RANKED:
-        if not (node.op in MOVING or _is_whole(node)) or node.inputs[0] is None:
-            return None
-        value = node.inputs[0]
-    ranks = node is not None and value in node.outputs[RANKED[node.op] :]
-    return (node, axis) if node is not None and ranks and (axis := _ranked_axis(node)) is not None else None
+    node = value.producer
+    if node is None:
+        return None
+    if node.has(RANK):
+        axis = _ranked_axis(node) if value is node.outputs[-1] else None
+        return None if axis is None else (node, axis)
+    given = [node.inputs[i] for i in node.taken] if _gives_on(node, 0) else []
+    found = {None if v is None else numbers_of(v) for v in given}
+    return found.pop() if len(found) == 1 else None
 
 
 def _ranked_axis(ranking: Node) -> int | None:
     scores = ranking.inputs[0]
     if scores is None or not scores.sizes:
         return None
-    axis = int(ranking.attributes.get("axis", -1 if ranking.op == "TopK" else 0)) % scores.rank
+    last = len(ranking.outputs) > 1  # those that give the elements too count from the last axis
+    axis = int(ranking.attributes.get("axis", -1 if last else 0)) % scores.rank
     return axis if len(set(scores.sizes[axis])) == 1 else None
 
 
@@ -98,26 +98,29 @@ def _stops(ranking: Node, outputs: set[Value], compared: Collection[Node]) -> li
     if axis is None:
         return None
     found = [(ranking, Stop(ranking, False, 0, axis))]
-    place = RANKED[ranking.op]
-    pending = list(ranking.outputs[place : place + 1])
+    pending, numbers, joins = [ranking.outputs[-1]], {ranking.outputs[-1]}, set[Node]()
     while pending:
         value = pending.pop()
         if value in outputs:
             return None
         for node, operand in value.users:
-            if (node.op in MOVING and operand == 0) or _is_whole(node):
-                pending += node.outputs
-            elif node.op not in ("Shape", "Size") and node not in compared:
+            if _gives_on(node, operand):
+                joins.update([node] if node.has(JOIN) else [])
+                pending += [v for v in node.outputs if v not in numbers]
+                numbers.update(node.outputs)
+            elif not node.has(SIZES) and node not in compared:
                 stops = list(_numbered(ranking, node, operand))
                 if not stops:
                     return None
                 found += [(node, stop) for stop in stops]
-    return found
+    return found if all(numbers.issuperset(node.operands) for node in joins) else None
 
 
-def _is_whole(node: Node) -> bool:
-    """Whether a node makes other integers of integers, which mean the same."""
-    return node.op == "Cast" and int(node.attributes.get("to", 0)) in (6, 7)
+def _gives_on(node: Node, operand: int) -> bool:
+    """Whether a node gives the numbers of an operand on, wherever it puts them."""
+    if node.has(SAME):
+        return node.outputs[0].dtype in WHOLE
+    return node.has(JOIN) or (operand == 0 and node.has(VIEW, TURN, REPEAT, TAKE))
 
 
 def _numbered(ranking: Node, node: Node, operand: int) -> Iterator[Stop]:

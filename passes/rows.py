@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 from growc.graph import Graph, Node, Value, static_values
 from growc.layers import Layer, Rows
-from growc.passes.bypasses import SUMS
 from growc.passes.rowwise import Way, ways
-
-SIZES = frozenset({"Shape", "Size"})
+from growc.traits import SIZES, SUM
+from growc.walk import walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +79,15 @@ def _number(value: Value | None) -> int | None:
 
 def _users(value: Value, static: Set[Value]) -> Iterator[Node]:
     """The nodes that use what is made of a constant for anything else."""
-    pending = [value]
-    while pending:
-        for node, _ in pending.pop().users:
-            if all(v in static for v in node.outputs):
-                pending += node.outputs
-            else:
-                yield node
+
+    def made(one: Value) -> Iterator[Value]:
+        yield from (v for n, _ in one.users if inner(n) for v in n.outputs)
+
+    def inner(node: Node) -> bool:
+        return all(v in static for v in node.outputs)
+
+    for one in walk([value], made):
+        yield from (n for n, _ in one.users if not inner(n))
 
 
 def _rows(
@@ -115,7 +116,7 @@ def _sums(
     for layer, own in zip(layers, reads, strict=False):
         node = layer.end.producer
         users = {user for read in own for user in _users(read.outputs[0], static)}
-        if node is None or node.op not in SUMS or len(node.inputs) != 2 or users != {node}:
+        if node is None or not node.has(SUM) or len(node.inputs) != 2 or users != {node}:
             return
         added = [i for i, v in enumerate(node.inputs) if v in static]
         if len(added) != 1 or node not in layer.nodes:
@@ -135,11 +136,11 @@ def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> Way | None
 
 def _alone(graph: Graph, way: Way, reads: Set[Node]) -> bool:
     """Whether all that is made of the tables goes to these reads, but for what asks for sizes."""
-    pending = [use for use in graph.uses() if use.weight in way.tables]
-    while pending:
-        value = pending.pop()
+
+    def made(value: Value) -> Iterator[Value]:
+        yield from (v for n, _ in value.users if n not in reads and not n.has(SIZES) for v in n.outputs)
+
+    for value in walk((use for use in graph.uses() if use.weight in way.tables), made):
         if value in graph.outputs or value not in way.axes:
             return False
-        above = {node for node, _ in value.users} - reads
-        pending += [v for node in above if node.op not in SIZES for v in node.outputs]
     return all(graph.dialect.outermost(node) for node in way.nodes)

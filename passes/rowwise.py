@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from growc.graph import Node, Size, Value, Weight
-from growc.passes.flow import THROUGH
 
 Above = Mapping[int, int]
 """For operands of a node, the axis that has the rows."""
@@ -139,10 +138,11 @@ def _named(node: Node) -> bool:
     return value is None or value.known is not None
 
 
+KEPT = ("Cast", "Identity", "QuantizeLinear", "DequantizeLinear")
 _Rule = Callable[[Node, int, Sizes, Sizes], Iterator[Above]]
 
 _RULES: Mapping[str, _Rule] = {
-    **dict.fromkeys([*THROUGH, "Slice", "Tanh", "Relu", "Neg"], _same),
+    **dict.fromkeys([*KEPT, "Slice", "Tanh", "Relu", "Neg"], _same),
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
     "Squeeze": _squeeze,

@@ -22,6 +22,7 @@ from growc.brief import brief
 from growc.graph import Node, Value
 from growc.passes.flow import Flow
 from growc.passes.streams import Residual
+from growc.traits import SIZES
 
 Parts = frozenset[int]
 NONE: Parts = frozenset()
@@ -92,7 +93,7 @@ class _Parts:
         above: dict[Value, Parts] = {}
         for instance in self.flow.axes.instances:
             node = instance.node
-            if node.op in ("Shape", "Size"):
+            if node.has(SIZES):
                 continue  # what a size tells flows nowhere
             reached = self.roots(NONE.union(*(above.get(v, NONE) for v in node.operands)))
             if node in self.sums:

@@ -184,10 +184,3 @@ def number(value: Value | None) -> float | None:
     if value is not None and value.weight is not None and value.weight.elements == 1:
         return float(value.weight.read().reshape(-1)[0])
     return scalar(value)
-
-
-def trains(node: Node) -> bool:
-    """Whether a dropout may be one that drops."""
-    training = node.input(2) if node.op == "Dropout" else None
-    told = numbers(training)
-    return training is not None and (told is None or bool(told.any()))

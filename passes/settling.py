@@ -11,15 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from growc.graph import Node, Value
-from growc.passes.settled import FORMATS, REAL, Grid, Settled, content, holds, lies, number, trains
+from growc.passes.settled import FORMATS, REAL, Grid, Settled, content, holds, lies, number
 from growc.passes.twice import Again, Find
+from growc.traits import DEQUANTISE, QUANTISE, SAME, TURN, VIEW, WHOLE
 
-LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
-"""Operators that move elements about."""
-
-CASTS = frozenset({"Cast", "CastLike", "Dropout", "Identity"})
-WHOLE = frozenset({"Round", "Floor", "Ceil"})
-QUANTISE, DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+SETTLING = (VIEW, TURN, SAME, WHOLE, QUANTISE, DEQUANTISE)
+"""Traits of operators that may leave every element the number that it was."""
 
 
 def through(
@@ -31,12 +28,12 @@ def through(
     takes in the place of its own.
     """
     out = node.outputs[0]
-    if node.op in (QUANTISE, DEQUANTISE):
-        return (_quantised if node.op == QUANTISE else _dequantised)(node, held, like or node)
-    if node.op in LAYOUT:
+    if node.has(QUANTISE, DEQUANTISE):
+        return (_quantised if node.has(QUANTISE) else _dequantised)(node, held, like or node)
+    if node.has(VIEW, TURN):
         return held.moved(), True
-    if (node.op in CASTS and not trains(node)) or node.op in WHOLE:
-        grid = "whole" if node.op in WHOLE else out.dtype
+    if node.has(SAME, WHOLE):
+        grid = "whole" if node.has(WHOLE) else out.dtype
         return _open(replace(held.rounded(grid), dtype=out.dtype), held.on(grid))
     if (found := bounds_of(node, place)) is not None:
         now = held.bounded(*found)
@@ -58,21 +55,20 @@ def steps_for(node: Node, held: Settled) -> Node | None:
         for one in own
         if one is not None and _whole(one) == _whole(node) and len(one.inputs) == len(node.inputs)
     )
-    return next(fitting, None) if node.op in (QUANTISE, DEQUANTISE) else None
+    return next(fitting, None) if node.has(QUANTISE, DEQUANTISE) else None
 
 
 def settles(node: Node, place: int, find: Find) -> bool:
     """Whether a node may leave an operand as it is, depending on what holds of that."""
     if bounds_of(node, place) is not None:
         return True
-    own = LAYOUT | CASTS | WHOLE | {QUANTISE, DEQUANTISE}
-    return (place == 0 and node.op in own and not trains(node)) or find(node, place) is not None
+    return (place == 0 and node.has(*SETTLING)) or find(node, place) is not None
 
 
 def widens(node: Node) -> bool:
     """Whether a cast holds every number of the type that it takes."""
     given = node.input(0)
-    return node.op in CASTS and given is not None and holds(node.outputs[0].dtype, given.dtype)
+    return node.has(SAME) and given is not None and holds(node.outputs[0].dtype, given.dtype)
 
 
 def _open(held: Settled, same: bool) -> tuple[Settled, bool]:
@@ -160,7 +156,7 @@ BOUNDS: Mapping[str, Callable[[Node, int], Bounds]] = {
 
 def _whole(node: Node) -> str:
     """The element type of the whole numbers of a quantising operator."""
-    value = node.inputs[0] if node.op == DEQUANTISE else node.outputs[0]
+    value = node.inputs[0] if node.has(DEQUANTISE) else node.outputs[0]
     return "" if value is None else value.dtype
 
 
@@ -170,7 +166,7 @@ def _grid(node: Node, like: Node) -> tuple[Grid, float] | None:
     None where it is not known, or where numbers on it are not found again: q·s, rounded and divided by s, is
     within a half of q only in enough digits.
     """
-    value, whole = node.outputs[0] if node.op == DEQUANTISE else node.inputs[0], _whole(node)
+    value, whole = node.outputs[0] if node.has(DEQUANTISE) else node.inputs[0], _whole(node)
     real = "" if value is None else value.dtype
     scale, zero = content(like.input(1)), content(like.input(2))
     form, digits = FORMATS.get(whole), FORMATS.get(real)

@@ -17,6 +17,7 @@ from growc.indexmap import Bools, IndexMap
 from growc.links import Link, Links, Var
 from growc.passes.classes import Classes
 from growc.passes.gains import Gains
+from growc.passes.ranges import Ranges
 from growc.plans import Gap
 from growc.stage import Request, Sizes, Stage
 
@@ -75,8 +76,10 @@ class Solving:
         classes: Classes,
         given_up: dict[Var, Bools],
         changed: Collection[Value],
+        ranges: Ranges,
     ) -> None:
         self.links, self.stage, self.sizes, self.classes = links, stage, sizes, classes
+        self.ranges = ranges
         self.given_up = given_up
         self.more: dict[Var, Bools] = {}
         """Units that are to be given up, by class."""

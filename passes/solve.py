@@ -23,16 +23,23 @@ from growc.passes.classes import classes_of
 from growc.passes.finite import infinite
 from growc.passes.narrowed import narrowed
 from growc.passes.products import pair, product, quotient, remainder
+from growc.passes.ranges import Ranges
 from growc.passes.solution import Solution, Solving
 from growc.passes.whole_axes import addressed, choice, norm, output, shown, statistic
 from growc.stage import Sizes, Stage
 
 
 def solve(
-    links: Links, stage: Stage, sizes: Sizes, carriers: set[Value], changed: Collection[Value] = ()
+    links: Links,
+    stage: Stage,
+    sizes: Sizes,
+    carriers: set[Value],
+    ranges: Ranges,
+    changed: Collection[Value] = (),
 ) -> Solution:
     """Solve all classes. `sizes`: as they stand before the statement; `carriers`: weights and their layouts;
-    `changed`: uses of weights that earlier statements have changed.
+    `ranges`: between which bounds the numbers of the source lie; `changed`: uses of weights that earlier
+    statements have changed.
 
     Where two states meet in one class that no norm reads, and differ in new units only, those units are given
     up: readers take zero columns for them. That changes states upstream of the meeting too, so all is solved
@@ -40,7 +47,7 @@ def solve(
     """
     classes, given_up = classes_of(links, carriers), dict[Var, Bools]()
     while True:
-        solving = Solving(links, stage, sizes, classes, given_up, changed)
+        solving = Solving(links, stage, sizes, classes, given_up, changed, ranges)
         for link in links.links:
             RULES[link.kind](solving, link)
         for var in range(len(links.atoms)):

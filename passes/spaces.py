@@ -18,9 +18,9 @@ from growc.brief import brief
 from growc.graph import Graph, Node, Value, Weight
 from growc.operators import Line, Operand, Row, Site, Term, labels, opaque
 from growc.passes.apart import Apart, one_by_one
-from growc.passes.dataflow import SHAPE_ONLY
 from growc.passes.fates import find_apart
 from growc.passes.routing import ROUTED, Routes, find_routes, routed
+from growc.traits import SIZES
 
 
 @dataclass(eq=False)
@@ -176,7 +176,7 @@ def live_nodes(graph: Graph) -> set[Node]:
             measured += (v for v in node.operands if v not in deciding)
             counts = any(v.known is None for v in deciding)
         else:
-            (measured if node.op in SHAPE_ONLY else read).extend(node.operands)
+            (measured if node.has(SIZES) else read).extend(node.operands)
             counts = any(o.known is None for o in node.outputs)
         if counts:
             live.add(node)

@@ -18,10 +18,12 @@ from dataclasses import dataclass
 
 from growc.axes import Space, factors, find, leaves, segments
 from growc.graph import Node, Value
-from growc.operators import Term, labels, names_of
+from growc.operators import FACTORS, Term, labels, names_of
 from growc.passes.flow import Flow, through_casts
 from growc.passes.spaces import Instance
 from growc.passes.treatments import REDUCTIONS
+from growc.traits import SUM
+from growc.walk import walk
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
     for instance in flow.axes.instances:
         a, b = (instance.node.input(i) for i in (0, 1))
         if (
-            instance.node.op != "Add"
+            not instance.node.has(SUM)
+            or len(instance.node.inputs) > 2
             or a is None
             or b is None
             or a in flow.parameters
@@ -75,9 +78,9 @@ def _by_units(flow: Flow, value: Value) -> bool:
 
 def _scales(flow: Flow, value: Value) -> Iterator[tuple[Value, Value]]:
     """What a value was before it was multiplied, again and again, and with what."""
-    while (node := value.producer) is not None and node.op in ("Mul", "Div"):
+    while (node := value.producer) is not None and node.treatment in FACTORS:
         scaled = [v for v in node.operands if v not in flow.parameters and v.known is None]
-        if len(scaled) != 1 or (node.op == "Div" and scaled != [node.inputs[0]]):
+        if len(scaled) != 1 or (node.treatment == "divide" and scaled != [node.inputs[0]]):
             break
         [value] = scaled
         yield value, next(v for v in node.operands if v is not value)
@@ -98,16 +101,14 @@ def streams(flow: Flow, sums: Mapping[Node, Residual]) -> list[Space]:
 def _given(flow: Flow, sums: Mapping[Node, Residual], start: Value, space: Space) -> bool:
     """Whether an axis of a stream comes from the model's inputs: no weight makes it on the way to `start`."""
     atoms = {id(x) for x in leaves(space)}
-    pending, seen = [start], {start}
-    while pending:
-        node = pending.pop().producer
-        if node is not None and node not in sums and _makes(flow, node, atoms):
-            return False
-        above = [] if node is None else [sums[node].base] if node in sums else node.operands
-        fresh = [v for v in above if v not in seen and v not in flow.static and atoms & flow.atoms(v)]
-        seen.update(fresh)
-        pending += fresh
-    return True
+
+    def above(value: Value) -> Iterator[Value]:
+        node = value.producer
+        made_of = () if node is None else (sums[node].base,) if node in sums else node.operands
+        yield from (v for v in made_of if v not in flow.static and atoms & flow.atoms(v))
+
+    nodes = (value.producer for value in walk([start], above))
+    return not any(n is not None and n not in sums and _makes(flow, n, atoms) for n in nodes)
 
 
 def _makes(flow: Flow, node: Node, atoms: Collection[int]) -> bool:

@@ -16,6 +16,8 @@ from growc.passes.roles import Roles
 from growc.plans import WeightPlan
 from growc.room import OF_NUMBER, require
 from growc.stage import Sizes
+from growc.traits import REPEAT, SAME, TAKE, VIEW
+from growc.walk import walk
 
 
 def continue_tables(graph: Graph, roles: Roles, sizes: Sizes) -> dict[Weight, WeightPlan]:
@@ -43,14 +45,8 @@ def continue_tables(graph: Graph, roles: Roles, sizes: Sizes) -> dict[Weight, We
 
 
 def _cut_at_run_time(use: Value) -> bool:
-    pending = list(use.users)
-    while pending:
-        node, operand = pending.pop()
-        if operand == 0 and node.op in ("Slice", "Gather"):
-            return True
-        if node.op in ("Identity", "Cast", "Unsqueeze", "Reshape", "Expand"):
-            pending += node.outputs[0].users
-    return False
+    uses = walk(use.users, lambda at: at[0].outputs[0].users if at[0].has(SAME, VIEW, REPEAT) else ())
+    return any(operand == 0 and node.has(TAKE) for node, operand in uses)
 
 
 def continued(values: Array, shape: tuple[int, ...]) -> Array | None:

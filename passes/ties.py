@@ -20,6 +20,8 @@ import numpy as np
 from growc.axes import unify
 from growc.graph import Array, Graph, Value, Weight
 from growc.passes.spaces import Axes
+from growc.traits import SAME, TAKE
+from growc.walk import walk
 
 _BLOCK = 16
 """Rows compared at a time: contiguous in one layout, a narrow stripe in the other."""
@@ -74,14 +76,8 @@ def _apart(tie: Tie) -> list[Tie]:
 
 def looked_up(use: Value) -> bool:
     """Whether a weight use ends in a look-up by number (through casts and the like)."""
-    pending = list(use.users)
-    while pending:
-        node, operand = pending.pop()
-        if node.op in ("Gather", "GatherND") and operand == 0:
-            return True
-        if node.op in ("Identity", "Cast"):
-            pending.extend(node.outputs[0].users)
-    return False
+    uses = walk(use.users, lambda at: at[0].outputs[0].users if at[0].has(SAME) else ())
+    return any(operand == 0 and node.treatment == "lookup" for node, operand in uses)
 
 
 def _groups(graph: Graph) -> Iterable[Tie]:
@@ -112,7 +108,7 @@ def _groups(graph: Graph) -> Iterable[Tie]:
 
 def _partial(use: Value) -> bool:
     """Whether a use takes a slice of the stored tensor: uses of its parts belong together."""
-    return all(n.op in ("Slice", "Gather", "Split") and i == 0 for n, i in use.users)
+    return all(n.has(TAKE) and i == 0 for n, i in use.users)
 
 
 class _Probes:

@@ -13,7 +13,7 @@ import numpy as np
 
 from growc.graph import Node, Value
 from growc.indexmap import Ints
-from growc.passes.settling import LAYOUT
+from growc.traits import TURN, VIEW
 
 
 def taken_back(node: Node) -> bool:
@@ -38,7 +38,7 @@ def not_undone(way: Sequence[Node]) -> Node | None:
                 open_ones.pop()
             else:
                 open_ones.append(node)
-        elif node.op in LAYOUT and open_ones:
+        elif node.has(VIEW, TURN) and open_ones:
             return open_ones[0]
     return open_ones[0] if open_ones else None
 

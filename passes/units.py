@@ -20,8 +20,9 @@ from growc.axes import Space, find, product, segments, structure, sum_of
 from growc.graph import Node, Value
 from growc.operators import Term, labels
 from growc.passes.spaces import Axes, Instance, instantiate, space_of
+from growc.traits import REPEAT, TURN
 
-UNFOLD, REPEAT = "growc::Unfold", "growc::Repeat"
+UNFOLD_OP, REPEAT_OP = "growc::Unfold", "growc::Repeat"
 """Operators that count heads where the model has none that does (growc.passes.unseen)."""
 
 Place = tuple[Value, int]
@@ -56,9 +57,9 @@ def merged(axes: Axes, instance: Instance, by_node: Mapping[Node, Instance]) -> 
     """Where a stretched axis is merged with one element in front of it: that element, and the group."""
     value = instance.node.input(0)
     made = None if value is None else value.producer
-    if value is None or made is None or made.op not in ("Expand", "Tile") or made not in by_node:
+    if value is None or made is None or not made.has(REPEAT) or made not in by_node:
         return
-    if instance.line.treatment != "layout" or instance.node.op == "Transpose":
+    if instance.line.treatment != "layout" or instance.node.has(TURN):
         return
     own, before = instance.line.inputs[0] or (), by_node[made].line.inputs[0] or ()
     lead = len(own) - len(before)
@@ -79,7 +80,7 @@ def _repeated(instance: Instance) -> Iterator[Stretched]:
     for value, terms in zip(node.inputs, instance.line.inputs, strict=False):
         if attends and value in node.inputs[1:3] and value is not None and (terms or ())[1] == "1":
             yield Stretched((value, 1), group)
-        elif node.op == REPEAT and value is not None:
+        elif node.op == REPEAT_OP and value is not None:
             axis = int(node.attributes["axis"])
             yield from [Stretched((value, axis), group)] if is_one(value, axis) else []
 

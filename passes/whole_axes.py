@@ -54,7 +54,7 @@ def statistic(solving: Solving, link: Link) -> None:
     kept: dict[str, Callable[[], bool]] = {
         "mean": state.is_weighted_evenly,
         "sum": state.sums_to_one,
-        "extreme": lambda: state.covers(positive=not state.covers() and _has_zero(link.node)),
+        "extreme": lambda: state.covers(positive=not state.covers() and _has_zero(link.node, solving.ranges)),
         "fold": state.is_once,
         "fold squares": state.is_once,
     }
@@ -62,13 +62,13 @@ def statistic(solving: Solving, link: Link) -> None:
         solving.gap(link, f"a {link.detail} over {solving.stage.axis} weighs the units differently now")
 
 
-def _has_zero(node: Node | None) -> bool:
+def _has_zero(node: Node | None, ranges: Ranges) -> bool:
     """Whether an extreme stays as it is when zero is among the numbers."""
     assert node is not None
     given = node.inputs[0]
     if node.op in WITH_ZERO or given is None:
         return node.op in WITH_ZERO
-    found = Ranges().of(given)
+    found = ranges.of(given)
     return not found.rests and (found.high <= 0 if node.op in LEAST else found.low >= 0)
 
 

@@ -41,6 +41,7 @@ NUMBERS = {
     "turned": np.arange(96, 104, dtype=np.uint8)[::-1].copy(),
     "signed": np.int8(-5),
     "last": np.array([-1], np.int64),
+    "around": np.array([0, 1, 0, 0], np.int64),
 }
 POLES = {
     "less than an exponential unit": "s{k} = Elu <alpha = 2.0> (d{k})\n t{k} = Add(s{k}, one)"
@@ -357,3 +358,13 @@ def test_a_function_of_two_is_zero_where_both_are(tmp_path: Path, name: str, ord
     """One projection of two was zero, and the larger of zero and the other was added."""
     branch = f"g{{k}} = MatMul(n{{k}}, last{{k}})\n {OF_TWO[name]}"
     assert judged(tmp_path, branch, order)[:2] == (True, True)
+
+
+PADDED = (
+    "b{k} = Exp(x{k})\n t{k} = Pad(b{k}, around)\n u{k} = ReduceMin <keepdims = 1> (t{k}, last)"
+    "\n p{k} = Reciprocal(u{k})\n e{k} = Mul(d{k}, p{k})"
+)
+
+
+def test_a_pad_brings_zeros(tmp_path: Path) -> None:
+    assert not judged(tmp_path, PADDED, ORDERS[0])[0]

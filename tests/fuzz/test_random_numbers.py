@@ -13,6 +13,7 @@ from random_numbers import exposed, feeds, numbers, opened, outputs
 
 from growc import api
 from growc.diagnostic import GrowError
+from growc.dialects.onnx.number_ranges import RANGES
 from growc.passes.ranges import Ranges
 
 RECIPE = 'widen axis 0 of "table" to 23 with random fill'
@@ -69,7 +70,7 @@ def outside(seed: int, folder: Path) -> Iterator[str]:
     except Exception:  # noqa: BLE001 - onnxruntime computes constants first, whether or not they are used
         return
     graph = api.compile(api.recipe(RECIPE), path, analysis_only=True).graph
-    values, ranges = {v.name: v for node in graph.nodes for v in node.outputs}, Ranges()
+    values, ranges = {v.name: v for node in graph.nodes for v in node.outputs}, Ranges(RANGES)
     names = [o.name for o in session.get_outputs() if o.name in values]
     for feed in feeds(seed):
         for name, array in zip(names, session.run(names, feed), strict=True):

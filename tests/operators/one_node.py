@@ -20,6 +20,7 @@ from growc.axes import Space, find
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.dialect import OnnxModel
 from growc.dialects.onnx.emit import rewrite
+from growc.dialects.onnx.number_ranges import RANGES
 from growc.draws import Draws
 from growc.indexmap import IndexMap
 from growc.layers import Layers
@@ -28,6 +29,7 @@ from growc.passes.ancestry import Ancestry
 from growc.passes.assemble import assemble_weights
 from growc.passes.certify import rounded
 from growc.passes.links import build_links, carriers_of
+from growc.passes.ranges import Ranges
 from growc.passes.solution import Solution
 from growc.passes.solve import solve
 from growc.passes.spaces import Axes, Instance, infer_spaces
@@ -273,7 +275,7 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     stage = Stage(1, "", "it", Options(), {id(space): request})
     links = build_links(one.axes, [], [], set(stage.requests))
     sizes = Sizes()
-    solution = solve(links, stage, sizes, carriers_of(one.axes))
+    solution = solve(links, stage, sizes, carriers_of(one.axes), Ranges(RANGES))
     gaps = tuple(g.cause for g in solution.gaps if g.op)
     if gaps:
         return Judgement(gaps)

@@ -17,7 +17,7 @@ from one_node import Case, Feed, Judgement, OneNode, judge
 from growc.dialects.onnx.table import OPERATORS
 from growc.indexmap import IndexMap
 from growc.operators import choosing, labels
-from growc.passes.units import REPEAT, UNFOLD
+from growc.passes.units import REPEAT_OP, UNFOLD_OP
 
 SHAPE_ARITHMETIC = {"Shape", "Size"}
 """Rows that only say that nothing is tied."""
@@ -120,7 +120,7 @@ def judged(case: Case, opset: int, label: str, kind: str, size: int) -> Judgemen
 
 def test_every_row_has_a_case_and_every_case_has_a_row() -> None:
     lowered = {n.op for c in FUSED_CASES for n in OneNode(c, c.opsets[0]).graph.nodes}
-    counting = {UNFOLD, REPEAT}  # which growc puts in: tests/growth/test_single_heads.py
+    counting = {UNFOLD_OP, REPEAT_OP}  # which growc puts in: tests/growth/test_single_heads.py
     foreign = {op for op in OPERATORS if op.startswith("aten::")}  # tests/torch/test_complex_numbers.py
     assert {c.op for c in CASES} | lowered | counting | foreign == set(OPERATORS)
 

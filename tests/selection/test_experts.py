@@ -86,6 +86,57 @@ def test_experts_in_another_order_compute_the_same(tmp_path: Path, ranking: str)
     assert changed == ([] if ranking == "first" else ["router", "bias", "up", "down"])
 
 
+SPELLINGS = {
+    "reshaped": "f = Flatten(i0)\n i = Reshape(f, whole)",
+    "transposed and back": "t = Transpose <perm = [1, 0]> (i0)\n i = Transpose <perm = [1, 0]> (t)",
+    "cast": "c = Cast <to = 6> (i0)\n i = Cast <to = 7> (c)",
+    "stretched": "t = Unsqueeze(i0, slots)\n e = Tile(t, once)\n i = Squeeze(e, slots)",
+    "sliced": "i = Slice(i0, zero, two, slots)",
+    "split and joined": "a, b = Split <axis = 1> (i0)\n i = Concat <axis = 1> (a, b)",
+    "split and joined the other way round": "a, b = Split <axis = 1> (i0)\n"
+    " t = Concat <axis = 1> (b, a)\n i = Gather <axis = 1> (t, turned)",
+    "gathered": "i = Gather <axis = 1> (i0, both)",
+    "sliced and joined": "a = Slice(i0, zero, slots, slots)\n b = Slice(i0, slots, two, slots)\n"
+    " i = Concat <axis = 1> (a, b)",
+}
+"""Ways by which the numbers of a ranking come to a look-up."""
+MORE = {"whole": [0, 2], "zero": [0], "two": [2], "both": [0, 1], "turned": [1, 0], "once": [1, 1, 1]}
+
+
+@pytest.mark.parametrize("statement", ["reorder experts by magnitude", "subclone experts to 4 by magnitude"])
+@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
+def test_numbers_of_a_ranking_are_followed_however_they_are_moved(
+    tmp_path: Path, spelling: str, statement: str
+) -> None:
+    lines = MIXTURE.replace(
+        "w, i = TopK <axis = -1> (p, k)", f"w, i0 = TopK <axis = -1> (p, k)\n    {spelling}"
+    )
+    more = {name: np.array(n, dtype=np.int64) for name, n in MORE.items() if name in spelling}
+    names = "".join(f", int64[{len(n)}] {name}" for name, n in more.items())
+    plain, moved = (tmp_path / name for name in ("plain.onnx", "moved.onnx"))
+    mixture(plain, **weights())
+    mixture(moved, lines.replace(", int64[1] slots", f", int64[1] slots{names}"), **weights(), **more)
+    kept = []
+    for model in (plain, moved):
+        out = growc.apply(statement, model, tmp_path / f"{model.stem}.out.onnx", check=False).written
+        kept.append(stored(out)["up"])
+        x = {"x": np.random.default_rng(3).standard_normal((20, H)).astype(np.float32)}
+        if statement.startswith("reorder"):
+            np.testing.assert_allclose(run(out, x)["y"], run(model, x)["y"], atol=1e-5)
+    np.testing.assert_array_equal(*kept)
+
+
+def test_numbers_that_are_joined_with_others_are_not_followed(tmp_path: Path) -> None:
+    """The first expert is shared: its number stands beside those of the ranking."""
+    joined = MIXTURE.replace(
+        "w, i = TopK <axis = -1> (p, k)",
+        "w0, i0 = TopK <axis = -1> (p, slots)\n    f = Mul(i0, zero)\n    i = Concat <axis = 1> (i0, f)\n"
+        "    w = Concat <axis = 1> (w0, w0)",
+    ).replace(", int64[1] slots", ", int64[1] slots, int64[1] zero")
+    with pytest.raises(GrowError):
+        growc.plan("reorder experts by magnitude", mixture(tmp_path / "m.onnx", joined, zero=np.array([0])))
+
+
 def test_those_that_are_chosen_most_stay_and_the_plan_names_what_follows(tmp_path: Path) -> None:
     model = mixture(tmp_path / "m.onnx", **weights())
     x = np.random.default_rng(2).standard_normal((50, H)).astype(np.float32)

@@ -10,6 +10,7 @@ from graphs import save
 from judging import judge
 
 from growc import api
+from growc.dialects.onnx.number_ranges import RANGES
 from growc.graph import Value
 from growc.passes.ranges import Ranges
 
@@ -174,7 +175,7 @@ def ranged(path: Path, numbers: str) -> tuple[float, float]:
     """The bounds of `i`."""
     graph = api.compile(api.recipe(WIDEN), looked_up(path, numbers), analysis_only=True).graph
     [value] = {v: None for n in graph.nodes for v in n.inputs if isinstance(v, Value) and v.name == "i"}
-    found = Ranges().of(value)
+    found = Ranges(RANGES).of(value)
     return found.low, found.high
 
 

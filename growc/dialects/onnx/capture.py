@@ -23,9 +23,10 @@ from growc.dialects.onnx.folding import fold
 from growc.dialects.onnx.fused import PART_OF, lower
 from growc.dialects.onnx.lowerings import LOWERINGS
 from growc.dialects.onnx.quantised_ops import QUANTISED
-from growc.dialects.onnx.shifted import LAYOUT, shifts
+from growc.dialects.onnx.shifted import ON_ITS_WAY, shifts
 from growc.dialects.onnx.states import state_pairs
 from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
+from growc.dialects.onnx.table import has
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import FLOATING, Graph, Node, Order, Value, Weight
 
@@ -165,7 +166,7 @@ class _Capture:
             for i, out in enumerate(step.outputs):
                 self.keys[id(out)] = operands[0] if op == "Identity" else self.above(op, i, operands)
             if (
-                op in LAYOUT
+                has(step.node, *ON_ITS_WAY)
                 and all(v is None or self.is_static(v) for v in step.inputs)
                 and len(step.outputs) == 1
             ):
@@ -278,6 +279,9 @@ class _Capture:
         origin = step if step.places else step.node
         made = Node(step.op, name, inputs, outputs, step.attributes, origin, captured, guards, chain)
         made.part_of = step.node.meta.get(PART_OF, "")
+        if (row := self.dialect.operators.get(step.op)) is not None:
+            made.treatment, made.image = row.treatment, row.image
+            made.traits = frozenset() if may_drop(made) else row.traits
         for i, operand in enumerate([*inputs, *captured]):
             if operand is not None:
                 operand.users.append((made, i))
@@ -289,6 +293,13 @@ class _Capture:
     def fresh(self, value: ir.Value) -> Value:
         floating = value.dtype is None or dtype_name(value.dtype) in FLOATING
         return Value(value.name or "", floating=floating, origin=value)
+
+
+def may_drop(node: Node) -> bool:
+    """Whether a node is a dropout that may run as in training."""
+    training = node.input(2) if node.op == "Dropout" else None
+    stored = None if training is None or training.weight is None else training.weight.read()
+    return training is not None and (stored is None or bool(np.any(stored)))
 
 
 def dtype_name(dtype: Any) -> str:

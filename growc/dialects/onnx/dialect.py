@@ -20,6 +20,7 @@ from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.folding import Folded
 from growc.dialects.onnx.fused import Fused
 from growc.dialects.onnx.mend import Mended, mend
+from growc.dialects.onnx.number_ranges import RANGES
 from growc.dialects.onnx.operand import COMPLEX, REAL
 from growc.dialects.onnx.samples import settle
 from growc.dialects.onnx.simulate import Contradiction, Simulator
@@ -64,6 +65,7 @@ class IrModel:
     repeats = False
     """Whether what repeats heads stays one operator when the model is written, in front of attention too."""
     operators = OPERATORS | CONTROL
+    ranges = RANGES
 
     def __post_init__(self) -> None:
         self.simulator = Simulator(self.source)

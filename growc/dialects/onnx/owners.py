@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Mapping
 
 import onnx_ir as ir
 
+from growc.dialects.onnx.table import has
 from growc.dialects.onnx.tensors import constant_of
+from growc.traits import SIZES
 
 Place = tuple[int, int]
 """(run, layer)"""
-
-SIZES = frozenset({"Shape", "Size"})
 
 
 class Owners:
@@ -54,7 +54,7 @@ class Owners:
             return self.home[node]
         if node in self.static and node.outputs:
             return self.alone(node)
-        if node.op_type in SIZES:
+        if has(node, SIZES):
             return "size"
         beside = self.alone(node) if node.outputs and not any(v in self.data for v in node.outputs) else None
         return beside if beside is not None and beside[0] in self.several else None

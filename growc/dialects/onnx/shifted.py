@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
+from growc.dialects.onnx.table import has
 from growc.dialects.onnx.tensors import constant_of, read_tensor
+from growc.traits import SAME, TAKE, TURN, VIEW
 
-LAYOUT = frozenset(
-    {"Identity", "Transpose", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather"}
-)
-"""Operators that a weight may pass on its way to its use; each use gets its own copy of the chain."""
+ON_ITS_WAY = (SAME, VIEW, TURN, TAKE)
+"""Traits of what a weight may pass on its way to its use; each use gets its own copy of the chain."""
 
 REAL = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
@@ -67,7 +67,7 @@ def _sum(node: ir.Node) -> tuple[ir.Value, ir.Value, float] | None:
 def _root(value: ir.Value) -> ir.Value | None:
     """The stored vector that a value is, through layout operators."""
     node = value.producer()
-    while node is not None and op_name(node) in LAYOUT and node.inputs[0] is not None:
+    while node is not None and has(node, *ON_ITS_WAY) and node.inputs[0] is not None:
         value = node.inputs[0]
         node = value.producer()
     tensor = constant_of(value)
@@ -79,6 +79,6 @@ def _uses(value: ir.Value) -> int:
     """How many nodes use a stored tensor, those behind layout operators included."""
     count = int(value.is_graph_output())
     for use in value.uses():
-        through = op_name(use.node) in LAYOUT and use.idx == 0
+        through = has(use.node, *ON_ITS_WAY) and use.idx == 0
         count += _uses(use.node.outputs[0]) if through else 1
     return count

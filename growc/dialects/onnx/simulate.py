@@ -21,6 +21,7 @@ from onnx.reference.ops import load_op
 from growc.dialects.onnx.control import FOLLOW
 from growc.dialects.onnx.results import Type, results
 from growc.graph import Array, Graph, Node, Size, Value
+from growc.traits import SIZES
 
 MAX_INTEGERS, MAX_FLOATS = 512, 8
 """Values of at most so many elements are followed."""
@@ -375,7 +376,7 @@ def _evaluated(
 ) -> list[Array] | None:
     """The results of a node whose operands are all known (of Shape and Size: whose operand's sizes are)."""
     first = node.input(0)
-    if node.op in ("Shape", "Size") and first is not None:
+    if node.has(SIZES) and first is not None:
         sizes = done.sizes.get(first)
         if sizes is None:
             return None

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.fused import PART_OF
-from growc.passes.units import REPEAT, UNFOLD
+from growc.passes.units import REPEAT_OP, UNFOLD_OP
 from growc.passes.unseen import Unseen
 
 ATTENDS = "growc::Attention"
@@ -33,7 +33,7 @@ def spread(unseen: Unseen, *, inside: bool = True) -> list[ir.Node]:
     for value, axis in unseen.unfolds:
         producer = value.origin.producer()
         assert producer is not None
-        node = _neutral(UNFOLD, value.origin, {"num_heads": 1, "axis": axis, "rank": value.rank})
+        node = _neutral(UNFOLD_OP, value.origin, {"num_heads": 1, "axis": axis, "rank": value.rank})
         value.origin.replace_all_uses_with(node.outputs[0])
         node.replace_input_with(0, value.origin)
         producer.graph.insert_after(producer, node)
@@ -45,7 +45,7 @@ def spread(unseen: Unseen, *, inside: bool = True) -> list[ir.Node]:
         heads, graph = at.inputs[place], at.graph
         assert heads is not None
         assert graph is not None
-        node = _neutral(REPEAT, heads, attributes if times == 1 else {"num_heads": 1, **attributes})
+        node = _neutral(REPEAT_OP, heads, attributes if times == 1 else {"num_heads": 1, **attributes})
         at.replace_input_with(place, node.outputs[0])
         graph.insert_before(at, node)
         made.append(node)
@@ -62,7 +62,7 @@ def _in_front(reader: ir.Node, operand: int) -> tuple[ir.Node, int]:
 
 def repeat(before: ir.Node, heads: ir.Value, times: int) -> ir.Node:
     """A new operator in front of a node: heads, the second of four axes, each so many times."""
-    node = _neutral(REPEAT, heads, {"times": times, "axis": 1, "rank": 4})
+    node = _neutral(REPEAT_OP, heads, {"times": times, "axis": 1, "rank": 4})
     assert before.graph is not None
     before.graph.insert_before(before, node)
     return node
@@ -70,7 +70,7 @@ def repeat(before: ir.Node, heads: ir.Value, times: int) -> ir.Node:
 
 def counting(model: ir.Model) -> list[ir.Node]:
     """The operators that were put into a model, in order."""
-    return [node for node in model.graph.all_nodes() if op_name(node) in (UNFOLD, REPEAT)]
+    return [node for node in model.graph.all_nodes() if op_name(node) in (UNFOLD_OP, REPEAT_OP)]
 
 
 def _neutral(op: str, value: ir.Value, attributes: dict[str, int]) -> ir.Node:

@@ -12,14 +12,17 @@ the graph does, never by names. An input is a state if
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import onnx_ir as ir
 
-VIEWS = frozenset({"Cast", "Identity", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
-MOVES = VIEWS | {"Slice", "Split", "Gather", "Unstack"}
-"""Operators that only move elements of operand 0."""
+from growc.dialects.onnx.table import has, treatment_of
+from growc.traits import JOIN, REPEAT, SAME, SIZES, SUM, TAKE, TURN, VIEW
+from growc.walk import walk
+
+MOVES = (SAME, VIEW, TURN, TAKE)
+"""Traits of operators that only move elements of operand 0."""
 
 PASTS: dict[tuple[str, str], dict[int, int]] = {
     ("", "ScatterND"): {0: 0},
@@ -38,9 +41,8 @@ PASTS: dict[tuple[str, str], dict[int, int]] = {
 GROWING = frozenset({"Concat", "Attention", "MultiHeadAttention", "GroupQueryAttention"})
 """Operators behind which a state is longer than before."""
 
-SCALES = frozenset({"Mul", "Div", "Expand", "Repeat"})
+SCALES = ("multiply", "divide")
 PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum", "Attention", "FusedMatMul"})
-SHAPES = frozenset({"Shape", "Size"})
 
 
 class Carry(NamedTuple):
@@ -77,7 +79,7 @@ def moving_values(graph: ir.Graph) -> set[ir.Value]:
             for attribute in node.attributes.values()
         )
         fed = nested or any(value in moving for value in node.inputs)
-        if fed and node.op_type not in SHAPES:
+        if fed and not has(node, SIZES):
             moving.update(node.outputs)
     return moving
 
@@ -99,11 +101,11 @@ def _arrivals(start: ir.Value, outputs: set[ir.Value], moving: set[ir.Value]) ->
 def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tuple[ir.Value, bool]]:
     """What takes the place of an operand behind a node, and whether something new stands beside it."""
     result = PASTS.get((node.domain, node.op_type), {}).get(operand)
-    if node.op_type in MOVES and operand == 0:
+    if has(node, *MOVES) and operand == 0:
         yield from ((output, False) for output in node.outputs)
     elif node.op_type == "If" and operand:  # of growc.bodies: one of its operands
         yield node.outputs[0], False
-    elif node.op_type in ("Concat", "Stack"):
+    elif has(node, JOIN):
         yield node.outputs[0], sum(v in moving for v in node.inputs) > 1
     elif result is not None and result < len(node.outputs):
         yield node.outputs[result], True
@@ -112,19 +114,18 @@ def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tup
 def _is_stream(value: ir.Value, moving: set[ir.Value]) -> bool:
     """Whether anything is added to a value, or to what the operators around it made it from."""
     source = value
-    while (node := source.producer()) is not None and node.op_type in MOVES and node.inputs[0] is not None:
+    while (node := source.producer()) is not None and has(node, *MOVES) and node.inputs[0] is not None:
         source = node.inputs[0]
     return any(
-        node.op_type in ("Add", "Sum") and sum(v in moving for v in node.inputs) > 1
-        for node in _users(source, MOVES)
+        has(node, SUM) and sum(v in moving for v in node.inputs) > 1 for node in _users(source, _moves)
     )
 
 
 def _is_memory(value: ir.Value, moving: set[ir.Value]) -> bool:
     """Whether products of two activations read a value, and nothing else does."""
     products = 0
-    for node in _users(value, MOVES | SCALES):
-        if node.op_type in MOVES | SCALES | SHAPES:
+    for node in _users(value, _scales):
+        if _scales(node) or has(node, SIZES):
             continue
         if node.op_type not in PRODUCTS or sum(v in moving for v in node.inputs) < 2:
             return False
@@ -132,13 +133,21 @@ def _is_memory(value: ir.Value, moving: set[ir.Value]) -> bool:
     return products > 0
 
 
-def _users(start: ir.Value, through: frozenset[str]) -> Iterator[ir.Node]:
-    """Every node that reads a value, or what comes out of operators of these kinds behind it."""
-    pending, seen = [start], {start}
-    while pending:
-        for use in pending.pop().uses():
-            yield use.node
-            if use.node.op_type in through and (use.idx == 0 or use.node.op_type in SCALES):
-                fresh = [output for output in use.node.outputs if output not in seen]
-                seen.update(fresh)
-                pending.extend(fresh)
+def _moves(node: ir.Node) -> bool:
+    return has(node, *MOVES)
+
+
+def _scales(node: ir.Node) -> bool:
+    return has(node, *MOVES, REPEAT) or treatment_of(node) in SCALES
+
+
+def _users(start: ir.Value, through: Callable[[ir.Node], bool]) -> Iterator[ir.Node]:
+    """Every node that reads a value, or what comes out of such operators behind it."""
+
+    def behind(value: ir.Value) -> Iterator[ir.Value]:
+        for node, operand in value.uses():
+            if through(node) and (operand == 0 or treatment_of(node) in SCALES):
+                yield from node.outputs
+
+    for value in walk([start], behind):
+        yield from (use.node for use in value.uses())

@@ -6,30 +6,35 @@ every axis that it touches is frozen, which is safe.
 
 from __future__ import annotations
 
+import onnx_ir as ir
+
+from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.rules import RULES
+from growc.dialects.onnx.unit_images import IMAGES
 from growc.operators import table
+from growc.traits import Trait
 
 OPERATORS = table(
     """
     # elementwise, one operand
     Abs                      ... -> ...                            pointwise zero homogeneous
     Neg                      ... -> ...                            layout
-    Identity                 ... -> ...                            layout
-    Cast                     cast()                                layout
-    CastLike                 cast_like()                           layout
-    Dropout                  dropout()                             layout
-    QuantizeLinear           quantise()                            pointwise
-    DequantizeLinear         quantise()                            pointwise
+    Identity                 ... -> ...                            layout       same
+    Cast                     cast()                                layout       same
+    CastLike                 cast_like()                           layout       same
+    Dropout                  dropout()                             layout       same
+    QuantizeLinear           quantise()                            pointwise    quantise
+    DequantizeLinear         quantise()                            pointwise    dequantise
     Relu                     ... -> ...                            pointwise zero homogeneous
     LeakyRelu                ... -> ...                            pointwise zero homogeneous
-    Sign                     ... -> ...                            pointwise zero
-    Sqrt                     ... -> ...                            pointwise zero
+    Sign                     ... -> ...                            pointwise zero  jump
+    Sqrt                     ... -> ...                            pointwise zero  pole
     Sin                      ... -> ...                            pointwise zero
     Tan                      ... -> ...                            pointwise zero
-    Asin                     ... -> ...                            pointwise zero
+    Asin                     ... -> ...                            pointwise zero  pole
     Atan                     ... -> ...                            pointwise zero
     Asinh                    ... -> ...                            pointwise zero
-    Atanh                    ... -> ...                            pointwise zero
+    Atanh                    ... -> ...                            pointwise zero  pole
     Sinh                     ... -> ...                            pointwise zero
     Tanh                     ... -> ...                            pointwise zero
     Erf                      ... -> ...                            pointwise zero
@@ -42,16 +47,16 @@ OPERATORS = table(
     Mish                     ... -> ...                            pointwise zero
     Swish                    ... -> ...                            pointwise zero
     ThresholdedRelu          ... -> ...                            pointwise zero
-    Floor                    ... -> ...                            pointwise zero
-    Ceil                     ... -> ...                            pointwise zero
-    Round                    ... -> ...                            pointwise zero
+    Floor                    ... -> ...                            pointwise zero  whole jump
+    Ceil                     ... -> ...                            pointwise zero  whole jump
+    Round                    ... -> ...                            pointwise zero  whole
     Cos                      ... -> ...                            pointwise
-    Acos                     ... -> ...                            pointwise
-    Acosh                    ... -> ...                            pointwise
+    Acos                     ... -> ...                            pointwise    pole
+    Acosh                    ... -> ...                            pointwise    pole
     Cosh                     ... -> ...                            pointwise
     Exp                      ... -> ...                            pointwise
-    Log                      ... -> ...                            pointwise
-    Reciprocal               ... -> ...                            pointwise
+    Log                      ... -> ...                            pointwise    pole
+    Reciprocal               ... -> ...                            pointwise    pole
     Sigmoid                  ... -> ...                            pointwise
     HardSigmoid              ... -> ...                            pointwise
     Softplus                 ... -> ...                            pointwise
@@ -64,14 +69,14 @@ OPERATORS = table(
     com.microsoft::QuickGelu  ... -> ...                           pointwise zero
 
     # elementwise, several operands
-    Add                      ..., ... -> ...                       add
+    Add                      ..., ... -> ...                       add          sum
     Sub                      ..., ... -> ...                       add
-    Sum                      ...* -> ...                           add
+    Sum                      ...* -> ...                           add          sum
     Mul                      ..., ... -> ...                       multiply
-    Div                      ..., ... -> ...                       divide
-    Pow                      power()                               pointwise
+    Div                      ..., ... -> ...                       divide       pole
+    Pow                      power()                               pointwise    pole
     PRelu                    ..., ... -> ...                       pointwise zero
-    Mod                      ..., ... -> ...                       remainder
+    Mod                      ..., ... -> ...                       remainder    jump pole
     Max                      extreme()                             pointwise
     Min                      extreme()                             pointwise
     Mean                     ...* -> ...                           add
@@ -98,10 +103,10 @@ OPERATORS = table(
     LSTM                     recurrent()                           recurrent
     GRU                      recurrent()                           recurrent
     RNN                      recurrent()                           recurrent
-    Gather                   gather()                              lookup
-    GatherND                 gather_nd()                           lookup
+    Gather                   gather()                              lookup       take
+    GatherND                 gather_nd()                           lookup       take
     OneHot                   one_hot()                             pointwise
-    Compress                 compress()                            layout
+    Compress                 compress()                            layout       take
 
     # along axes
     ReduceMean               reduce()                              mean
@@ -112,16 +117,16 @@ OPERATORS = table(
     ReduceL1                 reduce()                              fold
     ReduceSumSquare          reduce()                              fold squares
     ReduceLogSumExp          fold_whole()                          pointwise
-    ReduceLogSum             fold_whole()                          pointwise
+    ReduceLogSum             fold_whole()                          pointwise    pole
     ReduceProd               fold_whole()                          pointwise zero
     Softmax                  along()                               pointwise
     LogSoftmax               along()                               pointwise
     Hardmax                  along()                               pointwise
     CumSum                   along()                               layout
     DFT                      dft()                                 layout
-    ArgMax                   along()                               pointwise
-    ArgMin                   along()                               pointwise
-    TopK                     along()                               pointwise
+    ArgMax                   along()                               pointwise    rank
+    ArgMin                   along()                               pointwise    rank
+    TopK                     along()                               pointwise    rank
     LpNormalization          lp_normalization()                    l2_norm
     LayerNormalization       normalization()                       layer_norm
     RMSNormalization         normalization()                       rms_norm
@@ -136,40 +141,40 @@ OPERATORS = table(
     MaxPool                  pool()                                pointwise zero homogeneous
 
     # layout
-    Reshape                  reshape()                             layout
-    Flatten                  reshape()                             layout
-    Squeeze                  reshape()                             layout
-    Unsqueeze                reshape()                             layout
-    Transpose                transpose()                           layout
-    Expand                   expand()                              layout
-    Tile                     tile()                                layout
-    Concat                   concat()                              layout
-    Split                    split()                               layout
-    Slice                    slice()                               layout
-    Pad                      pad()                                 layout
+    Reshape                  reshape()                             layout       view
+    Flatten                  reshape()                             layout       view
+    Squeeze                  reshape()                             layout       view
+    Unsqueeze                reshape()                             layout       view
+    Transpose                transpose()                           layout       turn
+    Expand                   expand()                              layout       repeat
+    Tile                     tile()                                layout       repeat
+    Concat                   concat()                              layout       join
+    Split                    split()                               layout       take
+    Slice                    slice()                               layout       take
+    Pad                      pad()                                 layout       write
     Resize                   resize()                              layout
     Trilu                    trilu()                               layout
-    DepthToSpace             depth_to_space()                      layout
-    SpaceToDepth             depth_to_space()                      layout
-    GatherElements           gather_elements()                     layout
-    ScatterElements          gather_elements()                     layout
-    ScatterND                scatter_nd()                          layout
+    DepthToSpace             depth_to_space()                      layout       turn
+    SpaceToDepth             depth_to_space()                      layout       turn
+    GatherElements           gather_elements()                     layout       take
+    ScatterElements          gather_elements()                     layout       write
+    ScatterND                scatter_nd()                          layout       write
     ConstantOfShape          constant_of_shape()                   layout
-    Shape                    depends_on_shape_only()               layout
-    Size                     depends_on_shape_only()               layout
+    Shape                    depends_on_shape_only()               layout       sizes
+    Size                     depends_on_shape_only()               layout       sizes
 
     # parts of fused operators: known to the analysis alone
     growc::Attention         attention()                           attention
     growc::RotaryEmbedding   rotary_embedding()                    layout
-    growc::SplitHeads        b s (h d) -> b h s d | b h s d -> b h s d   layout
-    growc::MergeHeads        b h s e -> b s (h e)                  layout
-    growc::SplitPacked       split_packed()                        layout
+    growc::SplitHeads        b s (h d) -> b h s d | b h s d -> b h s d   layout  turn
+    growc::MergeHeads        b h s e -> b s (h e)                  layout       turn
+    growc::SplitPacked       split_packed()                        layout       take
     growc::SplitBias         ((h d) + (i e) + (j f)), b h s d, c i t e, c j t f -> h 1 d, i 1 e, j 1 f  layout
-    growc::Unfold            unfold()                              layout
-    growc::Repeat            repeat()                              layout
-    growc::Unpack            b s h _ d -> b h s d                  layout
-    growc::Unstack           _ b h s d -> b h s d                  layout
-    growc::Stack             b h s d, b h s d -> _ b h s d         layout
+    growc::Unfold            unfold()                              layout       turn
+    growc::Repeat            repeat()                              layout       repeat
+    growc::Unpack            b s h _ d -> b h s d                  layout       take
+    growc::Unstack           _ b h s d -> b h s d                  layout       take
+    growc::Stack             b h s d, b h s d -> _ b h s d         layout       join
     growc::HeadColumn        h -> h 1 1                            layout
     growc::Positions         b _ -> _                              layout
     growc::MaskIndex         b _, b _? -> b                        pointwise
@@ -192,4 +197,17 @@ OPERATORS = table(
     aten::view_as_real       ... -> ... _                          layout
     """,
     RULES,
+    IMAGES,
 )
+
+
+def has(node: ir.Node | None, *traits: Trait) -> bool:
+    """Whether one of these laws holds of what a node of a model makes."""
+    row = None if node is None else OPERATORS.get(op_name(node))
+    return row is not None and not row.traits.isdisjoint(traits)
+
+
+def treatment_of(node: ir.Node) -> str:
+    """What the operator of a node of a model does to maps."""
+    row = OPERATORS.get(op_name(node))
+    return "opaque" if row is None else row.treatment

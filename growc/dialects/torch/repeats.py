@@ -19,7 +19,7 @@ from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.spread import UNFOLDED
 from growc.dialects.torch.call import SITE, Place, Site
 from growc.dialects.torch.literals import BEFORE, refusal, said
-from growc.passes.units import REPEAT
+from growc.passes.units import REPEAT_OP
 
 PUT_IN = "growc.repeats"
 """Key of a call's `meta`: that no module made it."""
@@ -39,7 +39,7 @@ def call_repeats(nodes: Iterable[ir.Node], graph: fx.Graph) -> None:
             _call_unfold(node, graph, unfolded)
     made: dict[tuple[fx.Node, int], tuple[fx.Node, fx.Node]] = {}
     for node in nodes:
-        if op_name(node) != REPEAT:
+        if op_name(node) != REPEAT_OP:
             continue
         [(reader, place)] = _readers(node.outputs[0])
         key = reader.node, place
@@ -80,7 +80,7 @@ def _call_unfold(first: ir.Node, graph: fx.Graph, made: dict[fx.Node, list[fx.No
 def _readers(value: ir.Value) -> Iterator[tuple[Site, int]]:
     """The calls that read heads, and as which operand, through operators that repeat them."""
     for use in value.uses():
-        if op_name(use.node) == REPEAT:
+        if op_name(use.node) == REPEAT_OP:
             yield from _readers(use.node.outputs[0])
         else:
             yield use.node.meta[SITE], use.idx

@@ -1,0 +1,28 @@
+"""The one walk over graphs."""
+
+from __future__ import annotations
+
+from growc.walk import walk
+
+DIAMOND = {"a": "bc", "b": "d", "c": "d", "d": "ae", "e": ""}
+
+
+def test_each_is_reached_once_though_there_are_circles() -> None:
+    assert sorted(walk("a", DIAMOND.__getitem__)) == list("abcde")
+    assert list(walk("aab", lambda _: "")) == ["b", "a"]
+
+
+def test_the_nearest_come_first_where_that_is_asked() -> None:
+    assert list(walk("a", DIAMOND.__getitem__, nearest=True)) == list("abcde")
+    assert list(walk("a", DIAMOND.__getitem__)) == list("acdeb")
+
+
+def test_a_step_is_taken_after_its_start_was_handed_out() -> None:
+    taken = []
+
+    def step(at: int) -> list[int]:
+        taken.append(at)
+        return [at + 1]
+
+    assert next(at for at in walk([0], step) if at == 3) == 3
+    assert taken == [0, 1, 2]
