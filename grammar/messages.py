@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from lark import Token
 
 from growc.diagnostic import Diagnostic, nearest
+from growc.fills import FILLS
 from growc.grammar.builder import parse_integer
-from growc.recipe import FILLS, ROLES
+from growc.grammar.vocabulary import first_words
+from growc.recipe import ROLES
 from growc.source import Source, Span
 
 MAX_DIGITS = 18
@@ -90,7 +92,7 @@ KINDS = (
         f"{_AXIS} EXACT PRESERVED PARAMETERS",
         choices=["exact", "preserved within X", "AXIS == EXPR"],
     ),
-    _kind("fill", "NEIGHBOR TAIL LAST UNIFORM CYCLIC AVERAGE ZERO RANDOM", choices=FILLS),
+    _kind("fill", first_words(FILLS), choices=FILLS),
     _kind("option", "SPLIT NOISE WITH FROM IN PLAIN SEED", choices=_WIDEN_OPTIONS),
     _kind("option", "RESCALED UNSCALED", choices=["rescaled", "rescaled in norms", "unscaled"]),
     _kind(

@@ -17,6 +17,7 @@ from lark import Lark, Token
 from growc.diagnostic import Diagnostic
 from growc.grammar.builder import build
 from growc.grammar.messages import Mistake, at, malformed
+from growc.grammar.vocabulary import rules
 from growc.source import Source
 
 MAX_OPERATORS = 100
@@ -27,9 +28,9 @@ END = "$END"
 
 @cache
 def grammar() -> Lark:
-    """The compiled grow.lark."""
+    """The compiled grow.lark, with the rules of its words."""
     return Lark(
-        Path(__file__).with_name("grow.lark").read_text(encoding="utf-8"),
+        Path(__file__).with_name("grow.lark").read_text(encoding="utf-8") + rules(),
         start=["line", "expression", "between"],
         parser="lalr",
         lexer="basic",

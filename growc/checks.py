@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from growc import recipe as rc
 from growc.diagnostic import Diagnostic
 from growc.expression import UNKNOWN, Binary, Expr, Int, fold, names, spell
+from growc.fills import FILLS
 from growc.source import Span
 
 ADDED_UP = ("ffn", "heads", "experts", "channels")
@@ -199,8 +200,7 @@ def _contradictions(options: Iterable[rc.Option], fill: rc.Fill) -> Iterator[Dia
             case _:
                 continue
         what = f"`{option.span.text}`" if option.span.text else "this option"
-        copies = fill.copies or (fill.name == "average fill" and shares)
-        if not copies:
+        if FILLS[fill.name].copies not in (("all", "some") if shares else ("all",)):
             message = f"{what} needs a `… copy` fill" + (" or `average fill`" if shares else "")
             yield Diagnostic(
                 "G204", message, option.span, related=((fill.span, "this makes no such copies"),)

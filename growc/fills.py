@@ -1,82 +1,136 @@
-"""The fills: how D units are made of d. One function each; to add one, add it to FILLS and to the language.
-
-g(j) below is the source unit of unit j. See docs/language.md for the table and the papers.
+"""The fills: how D units are made of d. One row each in FILLS; the language, its messages and the table in
+docs/language.md follow from the rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
 
 import numpy as np
 
 from growc.draws import Draws
 from growc.indexmap import Bools, IndexMap, Ints
 
-Fill = Callable[[int, int, Draws], IndexMap]
+Formula = Callable[[Ints, int, int, Draws], Ints]
+"""Of some units j: the unit g(j) of the source that each is a copy of, -1 where it is a copy of none."""
 
 
-def _copies(d: int, g: Ints) -> IndexMap:
-    return IndexMap.of(d, g)
+class Entry(Enum):
+    """What a weight holds for a new unit that is no copy."""
+
+    ZERO = "zero"
+    MEAN = "the mean of all old units"
+    DRAWN = "drawn with the source tensor's standard deviation; in vectors zero, in gains one"
+    ANY = "drawn where every number keeps the function, else zero"
 
 
-def _with_originals(d: int, more: Ints) -> IndexMap:
-    return _copies(d, np.concatenate([np.arange(d), more]).astype(np.int64))
+@dataclass(frozen=True)
+class Entries:
+    """What weights hold for new units that are no copies, by what they are to the units."""
+
+    making: Literal[Entry.ZERO, Entry.MEAN, Entry.DRAWN] = Entry.ZERO
+    scaling: Literal[Entry.MEAN, Entry.DRAWN] = Entry.MEAN
+    reading: Literal[Entry.ZERO, Entry.DRAWN, Entry.ANY] = Entry.ZERO
 
 
-def neighbor_copy(d: int, size: int, draws: Draws) -> IndexMap:
-    """g(j) = floor(j·d/D): each copy beside its original (NAI)."""
-    return _copies(d, np.arange(size) * d // size)
+@dataclass(frozen=True)
+class FillRule:
+    """One way to make D units of d.
+
+    making, reading, source: what docs/language.md says of the two sides, and where the fill comes from.
+    copies: how many of the new units are copies. in_front: the old units stand in front, and g is asked of
+    the others alone. whole_runs: it repeats whole runs of units, so that on a product it acts on the
+    outermost factor that can take it.
+    """
+
+    name: str
+    g: Formula
+    making: str
+    source: str
+    reading: str = "divided by C"
+    copies: Literal["all", "some", "none"] = "all"
+    entries: Entries = Entries()
+    in_front: bool = True
+    whole_runs: bool = False
+
+    def map(self, d: int, size: int, draws: Draws) -> IndexMap:
+        """The units of the new axis, made of `d` old ones."""
+        kept = np.arange(d if self.in_front else 0)
+        index = np.concatenate([kept, self.g(np.arange(len(kept), size), d, size, draws)])
+        rest = index < 0
+        means = rest.astype(np.float64) if self.entries.making is Entry.MEAN else None
+        return IndexMap.of(d, index, None, means, rest if self.entries.making is Entry.DRAWN else None)
 
 
-def tail_copy(d: int, size: int, draws: Draws) -> IndexMap:
-    """The last D − d units once more, in order (NAI, "last heads")."""
-    j = np.arange(d, size)
-    return _with_originals(d, d - 1 - ((size - 1 - j) % d))
+_ROWS = (
+    FillRule(
+        "neighbor copy",
+        lambda j, d, size, draws: j * d // size,
+        "g(j) = floor(j·d/D): each copy beside its original",
+        "NAI",
+        in_front=False,
+    ),
+    FillRule(
+        "tail copy",
+        lambda j, d, size, draws: d - 1 - (size - 1 - j) % d,
+        "the last D − d units once more, in order: g(j) = d − 1 − ((D − 1 − j) mod d) for j ≥ d",
+        'NAI, "last heads"',
+    ),
+    FillRule(
+        "last copy",
+        lambda j, d, size, draws: j * 0 + d - 1,
+        "g(j) = d − 1 for j ≥ d",
+        'NAI, "the last"',
+    ),
+    FillRule(
+        "uniform copy",
+        lambda j, d, size, draws: draws.integers(len(j), d),
+        "g(j) drawn uniformly from 0..d−1 for j ≥ d",
+        "Net2Net, FPI, ELLE",
+    ),
+    FillRule(
+        "cyclic copy",
+        lambda j, d, size, draws: j % d,
+        "g(j) = j mod d",
+        "HyperCloning, LEMON",
+        whole_runs=True,
+    ),
+    FillRule(
+        "average fill",
+        lambda j, d, size, draws: np.where(j < size // d * d, j % d, -1),
+        "k = floor(D/d) cyclic copies of all units, then the mean of all units in the other D − kd "
+        "(gain: mean; LayerNorm bias 0)",
+        "LEMON",
+        "copies divided by k; mean units: zero, or drawn (source tensor's std) where a norm that centres "
+        "feeds them zeros",
+        copies="some",
+        entries=Entries(making=Entry.MEAN, reading=Entry.ANY),
+        whole_runs=True,
+    ),
+    FillRule(
+        "zero fill",
+        lambda j, d, size, draws: j * 0 - 1,
+        "zero (gain: mean)",
+        "Gesmundo & Maile (hidden)",
+        "drawn, source tensor's std; zero where new units are not zero any more",
+        copies="none",
+        entries=Entries(making=Entry.ZERO, reading=Entry.ANY),
+    ),
+    FillRule(
+        "random fill",
+        lambda j, d, size, draws: j * 0 - 1,
+        "drawn N(0, source tensor's std); biases 0, gains 1",
+        "DirectCopy",
+        "drawn likewise",
+        copies="none",
+        entries=Entries(making=Entry.DRAWN, scaling=Entry.DRAWN, reading=Entry.DRAWN),
+    ),
+)
 
-
-def last_copy(d: int, size: int, draws: Draws) -> IndexMap:
-    """g(j) = d − 1 for every new unit (NAI, "the last")."""
-    return _with_originals(d, np.full(size - d, d - 1))
-
-
-def uniform_copy(d: int, size: int, draws: Draws) -> IndexMap:
-    """g(j) uniform on 0 .. d−1 (Net2Net; bert2BERT, equation 6)."""
-    return _with_originals(d, draws.integers(size - d, d))
-
-
-def cyclic_copy(d: int, size: int, draws: Draws) -> IndexMap:
-    """g(j) = j mod d (HyperCloning, LEMON)."""
-    return _copies(d, np.arange(size) % d)
-
-
-def average_fill(d: int, size: int, draws: Draws) -> IndexMap:
-    """floor(D/d) cyclic copies of all units, then the mean of all units in the rest (LEMON)."""
-    whole = size // d * d
-    rest = np.arange(size) >= whole
-    return IndexMap.of(d, np.where(rest, -1, np.arange(size) % d), None, rest.astype(np.float64))
-
-
-def zero_fill(d: int, size: int, draws: Draws) -> IndexMap:
-    """New units are zero (Gesmundo and Maile)."""
-    return _with_originals(d, np.full(size - d, -1))
-
-
-def random_fill(d: int, size: int, draws: Draws) -> IndexMap:
-    """New units are drawn (DirectCopy)."""
-    made = zero_fill(d, size, draws)
-    return IndexMap.of(d, made.index, None, None, np.arange(size) >= d)
-
-
-FILLS: dict[str, Fill] = {
-    "neighbor copy": neighbor_copy,
-    "tail copy": tail_copy,
-    "last copy": last_copy,
-    "uniform copy": uniform_copy,
-    "cyclic copy": cyclic_copy,
-    "average fill": average_fill,
-    "zero fill": zero_fill,
-    "random fill": random_fill,
-}
+FILLS = {rule.name: rule for rule in _ROWS}
 
 
 def appended(filled: IndexMap) -> IndexMap:

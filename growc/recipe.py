@@ -27,8 +27,6 @@ ROLES = (
 )
 """The axes that have a name of their own, whatever the architecture."""
 
-COPIES = ("neighbor copy", "tail copy", "last copy", "uniform copy", "cyclic copy")
-FILLS = (*COPIES, "average fill", "zero fill", "random fill")
 DEEPER = ("whole", "last", "each", "top", "middle")
 SHALLOWER = ("middle", "first", "last", "even", "importance")
 RANKINGS = ("importance", "magnitude", "even", "first", "random", "keep", "mean")
@@ -107,14 +105,9 @@ Scope = RoleScope | LayerScope | GlobScope
 
 @dataclass(frozen=True)
 class Fill(Node):
-    """How new units are made: one of FILLS."""
+    """How new units are made: one of growc.fills.FILLS."""
 
     name: str
-
-    @property
-    def copies(self) -> bool:
-        """Whether every new unit is a copy of an old one."""
-        return self.name in COPIES
 
 
 @dataclass(frozen=True)

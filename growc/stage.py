@@ -11,6 +11,7 @@ import numpy as np
 from growc.axes import Space, find, plus, times
 from growc.brief import brief
 from growc.draws import Draws
+from growc.fills import Entries, FillRule
 from growc.graph import Size
 from growc.indexmap import Bools, IndexMap, Ints
 from growc.source import Span
@@ -46,13 +47,19 @@ class Request:
     __repr__ = brief
 
     space: Space
-    fill: str
+    fill: FillRule | None
+    """None: a ranking chose the units."""
     map: IndexMap
     new: Bools
     draws: Draws
     unit: int = 1
     share: float | None = None
     """Which part of the importance of the space is dropped, where it was measured."""
+
+    @property
+    def entries(self) -> Entries:
+        """What weights hold for units that are no copies."""
+        return Entries() if self.fill is None else self.fill.entries
 
     @property
     def drops(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from growc.fills import Entry
 from growc.indexmap import Bools, Floats, IndexMap
 from growc.links import Link, Var
 from growc.passes.solution import DUAL, GAIN, Solving
@@ -171,7 +172,7 @@ def _read_again(solving: Solving, link: Link, state: IndexMap, reader: Var) -> N
 def _drawn(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
     """Columns that are drawn whatever arrives are a gap where anything does."""
     request = solving.request(reader)
-    if request is None or request.fill != "random fill" or solving.stage.options.zero_outputs:
+    if request is None or request.entries.reading is not Entry.DRAWN or solving.stage.options.zero_outputs:
         return
     if (~solving.need(reader).copies & ~state.zeros).any():
         solving.gap(link, f"it reads new units of {solving.axis_name(reader)} that are drawn at random")

@@ -36,9 +36,6 @@ from growc.stage import NoiseOption, Options, Request, Sizes, Stage
 Resizing = ast.Widen | ast.Subclone | ast.Reorder
 """Statements that map axes."""
 
-FROM_THE_FRONT = frozenset({"cyclic copy", "average fill"})
-"""Fills that repeat whole runs: on a product they act on the outermost factor that can take them."""
-
 
 @dataclass(frozen=True, eq=False)
 class Ask:
@@ -111,15 +108,15 @@ class Requests:
 
     def filled(self, ask: Ask, statement: ast.Widen, place: Place) -> Request:
         """The map of a fill."""
-        space, unit, name = find(place.space), place.unit, statement.fill.name
+        space, unit, fill = find(place.space), place.unit, FILLS[statement.fill.name]
         self.taken += OF_UNIT * place.after * (1 + self.holders[id(space)])
         require(f"`{ask.stage.axis}` of {ask.after}", self.taken, size_span(statement))
-        made = FILLS[name](place.before // unit, place.after // unit, ask.draws.at("g"))
+        made = fill.map(place.before // unit, place.after // unit, ask.draws.at("g"))
         if space.addressed is not None:
             made = appended(made)
         new = np.repeat(new_units(made), unit)
         made = made if unit == 1 else made.kron(IndexMap.identity(unit))
-        return Request(space, name, made, new, ask.draws, unit)
+        return Request(space, fill, made, new, ask.draws, unit)
 
     def ranked(self, ask: Ask, statement: ast.Subclone | ast.Reorder, place: Place, ordinal: int) -> Request:
         """The units that rank highest, or all in their new order."""
@@ -139,7 +136,7 @@ class Requests:
     def placing(self, ask: Ask) -> Placing:
         """Where maps of this axis go."""
         statement = ask.statement
-        front = isinstance(statement, ast.Widen) and statement.fill.name in FROM_THE_FRONT
+        front = isinstance(statement, ast.Widen) and FILLS[statement.fill.name].whole_runs
         name, span = statement.axis.name, statement.axis.span
         grows = isinstance(statement, ast.Widen)
         return Placing(self.axes, self.sizes, name, span, size_span(statement), front, grows)
@@ -189,7 +186,7 @@ class Requests:
 def chosen(ask: Ask, space: Space, before: int, index: Ints) -> Request:
     """The request for a choice of units."""
     made = IndexMap.of(before, index)
-    return Request(find(space), "", made, np.zeros(len(index), dtype=bool), ask.draws)
+    return Request(find(space), None, made, np.zeros(len(index), dtype=bool), ask.draws)
 
 
 def size_span(statement: Resizing) -> Span:

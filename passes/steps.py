@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from growc.axes import Space, find
+from growc.fills import Entry
 from growc.graph import Graph, Value
 from growc.indexmap import Floats, IndexMap, Ints
 from growc.links import Var
@@ -117,32 +118,28 @@ class _Steps:
         self, use: Value, root: Var, state: IndexMap, request: Request, filler: Ints, weight: Floats
     ) -> None:
         """What rows become that are no copies, by the fill and by what the weight is there for."""
-        verb = self.solution.verbs[root]
+        verb, entries = self.solution.verbs[root], request.entries
         rest = ~state.copies
         if verb == GAIN and (root in self.solution.ones or not use.floating):
             filler[rest] = ONE
             weight[rest] = 1.0
         elif verb == GAIN:
-            kind = DRAWN if _is_matrix(use) else ONE
-            filler[rest] = kind if request.fill == "random fill" else MEAN
-            weight[rest] = weight[~rest].mean() if (~rest).any() and request.fill != "random fill" else 1.0
+            drawn = entries.scaling is Entry.DRAWN
+            filler[rest] = (DRAWN if _is_matrix(use) else ONE) if drawn else MEAN
+            weight[rest] = weight[~rest].mean() if (~rest).any() and not drawn else 1.0
         elif verb == DUAL:
             if self.stage.options.zero_outputs:
                 return
-            drawn = {
-                "zero fill": state.junk,
-                "random fill": rest,
-                "average fill": state.junk,
-            }.get(request.fill)
-            if drawn is not None:
-                filler[drawn] = DRAWN
-                weight[drawn] = 1.0
+            if entries.reading is not Entry.ZERO:
+                taken = rest if entries.reading is Entry.DRAWN else state.junk
+                filler[taken] = DRAWN
+                weight[taken] = 1.0
         else:
-            blocks = state.junk & (request.fill == "average fill") & (request.unit > 1)
+            blocks = state.junk & (entries.making is Entry.MEAN) & (request.unit > 1)
             means = (state.mean != 0) | blocks
             filler[means] = MEAN
             weight[means] = np.where(blocks, 1.0, state.mean)[means]
-            if request.fill == "random fill" and _is_matrix(use):
+            if entries.making is Entry.DRAWN and _is_matrix(use):
                 filler[state.junk] = DRAWN
                 weight[state.junk] = 1.0
 

@@ -18,6 +18,7 @@ import numpy as np
 from growc.axes import Space, find, leaves
 from growc.checks import ADDED_UP
 from growc.compilation import Compilation
+from growc.fills import Entry
 from growc.graph import Node, Value
 from growc.indexmap import Bools, Floats, Ints
 from growc.passes.probing import Probe, standing_for
@@ -208,10 +209,10 @@ def remedy(mine: Sequence[tuple[Stage, Request]], alike: Bools, shares: bool) ->
     for stage, request in reversed(mine):
         made, options = request.map, stage.options
         rows = rows[rows >= 0]
-        means = request.fill == "average fill" and bool((made.mean[rows] != 0).any())
+        means = bool((made.mean[rows] != 0).any())
         copied = made.counts[made.index[rows]][made.index[rows] >= 0] > 1
         fresh = bool(request.new[rows].any())
-        if fresh and options.zero_outputs and request.fill != "random fill":
+        if fresh and options.zero_outputs and request.entries.making is not Entry.DRAWN:
             return "`random fill` draws new units, each for itself"
         if means and options.noise is None:
             size = f"{stage.axis} to {made.size // request.unit}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from growc.axes import Space, factors
 from growc.composites import assemble, distribute, scalable, shows, unscaled
+from growc.fills import Entry
 from growc.graph import Node
 from growc.indexmap import IndexMap
 from growc.links import Link, Var
@@ -130,7 +131,7 @@ def _norm_cause(solving: Solving, link: Link, state: IndexMap) -> tuple[str, str
     multiple = f"a multiple of {state.source}" if len(link.sources) == 1 else "a whole multiple"
     if state.junk.any():
         return f"{name} over {axis} sees units that are no combination of the source's", ""
-    if state.zeros.any() and any(r.fill == fill for r in solving.stage.requests.values()):
+    if state.zeros.any() and any(r.entries.making is Entry.MEAN for r in solving.stage.requests.values()):
         cause = f"{name} over {axis} reads a stream that a norm makes (post-norm), "
         cause += "where mean units have become zeros"
         return cause, f"{multiple} with `cyclic copy` is exact"

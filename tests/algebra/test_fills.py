@@ -24,7 +24,7 @@ COPIES: dict[str, Callable[[int, int, int], int]] = {
 @pytest.mark.parametrize(("d", "n"), SIZES)
 @pytest.mark.parametrize("fill", COPIES)
 def test_a_copy_follows_its_formula(fill: str, d: int, n: int) -> None:
-    made = FILLS[fill](d, n, DRAWS)
+    made = FILLS[fill].map(d, n, DRAWS)
     assert made.index.tolist() == [COPIES[fill](j, d, n) for j in range(n)]
     assert (made.weight == 1).all()
     assert made.copies.all()
@@ -32,28 +32,28 @@ def test_a_copy_follows_its_formula(fill: str, d: int, n: int) -> None:
 
 @pytest.mark.parametrize(("d", "n"), SIZES)
 def test_tail_copy_repeats_the_last_units_in_order(d: int, n: int) -> None:
-    made = FILLS["tail copy"](d, n, DRAWS)
+    made = FILLS["tail copy"].map(d, n, DRAWS)
     if 2 * d >= n:
         assert made.index[d:].tolist() == list(range(d - (n - d), d))
 
 
 @pytest.mark.parametrize(("d", "n"), SIZES)
 def test_uniform_copy_keeps_the_originals_and_draws_the_rest(d: int, n: int) -> None:
-    made = FILLS["uniform copy"](d, n, DRAWS)
+    made = FILLS["uniform copy"].map(d, n, DRAWS)
     assert made.index[:d].tolist() == list(range(d))
     assert ((made.index[d:] >= 0) & (made.index[d:] < d)).all()
-    assert FILLS["uniform copy"](d, n, DRAWS).same(made)
+    assert FILLS["uniform copy"].map(d, n, DRAWS).same(made)
 
 
 def test_uniform_copy_is_uniform() -> None:
-    made = FILLS["uniform copy"](8, 8 + 8000, DRAWS)
+    made = FILLS["uniform copy"].map(8, 8 + 8000, DRAWS)
     counts = np.bincount(made.index[8:], minlength=8)
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)
 
 
 @pytest.mark.parametrize(("d", "n"), SIZES)
 def test_average_fill_is_whole_cycles_and_then_means(d: int, n: int) -> None:
-    made = FILLS["average fill"](d, n, DRAWS)
+    made = FILLS["average fill"].map(d, n, DRAWS)
     whole = n // d * d
     assert made.index.tolist() == [j % d if j < whole else -1 for j in range(n)]
     assert made.mean.tolist() == [0.0 if j < whole else 1.0 for j in range(n)]
@@ -62,7 +62,7 @@ def test_average_fill_is_whole_cycles_and_then_means(d: int, n: int) -> None:
 
 @pytest.mark.parametrize(("d", "n"), SIZES)
 def test_zero_fill_and_random_fill_keep_the_originals_only(d: int, n: int) -> None:
-    zero, random = FILLS["zero fill"](d, n, DRAWS), FILLS["random fill"](d, n, DRAWS)
+    zero, random = FILLS["zero fill"].map(d, n, DRAWS), FILLS["random fill"].map(d, n, DRAWS)
     for made in (zero, random):
         assert made.index.tolist() == [j if j < d else -1 for j in range(n)]
     assert zero.zeros[d:].all()
@@ -72,7 +72,7 @@ def test_zero_fill_and_random_fill_keep_the_originals_only(d: int, n: int) -> No
 @pytest.mark.parametrize(("d", "n"), SIZES)
 @pytest.mark.parametrize("fill", FILLS)
 def test_the_originals_are_the_first_copies_and_there_is_one_of_each(fill: str, d: int, n: int) -> None:
-    made = FILLS[fill](d, n, DRAWS)
+    made = FILLS[fill].map(d, n, DRAWS)
     fresh = new_units(made)
     assert fresh.sum() == n - d
     assert made.index[~fresh].tolist() == list(range(d))
@@ -83,7 +83,7 @@ def test_the_originals_are_the_first_copies_and_there_is_one_of_each(fill: str, 
 @pytest.mark.parametrize(("d", "n"), SIZES)
 @pytest.mark.parametrize("fill", FILLS)
 def test_on_an_addressed_axis_old_units_keep_their_numbers(fill: str, d: int, n: int) -> None:
-    made = FILLS[fill](d, n, DRAWS)
+    made = FILLS[fill].map(d, n, DRAWS)
     moved = appended(made)
     assert moved.index[:d].tolist() == list(range(d))
     assert not new_units(moved)[:d].any()
@@ -93,4 +93,4 @@ def test_on_an_addressed_axis_old_units_keep_their_numbers(fill: str, d: int, n:
 
 @pytest.mark.parametrize("fill", FILLS)
 def test_a_size_that_stays_is_the_identity(fill: str) -> None:
-    assert FILLS[fill](5, 5, DRAWS).is_identity
+    assert FILLS[fill].map(5, 5, DRAWS).is_identity

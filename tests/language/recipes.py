@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from growc import expression as ex
 from growc import recipe as rc
+from growc.fills import FILLS
 from growc.grammar.parser import keywords
 
 RESERVED = {*keywords().values(), *rc.ROLES}
@@ -41,7 +42,7 @@ scopes = st.one_of(
     st.builds(rc.LayerScope, ranges),
     st.builds(rc.GlobScope, strings),
 )
-fills = st.builds(rc.Fill, st.sampled_from(rc.FILLS))
+fills = st.builds(rc.Fill, st.sampled_from(list(FILLS)))
 options = st.one_of(
     st.builds(rc.Split, st.sampled_from(["equal", "random"])),
     st.builds(rc.Noise, scales, st.sampled_from(["new", "on copies", "balanced"])),

@@ -8,8 +8,8 @@ import pytest
 
 from growc.diagnostic import GrowError
 from growc.expression import Binary, Int, Name, evaluate
+from growc.fills import FILLS
 from growc.recipe import (
-    FILLS,
     Comparison,
     Expect,
     Layers,

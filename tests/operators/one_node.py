@@ -22,6 +22,7 @@ from growc.dialects.onnx.dialect import OnnxModel
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.onnx.number_ranges import RANGES
 from growc.draws import Draws
+from growc.fills import FILLS
 from growc.indexmap import IndexMap
 from growc.layers import Layers
 from growc.operators import Line, labels
@@ -271,7 +272,7 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     before = one.run(one.arrays)
     space = one.growable()[label]
     new = np.arange(wanted.size) >= wanted.source
-    request = Request(space, fill, wanted, new, Draws.of(case.name, label))
+    request = Request(space, FILLS.get(fill), wanted, new, Draws.of(case.name, label))
     stage = Stage(1, "", "it", Options(), {id(space): request})
     links = build_links(one.axes, [], [], set(stage.requests))
     sizes = Sizes()
