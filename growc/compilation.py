@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from growc.passes.lower import Lowered
     from growc.passes.norms import Norm
     from growc.passes.roles import Roles
+    from growc.passes.runner import Pass
     from growc.passes.spaces import Axes
     from growc.passes.ties import Tie
     from growc.plans import AxisStep, Gap, Plan
@@ -32,6 +33,7 @@ class Compilation:
     progress: Callable[[str, int, int], None] = lambda phrase, done, total: None
     keeps: bool = False  # whether what is measured may be kept beside the model
     inside: bool = False  # whether one head in each part counts (passes/inner_heads.py), and not the parts
+    after: Callable[[Pass, Compilation], None] = lambda one, made: None  # called after each pass
     graph: Graph = None  # type: ignore[assignment]  # capture
     simulation: Any = None  # simulate
     layers: Layers = None  # type: ignore[assignment]  # layers; of the result, from depth on

@@ -192,9 +192,10 @@ def tried(
 def ordered(model: Path, run: int, order: Sequence[int]) -> Compilation:
     """A model compiled with the layers of one run in another order."""
     from growc.api import inspect
-    from growc.passes import AFTER_DEPTH, rearranged
+    from growc.passes import AFTER_DEPTH
     from growc.passes import run as run_passes
     from growc.passes.branches import Branches
+    from growc.passes.depth import rearranged
 
     c = inspect(model)
     pasts = [Past.of(len(r.layers)) for r in c.layers.runs]

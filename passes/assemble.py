@@ -11,11 +11,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from growc.compilation import Compilation
 from growc.graph import Graph, Node, Value, Weight
 from growc.naming import unused
 from growc.passes.spaces import Axes
-from growc.passes.ties import Tie
+from growc.passes.tables import continue_tables
+from growc.passes.ties import Tie, cut_by_untie
 from growc.plans import AxisStep, WeightPlan
+
+
+def mend_pass(c: Compilation) -> Compilation:
+    """Every size of the result, accounted for."""
+    return replace(c, mended=c.model.mend(c.axes, c.simulation, c.lowered.sizes.of, c.lowered.taken))
+
+
+def assemble_pass(c: Compilation) -> Compilation:
+    """Stored tensors out of uses."""
+    sizes = c.lowered.sizes
+    shapes = {u: tuple(sizes.of(s)[0] for s in c.axes.of(u)) for u in c.graph.uses()}
+    tables = continue_tables(c.graph, c.roles, sizes)
+    cut = cut_by_untie(c.axes, c.untied)
+    gone = c.lowered.taken.gone
+    made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.mended.patches, cut, gone)
+    return replace(c, assembled=c.model.put_back(made))
 
 
 @dataclass

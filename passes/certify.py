@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,17 @@ from growc.plans import MEAN, Alike, AxisChange, Certificate, Gap, Plan, WeightP
 from growc.weights import leaf_steps
 
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
+
+
+def certify_pass(c: Compilation) -> Compilation:
+    """The plan with its certificate."""
+    return replace(c, plan=certify(c))
+
+
+def hold_pass(c: Compilation) -> Compilation:
+    """What stores the result: of a class with a config, the config that is the plan."""
+    held: Compilation = c.model.hold(c)
+    return held
 
 
 def certify(c: Compilation) -> Plan:

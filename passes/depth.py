@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from growc import recipe as ast
+from growc.compilation import Compilation
 from growc.depth import Depth, Move, Past
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
@@ -22,8 +23,12 @@ from growc.graph import Value
 from growc.layers import Instance, Layer, Layers, Obstacle, Run
 from growc.orders import Depth as DepthStatement
 from growc.orders import arrangement, counted_back, new_layers
+from growc.passes.analysis import ANALYSIS, parameters_of
 from growc.passes.branches import Branches, Passage
 from growc.passes.counts import runs_in
+from growc.passes.lower import lowered
+from growc.passes.runner import run as run_passes
+from growc.passes.targets import named
 from growc.plans import Gap, Summary
 from growc.resolve import Bound
 from growc.room import OF_NODE, require
@@ -34,6 +39,40 @@ LayerScores = Callable[[ast.Measure], Sequence[Sequence[float | None]]]
 
 SizeOf = Callable[[str, Span, int], int]
 """The size of an axis before the statement of a number."""
+
+
+def depth_pass(c: Compilation) -> Compilation:
+    """The model with the layers that the recipe gives it, analysed again."""
+    branches = Branches(c.axes, c.layers)
+    return rearranged(c, depth_of(c, branches), branches)
+
+
+def depth_of(c: Compilation, branches: Branches) -> Depth:
+    """What the statements make of the layers."""
+    measuring = partial(c.model.measure_layers, c)
+    return arrange_layers(c.statements, c.layers, branches, lambda *asked: size_before(c, *asked), measuring)
+
+
+def rearranged(c: Compilation, depth: Depth, branches: Branches) -> Compilation:
+    """The model with other layers, analysed again."""
+    if not depth.changed:
+        return replace(c, depth=depth, layers=with_past(c.layers, depth))
+    made = instances(c.layers, depth, branches)
+    placed = c.model.rearrange(c.graph, c.layers, made)
+    again = run_passes(ANALYSIS[:-1], c)
+    layers = placed.layers(again.graph, c.layers, depth)
+    return replace(again, depth=depth, renamed=placed.renamed, layers=layers, parameters=parameters_of(c))
+
+
+def size_before(c: Compilation, name: str, span: Span, moment: int) -> int:
+    """The size of an axis in the source before a statement, for expressions on numbers of layers."""
+    statements = [b for b in c.statements if b.number < moment]
+    sizes = lowered(c, statements).sizes
+    found = {sizes.product(a.spaces) for a in named(name, span, c.roles, c.axes)}
+    if len(found) > 1:
+        listed = ", ".join(map(str, sorted(found)))
+        raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+    return found.pop()
 
 
 def arrange_layers(

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 from growc import recipe as ast
 from growc.axes import leaves
+from growc.compilation import Compilation
 from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
@@ -65,6 +67,17 @@ class Lowered:
 
 Measuring = Callable[[ast.Measure], Measured]
 """Carries out a `measure importance`."""
+
+
+def lower_pass(c: Compilation) -> Compilation:
+    """Statements as maps on spaces."""
+    return replace(c, lowered=lowered(c, c.statements))
+
+
+def lowered(c: Compilation, statements: Sequence[Bound]) -> Lowered:
+    """What statements come to, on the layers that the compilation has by now."""
+    measuring = partial(c.model.measure, c)
+    return lower(statements, c.roles, c.axes, c.ties, c.layers, c.depth, measuring=measuring)
 
 
 def lower(

@@ -13,11 +13,15 @@ from pathlib import Path
 
 from growc import recipe as ast
 from growc.checks import check
+from growc.compilation import Compilation
 from growc.config_sizes import sizes_of_config
 from growc.diagnostic import Diagnostic, GrowError
 from growc.files import foreign
 from growc.layers import Layers
 from growc.matching import Known, matched
+from growc.passes.branches import Branches
+from growc.passes.depth import depth_of
+from growc.passes.lower import lowered
 from growc.passes.roles import Roles
 from growc.resolve import Bound
 from growc.source import Span
@@ -25,6 +29,19 @@ from growc.stage import Sizes
 from growc.support import unsupported
 
 PARTS = ("encoder", "decoder")
+
+
+def match_pass(c: Compilation) -> Compilation:
+    """Plain statements in the place of `match`, by the sizes that the ones before it leave."""
+
+    def today(done: Sequence[Bound]) -> Known:
+        sizes = lowered(c, done).sizes
+        depth = depth_of(replace(c, statements=done), Branches(c.axes, c.layers))
+        return known_sizes(c.roles, sizes, c.layers, [run.count_before(None) for run in depth.runs])
+
+    if not any(isinstance(b.statement, ast.Match) for b in c.statements):
+        return c
+    return replace(c, statements=expand_matches(c.statements, today))
 
 
 def expand_matches(statements: Sequence[Bound], today: Callable[[Sequence[Bound]], Known]) -> list[Bound]:

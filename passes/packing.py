@@ -15,12 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from growc.axes import find, leaves
+from growc.compilation import Compilation
 from growc.graph import Node, Value
 from growc.indexmap import Ints
+from growc.passes.analysis import ANALYSIS
 from growc.passes.flow import Flow
-from growc.passes.grouping import averages, operands_of
+from growc.passes.grouping import averages, groups_of_one, operands_of
 from growc.passes.moving import moved
 from growc.passes.roles import Roles
+from growc.passes.runner import run
 from growc.passes.spaces import Axes, Instance
 from growc.resolve import Bound
 from growc.traits import SIZES, TURN, VIEW
@@ -48,6 +51,19 @@ class Packed:
     parts: tuple[Part, ...]
     rows: tuple[Ints, ...]
     uses: tuple[tuple[Value, int], ...]
+
+
+def groups_pass(c: Compilation) -> Compilation:
+    """The model analysed again, with groups of one head each, where a statement is to make them larger."""
+    packed = packed_heads(c.statements, c.axes, c.roles)
+    if packed:
+        c.model.unpack(packed)
+        c = run(ANALYSIS, c)
+    single = groups_of_one(c.statements, c.axes, c.roles, c.ties)
+    if not single.repeats:
+        return c
+    c.model.spread(single)
+    return run(ANALYSIS, c)
 
 
 def packed_heads(statements: Sequence[Bound], axes: Axes, roles: Roles) -> list[Packed]:

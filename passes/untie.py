@@ -7,15 +7,27 @@ GrowError (G307) where a scope holds no tied head.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from growc import recipe as ast
 from growc.axes import leaves
+from growc.compilation import Compilation
 from growc.diagnostic import Diagnostic, GrowError
 from growc.layers import Layers
+from growc.passes.analysis import ANALYSIS, parameters_of
 from growc.passes.region import region_of
+from growc.passes.runner import run
 from growc.passes.scopes import Scopes
 from growc.passes.spaces import Axes
 from growc.passes.ties import tied_heads
 from growc.resolve import Bound
+
+
+def untie_pass(c: Compilation) -> Compilation:
+    """The model analysed again, without the ties that the recipe cuts."""
+    asked = [b for b in c.statements if isinstance(b.statement, ast.Untie)]
+    untied = heads_to_untie(asked, c.axes, c.roles.scopes, c.layers) if asked else frozenset()
+    return run(ANALYSIS, replace(c, untied=untied, parameters=parameters_of(c))) if untied else c
 
 
 def heads_to_untie(asked: Sequence[Bound], axes: Axes, scopes: Scopes, layers: Layers) -> frozenset[int]:

@@ -73,7 +73,7 @@ def test_the_map_has_every_pass_in_order():
     from growc.passes import PIPELINE
 
     rows = re.findall(r"^\| (\w+) \| .* \| .* \| .* \|$", text_of(ARCHITECTURE), re.M)
-    passes = [p.__name__.removesuffix("_pass") for p in PIPELINE]
+    passes = [p.name for p in PIPELINE]
     assert [r for r in rows if r != "pass"] == passes
 
 

@@ -145,11 +145,11 @@ def _works(c: Compilation, more: Sequence[str]) -> bool:
 
 def _again(c: Compilation, more: Sequence[Bound], inside: bool) -> Compilation:
     """The same plan with more statements; `inside`: as of `Compilation`."""
-    from growc.passes import PIPELINE, hold_pass, run
+    from growc.passes import PLANNING, run
 
     statements = (*c.statements, *more)
     start = Compilation(c.path, c.model.again(c.path), statements, c.progress, c.keeps, inside)
-    return run([one for one in PIPELINE if one is not hold_pass], start)
+    return run(PLANNING, start)
 
 
 def _told(c: Compilation, bound: Bound, leader: Bound) -> str:
