@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from growc.brief import brief
 from growc.closeness import Closeness
 from growc.diagnostic import GrowError
+from growc.dialects.onnx.files.signature import read_signature
 from growc.difference import OutputReport, worst
 from growc.feeds import cases_in, rows_of
 from growc.float_copies import runnable
@@ -25,7 +26,6 @@ from growc.ports import Ports, ports_of
 from growc.prediction import Loss, find_prediction
 from growc.recipe import Measure
 from growc.session import Feeds, Session
-from growc.signature import read_signature
 from growc.verification import HELD_BYTES, compare_output, grown_feeds
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import combinations
 from typing import NamedTuple
 
-from growc.signature import Input, Role
+from growc.dialects.onnx.files.signature import Input, Role
 
 Sizes = dict[str, int]
 

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from growc import feed_sizes
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.files.signature import Input, Role, read_signature
 from growc.feed_sizes import FIRST, SECOND, Kind, Scale, Sizes
 from growc.files import foreign
 from growc.float_copies import runnable
 from growc.session import Feeds, Session
-from growc.signature import Input, Role, read_signature
 
 Array = NDArray[Any]
 

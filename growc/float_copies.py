@@ -11,25 +11,27 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import onnx_ir as ir
-from numpy.typing import NDArray
 
 from growc.diagnostic import GrowError
+from growc.dialects.onnx.container import load_model
+from growc.dialects.onnx.files.element_types import (
+    PLACES,
+    Change,
+    Types,
+    cast_behind,
+    cast_in_front,
+    cast_to,
+    narrows,
+    retype,
+)
 from growc.dialects.onnx.states import moving_values
 from growc.inferred import inferred
 from growc.kernels import Kernels, every_port
 from growc.session import Session
-from growc.signature import load_model
-
-Array = NDArray[Any]
-Types = Mapping[ir.DataType, ir.DataType]
-Change = Callable[[str, Array], Array]
-"""What becomes of a weight, by its name."""
 
 WIDER: Types = {ir.DataType.FLOAT: ir.DataType.DOUBLE}
 SINGLE: Types = {ir.DataType.FLOAT16: ir.DataType.FLOAT, ir.DataType.BFLOAT16: ir.DataType.FLOAT}
@@ -37,17 +39,8 @@ SINGLE: Types = {ir.DataType.FLOAT16: ir.DataType.FLOAT, ir.DataType.BFLOAT16: i
 EMULATED: Types = {ir.DataType.BFLOAT16: ir.DataType.FLOAT}
 """A copy with these types rounds all that it computes as the model does, operator by operator."""
 
-_PLACES: Mapping[ir.DataType | None, int] = {
-    ir.DataType.BFLOAT16: 7,
-    ir.DataType.FLOAT16: 10,
-    ir.DataType.FLOAT: 23,
-    ir.DataType.DOUBLE: 52,
-}
-
-SAME: Types = {kind: kind for kind in _PLACES if kind is not None}
+SAME: Types = {kind: kind for kind in PLACES if kind is not None}
 """A copy with these types has other weights, and is the model in all else."""
-
-_TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype")
 
 
 @contextlib.contextmanager
@@ -84,8 +77,7 @@ def float_types(model: Path) -> frozenset[ir.DataType]:
         found.update(value.dtype for value in (*graph.inputs, *graph.initializers.values()))
     for node in loaded.graph.all_nodes():
         found.update(value.dtype for value in node.outputs)
-        if node.op_type == "Cast":
-            found.add(ir.DataType(node.attributes.get_int("to", 0)))
+        found.add(cast_to(node))
     return frozenset(dtype for dtype in found if dtype is not None and dtype.is_floating_point())
 
 
@@ -110,11 +102,12 @@ def write_copy(model: Path, target: Path, types: Types, change: Change | None = 
     discrete = _discrete(loaded.graph)
     kept = discrete if types is WIDER else set()
     rounding = _rounding_casts(loaded, types)
-    _retype(loaded, types, None if change is None else _but(change, discrete), kept | rounding)
+    retype(loaded, types, None if change is None else _but(change, discrete), kept | rounding)
     for cast in rounding:
         assert isinstance(cast.graph, ir.Graph)
-        narrow = ir.DataType(cast.attributes.get_int("to", 0))
-        _cast_behind(cast.graph, cast, cast.outputs[0], narrow, types[narrow])
+        narrow = cast_to(cast)
+        assert narrow is not None
+        cast_behind(cast.graph, cast, cast.outputs[0], narrow, types[narrow])
     if types is WIDER:
         _cast_around_narrow(loaded, kept)
     ir.save(loaded, target, external_data=target.name + ".data")
@@ -137,119 +130,12 @@ def _rounding_casts(model: ir.Model, types: Types) -> set[ir.Node]:
     for graph in list(model.graphs()) if types is not SAME else []:
         for node in list(graph):
             fed = graph is not model.graph or any(output in moving for output in node.outputs)
-            for value in node.outputs if types is EMULATED or (fed and _narrows(node)) else ():
+            for value in node.outputs if types is EMULATED or (fed and narrows(node)) else ():
                 kind = value.dtype
                 if kind is not None and kind in types:
-                    cast = node.op_type == "Cast"
-                    found.add(node if cast else _cast_behind(graph, node, value, kind, kind))
+                    cast = cast_to(node) is not None
+                    found.add(node if cast else cast_behind(graph, node, value, kind, kind))
     return found
-
-
-def _narrows(node: ir.Node) -> bool:
-    """Whether it makes real numbers of some type ones of fewer places."""
-    given = node.inputs[0] if node.domain == "" and node.op_type in ("Cast", "CastLike") else None
-    return given is not None and places_of(given.dtype) > places_of(node.outputs[0].dtype) > 0
-
-
-def places_of(kind: ir.DataType | None) -> int:
-    """The binary places behind the point of a real type that models compute in; 0 of any other."""
-    return _PLACES.get(kind, 0)
-
-
-def _retype(model: ir.Model, types: Types, change: Change | None, kept: set[ir.Node]) -> None:
-    """Replace types everywhere but in the attributes of the `kept` nodes."""
-    for graph in list(model.graphs()):
-        for value in graph.initializers.values():
-            _retype_value(value, types, change)
-        for node in graph:
-            if node not in kept:
-                _retype_attributes(node, types, change)
-            for value in node.outputs:
-                _retype_value(value, types, change)
-        for value in graph.inputs:
-            old = value.dtype
-            _retype_value(value, types, change)
-            outer = graph is model.graph and value.name not in graph.initializers
-            if outer and old is not None and value.dtype != old:
-                _cast_input(graph, value, old)
-
-
-def _retype_value(value: ir.Value, types: Types, change: Change | None) -> None:
-    if value.dtype is not None and value.dtype in types:
-        dtype = types[value.dtype]
-        if value.const_value is not None and (change is not None or dtype != value.dtype):
-            value.const_value = _converted(value.const_value, str(value.name), dtype, change)
-        if dtype != value.dtype:
-            value.type = _of_elements(value.type, dtype)
-
-
-def _of_elements(kind: ir.TypeProtocol | None, dtype: ir.DataType) -> ir.TypeProtocol:
-    """A type with other elements: of tensors, or of sequences of them."""
-    if isinstance(kind, ir.SequenceType | ir.OptionalType):
-        return type(kind)(_of_elements(kind.elem_type, dtype))
-    return ir.TensorType(dtype)
-
-
-def _converted(
-    tensor: ir.TensorProtocol, name: str, dtype: ir.DataType, change: Change | None
-) -> ir.LazyTensor:
-    def convert() -> ir.TensorProtocol:
-        array = tensor.numpy()
-        return ir.Tensor((change(name, array) if change else array).astype(dtype.numpy()), name=tensor.name)
-
-    return ir.LazyTensor(convert, dtype=dtype, shape=ir.Shape(list(tensor.shape.numpy())), name=tensor.name)
-
-
-def _retype_attributes(node: ir.Node, types: Types, change: Change | None) -> None:
-    """Types named by attributes, constants held by them, and the constants that mean float32 by default."""
-    changed = []
-    for attribute in node.attributes.values():
-        names_type = node.domain == "" and attribute.name in _TYPE_ATTRIBUTES
-        if names_type and attribute.type == ir.AttributeType.INT:
-            dtype = ir.DataType(attribute.as_int())
-            if dtype in types:
-                changed.append(ir.AttrInt64(attribute.name, types[dtype]))
-        elif attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype in types:
-            tensor = attribute.as_tensor()
-            value = _converted(tensor, str(node.outputs[0].name), types[tensor.dtype], change).numpy()
-            changed.append(ir.AttrTensor(attribute.name, ir.Tensor(value)))
-    single = types.get(ir.DataType.FLOAT, ir.DataType.FLOAT)
-    if single != ir.DataType.FLOAT and node.op_type == "ConstantOfShape" and "value" not in node.attributes:
-        changed.append(ir.AttrTensor("value", ir.Tensor(np.zeros(1, dtype=single.numpy()))))
-    if single != ir.DataType.FLOAT and node.op_type == "Constant":
-        for name in ("value_float", "value_floats"):
-            if (held := node.attributes.pop(name, None)) is not None:
-                changed.append(ir.AttrTensor("value", ir.Tensor(np.array(held.value, dtype=single.numpy()))))
-    for attribute in changed:
-        node.attributes.add(attribute)
-
-
-def _cast_input(graph: ir.Graph, value: ir.Value, old: ir.DataType) -> None:
-    """Give an input its old type back, behind a cast; two casts round to bfloat16, which cannot be fed."""
-    uses = list(value.uses())
-    wide = value.dtype
-    assert wide is not None
-    unfed = old == ir.DataType.BFLOAT16
-    first = ir.node("Cast", [value], {"to": old if unfed else wide})
-    casts = [first, ir.node("Cast", [first.outputs[0]], {"to": wide})] if unfed else [first]
-    first.outputs[0].type, first.outputs[0].shape = ir.TensorType(old), value.shape
-    seen = casts[-1].outputs[0]
-    seen.name, seen.type, seen.shape = f"{value.name}:wide", ir.TensorType(wide), value.shape
-    value.type = ir.TensorType(wide if unfed else old)
-    if graph.num_nodes():
-        graph.insert_before(graph[0], casts)
-    else:
-        graph.extend(casts)
-    _replace(graph, uses, value, seen)
-
-
-def _replace(graph: ir.Graph, uses: Iterable[Any], old: ir.Value, new: ir.Value) -> None:
-    """Let these uses of `old`, and the graph's outputs, see `new`."""
-    for use in uses:
-        use.node.replace_input_with(use.idx, new)
-    for index, output in enumerate(graph.outputs):
-        if output is old:
-            graph.outputs[index] = new
 
 
 def _discrete(graph: ir.Graph) -> set[ir.Node]:
@@ -277,13 +163,10 @@ def _cast_around_narrow(model: ir.Model, kept: set[ir.Node]) -> None:
             narrow = every_port(node) if node in kept else kernels.float_only(node)
             for index, value in enumerate(node.inputs):
                 if value is not None and _is_wide(value, narrow.inputs.get(index)):
-                    cast = ir.node("Cast", [value], {"to": ir.DataType.FLOAT})
-                    cast.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
-                    graph.insert_before(node, cast)
-                    node.replace_input_with(index, cast.outputs[0])
+                    cast_in_front(graph, node, index, ir.DataType.FLOAT)
             for index, value in enumerate(node.outputs):
                 if value.name and _is_wide(value, narrow.outputs.get(index)):  # no name: left out
-                    _cast_behind(graph, node, value, ir.DataType.FLOAT, ir.DataType.DOUBLE)
+                    cast_behind(graph, node, value, ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 def _is_wide(value: ir.Value, certain: bool | None) -> bool:
@@ -291,18 +174,3 @@ def _is_wide(value: ir.Value, certain: bool | None) -> bool:
     if certain is None:
         return False
     return value.dtype == ir.DataType.DOUBLE if value.dtype is not None else certain
-
-
-def _cast_behind(
-    graph: ir.Graph, node: ir.Node, value: ir.Value, own: ir.DataType, seen: ir.DataType
-) -> ir.Node:
-    """Let `node` give a result of its `own` type, and cast it to the type that everyone behind has `seen`."""
-    uses = list(value.uses())
-    cast = ir.node("Cast", [value], {"to": seen})
-    made = cast.outputs[0]
-    made.type, made.shape = ir.TensorType(seen), value.shape
-    made.name, value.name = value.name, f"{value.name}:{node.op_type}"
-    value.type = ir.TensorType(own)
-    graph.insert_after(node, cast)
-    _replace(graph, uses, value, made)
-    return cast

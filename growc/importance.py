@@ -19,6 +19,7 @@ import numpy as np
 
 from growc.axes import Space, factors, find
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.files.signature import Role, read_signature
 from growc.dialects.onnx.probes import Mask, Probe, counted, probed, shown
 from growc.expression import evaluate
 from growc.feeds import cases_in, rows_of
@@ -29,7 +30,6 @@ from growc.passes.ratios import Ratio, find_blocks
 from growc.recipe import Measure
 from growc.scores import Floats, Scores, cache_path, fingerprint, read_scores, write_scores
 from growc.session import Feeds, Session
-from growc.signature import Role, read_signature
 
 if TYPE_CHECKING:
     from growc.compilation import Compilation

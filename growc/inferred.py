@@ -8,7 +8,7 @@ import onnx.defs
 import onnx_ir as ir
 from onnx_ir.passes.common import ShapeInferencePass
 
-from growc.signature import load_model
+from growc.dialects.onnx.container import load_model
 
 
 def inferred(model: Path) -> ir.Model:

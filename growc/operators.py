@@ -167,6 +167,12 @@ class Row:
     partial: bool = False
     """Whether the rule can do with operands of unknown shape."""
 
+    @property
+    def elementwise(self) -> bool:
+        """Whether the row says that each element of the result is made of those at its place."""
+        operands = {operand for sides in self.variants for side in sides for operand in side}
+        return bool(operands) and operands <= {"...", "...*"}
+
     def line(self, site: Site) -> Line:
         """The row at one node. What does not fit is opaque."""
         if not self.partial and any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs]):

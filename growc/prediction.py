@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from growc.dialects.onnx.files.signature import Input, Role
 from growc.feeds import Runner
 from growc.session import Feeds
-from growc.signature import Input, Role
 
 Array = NDArray[Any]
 

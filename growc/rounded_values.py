@@ -13,16 +13,16 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import onnx.helper as oh
 import onnx_ir as ir
-from onnx import TensorProto
 
-from growc.dialects.onnx.container import in_one_folder, outline
+from growc.dialects.onnx.files.element_types import Change, places_of
+from growc.dialects.onnx.probes import with_shapes
+from growc.dialects.onnx.quantised_ops import rounds
 from growc.dialects.onnx.states import moving_values
-from growc.float_copies import Change, places_of
 from growc.inferred import inferred
 from growc.last_place import Array, nudged
 from growc.session import Feeds, Session
+from growc.walk import walk
 
 TURNED = 8
 """How many of the numbers that a model rounds should take another step, at least."""
@@ -32,8 +32,6 @@ SAMPLES = 3
 
 SINGLE_PLACES = places_of(ir.DataType.FLOAT)
 
-_WHOLE = {"Round", "Floor", "Ceil"}
-_EIGHT_BITS = ("QuantizeLinear", "DynamicQuantize", "QLinear", "QGemm")
 _QUANTISED = 7
 """Binary places of what is rounded to whole numbers, in most cases after a scale to eight bits."""
 
@@ -84,23 +82,19 @@ def _size(value: ir.Value) -> int:
 
 def _stored_places(weight: ir.Value, moving: set[ir.Value]) -> int:
     """The fewest places that a weight is rounded to before anything that is fed meets it."""
-    fewest, pending, seen = places_of(weight.dtype), [weight], {weight}
-    while pending:
-        for use in pending.pop().uses():
-            for made in use.node.outputs:
-                if made not in moving and made not in seen and places_of(made.dtype):
-                    fewest = min(fewest, places_of(made.dtype))
-                    seen.add(made)
-                    pending.append(made)
-    return fewest
+
+    def behind(value: ir.Value) -> Iterator[ir.Value]:
+        for node, _ in value.uses():
+            yield from (made for made in node.outputs if made not in moving and places_of(made.dtype))
+
+    return min(places_of(value.dtype) for value in walk([weight], behind))
 
 
 def _rounded(model: ir.Model, moving: set[ir.Value]) -> Iterator[tuple[str, int]]:
     """The values of the outer graph that are rounded, and to how many places."""
     for node in model.graph:
-        kind = node.op_type
         for value in [value for value in node.outputs if value in moving and value.name]:
-            if kind.startswith(_EIGHT_BITS) or kind in _WHOLE:
+            if rounds(node):
                 yield str(value.name), _QUANTISED
             elif 0 < places_of(value.dtype) < SINGLE_PLACES:
                 yield str(value.name), places_of(value.dtype)
@@ -116,16 +110,7 @@ def _reach(places: Mapping[str, int], counts: Mapping[str, int]) -> float:
 
 def _counts(path: Path, names: Mapping[str, int], case: Feeds) -> dict[str, int]:
     """How many numbers these values have in a case."""
-    proto = outline(path)
-    nodes = list(proto.graph.node)
-    del proto.graph.output[:], proto.graph.node[:]
-    shapes: dict[str, str] = {}
-    for node in nodes:
-        proto.graph.node.append(node)
-        for name in names.keys() & set(node.output):  # at once behind it: nothing is kept until the end
-            shapes[name] = f"{name}:shape"
-            proto.graph.node.append(oh.make_node("Shape", [name], [shapes[name]]))
-            proto.graph.output.append(oh.make_tensor_value_info(shapes[name], TensorProto.INT64, None))
-    with Session(path, optimised=False, lean=True, graph=in_one_folder(proto, path)) as session:
+    graph, shapes = with_shapes(path, names)
+    with Session(path, optimised=False, lean=True, graph=graph) as session:
         found = session.run(case)
     return {name: int(np.prod(found[shape])) for name, shape in shapes.items()}

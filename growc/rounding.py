@@ -13,13 +13,12 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from growc.diagnostic import GrowError
+from growc.dialects.onnx.files.element_types import Change, Types
 from growc.difference import compare
 from growc.float_copies import (
     EMULATED,
     SAME,
     WIDER,
-    Change,
-    Types,
     copy_bytes,
     float_types,
     runnable,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from growc.brief import brief
 from growc.closeness import closeness
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.files.signature import Input, read_signature
 from growc.difference import OutputReport as OutputReport
 from growc.difference import compare as compare
 from growc.difference import incomparable, worst
@@ -26,7 +27,6 @@ from growc.feeds import Runner, complete, draw, read_inputs
 from growc.float_copies import runnable
 from growc.rounding import SLACK, Rounding, Way, limit, measure, ways
 from growc.session import Feeds, Session
-from growc.signature import Input, read_signature
 from growc.unitmaps import InputMap, NumberMap, OutputMap
 
 Array = NDArray[Any]

@@ -48,11 +48,6 @@ ALLOWED = {
     "passes/settled.py": 2,
     "passes/spaces.py": 3,
     "passes/streams.py": 1,
-    # files as onnxruntime runs them, before they are captured
-    "growc/bodies.py": 6,
-    "growc/float_copies.py": 10,
-    "growc/rounded_values.py": 5,
-    "growc/signature.py": 91,
 }
 """How many strings of a file are names of operators."""
 

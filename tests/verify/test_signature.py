@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from growc.diagnostic import GrowError
-from growc.signature import Role, read_signature
+from growc.dialects.onnx.files.signature import Role, read_signature
 
 
 def role(path, name="x"):
@@ -180,3 +180,14 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
     with pytest.raises(GrowError) as caught:
         read_signature(tmp_path / "model.onnx")
     assert caught.value.diagnostics[0].code == "G310"
+
+
+def test_an_id_that_is_shifted_in_two_ways_stays_inside_both_tables(onnx_file, random):
+    path = onnx_file(
+        "g (int64[s] x) => (float[t, 4] y) { a = Add(x, two)  b1 = Add(x, five)"
+        "  c = Concat<axis = 0>(a, b1)  y = Gather(table, c) }",
+        two=np.int64(2),
+        five=np.int64(5),
+        table=random(11, 4),
+    )
+    assert bounds(path) == (0, 6)

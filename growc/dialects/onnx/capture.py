@@ -15,9 +15,9 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from growc.bodies import written_out
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.container import inlined
+from growc.dialects.onnx.files.bodies import written_out
 from growc.dialects.onnx.flatten import Step, flatten, op_name
 from growc.dialects.onnx.folding import fold
 from growc.dialects.onnx.fused import PART_OF, lower

@@ -41,6 +41,11 @@ def load(path: Path) -> ir.Model:
     return model
 
 
+def load_model(path: Path) -> ir.Model:
+    """The same, with its functions written out. Raises GrowError (G310)."""
+    return inlined(load(Path(path)))
+
+
 def outline(path: Path) -> onnx.ModelProto:
     """The model at `path`; large weights in it are references to where they stand in the file itself.
 

@@ -8,7 +8,7 @@ sum adds up. Sums are taken inside the graph, so that no activation ever leaves 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,23 @@ def probed(model: Path, probes: Sequence[Probe]) -> tuple[bytes, Path]:
     for i in range(-1, len(nodes)):  # at once behind what they sum up: nothing is kept until the end
         proto.graph.node.extend([*nodes[max(i, 0) : i + 1], *behind.get(i, ())])
     return in_one_folder(proto, model)
+
+
+def with_shapes(model: Path, names: Collection[str]) -> tuple[tuple[bytes, Path], dict[str, str]]:
+    """The model with the shapes of these tensors as its only outputs, and the name of each."""
+    proto = outline(model)
+    nodes = list(proto.graph.node)
+    del proto.graph.output[:], proto.graph.node[:]
+    shapes: dict[str, str] = {}
+    for node in nodes:
+        proto.graph.node.append(node)
+        for name in (
+            name for name in node.output if name in names
+        ):  # at once behind it: nothing is kept until the end
+            shapes[name] = f"{name}:shape"
+            proto.graph.node.append(oh.make_node("Shape", [name], [shapes[name]]))
+            proto.graph.output.append(oh.make_tensor_value_info(shapes[name], TensorProto.INT64, None))
+    return in_one_folder(proto, model), shapes
 
 
 def _beside(

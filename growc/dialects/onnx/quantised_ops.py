@@ -12,10 +12,20 @@ from collections.abc import Callable, Sequence
 import onnx_ir as ir
 
 from growc.dialects.onnx.fused import Lowering
+from growc.dialects.onnx.table import has
+from growc.traits import QUANTISE, WHOLE
 
 Results = Sequence[ir.Value | None] | None
 
 MICROSOFT = "com.microsoft"
+
+_ROUNDING = ("DynamicQuantize", "QLinear", "QGemm")
+"""How the names of operators begin that quantise what they compute."""
+
+
+def rounds(node: ir.Node) -> bool:
+    """Whether an operator rounds what it computes to whole numbers."""
+    return has(node, WHOLE, QUANTISE) or node.op_type.startswith(_ROUNDING)
 
 
 def _real(at: Lowering, first: int, axis: int = 1) -> ir.Value:

@@ -103,7 +103,7 @@ def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tup
     result = PASTS.get((node.domain, node.op_type), {}).get(operand)
     if has(node, *MOVES) and operand == 0:
         yield from ((output, False) for output in node.outputs)
-    elif node.op_type == "If" and operand:  # of growc.bodies: one of its operands
+    elif node.op_type == "If" and operand:  # of growc.dialects.onnx.files.bodies: one of its operands
         yield node.outputs[0], False
     elif has(node, JOIN):
         yield node.outputs[0], sum(v in moving for v in node.inputs) > 1

@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind, OutputKind
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.files.signature import Input, signature_of
 from growc.dialects.torch.arrays import to_torch
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.lowering import lower
@@ -22,7 +23,6 @@ from growc.dialects.torch.running import Inputs, outputs
 from growc.dialects.torch.tracing import placeholder_values
 from growc.dialects.torch.writing import is_tensor, returned
 from growc.session import Feeds
-from growc.signature import Input, signature_of
 
 
 class Program:

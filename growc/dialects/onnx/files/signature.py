@@ -15,7 +15,7 @@ Needs an ONNX file; gives one `Input` for each input that has no default. An inp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
@@ -25,26 +25,28 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from growc.bodies import written_out
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.onnx.container import inlined, load
+from growc.dialects.onnx.container import load_model
+from growc.dialects.onnx.files.bodies import written_out
+from growc.dialects.onnx.files.following import (
+    alone,
+    compares,
+    elementwise,
+    linear,
+    meets_weight,
+    moves,
+    origin,
+    others,
+    reach,
+    real_function,
+    scalar,
+    shift,
+)
 from growc.dialects.onnx.states import GROWING, Carry, moving_values, state_pairs
+from growc.dialects.onnx.table import has, treatment_of
+from growc.traits import DEQUANTISE, JOIN, SAME
 from growc.walk import walk
 
-_VIEWS = {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}
-_PARTS = {"Slice", "Expand", "Tile", "Split", "Concat", "Pad", "If"}
-_LAYOUT = _VIEWS | _PARTS
-"""Operators that move elements and do not change them (operand 0; any operand of Concat)."""
-
-_ARITHMETIC = {"Cast", "CastLike", "Add", "Sub", "Mul", "Div", "Neg"}
-_POINTWISE = _LAYOUT | _ARITHMETIC | {"Abs", "Where", "Max", "Min", "Clip", "Pow", "Sqrt", "Exp"}
-_SLIDING = {"Conv", "ConvTranspose", "ConvInteger"}
-_CONTRACTIONS = _SLIDING | {"MatMul", "MatMulInteger", "Gemm", "Einsum", "LSTM", "GRU", "RNN"}
-_LINEAR = _LAYOUT | _ARITHMETIC | {"MatMul", "Gemm", "Einsum"}
-_COMPARISONS = {"Equal", "Not", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "And", "Or", "Xor"}
-_CARRIED = {"Cast", "Identity", "Transpose", "Reshape", "Concat"}
-_SAME_SHAPE = {"Cast", "Identity", "DequantizeLinear"}
-_STORED = _LAYOUT | _SAME_SHAPE
 _LARGE = 1e4
 """A constant of this size on a mask's way is the one that closes attention."""
 
@@ -65,7 +67,7 @@ LARGEST = 1 << 31
 """No input has more elements."""
 
 _BIASES = {("", "Attention", 3), ("com.microsoft", "MultiHeadAttention", 5)}
-_WRITES = {("ScatterND", 1), ("ScatterElements", 1), ("Scatter", 1)}
+_SCATTERS = {"ScatterND", "ScatterElements", "Scatter"}
 
 
 class Role(Enum):
@@ -123,11 +125,6 @@ def signature_of(graph: ir.Graph) -> tuple[Input, ...]:
     )
 
 
-def load_model(model: Path) -> ir.Model:
-    """The ONNX file `model`, its functions inlined; weights stay in the file. Raises GrowError (G310)."""
-    return inlined(load(Path(model)))
-
-
 def _unfeedable(name: str, reason: str) -> GrowError:
     return GrowError(Diagnostic("G403", f"input `{name}` {reason}, which growc cannot feed"))
 
@@ -162,38 +159,36 @@ def _describe(value: ir.Value, moving: set[ir.Value], state: Carry | None) -> In
 
 def _switches(value: ir.Value) -> bool:
     """Whether it decides which branch of an If is taken."""
-    reached = _reach(value, lambda node, slot: node.op_type in _POINTWISE | _COMPARISONS)
+    reached = reach(value, lambda node, slot: moves(node, slot) or elementwise(node))
     return any(node.op_type == "If" and slot == 0 for node, slot in reached)
 
 
 def _discrete_role(value: ir.Value, moving: set[ir.Value]) -> Role:
-    for node, slot in _reach(value, lambda node, slot: _alone(node, _LINEAR, moving)):
-        if node.op_type in ("Cos", "Sin") or (node.op_type, slot) in _WRITES:
+    for node, slot in reach(value, lambda node, slot: linear(node, slot) and alone(node, moving)):
+        if node.op_type in ("Cos", "Sin") or (node.op_type in _SCATTERS and slot == 1):
             return Role.POSITIONS
-    direct = _reach(value, lambda node, slot: _alone(node, _POINTWISE, moving))
-    return Role.DATA if any(_meets_weight(node, slot) for node, slot in direct) else Role.MASK
+    direct = reach(value, lambda node, slot: real_function(node, slot) and alone(node, moving))
+    return Role.DATA if any(meets_weight(node, slot) for node, slot in direct) else Role.MASK
 
 
 def _real_role(value: ir.Value, moving: set[ir.Value]) -> tuple[Role, int | None]:
-    direct = list(_reach(value, lambda node, slot: _alone(node, _POINTWISE, moving)))
-    if any(
-        node.op_type in _CONTRACTIONS and any(map(_is_weight, _others(node, slot))) for node, slot in direct
-    ):
+    direct = list(reach(value, lambda node, slot: real_function(node, slot) and alone(node, moving)))
+    if any(meets_weight(node, slot) for node, slot in direct):
         return Role.DATA, None
     for node, slot in direct:
-        to_bool = node.op_type == "Cast" and node.attributes.get_int("to", 0) == ir.DataType.BOOL
-        if node.op_type in _COMPARISONS or to_bool:
+        to_bool = has(node, SAME) and node.attributes.get_int("to", 0) == ir.DataType.BOOL
+        if to_bool or compares(node):
             return Role.MASK, None
-        closing = (abs(_scalar(other) or 0.0) >= _LARGE for other in _others(node, slot))
-        if node.op_type in ("Mul", "Where") and any(closing):
+        closing = (abs(scalar(other) or 0.0) >= _LARGE for other in others(node, slot))
+        if treatment_of(node) in ("multiply", "select") and any(closing):
             return Role.MASK, None
-    for node, slot in _reach(value, lambda node, slot: _alone(node, _CARRIED, moving)):
-        if node.op_type == "Concat" and slot == 0 and any(other in moving for other in _others(node, slot)):
+    for node, slot in reach(value, lambda node, slot: moves(node, slot) and alone(node, moving)):
+        if has(node, JOIN) and slot == 0 and any(other in moving for other in others(node, slot)):
             return Role.STATE, _time_axis(value, node)
     ends = {
         "Softmax" if (node.domain, node.op_type, slot) in _BIASES else node.op_type
-        for node, slot in _reach(value, lambda node, slot: node.op_type in _POINTWISE)
-        if node.op_type not in _POINTWISE
+        for node, slot in reach(value, real_function)
+        if not real_function(node, slot)
     }
     return (Role.BIAS if ends == {"Softmax"} else Role.DATA), None
 
@@ -213,79 +208,25 @@ def _time_axis(value: ir.Value, concat: ir.Node) -> int | None:
     return axis if axis in symbolic else None
 
 
-# Walks over the graph
-
-
-def _reach(start: ir.Value, passes: Callable[[ir.Node, int], bool]) -> Iterator[tuple[ir.Node, int]]:
-    """Every use (node, operand) of `start`, and of what comes out of the nodes that `passes` lets through."""
-
-    def behind(value: ir.Value) -> Iterator[ir.Value]:
-        yield from (v for node, operand in value.uses() if passes(node, operand) for v in node.outputs)
-
-    for value in walk([start], behind):
-        yield from ((use.node, use.idx) for use in value.uses())
-
-
-def _others(node: ir.Node, slot: int) -> list[ir.Value]:
-    return [value for index, value in enumerate(node.inputs) if index != slot and value is not None]
-
-
-def _alone(node: ir.Node, kinds: set[str], moving: set[ir.Value]) -> bool:
-    """Whether the node is of these kinds and only one of its operands depends on what is fed."""
-    return node.op_type in kinds and sum(value in moving for value in node.inputs if value is not None) == 1
-
-
-def _meets_weight(node: ir.Node, slot: int) -> bool:
-    """Whether the node contracts operand `slot` with a stored matrix."""
-    return node.op_type in _CONTRACTIONS and any(map(_is_weight, _others(node, slot)))
-
-
-def _is_weight(value: ir.Value) -> bool:
-    """Whether it is a stored matrix, possibly cast or moved."""
-    tensor = ir.convenience.get_const_tensor(_origin(value, _STORED))
-    return tensor is not None and len(tensor.shape) >= 2
-
-
-def _origin(value: ir.Value, through: set[str]) -> ir.Value:
-    """The value that stands behind operators of these kinds."""
-    while (producer := value.producer()) is not None and producer.op_type in through:
-        first = producer.inputs[0]
-        if first is None:
-            break
-        value = first
-    return value
-
-
-def _scalar(value: ir.Value | None) -> float | None:
-    """The value of a constant with one element."""
-    tensor = ir.convenience.get_const_tensor(value) if value is not None else None
-    if tensor is None or tensor.size != 1 or tensor.dtype == ir.DataType.STRING:
-        return None
-    return float(tensor.numpy().reshape(-1)[0])
-
-
 def _ranges(start: ir.Value) -> Iterator[tuple[int, int]]:
     """For every table that `start` indexes, the half-open range of ids inside it."""
-    pending: list[tuple[ir.Value, int]] = [(start, 0)]
-    seen = {start}
-    while pending:
-        value, offset = pending.pop()
-        for use in value.uses():
-            node, slot = use.node, use.idx
-            rows = _rows(node, slot)
-            if rows is not None:  # rows are also counted from the end
+
+    def behind(place: tuple[ir.Value, int]) -> Iterator[tuple[ir.Value, int]]:
+        value, offset = place
+        for node, slot in value.uses():
+            if (more := shift(node, slot)) is not None:
+                yield from ((output, offset + more) for output in node.outputs)
+
+    for value, offset in walk([(start, 0)], behind):
+        for node, slot in value.uses():
+            if (rows := _rows(node, slot)) is not None:  # rows are also counted from the end
                 yield max(0, -rows - offset), rows - offset
-            shift = _shift(node, slot)
-            if shift is not None:
-                fresh = [output for output in node.outputs if output not in seen]
-                seen.update(fresh)
-                pending.extend((output, offset + shift) for output in fresh)
 
 
 def _rows(node: ir.Node, slot: int) -> int | None:
     """The size of the axis that operand `slot` indexes, a small one where it is unknown; None: no lookup."""
     if node.op_type == "OneHot" and slot == 0:
-        return int(_scalar(node.inputs[1]) or 2)
+        return int(scalar(node.inputs[1]) or 2)
     lookup = _LOOKUPS.get((node.domain, node.op_type, slot))
     if lookup is None:
         return None
@@ -295,21 +236,8 @@ def _rows(node: ir.Node, slot: int) -> int | None:
     if table is None:
         return None
     if table.shape is None:
-        table = _origin(table, _SAME_SHAPE)
+        table = origin(table, SAME, DEQUANTISE)
     tensor = ir.convenience.get_const_tensor(table)
     shape = table.shape if tensor is None else tensor.shape
     size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
     return size if isinstance(size, int) and size > 0 else 2
-
-
-def _shift(node: ir.Node, slot: int) -> int | None:
-    """What the node adds to indices in operand `slot`; None where it is no such node."""
-    if node.op_type in ("Cast", "CastLike", "Where", "Max", "Min", "Clip"):
-        return 0
-    if node.op_type in _LAYOUT | {"Gather", "GatherElements", "GatherND"}:
-        return 0 if slot == 0 or node.op_type == "Concat" else None
-    if node.op_type in ("Add", "Sub") and len(node.inputs) == 2:
-        constant = _scalar(node.inputs[1 - slot])
-        if constant is not None and (node.op_type == "Add" or slot == 0):
-            return int(constant if node.op_type == "Add" else -constant)
-    return None
