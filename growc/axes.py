@@ -11,7 +11,7 @@ and never abort. Sizes are tuples, one number for each sample point; equal means
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,6 +134,12 @@ def leaves(space: Space) -> Iterator[Space]:
         return
     for part in space.parts:
         yield from leaves(part)
+
+
+def atoms_of(spaces: Iterable[Space]) -> Iterator[Space]:
+    """The atoms of these spaces, one space after the other."""
+    for space in spaces:
+        yield from leaves(space)
 
 
 def freeze(space: Space, reason: Reason) -> None:

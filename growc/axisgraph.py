@@ -12,7 +12,7 @@ from typing import Any
 
 import networkx as nx
 
-from growc.axes import Reason, Space, find, leaves
+from growc.axes import Reason, Space, atoms_of, find, leaves
 from growc.graph import Node, Value, readers
 from growc.operators import labels
 from growc.passes.roles import RoleAxis
@@ -75,12 +75,12 @@ def bearers(axes: Axes, role: RoleAxis) -> list[Vertex]:
     return [(u, k) for u in axes.graph.uses() for k, s in enumerate(axes.of(u)) if _bears(s, atoms)]
 
 
-def _atoms(role: RoleAxis) -> set[int]:
-    return {id(find(x)) for s in role.spaces for x in leaves(s)}
+def _atoms(role: RoleAxis) -> set[Space]:
+    return {find(x) for x in atoms_of(role.spaces)}
 
 
-def _bears(space: Space, atoms: set[int]) -> bool:
-    return any(id(find(x)) in atoms for x in leaves(space))
+def _bears(space: Space, atoms: set[Space]) -> bool:
+    return any(find(x) in atoms for x in leaves(space))
 
 
 def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[Way]:

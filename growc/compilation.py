@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from growc.axes import Space
     from growc.depth import Depth
     from growc.graph import Graph, Node, Value
     from growc.indexmap import Bools, Floats, IndexMap
@@ -52,7 +53,7 @@ class Compilation:
     gaps: Sequence[Gap] = ()  # solve
     outputs: Mapping[tuple[str, int], IndexMap] = field(default_factory=dict)  # solve: axes of model outputs
     blends: Mapping[tuple[str, int], Floats] = field(default_factory=dict)  # solve: those that hold means
-    heard: Mapping[int, Bools] = field(default_factory=dict)  # solve: units that readers get, by atom
+    heard: Mapping[Space, Bools] = field(default_factory=dict)  # solve: units that readers get, by atom
     notes: Sequence[str] = ()  # solve: what a reader of the plan should know
     mended: Any = None  # mend
     assembled: Assembled = None  # type: ignore[assignment]  # assemble

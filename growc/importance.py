@@ -190,7 +190,7 @@ def named_scores(c: Compilation, scores: Scores) -> Iterator[tuple[str, Floats]]
     for name, found in c.roles.axes.items():
         for k, axis in enumerate(found):
             atoms = [find(s) for s in axis.spaces]  # none of the one head that all share
-            if atoms and all(s.kind == "atom" and id(s) in activations.of_atom for s in atoms):
+            if atoms and all(s.kind == "atom" and s in activations.of_atom for s in atoms):
                 yield f"{name}.{k}", activations.scores(means, axis.spaces)
     layers = layer_scores(c, scores)
     for k in range(len(c.layers.runs)):

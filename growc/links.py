@@ -66,7 +66,7 @@ class Links:
     """Variables, their classes (a union-find), and links in canonical order."""
 
     axes: Axes
-    mapped: set[int]
+    mapped: set[Space]
     variables: dict[tuple[Value, int], list[Var]] = field(default_factory=dict)
     atoms: list[Space] = field(default_factory=list)
     owner: list[Value | None] = field(default_factory=list)
@@ -103,6 +103,6 @@ class Links:
         key = (value, axis)
         if key not in self.variables:
             atoms = list(leaves(self.axes.of(value)[axis]))
-            affected = any(id(a) in self.mapped for a in atoms)
+            affected = any(a in self.mapped for a in atoms)
             self.variables[key] = [self.fresh(a, value) for a in atoms] if affected else []
         return self.variables[key]

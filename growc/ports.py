@@ -132,15 +132,13 @@ def logits(c: Compilation) -> frozenset[str]:
     `vocab`.
     """
     by_node = {i.node: i for i in c.axes.instances}
-    named = {
-        id(find(s)) for n, found in c.roles.axes.items() if n != "vocab" for a in found for s in a.spaces
-    }
+    named = {find(s) for n, found in c.roles.axes.items() if n != "vocab" for a in found for s in a.spaces}
     static = static_values(c.graph)
     return frozenset(
         value.name
         for value in c.graph.outputs
         if value.floating and value.rank > 1 and value not in {s.present for s in c.axes.states}
-        if (last := find(c.axes.of(value)[-1])).static and last.size[0] > 1 and id(last) not in named
+        if (last := find(c.axes.of(value)[-1])).static and last.size[0] > 1 and last not in named
         if _is_product(value, by_node, static)
     )
 

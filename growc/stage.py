@@ -108,7 +108,7 @@ Regroup = Split | Shuffle
 
 @dataclass(eq=False)
 class Stage:
-    """All spaces that one statement maps, by id of their representative; or what becomes of groups."""
+    """All spaces that one statement maps, or what becomes of groups."""
 
     __repr__ = brief
 
@@ -116,7 +116,7 @@ class Stage:
     text: str
     axis: str
     options: Options
-    requests: dict[int, Request] = field(default_factory=dict)
+    requests: dict[Space, Request] = field(default_factory=dict)
     span: Span | None = None
     regroups: list[Regroup] = field(default_factory=list)
     pools: list[Pool] = field(default_factory=list)
@@ -127,11 +127,11 @@ class Sizes:
     """Today's size of every atom that a statement changed; all others keep the model's.
 
     `asked` is what statements gave products whose factors are only settled after the last one (groups of
-    query heads), by the ids of their factors.
+    query heads), by their factors.
     """
 
-    current: dict[int, int] = field(default_factory=dict)
-    asked: dict[tuple[int, ...], int] = field(default_factory=dict)
+    current: dict[Space, int] = field(default_factory=dict)
+    asked: dict[tuple[Space, ...], int] = field(default_factory=dict)
     moment: int | None = None
     """The statement before which they stand; None: after the last one."""
 
@@ -143,7 +143,7 @@ class Sizes:
         """The size of a space, at every sample point."""
         space = find(space)
         if space.kind == "atom":
-            changed = self.current.get(id(space))
+            changed = self.current.get(space)
             return space.size if changed is None else (changed,) * len(space.size)
         sizes = [self.of(p) for p in space.parts]
         total = sizes[0]
@@ -153,21 +153,21 @@ class Sizes:
 
     def product(self, spaces: Sequence[Space]) -> int:
         """The size of a row-major product of static spaces."""
-        asked = self.asked.get(tuple(id(s) for s in spaces))
+        asked = self.asked.get(tuple(spaces))
         if asked is not None:
             return asked
         return int(np.prod([self.of(s)[0] for s in spaces], dtype=np.int64))
 
     def ask(self, spaces: Sequence[Space], size: int) -> None:
         """What a product is to become, once its factors are settled."""
-        self.asked[tuple(id(s) for s in spaces)] = size
+        self.asked[tuple(spaces)] = size
 
     def apply(self, stage: Stage) -> None:
         """Take over the sizes that a stage leaves."""
         self.current.update((key, request.map.size) for key, request in stage.requests.items())
         for split in (r for r in stage.regroups if isinstance(r, Split)):
             keys, group = self.of(split.keys)[0], self.of(split.group)[0]
-            self.current.update({id(split.keys): keys * split.parts, id(split.group): group // split.parts})
+            self.current.update({split.keys: keys * split.parts, split.group: group // split.parts})
         for pool in stage.pools:
             keys, group = self.of(pool.keys)[0], self.of(pool.group)[0]
-            self.current.update({id(pool.keys): keys // pool.parts, id(pool.group): group * pool.parts})
+            self.current.update({pool.keys: keys // pool.parts, pool.group: group * pool.parts})

@@ -31,12 +31,12 @@ def entry_kinds(module: torch.nn.Module, lineage: Mapping[str, Any]) -> dict[str
     """
     import torch
 
-    aliases: dict[int, list[str]] = {}
+    aliases: dict[torch.Tensor, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        aliases.setdefault(id(parameter), []).append(name)
+        aliases.setdefault(parameter, []).append(name)
     found: dict[str, torch.Tensor] = {}
     for name, parameter in module.named_parameters():
-        listed = [lineage["weights"][n] for n in aliases[id(parameter)] if n in lineage["weights"]]
+        listed = [lineage["weights"][n] for n in aliases[parameter] if n in lineage["weights"]]
         kinds = _kinds(listed[0] if listed else {}, lineage["maps"], tuple(parameter.shape), name)
         found[name] = torch.from_numpy(kinds).to(parameter.device)
     return found

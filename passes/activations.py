@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from growc.axes import Space, find, leaves
+from growc.axes import Space, atoms_of, find, leaves
 from growc.graph import Node, Value
 from growc.indexmap import Floats
 from growc.operators import FACTORS, choosing, names_of
@@ -49,17 +49,17 @@ class Activations:
 
     axes: Axes
     readings: list[Reading] = field(default_factory=list)
-    of_atom: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    of_atom: dict[Space, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         flow = Flow(self.axes)
-        on_stream: set[int] = set()
+        on_stream: set[Space] = set()
         for value, streams, less in _of_streams(flow, residual_sums(flow)):
-            atoms = {id(x) for s in streams for x in leaves(s)}
+            atoms = set(atoms_of(streams))
             on_stream |= atoms
             self.add(value, atoms, less)
         for value, spaces in _contracted(flow):
-            self.add(value, {id(x) for s in spaces for x in leaves(s)} - on_stream)
+            self.add(value, set(atoms_of(spaces)) - on_stream)
         self.choices()
 
     def choices(self) -> None:
@@ -67,20 +67,20 @@ class Activations:
         known = set(self.of_atom)
         for ranking, space in self.axes.ranked.items():
             numbers = ranking.outputs[-1]
-            atoms = {id(x) for x in leaves(space)} - known
+            atoms = set(leaves(space)) - known
             if atoms and numbers.users:
                 self.readings.append(Reading(numbers, (numbers.rank,), numbered=find(space)))
                 for atom in atoms:
                     self.of_atom[atom].append(len(self.readings) - 1)
         known = set(self.of_atom)
         for value, spaces in _summed(self.axes):
-            self.add(value, {id(x) for s in spaces for x in leaves(s)} - known)
+            self.add(value, set(atoms_of(spaces)) - known)
 
-    def add(self, value: Value, atoms: set[int], less: Value | None = None) -> None:
+    def add(self, value: Value, atoms: set[Space], less: Value | None = None) -> None:
         """A tensor that shows the units of some atoms."""
         value = _unrepeated(value)
         spaces = self.axes.of(value)
-        atoms = {id(x) for s in spaces for x in leaves(s) if x.static and id(x) in atoms}
+        atoms = {x for x in atoms_of(spaces) if x.static and x in atoms}
         if not atoms or value.weight is not None:
             return
         kept = tuple(k for k, s in enumerate(spaces) if find(s).static and any(True for _ in leaves(s)))
@@ -97,7 +97,7 @@ class Activations:
         """The importance of each unit of a product of atoms, from the mean of every element."""
         atoms = [find(s) for s in units]
         total = np.zeros(int(np.prod([a.size[0] for a in atoms], dtype=np.int64)))
-        for place in self.of_atom.get(id(atoms[0]), ()):
+        for place in self.of_atom.get(atoms[0], ()):
             found = placed(self.readings[place].spaces(self.axes), means[place], atoms)
             if found is not None:
                 values, unit = found
@@ -121,12 +121,12 @@ def _of_streams(
     flow: Flow, sums: dict[Node, Residual]
 ) -> Iterator[tuple[Value, Sequence[Space], Value | None]]:
     """What the first branch of each stream reads, what branches add, and the sums; what to take off first."""
-    behind: dict[Value, set[int]] = defaultdict(set)
+    behind: dict[Value, set[Space]] = defaultdict(set)
     for node in flow.axes.graph.nodes:
         passed = set().union(*(behind[v] for v in node.operands if v in behind))
         residual = sums.get(node)
         if residual is not None:
-            own = {id(s) for s in residual.streams}
+            own = set(residual.streams)
             if not own & behind[residual.base]:
                 yield residual.base, residual.streams, None
             total = _biased(flow, node.outputs[0])
@@ -163,12 +163,12 @@ def _summed(axes: Axes) -> Iterator[tuple[Value, list[Space]]]:
 def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:
     """What weights read; after that, what activations contract with each other."""
     weighed = set(flow.maps)
-    read: set[int] = set()
+    read: set[Space] = set()
     for instance in flow.maps:
         value = instance.node.inputs[1 - (flow.weight_of(instance) or 0)]
         if value is not None:
             spaces = flow.read(instance)
-            read |= {id(x) for s in spaces for x in leaves(s)}
+            read |= set(atoms_of(spaces))
             yield value, spaces
     for instance in flow.axes.instances:
         if instance.line.treatment not in ("contract", "attention") or instance in weighed:
@@ -177,7 +177,7 @@ def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:
         both = zip(instance.node.inputs[:2], instance.line.inputs[:2], strict=False)
         for value, terms in both:
             gone = [find(instance.spaces[n]) for n in names_of(terms) if n not in made]
-            spaces = [s for s in gone if not any(id(x) in read for x in leaves(s))]
+            spaces = [s for s in gone if not any(x in read for x in leaves(s))]
             if value is not None and spaces and not _is_inner(value, instance):
                 yield _unscaled(flow, value), spaces
 

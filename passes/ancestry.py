@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from growc.axes import leaves
+from growc.axes import Space, atoms_of
 from growc.graph import Node, Value, Weight
 from growc.layers import Layers
 from growc.passes.scopes import HasSpaces
@@ -29,7 +29,7 @@ class Ancestry:
         for r, run in enumerate(layers.runs):
             if run.past is not None and run.past.moved:
                 self.home.update((n, (r, i)) for i, layer in enumerate(run.layers) for n in layer.nodes)
-        self.atoms: dict[int, Place | None] = {}
+        self.atoms: dict[Space, Place | None] = {}
         self.uses: dict[Value, tuple[str, int]] = {}
         count: Counter[Weight] = Counter()
         for use in axes.graph.uses() if self.home else ():
@@ -37,7 +37,7 @@ class Ancestry:
             self.uses[use] = (use.weight.root, count[use.weight])
             count[use.weight] += 1
             place = self.place(use)
-            for atom in (id(x) for s in axes.of(use) for x in leaves(s)):
+            for atom in atoms_of(axes.of(use)):
                 self.atoms[atom] = place if self.atoms.get(atom, place) == place else None
 
     def place(self, use: Value) -> Place | None:
@@ -61,7 +61,7 @@ class Ancestry:
         keys: list[tuple[int, int, int]] = []
         seen: Counter[Place] = Counter()
         for target in targets:
-            atoms = [id(x) for s in target.spaces for x in leaves(s)]
+            atoms = list(atoms_of(target.spaces))
             place = next((p for a in atoms if (p := self.atoms.get(a)) is not None), None)
             if place is None:
                 keys.append((-1, 0, len(keys)))

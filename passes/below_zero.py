@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from growc.axes import leaves
+from growc.axes import Space, atoms_of
 from growc.graph import Node, Value
 from growc.passes.ranges import Ranges
 from growc.passes.spaces import Axes, Instance
@@ -38,10 +38,10 @@ class BelowZero:
             if node not in self.constants and self._numbers(instance, resized):
                 yield from self._judged(node, stage.axis)
 
-    def _numbers(self, instance: Instance, resized: set[int]) -> bool:
+    def _numbers(self, instance: Instance, resized: set[Space]) -> bool:
         """Whether a node numbers units of an axis that changes its size."""
         taken = (self.axes.of(value)[axis] for i, value, axis in instance.numbered() if i == 0)
-        return any(id(leaf) in resized for space in taken for leaf in leaves(space))
+        return any(leaf in resized for leaf in atoms_of(taken))
 
     def _judged(self, node: Node, axis: str) -> Iterator[Gap]:
         for i in NUMBERS.get(node.op, ()):

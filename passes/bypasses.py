@@ -173,7 +173,7 @@ class Streams:
 
     def axes_read(self, bypass: Bypass) -> Iterator[int]:
         """The axes of the stream over which a product with a matrix sums."""
-        read: set[int] = set()
+        read: set[Space] = set()
         for node in bypass.nodes:
             if self.treatment.get(node) == "contract" and self.matrices(node):
                 read |= self.summed(node)
@@ -190,14 +190,14 @@ class Streams:
         """Whether a value is a parameter with an element for each unit."""
         return value in self.static and value.floating and int(np.prod(shape_of(value))) > 1
 
-    def summed(self, node: Node) -> set[int]:
+    def summed(self, node: Node) -> set[Space]:
         """The atoms over which a product sums."""
         instance = self.instances[node]
         made = set(names_of(instance.line.outputs[0]))
         names = [n for terms in instance.line.inputs for n in names_of(terms) if n not in made]
         return atoms(instance.spaces[n] for n in names)
 
-    def mixing(self, node: Node, positions: set[int]) -> bool:
+    def mixing(self, node: Node, positions: set[Space]) -> bool:
         """Whether a node makes positions of the stream depend on each other."""
         treatment = self.treatment.get(node)
         if treatment == "contract":
@@ -272,9 +272,9 @@ class Streams:
         return [v for v in node.operands if v in self.static and v.rank >= 2] if works else []
 
 
-def atoms(spaces: Iterable[Space]) -> set[int]:
+def atoms(spaces: Iterable[Space]) -> set[Space]:
     """Ids of spaces and their leaves (a sum of places one by one has none)."""
-    return {id(x) for s in spaces for x in (find(s), *leaves(s))}
+    return {x for s in spaces for x in (find(s), *leaves(s))}
 
 
 def is_plain(node: Node) -> bool:

@@ -10,9 +10,9 @@ depthwise convolution are those of what it reads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from growc.axes import Space, factors, find, leaves, segments
+from growc.axes import Space, atoms_of, factors, find, leaves, segments
 from growc.operators import names_of
 from growc.passes.spaces import Axes, Instance
 from growc.passes.treatments import REDUCTIONS
@@ -20,38 +20,37 @@ from growc.passes.treatments import REDUCTIONS
 Factors = tuple[Space, ...]
 
 
-def channel_spaces(axes: Axes, streams: Collection[int], named: Collection[int]) -> list[Factors]:
-    """Every channel space, in topological order. `streams`: ids of residual streams; `named`: ids of atoms
-    that have a name of their own.
+def channel_spaces(axes: Axes, streams: Collection[Space], named: Collection[Space]) -> list[Factors]:
+    """Every channel space, in topological order. `streams`: residual streams; `named`: atoms that
+    have a name of their own.
     """
-    found: dict[tuple[int, ...], Factors] = {}
-    read = {id(find(s)) for i in _convolutions(axes) for s in _segments(axes, i, 0)}
+    found: dict[Factors, None] = {}
+    read = {find(s) for i in _convolutions(axes) for s in _segments(axes, i, 0)}
     for instance in _convolutions(axes):
         for side in (0, 1):
             for space in _segments(axes, instance, side):
-                apart = id(space) in streams and id(space) not in read
-                if apart or space.unit or any(id(x) in named or _outside(x) for x in leaves(space)):
+                apart = space in streams and space not in read
+                if apart or space.unit or any(x in named or _outside(x) for x in leaves(space)):
                     continue
-                parts = tuple(factors(space))
-                found.setdefault(tuple(map(id, parts)), parts)
-    return list(found.values())
+                found[tuple(factors(space))] = None
+    return list(found)
 
 
-def counters(axes: Axes, channels: Sequence[Factors]) -> set[int]:
-    """Ids of the factors of channels that say how many groups there are, or how many results each channel
+def counters(axes: Axes, channels: Sequence[Factors]) -> set[Space]:
+    """The factors of channels that say how many groups there are, or how many results each channel
     has.
     """
-    found: set[int] = set()
+    found: set[Space] = set()
     for instance in _convolutions(axes):
         spaces = instance.spaces
         if "i" in spaces and "g" in spaces:
-            found |= _ids([spaces["g"]])
+            found |= set(leaves(spaces["g"]))
         elif "o" in spaces and "g" in spaces:
-            found |= _ids([spaces["o"]])
+            found |= set(leaves(spaces["o"]))
     for instance in axes.instances:
         inside, beside = _normalised(axes, instance)
         for parts in channels:
-            own = _ids(parts)
+            own = set(atoms_of(parts))
             if own & inside:
                 found |= own & beside - inside
     return found
@@ -74,7 +73,7 @@ def _outside(space: Space) -> bool:
     return any(reason is not None and reason.node is None for reason in (space.frozen, space.addressed))
 
 
-def _normalised(axes: Axes, instance: Instance) -> tuple[set[int], set[int]]:
+def _normalised(axes: Axes, instance: Instance) -> tuple[set[Space], set[Space]]:
     """Atoms of the axes that a statistic runs over, and of those that it leaves alone."""
     value, line = instance.node.input(0), instance.line
     if value is None or not (line.over or line.treatment in REDUCTIONS):
@@ -82,8 +81,5 @@ def _normalised(axes: Axes, instance: Instance) -> tuple[set[int], set[int]]:
     named = set(names_of(line.inputs[0]))
     kept = set(names_of(line.outputs[0])) - set(line.over)
     spaces = instance.spaces
-    return _ids([spaces[n] for n in named - kept]), _ids([spaces[n] for n in named & kept])
-
-
-def _ids(spaces: Iterable[Space]) -> set[int]:
-    return {id(x) for s in spaces for x in leaves(s)}
+    gone, left = (set(atoms_of(spaces[n] for n in names)) for names in (named - kept, named & kept))
+    return gone, left

@@ -6,15 +6,15 @@ map may leave units away at the end, or put new ones behind them, but not move t
 
 from __future__ import annotations
 
-from growc.axes import Reason, leaves
+from growc.axes import Reason, Space, leaves
 from growc.graph import Value
 from growc.passes.spaces import Axes
 from growc.traits import JOIN, REPEAT, SAME, SIZES, SUM, VIEW
 
 
-def computed_along(axes: Axes) -> dict[int, Reason]:
-    """For every atom (by id) that a known value which is no weight tells units of apart, where that is."""
-    found: dict[int, Reason] = {}
+def computed_along(axes: Axes) -> dict[Space, Reason]:
+    """For every atom that a known value which is no weight tells units of apart, where that is."""
+    found: dict[Space, Reason] = {}
     for instance in axes.instances:
         for value in instance.node.inputs:
             if value is None or value.known is None or value.weight is not None or _addresses(value):
@@ -22,7 +22,7 @@ def computed_along(axes: Axes) -> dict[int, Reason]:
             for axis, space in enumerate(axes.of(value)):
                 if _differs(value, axis):
                     reason = Reason(instance.node, "numbers are computed that differ along it")
-                    found.update((id(x), reason) for x in leaves(space) if x.static and id(x) not in found)
+                    found.update((x, reason) for x in leaves(space) if x.static and x not in found)
     return found
 
 

@@ -45,7 +45,7 @@ class Elsewhere:
     """Where a value became wild."""
 
     def __post_init__(self) -> None:
-        self.zeros = {id(v.weight) for v in self.zeroed if v.weight is not None}
+        self.zeros = {v.weight for v in self.zeroed if v.weight is not None}
         self.reached = {self.layer.start, *self.zeroed}
         self.ranges |= dict.fromkeys(self.zeroed, NOTHING)
         self.ranges[self.layer.start] = self.stream
@@ -58,7 +58,7 @@ class Elsewhere:
         producer = value.producer
         if value not in self.ranges and value in self.static and producer not in self.inside and producer:
             self.through(producer)
-        if value not in self.ranges and value.weight is not None and id(value.weight) in self.zeros:
+        if value not in self.ranges and value.weight is not None and value.weight in self.zeros:
             self.reached.add(value)  # what other uses of such a weight are is not told
             self.ranges[value] = Range.anything(1)
         elif value not in self.ranges and value.known is not None:

@@ -109,7 +109,7 @@ class _Finite:
     def gap(self, node: Node, var: Var, flow: Flow | None) -> None:
         """Say that a unit may be infinite where it meets a zero."""
         stage, links = self.solution.stage, self.solution.links
-        mapped = id(find(links.atoms[var])) in stage.requests
+        mapped = find(links.atoms[var]) in stage.requests
         axis = stage.axis if mapped else "an axis"
         sources = [var] if flow is None else list(flow.sources.values())
         first = next((self.sources[v] for v in sources if v in self.sources), node)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from growc.axes import Space, find, leaves
+from growc.axes import Space, atoms_of, find, leaves
 from growc.graph import Node, Value, makers, static_values
 from growc.operators import Axes as Terms
 from growc.operators import labels, names_of
@@ -36,7 +36,7 @@ class Flow:
             i for i in axes.instances if i.line.treatment == "contract" and self.weight_of(i) is not None
         ]
         self.on_weights = {
-            id(leaf)
+            leaf
             for m in self.maps
             for space in axes.of(m.node.inputs[self.weight_of(m) or 0])  # type: ignore[arg-type]
             for leaf in leaves(space)
@@ -102,9 +102,9 @@ class Flow:
         pairs = zip(spaces, terms or (), strict=True)
         return [find(space) for space, term in pairs if names & set(labels(term))]
 
-    def atoms(self, value: Value) -> set[int]:
+    def atoms(self, value: Value) -> set[Space]:
         """Ids of the atoms of all axes of a value."""
-        return {id(x) for s in self.axes.of(value) for x in leaves(s)}
+        return set(atoms_of(self.axes.of(value)))
 
     def product_above(self, softmax: Node) -> Instance | None:
         """The product of two activations that a softmax normalises, through elementwise operators."""
@@ -144,7 +144,7 @@ class Flow:
         """Whether `branch` is computed from `base` through at least one weight."""
         base = through_casts(base)
         limit = self.order.get(base.producer, -1) if base.producer else -1
-        seen: set[tuple[int, bool]] = set()
+        seen: set[tuple[Node, bool]] = set()
         pending = [(branch, False)]
         while pending:
             value, mapped = pending.pop()
@@ -153,9 +153,9 @@ class Flow:
                     return True
                 continue
             node = value.producer
-            if node is None or self.order[node] <= limit or (id(node), mapped) in seen:
+            if node is None or self.order[node] <= limit or (node, mapped) in seen:
                 continue
-            seen.add((id(node), mapped))
+            seen.add((node, mapped))
             instance = self.by_node.get(node)
             if instance is None:
                 continue

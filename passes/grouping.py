@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from growc import recipe as ast
-from growc.axes import leaves
+from growc.axes import atoms_of, leaves
 from growc.graph import Node, Value
 from growc.passes.flow import Flow
 from growc.passes.roles import Roles
@@ -56,8 +56,8 @@ class _Finder(Flow):
     def __init__(self, axes: Axes, roles: Roles, ties: Sequence[Tie]) -> None:
         super().__init__(axes)
         self.tied = {use: k for k, tie in enumerate(ties) for use in tie.uses}
-        alone = [a for a in roles.axes.get("heads", []) if not any(id(s) in roles.expanded for s in a.spaces)]
-        self.heads = {id(x) for a in alone for s in a.spaces for x in leaves(s)}
+        alone = [a for a in roles.axes.get("heads", []) if not any(s in roles.expanded for s in a.spaces)]
+        self.heads = {x for a in alone for x in atoms_of(a.spaces)}
 
     def shared(self, instance: Instance) -> list[tuple[Node, int, int, int]]:
         """Keys and values of one attention, each with the axis of its heads; all of them, or none."""
@@ -104,7 +104,7 @@ class _Finder(Flow):
         """The axis of heads, of an operand or of what it was before they were merged with others."""
         value = instance.node.input(operand)
         spaces = () if value is None else self.axes.of(value)
-        atoms = [[id(x) for x in leaves(space)] for space in spaces]
+        atoms = [list(leaves(space)) for space in spaces]
         bearing = [k for k, own in enumerate(atoms) if not self.heads.isdisjoint(own)]
         if value is None or len(bearing) != 1 or atoms[bearing[0]][-1] not in self.heads:
             return None

@@ -59,12 +59,12 @@ class _Regrouping:
     axes: Axes
     stage: Stage
     sizes: Sizes
-    roles: dict[int, tuple[Regroup, bool]] = field(default_factory=dict)
+    roles: dict[Space, tuple[Regroup, bool]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for one in self.stage.regroups:
-            self.roles[id(one.keys)] = one, True
-            self.roles[id(one.group)] = one, False
+            self.roles[one.keys] = one, True
+            self.roles[one.group] = one, False
         self.kinds = max(_kinds(one) for one in self.stage.regroups)
 
     def steps(self) -> dict[Value, list[AxisStep]]:
@@ -130,7 +130,7 @@ class _Regrouping:
         return Diagnostic("G304", f"groups of query heads cannot {what}: `{name}` {cause}", first.span)
 
     def touches(self, space: Space) -> bool:
-        return any(id(x) in self.roles for x in leaves(space))
+        return any(x in self.roles for x in leaves(space))
 
     # ---------------------------------------------------------------- indices
 
@@ -154,7 +154,7 @@ class _Regrouping:
 
     def atom(self, space: Space) -> _Units:
         size = self.sizes.of(space)[0]
-        one, is_keys = self.roles.get(id(space), (None, False))
+        one, is_keys = self.roles.get(space, (None, False))
         if one is None:
             return _Units(np.tile(np.arange(size), (self.kinds, 1)), np.full(size, -1))
         if is_keys:

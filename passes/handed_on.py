@@ -130,7 +130,7 @@ def _one_behind_the_other(around: Sequence[_Around], streams: Streams) -> list[l
             joined = group[one.start] + group[after]
             group.update((a.start, joined) for a in joined)
     place = {a: k for k, a in enumerate(around)}
-    return [sorted(g, key=place.__getitem__) for g in {id(g): g for g in group.values()}.values()]
+    return [sorted(g, key=place.__getitem__) for g in {g[0]: g for g in group.values()}.values()]
 
 
 def next_start(end: Value, starts: Collection[Value], streams: Streams) -> Value | None:

@@ -20,10 +20,10 @@ from growc.passes.units import Place, replace_spaces
 
 def inner_heads(axes: Axes) -> dict[Place, Space]:
     """New spaces of the axes on which the one head in each part comes and goes; none where there is none."""
-    found: dict[int, list[tuple[Place, Place]]] = {}
+    found: dict[Space, list[tuple[Place, Place]]] = {}
     for instance in axes.instances:
         for one, whole in _merged(axes, instance):
-            found.setdefault(id(find(axes.of(whole[0])[whole[1]])), []).append((one, whole))
+            found.setdefault(find(axes.of(whole[0])[whole[1]]), []).append((one, whole))
     changed: dict[Place, Space] = {}
     flow = Flow(axes)
     for places in found.values():

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from growc.axes import leaves
+from growc.axes import Space, leaves
 from growc.graph import Value
 from growc.links import Flow, Link, Links, Occurrences, Var
 from growc.operators import Term, choosing, labels, names_of
@@ -23,8 +23,8 @@ from growc.passes.ties import Tie
 from growc.passes.treatments import REDUCTIONS, TREATMENTS
 
 
-def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: set[int]) -> Links:
-    """All links that the mapped spaces (ids of their representatives) touch."""
+def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: set[Space]) -> Links:
+    """All links that the mapped spaces touch."""
     links = Links(axes, mapped)
     closing = {n.close: n for n in norms}
     closing = {c: n for c, n in closing.items() if any(links.of(n.source, k) for k in range(n.source.rank))}
@@ -97,8 +97,8 @@ def bind(
     if not found:
         return
     links.visited.update(found)
-    atoms = [id(links.atoms[v]) for v in found]
-    wanted = [(name, [id(x) for x in leaves(instance.spaces[name])]) for name in labels(term)]
+    atoms = [links.atoms[v] for v in found]
+    wanted = [(name, list(leaves(instance.spaces[name]))) for name in labels(term)]
     if [x for _, xs in wanted for x in xs] == atoms:
         at = 0
         for name, xs in wanted:
@@ -128,12 +128,12 @@ def _aligned(
     links: Links, sources: dict[int, list[Var]], targets: dict[int, list[Var]]
 ) -> Iterator[tuple[dict[int, Var], list[Var]]]:
     """A label's variables, atom by atom: where its spaces were in conflict, not all have the same atoms."""
-    found: dict[tuple[int, int], tuple[dict[int, Var], list[Var]]] = {}
+    found: dict[tuple[Space, int], tuple[dict[int, Var], list[Var]]] = {}
     for side, occurrences in enumerate((sources, targets)):
         for i, variables in occurrences.items():
-            seen: Counter[int] = Counter()
+            seen: Counter[Space] = Counter()
             for var in variables:
-                atom = id(links.atoms[var])
+                atom = links.atoms[var]
                 ins, outs = found.setdefault((atom, seen[atom]), ({}, []))
                 seen[atom] += 1
                 if side:

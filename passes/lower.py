@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 
 from growc import recipe as ast
-from growc.axes import leaves
+from growc.axes import Space, atoms_of, leaves
 from growc.compilation import Compilation
 from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
@@ -101,7 +101,7 @@ class _Lowering:
         self.roles, self.axes, self.layers, self.measuring = roles, axes, layers, measuring
         self.done = Lowered()
         self.errors: list[Diagnostic] = []
-        self.touched: dict[int, tuple[Span, str]] = {}
+        self.touched: dict[Space, tuple[Span, str]] = {}
         self.ancestry = Ancestry(axes, layers)
         self.regions: dict[tuple[tuple[ast.Scope, ...], int], Region] = {}
         rankings = Rankings(Magnitudes(axes, ties))
@@ -136,7 +136,7 @@ class _Lowering:
         apart = self.axes.apart
         one_by_one = taken([(a, mapped(self.axes.of(a.whole)[a.axis], made)) for a in apart])
         self.done.taken = replace(one_by_one, constants=constants(self.axes, made))
-        stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(id(own), ()), own)]
+        stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(own, ()), own)]
         self.done.stages = [s for s in stages if s.requests or s.regroups or s.pools]
         for name, found in self.roles.axes.items():
             before = tuple(dict.fromkeys(a.size for a in found))
@@ -251,8 +251,8 @@ class _Lowering:
         size.
         """
         name = statement.axis.name
-        for leaf in (x for s in target.spaces for x in leaves(s)):
-            earlier = self.touched.get(id(leaf))
+        for leaf in atoms_of(target.spaces):
+            earlier = self.touched.get(leaf)
             if earlier is not None and earlier[1] != name and after != before:
                 raise GrowError(
                     Diagnostic(
@@ -281,9 +281,9 @@ class _Lowering:
 
     def suffices(self, statement: ast.Subclone, target: RoleAxis, before: int, after: int) -> None:
         """As many units are left as every ranking takes of them."""
-        atoms = {id(x) for s in target.spaces for x in leaves(s)}
+        atoms = set(atoms_of(target.spaces))
         for ranking, space in self.axes.ranked.items():
-            mine = any(id(x) in atoms for x in leaves(space))
+            mine = any(x in atoms for x in leaves(space))
             left = self.done.sizes.of(space)[0] * after // before
             if mine and left < fewest(ranking):
                 message = f"`{statement.axis.name}` cannot be {after}: {ranking.name or ranking.op} "

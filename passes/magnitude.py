@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from growc.axes import Space, find, leaves
+from growc.axes import Space, atoms_of, find, leaves
 from growc.graph import Array, Value, wide
 from growc.indexmap import Floats, Ints
 from growc.passes.apart import Apart
@@ -31,14 +31,14 @@ class Magnitudes:
     axes: Axes
     ties: Sequence[Tie] = ()
     sums: dict[tuple[Value, tuple[int, ...]], Floats] = field(default_factory=dict)
-    uses: dict[int, list[Value]] = field(default_factory=dict)
+    uses: dict[Space, list[Value]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         left_out = {use for tie in self.ties for use in tie.uses[1:]} | self._statistics()
         for use in self.axes.graph.uses():
             if use.weight is None or not use.weight.floating or use in left_out:
                 continue
-            for atom in {id(x) for s in self.axes.of(use) for x in leaves(s)}:
+            for atom in set(atoms_of(self.axes.of(use))):
                 self.uses.setdefault(atom, []).append(use)
 
     def of(self, units: Sequence[Space]) -> Floats:
@@ -46,7 +46,7 @@ class Magnitudes:
         atoms = [find(s) for s in units]
         sizes = [a.size[0] for a in atoms]
         total = np.zeros(int(np.prod(sizes, dtype=np.int64)))
-        for use in self.uses.get(id(atoms[0]), []):
+        for use in self.uses.get(atoms[0], []):
             found = self._placed(use, atoms)
             if found is not None:
                 norm = found[0].sum()
@@ -93,7 +93,7 @@ def placed(spaces: Sequence[Space], values: Floats, atoms: Sequence[Space]) -> t
 
     None where the axes lack one of the atoms.
     """
-    if not all(any(x is a for s in spaces for x in leaves(s)) for a in atoms):
+    if not all(any(x is a for x in atoms_of(spaces)) for a in atoms):
         return None
     unit = np.zeros(values.shape, dtype=np.int64)
     present = np.ones(values.shape, dtype=bool)

@@ -19,27 +19,27 @@ from growc.passes.spaces import Axes
 
 @dataclass(frozen=True)
 class Measured:
-    """`source`: for each atom (by id) that of the source; None where both are the same."""
+    """`source`: for each atom that of the source; None where both are the same."""
 
     activations: Activations
     means: Sequence[Floats]
-    source: Mapping[int, Space] | None = None
+    source: Mapping[Space, Space] | None = None
 
     def importance(self, units: Sequence[Space]) -> Floats | None:
         """The score of every unit of a product of atoms; None where these are not read."""
         atoms = [a for u in units if (a := find(u)).size[0] > 1] or [find(u) for u in units]
-        found = atoms if self.source is None else [self.source.get(id(a)) for a in atoms]
+        found = atoms if self.source is None else [self.source.get(a) for a in atoms]
         known = [s for s, a in zip(found, atoms, strict=True) if s is not None and s.size[0] == a.size[0]]
-        if len(known) < len(atoms) or any(id(s) not in self.activations.of_atom for s in known):
+        if len(known) < len(atoms) or any(s not in self.activations.of_atom for s in known):
             return None
         return self.activations.scores(self.means, known)
 
 
-def counterparts(axes: Axes, source: Axes) -> dict[int, Space]:
-    """For each atom (by id) that of the source's at the same place of a weight that it uses once."""
+def counterparts(axes: Axes, source: Axes) -> dict[Space, Space]:
+    """For each atom that of the source's at the same place of a weight that it uses once."""
     count = Counter(_root(use) for use in source.graph.uses())
     once = {_root(use): use for use in source.graph.uses() if count[_root(use)] == 1}
-    found: dict[int, Space] = {}
+    found: dict[Space, Space] = {}
     for use in axes.graph.uses():
         other = once.get(_root(use))
         if other is None:
@@ -47,7 +47,7 @@ def counterparts(axes: Axes, source: Axes) -> dict[int, Space]:
         for here, there in zip(axes.of(use), source.of(other), strict=True):
             pairs = list(zip(_several(here), _several(there), strict=False))
             if [a.size for a, _ in pairs] == [b.size for _, b in pairs]:
-                found.update((id(a), b) for a, b in pairs if id(a) not in found)
+                found.update((a, b) for a, b in pairs if a not in found)
     return found
 
 

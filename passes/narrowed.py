@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from growc.axes import find
+from growc.axes import Space, find
 from growc.graph import Node, Value
 from growc.indexmap import Bools, IndexMap
 from growc.links import Link, Links, Var
@@ -70,12 +70,12 @@ def _narrows(node: Node) -> bool:
     return real and not widens(node)
 
 
-def _digits(links: Links) -> Mapping[int, int]:
+def _digits(links: Links) -> Mapping[Space, int]:
     """How many binary digits the coarsest real factor on an axis has, by the axis' atom; EXACT where all that
     is stored on it are summands.
     """
     treatments = {i.node: i.line.treatment for i in links.axes.instances}
-    found: dict[int, int] = {}
+    found: dict[Space, int] = {}
     for (value, _), variables in links.variables.items():
         weight = value.weight
         if weight is None or weight.elements <= 1 or weight.dtype not in REAL:
@@ -100,8 +100,8 @@ def _multiplies(value: Value, treatments: Mapping[Node, str]) -> bool:
     return False
 
 
-def _atom(links: Links, var: Var) -> int:
-    return id(find(links.atoms[var]))
+def _atom(links: Links, var: Var) -> Space:
+    return find(links.atoms[var])
 
 
 def means_are_met(solution: Solution) -> bool:

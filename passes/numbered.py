@@ -35,11 +35,11 @@ TAKING = (SAME, VIEW, TURN, REPEAT, TAKE)
 
 def vocabularies(flow: Flow) -> list[Space]:
     """What the numbers of model inputs mean."""
-    tables: dict[tuple[int, ...], list[Space]] = defaultdict(list)
+    tables: dict[tuple[Space, ...], list[Space]] = defaultdict(list)
     for index, table, axis in _lookups(flow):
         if _given(index):
             spaces = flow.axes.of(table)
-            beside = (id(find(s)) for k, s in enumerate(spaces) if k != axis)
+            beside = (find(s) for k, s in enumerate(spaces) if k != axis)
             tables[tuple(beside)].append(find(spaces[axis]))
     largest = {units: max(s.size for s in same) for units, same in tables.items()}
     above = {units: _made_of(flow, units, largest) for units in tables}
@@ -55,66 +55,64 @@ def vocabularies(flow: Flow) -> list[Space]:
     return _distinct(found)
 
 
-def _made_of(flow: Flow, units: Collection[int], tables: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _made_of(
+    flow: Flow, units: Collection[Space], tables: Iterable[tuple[Space, ...]]
+) -> list[tuple[Space, ...]]:
     """Of tables, by their units: those whose units a weight makes these units of."""
     read = {
-        id(x)
-        for m in flow.maps
-        if any(id(s) in units for s in flow.made(m))
-        for s in flow.read(m)
-        for x in leaves(s)
+        x for m in flow.maps if any(s in units for s in flow.made(m)) for s in flow.read(m) for x in leaves(s)
     }
     return [other for other in tables if other != units and not read.isdisjoint(other)]
 
 
-def positions(flow: Flow, taken: Collection[int]) -> list[Space]:
-    """The places that a model has learned, or baked, units for. `taken`: ids of atoms with another name."""
-    read = {id(s) for m in flow.maps for s in flow.read(m) if not any(id(x) in taken for x in leaves(s))}
+def positions(flow: Flow, taken: Collection[Space]) -> list[Space]:
+    """The places that a model has learned, or baked, units for. `taken`: atoms with another name."""
+    read = {s for m in flow.maps for s in flow.read(m) if not any(x in taken for x in leaves(s))}
     found: list[Space] = []
     for index, table, axis in _lookups(flow):
         spaces = flow.axes.of(table)
         computed = not _given(index) and not _all_equal(index)
-        if computed and any(id(find(s)) in read for s in spaces):
+        if computed and any(find(s) in read for s in spaces):
             found.append(find(spaces[axis]))
     for instance in flow.axes.instances:
         value = instance.node.input(0)
         if instance.node.op == "Slice" and value is not None and value in flow.static:
             spaces = flow.axes.of(value)
-            if any(id(find(s)) in read for s in spaces):
+            if any(find(s) in read for s in spaces):
                 terms = instance.line.inputs[0] or ()
                 found += [find(s) for s, t in zip(spaces, terms, strict=True) if t == "#"]
-    return [s for s in _distinct(found) if s.kind == "atom" and not s.unit and id(s) not in taken]
+    return [s for s in _distinct(found) if s.kind == "atom" and not s.unit and s not in taken]
 
 
-def experts(flow: Flow, taken: Collection[int]) -> list[Space]:
-    """How many networks a router chooses from. `taken`: ids of the atoms of heads."""
-    found: dict[int, Space] = {}
+def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
+    """How many networks a router chooses from. `taken`: the atoms of heads."""
+    found: dict[Space, None] = {}
     lookups = [
         i for i in flow.axes.instances if i.line.treatment == "lookup" and i.node.inputs[0] in flow.static
     ]
     chosen = set(flow.chosen.values())
     for lookup in sorted(lookups, key=lambda i: i not in chosen):  # vectors after the matrices: their biases
         scores = [s for v in lookup.node.inputs[1:] if v is not None for s in _ranked(flow, v)]
-        if lookup in chosen or any(id(s) in found for s in scores):
+        if lookup in chosen or any(s in found for s in scores):
             numbered = _addressed(flow, lookup) if scores else ()
-            found.update((id(s), s) for s in [*scores, *numbered])
-    routed = {id(s) for m in flow.maps for s in flow.made(m)} - set(taken)
+            found.update(dict.fromkeys([*scores, *numbered]))
+    routed = {s for m in flow.maps for s in flow.made(m)} - set(taken)
     for instance in flow.maps:
-        found.update((id(s), s) for s in _stacked(flow, instance) if id(s) in routed)
-    found.update((id(s), s) for s in _apart(flow) if id(s) in routed)
-    return [s for s in found.values() if s.kind == "atom" or all(x.unit for x in segments(s))]
+        found.update(dict.fromkeys(s for s in _stacked(flow, instance) if s in routed))
+    found.update(dict.fromkeys(s for s in _apart(flow) if s in routed))
+    return [s for s in found if s.kind == "atom" or all(x.unit for x in segments(s))]
 
 
-def routers(flow: Flow, routed: Collection[int]) -> set[Value]:
-    """The uses of weights that score experts. `routed`: ids of the spaces of experts."""
+def routers(flow: Flow, routed: Collection[Space]) -> set[Value]:
+    """The uses of weights that score experts. `routed`: the spaces of experts."""
     ranked = set(routed)
     for instance in flow.axes.instances:
         if instance.node.has(RANK) and any(out.users for out in instance.node.outputs):
-            ranked |= {id(s) for out in instance.node.outputs for s in _ranked(flow, out)}
+            ranked |= {s for out in instance.node.outputs for s in _ranked(flow, out)}
     found = set()
     for product in flow.maps:
-        batch = {id(s) for s in _stacked(flow, product)}
-        if any(id(s) in ranked and id(s) not in batch for s in flow.made(product)):
+        batch = set(_stacked(flow, product))
+        if any(s in ranked and s not in batch for s in flow.made(product)):
             value = product.node.inputs[flow.weight_of(product) or 0]
             while value is not None and value.weight is None and value.producer is not None:
                 value = value.producer.inputs[0]
@@ -222,4 +220,4 @@ def _given(index: Value) -> bool:
 
 
 def _distinct(spaces: Iterable[Space]) -> list[Space]:
-    return list({id(s): s for s in spaces}.values())
+    return list(dict.fromkeys(spaces))

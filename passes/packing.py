@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from growc.axes import find, leaves
+from growc.axes import atoms_of, find, leaves
 from growc.compilation import Compilation
 from growc.graph import Node, Value
 from growc.indexmap import Ints
@@ -78,7 +78,7 @@ def packed_heads(statements: Sequence[Bound], axes: Axes, roles: Roles) -> list[
 class _Finder(Flow):
     def __init__(self, axes: Axes, roles: Roles) -> None:
         super().__init__(axes)
-        self.heads = {id(x) for a in roles.axes.get("heads", []) for s in a.spaces for x in leaves(s)}
+        self.heads = {x for a in roles.axes.get("heads", []) for x in atoms_of(a.spaces)}
 
     def packed(self, operands: Sequence[tuple[Instance, int]]) -> Packed | None:
         """The projection that makes queries, keys and values of one attention, in an order that ties them."""
@@ -86,7 +86,7 @@ class _Finder(Flow):
         keys = operands[1][0].node.inputs[operands[1][1]]
         heads = set() if keys is None else self.heads & self.atoms(keys)
         for projection in reversed([m for m in self.maps if all(m.node.outputs[0] in a for a in above)]):
-            rows = [s for s in self.made(projection) if any(id(x) in heads for x in leaves(s))]
+            rows = [s for s in self.made(projection) if any(x in heads for x in leaves(s))]
             if len(rows) == 1:
                 return _Cone(self, projection.node.outputs[0], above).packed()
         return None

@@ -54,8 +54,8 @@ def pairs_of(roles: Roles) -> list[Pair]:
     """Every attention whose heads are a row-major (keys group), each an atom."""
     found = []
     for heads in roles.axes.get("heads", []):
-        keys = [s for s in heads.spaces if id(s) not in roles.expanded]
-        group = [s for s in heads.spaces if id(s) in roles.expanded]
+        keys = [s for s in heads.spaces if s not in roles.expanded]
+        group = [s for s in heads.spaces if s in roles.expanded]
         if len(keys) == len(group) == 1:
             found.append(Pair(heads, RoleAxis(tuple(keys)), keys[0], group[0]))
     return found
@@ -95,16 +95,16 @@ class Pairs:
 
     requests: Requests
     pairs: list[Pair]
-    asks: dict[int, list[Ask]] = field(default_factory=dict)
-    """Those that are put off, by the id of their pair."""
-    given: set[int] = field(default_factory=set)
-    """Pairs (by id) for which the recipe says how many `heads` there are."""
-    pooled: set[int] = field(default_factory=set)
-    """Pairs (by id) of which heads have become means."""
-    held: dict[int, Ints] = field(default_factory=dict)
-    """Which of the source's query heads stand in every group, by the id of the pair; -1: not one of them."""
-    fronts: dict[int, list[Stage]] = field(default_factory=dict)
-    """Splits and shuffles that stand in front of a statement's own stage, by its id: the shuffles first."""
+    asks: dict[Pair, list[Ask]] = field(default_factory=dict)
+    """Those that are put off, by pair."""
+    given: set[Pair] = field(default_factory=set)
+    """Pairs for which the recipe says how many `heads` there are."""
+    pooled: set[Pair] = field(default_factory=set)
+    """Pairs of which heads have become means."""
+    held: dict[Pair, Ints] = field(default_factory=dict)
+    """Which of the source's query heads stand in every group, by pair; -1: not one of them."""
+    fronts: dict[Stage, list[Stage]] = field(default_factory=dict)
+    """Splits and shuffles that stand in front of a statement's own stage: the shuffles first."""
 
     def of(self, name: str, target: RoleAxis) -> Pair | None:
         """The pair whose axis of this name a target is."""
@@ -113,11 +113,11 @@ class Pairs:
     def without_groups(self, name: str, target: RoleAxis) -> Pair | None:
         """The pair of which a target is both axes: no group has several heads yet."""
         pair = self.of(name, target)
-        return pair if pair is not None and pair.alone and id(pair) not in self.pooled else None
+        return pair if pair is not None and pair.alone and pair not in self.pooled else None
 
-    def bears(self, space: int) -> bool:
-        """Whether an atom (by id) is one of a pair."""
-        return any(space in (id(p.keys), id(p.group)) for p in self.pairs)
+    def bears(self, space: Space) -> bool:
+        """Whether an atom is one of a pair."""
+        return any(space in (p.keys, p.group) for p in self.pairs)
 
     def takes(self, ask: Ask) -> bool:
         """Whether an axis is one of a pair: then its statement is settled later, or here and now."""
@@ -131,11 +131,11 @@ class Pairs:
             return True
         before, heads = sizes.product(ask.target.spaces), pair.heads.spaces
         if axis == "heads":
-            self.given.add(id(pair))
-        elif isinstance(ask.statement, ast.Subclone) and id(pair) not in self.given:
+            self.given.add(pair)
+        elif isinstance(ask.statement, ast.Subclone) and pair not in self.given:
             sizes.ask(heads, sizes.product(heads) * ask.after // before)
         sizes.ask(ask.target.spaces, ask.after)
-        self.asks.setdefault(id(pair), []).append(ask)
+        self.asks.setdefault(pair, []).append(ask)
         return True
 
     def settle(self) -> list[Diagnostic]:
@@ -150,8 +150,8 @@ class Pairs:
 
     def settle_one(self, pair: Pair) -> None:
         """What the statements on one pair come to that were put off."""
-        mine = self.asks.pop(id(pair), [])
-        self.given.discard(id(pair))
+        mine = self.asks.pop(pair, [])
+        self.given.discard(pair)
         if mine:
             self.one(pair, mine)
 
@@ -162,7 +162,7 @@ class Pairs:
         heads, kv_heads = sizes.product(pair.heads.spaces), sizes.product(pair.kv_heads.spaces)
         spans = [size_span(a.statement) for a in mine]
         goal = settle(keys, group, kv_heads, heads, spans[-1], spans[:-1])
-        front = self.fronts.setdefault(id(mine[0].stage), [_front("heads"), _front("kv_heads")])
+        front = self.fronts.setdefault(mine[0].stage, [_front("heads"), _front("kv_heads")])
         if goal.split > 1:
             self.split(pair, goal.split, mine[0], front[1])
         order = np.tile(np.arange(group), (keys, 1))
@@ -182,10 +182,10 @@ class Pairs:
                 sizes.apply(ask.stage)
         if (order != np.arange(group)).any():
             front[0].regroups.append(Shuffle(pair.keys, pair.group, order, mine[0].statement.span))
-            self.held[id(pair)] = np.take_along_axis(self.heads(pair), order, axis=1)
+            self.held[pair] = np.take_along_axis(self.heads(pair), order, axis=1)
         self.check(pair, goal, spans[-1])
         for bearer in (pair.heads, pair.kv_heads):
-            sizes.asked.pop(tuple(id(s) for s in bearer.spaces), None)
+            sizes.asked.pop(tuple(s for s in bearer.spaces), None)
 
     def pool(self, pair: Pair, ask: Ask) -> None:
         """Key/value heads become means of some; query heads stay as they are."""
@@ -201,23 +201,23 @@ class Pairs:
         if frozen := [s for s in (pair.keys, pair.group) if s.frozen is not None]:
             raise GrowError(self.requests.placing(ask).frozen(frozen[0]))
         ask.stage.pools.append(Pool(pair.keys, pair.group, parts, ask.statement.span))
-        self.held[id(pair)] = self.standing(pair, keys, group).reshape(ask.after, group * parts)
+        self.held[pair] = self.standing(pair, keys, group).reshape(ask.after, group * parts)
         self.requests.rankings.pool(pair.keys, np.kron(np.eye(ask.after), np.full((1, parts), 1 / parts)))
         self.requests.rankings.pool(pair.group, np.tile(np.eye(group), (parts, 1)))
-        self.pooled.add(id(pair))
+        self.pooled.add(pair)
 
     def heads(self, pair: Pair) -> Ints:
         """Which of the source's query heads stood in every group when statements on them began, or began
         anew behind means.
         """
         keys, group = pair.keys.size[0], pair.group.size[0]
-        return self.held.get(id(pair), np.arange(keys * group).reshape(keys, group))
+        return self.held.get(pair, np.arange(keys * group).reshape(keys, group))
 
     def standing(self, pair: Pair, keys: int, group: int) -> Ints:
         """Which of the source's query heads stand in every group now; -1 where that cannot be told."""
         held, made = self.heads(pair), self.requests.rankings.made
         both = zip((pair.keys, pair.group), held.shape, strict=True)
-        rows, columns = (made.get(id(space), IndexMap.identity(n)) for space, n in both)
+        rows, columns = (made.get(space, IndexMap.identity(n)) for space, n in both)
         if (rows.size, columns.size) != (keys, group) or not (rows.copies.all() and columns.copies.all()):
             return np.full((keys, group), -1)
         return held[rows.index][:, columns.index]
@@ -256,7 +256,7 @@ class Pairs:
     def columns(self, pair: Pair, ask: Ask, keys: int, now: int) -> Ints:
         """Which places the heads that are left stood at in the groups of `heads`, one for each of `keys`."""
         held = self.heads(pair)
-        made = self.requests.rankings.made.get(id(pair.group), IndexMap.identity(now))
+        made = self.requests.rankings.made.get(pair.group, IndexMap.identity(now))
         known = (keys, made.source) == held.shape and (held >= 0).all()
         if not known or not made.copies.all() or (made.counts > 1).any():
             message = "query heads that were widened, or split into other groups, cannot be ranked"
@@ -272,7 +272,7 @@ class Pairs:
             scores = self.requests.rankings.of_source(statement.ranking, [pair.keys, pair.group], ask.draws)
             current = np.take_along_axis(scores[self.heads(pair)], order, axis=1)
             return np.argsort(-current, axis=1, kind="stable")
-        if id(pair.keys) in self.requests.rankings.made:
+        if pair.keys in self.requests.rankings.made:
             message = "`heads` that are listed by number, and other `kv_heads`, are not done together"
             raise GrowError(Diagnostic("G309", message, statement.ranking.span))
         found = listed_units(statement.ranking, keys * now)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from growc.axes import Reason, Space, find, leaves
+from growc.axes import Reason, Space, atoms_of, find, leaves
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Node
 from growc.passes.spaces import Axes
@@ -74,8 +74,8 @@ class Placing:
 
     def all_of(self, spaces: Sequence[Space]) -> list[Place]:
         """Every atom of an axis that keeps its size."""
-        atoms = {id(x): x for s in spaces for x in leaves(s)}
-        free = [x for x in atoms.values() if self.fixed(x) is None]
+        atoms = dict.fromkeys(atoms_of(spaces))
+        free = [x for x in atoms if self.fixed(x) is None]
         if not free:
             apart = len(spaces) == 1 and find(spaces[0]).kind == "sum"
             raise GrowError(

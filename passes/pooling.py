@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from growc.axes import Space, factors, find, leaves
+from growc.axes import Space, atoms_of, factors, find, leaves
 from growc.diagnostic import Diagnostic, GrowError
 from growc.graph import Value
 from growc.indexmap import Floats, IndexMap
@@ -76,11 +76,11 @@ class _Pooling:
     axes: Axes
     stage: Stage
     sizes: Sizes
-    pools: dict[int, Pool] = field(default_factory=dict)
+    pools: dict[Space, Pool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.pools = {id(one.keys): one for one in self.stage.pools}
-        self.groups = {id(one.group) for one in self.stage.pools}
+        self.pools = {one.keys: one for one in self.stage.pools}
+        self.groups = {one.group for one in self.stage.pools}
 
     def steps(self) -> dict[Value, list[AxisStep]]:
         found: dict[Value, list[AxisStep]] = {}
@@ -107,7 +107,7 @@ class _Pooling:
                     yield axis, layout
 
     def touches(self, atom: Space) -> bool:
-        return id(find(atom)) in self.pools or id(find(atom)) in self.groups
+        return find(atom) in self.pools or find(atom) in self.groups
 
     # ---------------------------------------------------------------- layouts
 
@@ -123,12 +123,12 @@ class _Pooling:
         parts: list[Layout] = []
         k = 0
         while k < len(spaces):
-            one, following = self.pools.get(id(spaces[k])), spaces[k + 1 : k + 2]
-            if one is not None and [id(s) for s in following] == [id(one.group)]:
+            one, following = self.pools.get(spaces[k]), spaces[k + 1 : k + 2]
+            if one is not None and list(following) == [one.group]:
                 parts += [self.kept(spaces[k]), self.kept(spaces[k + 1])]
                 k += 2
                 continue
-            if id(spaces[k]) in self.groups:
+            if spaces[k] in self.groups:
                 return None
             inner = self.layout(spaces[k]) if spaces[k].kind == "sum" else self.atom(spaces[k], one)
             if inner is None:
@@ -160,7 +160,7 @@ class _Pooling:
 
     def judge(self, instance: Instance, gone: Sequence[str]) -> None:
         spaces = [f for n in gone for f in factors(instance.spaces[n])]
-        if any(self.touches(x) for s in spaces for x in leaves(s)):
+        if any(self.touches(x) for x in atoms_of(spaces)):
             layout = self.of_factors(spaces)
             if layout is None or not layout.is_identity:
                 name = instance.node.name or instance.node.op

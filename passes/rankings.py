@@ -31,8 +31,8 @@ class Rankings:
     """Scores, on the source, of the units of spaces as they stand (`made`: what they were made of)."""
 
     magnitudes: Magnitudes
-    made: dict[int, IndexMap] = field(default_factory=dict)
-    means: dict[int, Floats] = field(default_factory=dict)
+    made: dict[Space, IndexMap] = field(default_factory=dict)
+    means: dict[Space, Floats] = field(default_factory=dict)
     """Of spaces whose units became means, and from which `made` goes on: how much of each of the source's."""
     measured: Measured | None = None
     """What `measure importance` found."""
@@ -69,9 +69,9 @@ class Rankings:
         found = self.of_source(ranking, units, draws)
         for k, atom in enumerate(map(find, units)):
             outer = [self.count([u]) for u in units[:k]]
-            if (means := self.means.get(id(atom))) is not None:
+            if (means := self.means.get(atom)) is not None:
                 found = _along(outer, means, found)
-            if (made := self.made.get(id(atom))) is not None:
+            if (made := self.made.get(atom)) is not None:
                 found = _followed(found, made, outer)
         return found
 
@@ -94,7 +94,7 @@ class Rankings:
     def share(self, space: Space, step: IndexMap) -> float | None:
         """Which part of the importance of a space a step drops; None where it was not measured."""
         found = self.importance([space])
-        key = id(find(space))
+        key = find(space)
         if found is None or key in self.made or key in self.means or not found.sum():
             return None
         return float(1 - found[np.unique(step.index)].sum() / found.sum())
@@ -104,7 +104,7 @@ class Rankings:
         return int(np.prod([self._count(find(u)) for u in units], dtype=np.int64))
 
     def _count(self, atom: Space) -> int:
-        made, means = self.made.get(id(atom)), self.means.get(id(atom))
+        made, means = self.made.get(atom), self.means.get(atom)
         if made is not None:
             return made.size
         return atom.size[0] if means is None else len(means)
@@ -123,16 +123,16 @@ class Rankings:
 
     def follow(self, space: Space, step: IndexMap) -> None:
         """A statement has mapped a space."""
-        key = id(find(space))
+        key = find(space)
         self.made[key] = step.after(self.made[key]) if key in self.made else step
 
     def pool(self, space: Space, step: Floats) -> None:
         """The units of a space became means of those that it had: `step` says of which, row by row."""
         atom = find(space)
-        made, means = self.made.pop(id(atom), None), self.means.get(id(atom))
+        made, means = self.made.pop(atom, None), self.means.get(atom)
         for earlier in (None if made is None else np.nan_to_num(made.matrix()), means):
             step = step if earlier is None else step @ earlier
-        self.means[id(atom)] = step
+        self.means[atom] = step
 
 
 def _along(outer: Sequence[int], step: Floats, scores: Floats) -> Floats:

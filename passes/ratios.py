@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from growc.axes import find, leaves
+from growc.axes import atoms_of, find, leaves
 from growc.graph import Graph, Node, Value, makers
 from growc.layers import Branch, Layer, Layers, Obstacle
 from growc.passes.branches import Branches
@@ -64,10 +64,10 @@ class _Finder:
     def __init__(self, axes: Axes, layers: Layers, roles: Roles) -> None:
         self.flow, self.fed = Flow(axes), fed_values(axes.graph, layers.data)
         self.branches = Branches(axes, layers)
-        self.streams = {id(s) for s in streams(self.flow, residual_sums(self.flow))}
+        self.streams = set(streams(self.flow, residual_sums(self.flow)))
         self.maps = {m.node: m for m in self.flow.maps}
         self.names = {
-            id(x): name
+            x: name
             for name in ("ffn", "head_dim", "kv_heads", "heads")
             for axis in roles.axes.get(name, [])
             for s in axis.spaces
@@ -86,14 +86,14 @@ class _Finder:
     def ratio(self, whole: Value, part: Value, *, taken: bool = False) -> Ratio | None:
         """What tells how large a part is; None where no tensor does."""
         spaces = self.flow.axes.of(whole)
-        units = tuple(k for k, s in enumerate(spaces) if id(find(s)) in self.streams)
+        units = tuple(k for k, s in enumerate(spaces) if find(s) in self.streams)
         if not units or whole.sizes != part.sizes:
             return None
         return Ratio(whole, units, part, taken)
 
     def kind(self, branch: Branch, layer: Layer) -> str:
         """What a branch is, by what the weights that write it read."""
-        atoms = {id(x) for m in self.writers(branch, layer) for s in self.flow.read(m) for x in leaves(s)}
+        atoms = {x for m in self.writers(branch, layer) for x in atoms_of(self.flow.read(m))}
         names = {self.names[a] for a in atoms if a in self.names}
         parts = ["ffn"] if "ffn" in names else []
         if names - {"ffn"}:

@@ -74,7 +74,7 @@ class Rescaling:
     @staticmethod
     def drops(solution: Solution, var: int) -> bool:
         """Whether the statement drops units of a variable."""
-        request = solution.stage.requests.get(id(find(solution.links.atoms[var])))
+        request = solution.stage.requests.get(find(solution.links.atoms[var]))
         return request is not None and request.drops
 
     def tied(self, use: Value, factor: float, axis: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from growc import recipe as ast
-from growc.axes import leaves
+from growc.axes import Space, atoms_of
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
 from growc.graph import Node, Value, readers
@@ -28,18 +28,18 @@ from growc.source import Span
 
 @dataclass(frozen=True)
 class Region:
-    """Part of a model. `inside`: ids of the atoms in it (None: all); `beyond`: of those elsewhere too."""
+    """Part of a model. `inside`: the atoms in it (None: all); `beyond`: of those elsewhere too."""
 
     scopes: tuple[ast.Scope, ...] = ()
-    inside: frozenset[int] | None = None
-    beyond: frozenset[int] = frozenset()
+    inside: frozenset[Space] | None = None
+    beyond: frozenset[Space] = frozenset()
 
     def of(self, axes: Sequence[RoleAxis], name: str, span: Span) -> list[RoleAxis]:
         """The axes of which anything lies inside. Raises GrowError (G307) where that is none."""
         inside = self.inside
         if inside is None:
             return list(axes)
-        found = [a for a in axes if any(id(x) in inside for s in a.spaces for x in leaves(s))]
+        found = [a for a in axes if any(x in inside for x in atoms_of(a.spaces))]
         if not found:
             raise GrowError(Diagnostic("G307", f"no `{name}` lies in {self.text}", span))
         return found
@@ -53,7 +53,7 @@ class Region:
         """Raise GrowError (G307) unless all of the axes lie inside, and inside only."""
         inside = self.inside
         for axis in axes if inside is not None else ():
-            atoms = [id(x) for s in axis.spaces for x in leaves(s)]
+            atoms = list(atoms_of(axis.spaces))
             if any(x in self.beyond or x not in inside for x in atoms):  # type: ignore[operator]
                 message = f"`{name}` ({axis.size}) reaches out of {self.text}"
                 remedy = "write the statement outside of the scope"
@@ -75,7 +75,7 @@ def region_of(scopes: Sequence[ast.Scope], known: Scopes, axes: Axes, layers: La
     return region
 
 
-def _named(scope: ast.RoleScope, known: Scopes) -> tuple[frozenset[int], frozenset[int]]:
+def _named(scope: ast.RoleScope, known: Scopes) -> tuple[frozenset[Space], frozenset[Space]]:
     if scope.role not in known.names:
         have = ", ".join(f"`{name}`" for name in known.names)
         note = f"its scopes are {have}" if have else "it has one part: no stream reads another one"
@@ -84,7 +84,7 @@ def _named(scope: ast.RoleScope, known: Scopes) -> tuple[frozenset[int], frozens
     return inside, frozenset(a for a in inside if len(known.of_atom[a]) > 1)
 
 
-def _under(scope: ast.Scope, axes: Axes) -> tuple[frozenset[int], frozenset[int]]:
+def _under(scope: ast.Scope, axes: Axes) -> tuple[frozenset[Space], frozenset[Space]]:
     """Atoms of weights under names that match, and of weights under others."""
     assert isinstance(scope, ast.GlobScope)
     under = lies_under(scope.pattern)
@@ -97,7 +97,7 @@ def _under(scope: ast.Scope, axes: Axes) -> tuple[frozenset[int], frozenset[int]
 
 def _in_layers(
     scopes: Sequence[ast.Scope], scope: ast.LayerScope, axes: Axes, layers: Layers, moment: int
-) -> tuple[frozenset[int], frozenset[int]]:
+) -> tuple[frozenset[Space], frozenset[Space]]:
     """Atoms of weights in layers that had these numbers before the statement `moment`."""
     nodes: set[Node] = set()
     for run in runs_in(layers, scopes, scope.span):
@@ -120,11 +120,11 @@ def counted_from_the_end(scopes: Sequence[ast.Scope], layers: Layers, moment: in
             yield from counted_back(scope.layers, count, number)
 
 
-def _among(axes: Axes, chosen: Callable[[Value], bool]) -> tuple[frozenset[int], frozenset[int]]:
+def _among(axes: Axes, chosen: Callable[[Value], bool]) -> tuple[frozenset[Space], frozenset[Space]]:
     """Atoms of the weight uses that are chosen; and which of those others have too."""
-    sides: dict[bool, set[int]] = {True: set(), False: set()}
+    sides: dict[bool, set[Space]] = {True: set(), False: set()}
     for use in axes.graph.uses():
-        sides[chosen(use)].update(id(x) for s in axes.of(use) for x in leaves(s))
+        sides[chosen(use)].update(atoms_of(axes.of(use)))
     return frozenset(sides[True]), frozenset(sides[True] & sides[False])
 
 

@@ -23,8 +23,8 @@ from growc.passes.spaces import Axes, Instance
 from growc.traits import SIZES
 
 
-def renumbered(axes: Axes, made: Mapping[int, IndexMap]) -> dict[str, Ints]:
-    """The old numbers, by input. `made`: what spaces were mapped to, by the id of their representative."""
+def renumbered(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[str, Ints]:
+    """The old numbers, by input. `made`: what spaces were mapped to."""
     by_node = {i.node: i for i in axes.instances}
     found: dict[str, Ints] = {}
     for instance in axes.instances:
@@ -40,15 +40,15 @@ def renumbered(axes: Axes, made: Mapping[int, IndexMap]) -> dict[str, Ints]:
     return found
 
 
-def mapped(space: Space, made: Mapping[int, IndexMap]) -> IndexMap | None:
+def mapped(space: Space, made: Mapping[Space, IndexMap]) -> IndexMap | None:
     """What a whole axis was mapped to, by what its atoms were; None where none was."""
     atoms = list(leaves(space))
-    if not any(id(a) in made for a in atoms):
+    if not any(a in made for a in atoms):
         return None
-    return assemble(space, [made.get(id(a), IndexMap.identity(a.size[0])) for a in atoms])
+    return assemble(space, [made.get(a, IndexMap.identity(a.size[0])) for a in atoms])
 
 
-def constants(axes: Axes, made: Mapping[int, IndexMap]) -> dict[Node, tuple[int, ...]]:
+def constants(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[Node, tuple[int, ...]]:
     """What the constants of look-ups become, where they change: the units that they number have other
     numbers, or they count from an end that moves.
     """

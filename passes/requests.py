@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from growc import recipe as ast
-from growc.axes import Reason, Space, find, leaves
+from growc.axes import Reason, Space, atoms_of, find, leaves
 from growc.checks import RESCALED
 from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
@@ -64,7 +64,7 @@ class Requests:
     sizes: Sizes
     rankings: Rankings
     size_of: Callable[[Expr, Ask], int]
-    computed: dict[int, Reason] = field(init=False)
+    computed: dict[Space, Reason] = field(init=False)
     taken: int = 0
     """Bytes of memory that the maps take that were asked for so far."""
 
@@ -72,10 +72,10 @@ class Requests:
         self.computed = computed_along(self.axes)
 
     @cached_property
-    def holders(self) -> Counter[int]:
-        """How many axes of weights each atom (by id) is a part of."""
+    def holders(self) -> Counter[Space]:
+        """How many axes of weights each atom is a part of."""
         spaces = (space for use in self.axes.graph.uses() for space in self.axes.of(use))
-        return Counter(id(atom) for space in spaces for atom in leaves(space))
+        return Counter(atoms_of(spaces))
 
     def add(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> None:
         """Map a row-major product of spaces."""
@@ -84,7 +84,7 @@ class Requests:
         places = self.places(ask, spaces, before, after)
         for k, place in enumerate(places):
             space = find(place.space)
-            if id(space) in ask.stage.requests:
+            if space in ask.stage.requests:
                 self.agree(ask, space, place.after)
             elif isinstance(ask.statement, ast.Widen):
                 self.put(ask, self.filled(ask, ask.statement, place))
@@ -94,12 +94,12 @@ class Requests:
     def put(self, ask: Ask, request: Request) -> None:
         """One atom takes a map."""
         self.unmoved(ask, request)
-        ask.stage.requests[id(request.space)] = request
+        ask.stage.requests[request.space] = request
         self.rankings.follow(request.space, request.map)
 
     def unmoved(self, ask: Ask, request: Request) -> None:
         """Units that computed numbers tell apart stay where they are."""
-        reason = self.computed.get(id(request.space))
+        reason = self.computed.get(request.space)
         left = min(request.map.source, request.map.size)
         if reason is not None and (request.map.index[:left] != np.arange(left)).any():
             node = reason.node.name or reason.node.op
@@ -109,7 +109,7 @@ class Requests:
     def filled(self, ask: Ask, statement: ast.Widen, place: Place) -> Request:
         """The map of a fill."""
         space, unit, fill = find(place.space), place.unit, FILLS[statement.fill.name]
-        self.taken += OF_UNIT * place.after * (1 + self.holders[id(space)])
+        self.taken += OF_UNIT * place.after * (1 + self.holders[space])
         require(f"`{ask.stage.axis}` of {ask.after}", self.taken, size_span(statement))
         made = fill.map(place.before // unit, place.after // unit, ask.draws.at("g"))
         if space.addressed is not None:
@@ -157,7 +157,7 @@ class Requests:
         self, spaces: Sequence[Space], before: int, after: int, statement: Resizing
     ) -> tuple[list[Space], int, int]:
         """The factors of channels that do not count groups, and their size before and after."""
-        inner = [s for s in spaces if not all(id(x) in self.roles.counters for x in leaves(s))]
+        inner = [s for s in spaces if not all(x in self.roles.counters for x in leaves(s))]
         part = self.sizes.product(inner)
         groups = before // part
         if after % groups:
@@ -168,7 +168,7 @@ class Requests:
 
     def agree(self, ask: Ask, space: Space, size: int) -> None:
         """Axes of one name that share a space must want one size of it."""
-        have, axis = ask.stage.requests[id(space)].map.size, ask.stage.axis
+        have, axis = ask.stage.requests[space].map.size, ask.stage.axis
         if have == size:
             return
         named = isinstance(ask.statement.axis, ast.NamedAxis)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from growc.axes import Space, factors, find, leaves, segments
+from growc.axes import Space, atoms_of, factors, find, leaves, segments
 from growc.brief import brief
 from growc.graph import Node, Value
 from growc.operators import labels, names_of
@@ -58,15 +58,15 @@ class Roles:
     __repr__ = brief
 
     axes: dict[str, list[RoleAxis]] = field(default_factory=dict)
-    expanded: set[int] = field(default_factory=set)
-    counters: set[int] = field(default_factory=set)
+    expanded: set[Space] = field(default_factory=set)
+    counters: set[Space] = field(default_factory=set)
     scopes: Scopes = field(default_factory=Scopes)
     routers: frozenset[Value] = frozenset()
     """Uses of weights that score experts."""
 
     def groups(self) -> list[Space]:
         """What of every `heads` shares a key/value head."""
-        return [s for a in self.axes.get("heads", []) for s in a.spaces if id(s) in self.expanded]
+        return [s for a in self.axes.get("heads", []) for s in a.spaces if s in self.expanded]
 
     def sizes(self, name: str) -> list[int]:
         """The distinct sizes of a name, in order."""
@@ -86,23 +86,23 @@ class _Finder(Flow):
         attention = list(self.attention())
         found.expanded = self.expanded()
         heads = [RoleAxis(h) for h, _ in attention]
-        taken = {id(x) for h in heads for x in h.spaces}
-        grouped = any(id(s) in found.expanded for h in heads for s in h.spaces)
+        taken = {x for h in heads for x in h.spaces}
+        grouped = any(s in found.expanded for h in heads for s in h.spaces)
         heads += [] if grouped else [RoleAxis((s,)) for s in self.beside(taken)]
         found.axes["hidden"] = [RoleAxis((s,)) for s in hidden]
         found.axes["heads"] = _distinct(heads)
-        kept = [tuple(s for s in h.spaces if id(s) not in found.expanded) for h in heads]
+        kept = [tuple(s for s in h.spaces if s not in found.expanded) for h in heads]
         found.axes["kv_heads"] = _distinct([RoleAxis(k) for k in kept]) if grouped else found.axes["heads"]
         found.axes["head_dim"] = _distinct([RoleAxis(d) for _, d in attention if d])
         inside = [*(s for h in heads for s in h.spaces), *(s for _, d in attention for s in d)]
-        named = {id(x) for s in inside for x in leaves(s)}
+        named = set(atoms_of(inside))
         found.axes["ffn"] = [RoleAxis((s,)) for s in feed_forward(self, hidden, named)]
         found.axes["vocab"] = [RoleAxis((s,)) for s in vocabularies(self)]
         routed = experts(self, taken)
         found.axes["experts"] = [RoleAxis((s,)) for s in routed]
-        found.routers = frozenset(routers(self, {id(s) for s in routed}))
-        found.axes["positions"] = [RoleAxis((s,)) for s in positions(self, taken | {id(s) for s in routed})]
-        channels = channel_spaces(self.axes, {id(s) for s in hidden}, named)
+        found.routers = frozenset(routers(self, set(routed)))
+        found.axes["positions"] = [RoleAxis((s,)) for s in positions(self, taken | set(routed))]
+        channels = channel_spaces(self.axes, set(hidden), named)
         found.axes["channels"] = [RoleAxis(c) for c in channels]
         found.counters = counters(self.axes, channels)
         found.axes = {name: found.axes[name] for name in NAMES if found.axes[name]}
@@ -126,21 +126,21 @@ class _Finder(Flow):
             stretched = _stretched(product)
             batch = [n for n in names_of(product.line.outputs[0]) if n in shared or n in stretched]
             inner = [find(product.spaces[n]) for n in sorted(shared - set(batch))]
-            heads = tuple(x for n in batch for x in leaves(product.spaces[n]) if id(x) in self.on_weights)
-            depth = [s for s in inner if any(id(x) in self.on_weights for x in leaves(s))]
+            heads = tuple(x for n in batch for x in leaves(product.spaces[n]) if x in self.on_weights)
+            depth = [s for s in inner if any(x in self.on_weights for x in leaves(s))]
             if heads or depth:
                 yield heads, tuple(depth)
                 yield heads, self.depth_of_values(instance.node)
 
-    def beside(self, heads: Collection[int]) -> Iterator[Space]:
-        """What stands end to end with heads in front of the same factor. `heads`: their ids."""
+    def beside(self, heads: Collection[Space]) -> Iterator[Space]:
+        """What stands end to end with heads in front of the same factor."""
         for use in self.axes.graph.uses():
             for space in self.axes.of(use):
                 several = factors(space)[:-1]
                 for ends in (segments(factor) for factor in several):
-                    if any(id(one) in heads for one in ends):
-                        others = (s for s in ends if s.kind == "atom" and not s.unit and id(s) not in heads)
-                        yield from (s for s in others if id(s) in self.on_weights)
+                    if any(one in heads for one in ends):
+                        others = (s for s in ends if s.kind == "atom" and not s.unit and s not in heads)
+                        yield from (s for s in others if s in self.on_weights)
 
     def depth_of_values(self, softmax: Node) -> tuple[Space, ...]:
         """What a head of the values has, where the product of the probabilities with them is found."""
@@ -151,37 +151,37 @@ class _Finder(Flow):
         made = set(names_of(instance.line.outputs[0]))
         ours = set(names_of(instance.line.inputs[1 - i]))
         own = [find(instance.spaces[n]) for n in names_of(instance.line.inputs[i]) if n in made - ours]
-        return tuple(s for s in own if any(id(x) in self.on_weights for x in leaves(s)))
+        return tuple(s for s in own if any(x in self.on_weights for x in leaves(s)))
 
     def operator(self, instance: Instance) -> Iterator[tuple[tuple[Space, ...], tuple[Space, ...]]]:
         """(heads, head_dim) of an attention operator."""
         terms = instance.line.inputs[0] or ()
-        heads = [x for n in labels(terms[1]) for x in leaves(instance.spaces[n]) if id(x) in self.on_weights]
+        heads = [x for n in labels(terms[1]) for x in leaves(instance.spaces[n]) if x in self.on_weights]
         depth = find(instance.spaces["d"])
         if heads:
             yield tuple(heads), (depth,)
             yield tuple(heads), (find(instance.spaces["e"]),)
 
-    def expanded(self) -> set[int]:
+    def expanded(self) -> set[Space]:
         """Atoms that a broadcast makes and no weight but a query's bears: the groups of grouped attention."""
-        found: set[int] = set()
+        found: set[Space] = set()
         for instance in self.axes.instances:
             shares = instance.line.treatment == "attention" or instance.node.op == REPEAT_OP
             if shares and "g" in instance.spaces:
-                found |= {id(x) for x in leaves(instance.spaces["g"])}
+                found |= set(leaves(instance.spaces["g"]))
             if instance.line.treatment == "contract" and self.weight_of(instance) is None:
-                found |= {id(x) for n in _stretched(instance) for x in leaves(instance.spaces[n])}
+                found |= {x for n in _stretched(instance) for x in leaves(instance.spaces[n])}
             if instance.node.has(REPEAT):
                 before = set(names_of(instance.line.inputs[0]))
-                if not any(id(x) in self.on_weights for n in before for x in leaves(instance.spaces[n])):
+                if not any(x in self.on_weights for n in before for x in leaves(instance.spaces[n])):
                     continue
                 after = names_of(instance.line.outputs[0])
-                found |= {id(x) for n in after if n not in before for x in leaves(instance.spaces[n])}
+                found |= {x for n in after if n not in before for x in leaves(instance.spaces[n])}
         return found - self.of_both_sides()
 
-    def of_both_sides(self) -> set[int]:
+    def of_both_sides(self) -> set[Space]:
         """Atoms that weights make in both operands of a product: a part of a key may be broadcast too."""
-        found: set[int] = set()
+        found: set[Space] = set()
         for product in self.axes.instances:
             contracts = product.line.treatment == "contract" and self.weight_of(product) is None
             if contracts or product.line.treatment == "attention":
@@ -189,9 +189,9 @@ class _Finder(Flow):
                 found |= a & b
         return found
 
-    def made_above(self, value: Value) -> set[int]:
+    def made_above(self, value: Value) -> set[Space]:
         """Atoms of a value that the weights next above it make, and nothing in between brings in."""
-        found: set[int] = set()
+        found: set[Space] = set()
         pending, seen = [(value, self.atoms(value))], {value}
         while pending:
             below, atoms = pending.pop()
@@ -199,7 +199,7 @@ class _Finder(Flow):
             if instance is None:
                 continue
             if instance.line.treatment == "contract":
-                found |= atoms & {id(x) for s in self.made(instance) for x in leaves(s)}
+                found |= atoms & set(atoms_of(self.made(instance)))
                 continue
             fresh = [v for v in instance.node.operands if v not in seen and v not in self.static]
             seen.update(fresh)
@@ -220,4 +220,4 @@ def _stretched(product: Instance) -> set[str]:
 
 
 def _distinct(axes: list[RoleAxis]) -> list[RoleAxis]:
-    return list({tuple(id(find(s)) for s in a.spaces): a for a in axes}.values())
+    return list({tuple(map(find, a.spaces)): a for a in axes}.values())

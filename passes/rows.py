@@ -38,7 +38,7 @@ def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -
     for node in graph.nodes:
         read = _read(graph, node, static, home)
         if read is not None:
-            groups[read.place[0], id(read.whole.origin), read.axis].append(read)
+            groups[read.place[0], read.whole.origin, read.axis].append(read)
     found = (_rows(graph, runs[run], run, reads, static) for (run, _, _), reads in groups.items())
     return tuple(rows for rows in found if rows is not None)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from growc.axes import Space, leaves
+from growc.axes import Space, atoms_of
 from growc.brief import brief
 from growc.graph import Node, Value
 from growc.passes.flow import Flow
@@ -38,31 +38,31 @@ class HasSpaces(Protocol):
 
 @dataclass
 class Scopes:
-    """The scopes of a model by name; for each atom (by id) the names of those that it lies in, and for each
+    """The scopes of a model by name; for each atom the names of those that it lies in, and for each
     residual sum its own.
     """
 
     __repr__ = brief
 
     names: tuple[str, ...] = ()
-    of_atom: dict[int, frozenset[str]] = field(default_factory=dict)
+    of_atom: dict[Space, frozenset[str]] = field(default_factory=dict)
     of_sum: dict[Node, str] = field(default_factory=dict)
 
     def of_axis(self, axis: HasSpaces) -> frozenset[str]:
         """The scopes that an axis lies in."""
         nothing: frozenset[str] = frozenset()
-        return nothing.union(*(self.of_atom.get(id(x), nothing) for s in axis.spaces for x in leaves(s)))
+        return nothing.union(*(self.of_atom.get(x, nothing) for x in atoms_of(axis.spaces)))
 
 
 def find_scopes(flow: Flow, sums: Mapping[Node, Residual]) -> Scopes:
     """Name the parts of a model, and tell where each axis lies."""
     parts = _Parts(flow, sums)
     names = parts.names()
-    found: dict[int, frozenset[str]] = {}
+    found: dict[Space, frozenset[str]] = {}
     for value, owner in parts.makers() if names else ():
         here = frozenset(names[p] for p in parts.roots(owner) if p in names)
-        for atom in (x for s in flow.axes.of(value) for x in leaves(s)):
-            found[id(atom)] = found.get(id(atom), frozenset()) | here
+        for atom in atoms_of(flow.axes.of(value)):
+            found[atom] = found.get(atom, frozenset()) | here
     of_sum = {node: names.get(parts.root(number), "") for node, number in parts.number.items()}
     return Scopes(tuple(sorted(set(names.values()))), found, of_sum)
 

@@ -48,7 +48,7 @@ def _single(flow: Flow) -> Iterator[tuple[Instance, int]]:
         both = [set(names_of(terms)) for terms in scores.line.inputs[:2]]
         terms = scores.line.outputs[0] or ()
         batch = [k for k, t in enumerate(terms) if isinstance(t, str) and t in both[0] & both[1]]
-        atoms = {id(x) for k in batch for x in leaves(flow.axes.of(scores.node.outputs[0])[k])}
+        atoms = {x for k in batch for x in leaves(flow.axes.of(scores.node.outputs[0])[k])}
         ones = [k for k in batch if flow.axes.of(scores.node.outputs[0])[k].unit]
         if len(ones) == 1 and atoms.isdisjoint(flow.on_weights):
             yield scores, ones[0]

@@ -56,7 +56,7 @@ class Solution:
 
     def whole(self, var: Var) -> IndexMap:
         """The state of a variable in terms of all units of the source, dropped ones too."""
-        request = self.stage.requests.get(id(find(self.links.atoms[var])))
+        request = self.stage.requests.get(find(self.links.atoms[var]))
         state = self.of(var)
         return state.after(request.map) if request is not None and request.drops else state
 
@@ -89,7 +89,7 @@ class Solving:
 
     def request(self, var: Var) -> Request | None:
         """What the statement asks of a variable's atom."""
-        return self.stage.requests.get(id(find(self.links.atoms[var])))
+        return self.stage.requests.get(find(self.links.atoms[var]))
 
     def known(self, var: Var) -> IndexMap | None:
         """The state of a variable's class, where something has determined it."""

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from growc.axes import Space
 from growc.compilation import Compilation
 from growc.graph import Node, Value
 from growc.indexmap import Bools
@@ -53,7 +54,7 @@ class _Statements:
         self.scales: dict[Value, float] = defaultdict(lambda: 1.0)
         self.attributes: dict[Node, dict[str, float]] = defaultdict(dict)
         self.gaps: list[Gap] = []
-        self.heard: dict[int, Bools] = {}
+        self.heard: dict[Space, Bools] = {}
         self.outgoing = Outgoing()
         self.rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
         self.ranges = Ranges(c.graph.dialect.ranges)

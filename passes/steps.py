@@ -62,7 +62,7 @@ class _Steps:
         )
 
     def request(self, var: Var) -> Request | None:
-        return self.stage.requests.get(id(find(self.links.atoms[var])))
+        return self.stage.requests.get(find(self.links.atoms[var]))
 
     def layout(self, use: Value, space: Space, pending: list[Var]) -> Layout:
         space = find(space)

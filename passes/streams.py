@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from growc.axes import Space, factors, find, leaves, segments
+from growc.axes import Space, atoms_of, factors, find, leaves, segments
 from growc.graph import Node, Value
 from growc.operators import FACTORS, Term, labels, names_of
 from growc.passes.flow import Flow, through_casts
@@ -40,8 +40,8 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
     Where the base is scaled unit by unit, the stream has to go on: it comes from such a sum, or goes to
     one. A recurrence with a way around it, weighted unit by unit, is no stream.
     """
-    produced = {id(s) for m in flow.maps for s in flow.made(m)}
-    contracted = {id(s) for m in flow.maps for s in flow.read(m)}
+    produced = {s for m in flow.maps for s in flow.made(m)}
+    contracted = {s for m in flow.maps for s in flow.read(m)}
     found: dict[Node, Residual] = {}
     for instance in flow.axes.instances:
         a, b = (instance.node.input(i) for i in (0, 1))
@@ -55,7 +55,7 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
         ):
             continue
         roots = [find(s) for s in flow.axes.of(instance.node.outputs[0])]
-        own = tuple(s for s in roots if id(s) in produced and id(s) in contracted)
+        own = tuple(s for s in roots if s in produced and s in contracted)
         if own:
             pairs = ((b, a), (a, b))
             base = next((v for v, branch in pairs if flow.made_from(branch, unscaled(flow, v))), None)
@@ -88,19 +88,19 @@ def _scales(flow: Flow, value: Value) -> Iterator[tuple[Value, Value]]:
 
 def streams(flow: Flow, sums: Mapping[Node, Residual]) -> list[Space]:
     """The spaces of residual streams but for places, in topological order."""
-    found = {id(s): s for r in sums.values() for s in r.streams}
-    fixed = {k for k, s in found.items() if all(x.frozen is not None for x in leaves(s))}
-    places: set[int] = set()
+    found = dict.fromkeys(s for r in sums.values() for s in r.streams)
+    fixed = {s for s in found if all(x.frozen is not None for x in leaves(s))}
+    places: set[Space] = set()
     for residual in sums.values():
-        given = {id(s) for s in residual.streams if id(s) in fixed and _given(flow, sums, residual.base, s)}
+        given = {s for s in residual.streams if s in fixed and _given(flow, sums, residual.base, s)}
         if len(given) < len(residual.streams):
             places |= given
-    return [s for k, s in found.items() if k not in places]
+    return [s for s in found if s not in places]
 
 
 def _given(flow: Flow, sums: Mapping[Node, Residual], start: Value, space: Space) -> bool:
     """Whether an axis of a stream comes from the model's inputs: no weight makes it on the way to `start`."""
-    atoms = {id(x) for x in leaves(space)}
+    atoms = set(leaves(space))
 
     def above(value: Value) -> Iterator[Value]:
         node = value.producer
@@ -111,52 +111,54 @@ def _given(flow: Flow, sums: Mapping[Node, Residual], start: Value, space: Space
     return not any(n is not None and n not in sums and _makes(flow, n, atoms) for n in nodes)
 
 
-def _makes(flow: Flow, node: Node, atoms: Collection[int]) -> bool:
+def _makes(flow: Flow, node: Node, atoms: Collection[Space]) -> bool:
     """Whether these atoms may come from a weight here: it makes them, or what is not a weight lacks them."""
     instance = flow.by_node.get(node)
     if instance is None or instance.line.treatment == "opaque":
         return True
     if instance.line.treatment == "contract" and flow.weight_of(instance) is not None:
-        return any(id(x) in atoms for s in flow.made(instance) for x in leaves(s))
+        return any(x in atoms for x in atoms_of(flow.made(instance)))
     bearing = [v for v in node.operands if not flow.atoms(v).isdisjoint(atoms)]
     return bool(bearing) and all(v in flow.static for v in bearing)
 
 
-def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[int]) -> list[Space]:
-    """The inner spaces between streams. `taken`: ids of the atoms of heads and of what is in them.
+def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[Space]) -> list[Space]:
+    """The inner spaces between streams. `taken`: the atoms of heads and of what is in them.
 
     What is worked on along another axis is none, nor what is made of that: the gates of a context.
     """
-    on_stream = {id(s) for s in hidden}
-    made: dict[int, Space] = {}
-    read: set[int] = set()
-    convolved: set[int] = set()
+    on_stream = set(hidden)
+    made: dict[Space, None] = {}
+    read: set[Space] = set()
+    convolved: set[Space] = set()
     for instance in flow.maps:
         ins, outs = flow.read(instance), flow.made(instance)
-        if any(id(s) in on_stream for s in ins):
+        if any(s in on_stream for s in ins):
             parts = [p for s in outs for x in segments(s) for p in {find(x): 0, **dict.fromkeys(factors(x))}]
-            made.update((id(p), p) for p in parts)
-            convolved |= {id(p) for p in parts if instance.node.op == "Conv"}
-        if any(id(s) in on_stream for s in outs):
-            read |= {id(find(p)) for s in ins for p in segments(s)}
-    tables = {id(find(s)) for i in flow.axes.instances if _is_lookup(flow, i) for s in _of_table(flow, i)}
-    wanted = [s for k, s in made.items() if k in read and k not in on_stream and k not in tables]
-    inside = {id(x) for s in hidden for x in leaves(s)}
-    wanted = [s for s in wanted if not all(id(x) in inside for x in leaves(s))]
-    sources = list(_sources(flow, {id(s) for s in wanted}, on_stream))
-    mixed = set(_mixed(flow, {id(x) for s in (*wanted, *(s for _, s in sources)) for x in leaves(s)}))
-    gated = {made for made, source in sources if all(id(x) in mixed for x in leaves(source))}
-    plain = [s for s in wanted if id(s) not in gated and not all(id(x) in mixed for x in leaves(s))]
-    unnamed = [s for s in wanted if not any(id(x) in taken for x in leaves(s)) and id(s) not in convolved]
+            made.update(dict.fromkeys(parts))
+            convolved |= {p for p in parts if instance.node.op == "Conv"}
+        if any(s in on_stream for s in outs):
+            read |= {find(p) for s in ins for p in segments(s)}
+    tables = {find(s) for i in flow.axes.instances if _is_lookup(flow, i) for s in _of_table(flow, i)}
+    wanted = [s for s in made if s in read and s not in on_stream and s not in tables]
+    inside = set(atoms_of(hidden))
+    wanted = [s for s in wanted if not all(x in inside for x in leaves(s))]
+    sources = list(_sources(flow, set(wanted), on_stream))
+    mixed = set(_mixed(flow, set(atoms_of((*wanted, *(s for _, s in sources))))))
+    gated = {made for made, source in sources if all(x in mixed for x in leaves(source))}
+    plain = [s for s in wanted if s not in gated and not all(x in mixed for x in leaves(s))]
+    unnamed = [s for s in wanted if not any(x in taken for x in leaves(s)) and s not in convolved]
     return plain or unnamed
 
 
-def _sources(flow: Flow, wanted: Collection[int], streams: Collection[int]) -> Iterator[tuple[int, Space]]:
-    """(id of what is made, what it is made from) for products that read no stream."""
+def _sources(
+    flow: Flow, wanted: Collection[Space], streams: Collection[Space]
+) -> Iterator[tuple[Space, Space]]:
+    """(what is made, what it is made from) for products that read no stream."""
     for instance in flow.maps:
-        ours = [id(s) for s in flow.made(instance) if id(s) in wanted]
+        ours = [s for s in flow.made(instance) if s in wanted]
         ins = flow.read(instance)
-        if ours and not any(id(s) in streams for s in ins):
+        if ours and not any(s in streams for s in ins):
             yield from ((made, source) for made in ours for source in ins)
 
 
@@ -172,7 +174,7 @@ def _of_table(flow: Flow, instance: Instance) -> Iterator[Space]:
         yield from flow.axes.of(source)
 
 
-def _mixed(flow: Flow, atoms: Collection[int]) -> Iterator[int]:
+def _mixed(flow: Flow, atoms: Collection[Space]) -> Iterator[Space]:
     """Which of these atoms stand on an axis of an activation whose other axes are worked on."""
     for instance in flow.axes.instances:
         node, line = instance.node, instance.line
@@ -183,7 +185,7 @@ def _mixed(flow: Flow, atoms: Collection[int]) -> Iterator[int]:
         for value, terms in zip(node.inputs, line.inputs, strict=False):
             if value is None or terms is None or value in flow.static or value in flow.chosen:
                 continue
-            own = [[id(x) for x in leaves(s) if id(x) in atoms] for s in flow.axes.of(value)]
+            own = [[x for x in leaves(s) if x in atoms] for s in flow.axes.of(value)]
             for axis, found in enumerate(own):
                 others = [t for i, t in enumerate(terms) if i != axis]
                 if found and _worked_on(instance, others, kept, weight is None):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from growc.axes import Space, find, leaves
+from growc.axes import Space, atoms_of, find, leaves
 from growc.checks import ADDED_UP
 from growc.compilation import Compilation
 from growc.fills import Entry
@@ -52,12 +52,12 @@ class Symmetry:
     """What the plan of a compilation leaves alike."""
 
     c: Compilation
-    uses: dict[int, list[Value]] = field(default_factory=lambda: defaultdict(list))
-    """Of each atom (by id) the uses of weights that have an axis of it."""
+    uses: dict[Space, list[Value]] = field(default_factory=lambda: defaultdict(list))
+    """Of each atom the uses of weights that have an axis of it."""
 
     def __post_init__(self) -> None:
         for use in self.c.graph.uses():
-            for atom in {id(x) for space in self.c.axes.of(use) for x in leaves(space)}:
+            for atom in set(atoms_of(self.c.axes.of(use))):
                 if use not in self.c.lowered.taken.gone:
                     self.uses[atom].append(use)
         self.weights = {w.name: w for w in self.c.graph.weights}
@@ -70,7 +70,7 @@ class Symmetry:
 
     def found(self) -> Iterator[Alike]:
         """One entry for each axis with units that are alike or dead, in the order of the statements."""
-        asked: dict[int, list[tuple[Stage, Request]]] = defaultdict(list)
+        asked: dict[Space, list[tuple[Stage, Request]]] = defaultdict(list)
         for stage in self.c.lowered.stages:
             for atom, request in stage.requests.items():
                 asked[atom].append((stage, request))
@@ -91,11 +91,11 @@ class Symmetry:
     def axis(self, name: str, atom: Space) -> RoleAxis:
         """The axis of a statement that an atom is a factor of."""
         named = self.c.roles.axes.get(name, [])
-        return next((a for a in named if atom in [x for s in a.spaces for x in leaves(s)]), RoleAxis((atom,)))
+        return next((a for a in named if atom in atoms_of(a.spaces)), RoleAxis((atom,)))
 
-    def entry(self, name: str, axis: RoleAxis, judged: Mapping[int, Units | None], cure: str) -> Alike:
+    def entry(self, name: str, axis: RoleAxis, judged: Mapping[Space, Units | None], cure: str) -> Alike:
         """What is said of one axis."""
-        atoms = {id(x): x for s in axis.spaces for x in leaves(s)}
+        atoms = dict.fromkeys(atoms_of(axis.spaces))
         total = self.c.lowered.sizes.product(axis.spaces)
         different, alive = total, total
         for units in filter(None, (judged.get(atom) for atom in atoms)):
@@ -117,7 +117,7 @@ class Symmetry:
 
     def shares(self, atom: Space) -> bool:
         """Whether a weight reads the units that can give copies different shares."""
-        found = self.uses[id(find(atom))]
+        found = self.uses[find(atom)]
         plain = [
             u for u in found if u.weight and u.weight.floating and not (u.weight.zero or u.weight.stored)
         ]
@@ -137,7 +137,7 @@ class Symmetry:
             return None
         key, dead = np.zeros(size), np.ones(size, dtype=bool)
         random = np.random.default_rng(1)
-        for use in self.uses[id(atom)]:
+        for use in self.uses[atom]:
             for axis, space in enumerate(self.c.axes.of(use)):
                 times = [x for x in leaves(space) if x is atom]
                 if not times:
@@ -148,7 +148,7 @@ class Symmetry:
                 key += random.random() * _summed(slices, random)
                 if not any(s.axis == axis and s.verb == "scales" for s in self.c.steps.get(use, ())):
                     dead &= ~slices.any(axis=1)
-        heard = self.c.heard.get(id(atom), np.zeros(size, dtype=bool))
+        heard = self.c.heard.get(atom, np.zeros(size, dtype=bool))
         dead = dead & ~heard if len(heard) == size else np.zeros(size, dtype=bool)  # pooled units: all alive
         kinds = np.unique(key, return_inverse=True)[1].reshape(-1)
         return Units(kinds, dead)
@@ -228,15 +228,15 @@ def remedy(mine: Sequence[tuple[Stage, Request]], alike: Bools, shares: bool) ->
 SHARES = "`split random` or `noise 0.01 balanced` lets training tell them apart"
 
 
-def heard(solution: Solution, before: Mapping[int, Bools]) -> dict[int, Bools]:
+def heard(solution: Solution, before: Mapping[Space, Bools]) -> dict[Space, Bools]:
     """For each atom that a statement maps, which of its units reach a reader as anything but zero."""
-    found: dict[int, Bools] = {}
+    found: dict[Space, Bools] = {}
     for atom, request in solution.stage.requests.items():
         old = before.get(atom, np.ones(request.map.source, dtype=bool))
         copies = request.map.index >= 0
         found[atom] = copies & old[np.where(copies, request.map.index, 0)]
     for root, state in solution.read.items():
-        atom = id(find(solution.links.atoms[root]))
+        atom = find(solution.links.atoms[root])
         if atom in found and len(found[atom]) == state.size:
             fresh = solution.stage.requests[atom].map.index < 0
             found[atom] |= fresh & ~state.zeros

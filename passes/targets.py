@@ -44,18 +44,17 @@ def targets_of(axis: ast.AxisRef, roles: Roles, axes: Axes) -> list[RoleAxis]:
             raise GrowError(lacks(axis.name, axis.span, roles))
         return found
     pattern = re.compile(glob(axis.glob))
-    spaces: dict[int, Space] = {}
+    spaces: dict[Space, None] = {}
     for use in axes.graph.uses():
         weight = use.weight
         if weight is not None and weight.floating and pattern.fullmatch(weight.name):
             if axis.number >= len(weight.shape):
                 message = f"`{weight.name}` has {len(weight.shape)} axes, and no axis {axis.number}"
                 raise GrowError(Diagnostic("G306", message, axis.span))
-            space = find(axes.of(use)[axis.number])
-            spaces.setdefault(id(space), space)
+            spaces[find(axes.of(use)[axis.number])] = None
     if not spaces:
         raise GrowError(_no_parameter(axis, axes))
-    return [RoleAxis((s,)) for s in spaces.values()]
+    return [RoleAxis((s,)) for s in spaces]
 
 
 def glob(pattern: str) -> str:

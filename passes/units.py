@@ -47,9 +47,9 @@ def count_units(axes: Axes) -> None:
 
 def by_group(places: Iterable[Stretched]) -> list[list[Stretched]]:
     """What is stretched to one group, together."""
-    found: dict[int, list[Stretched]] = defaultdict(list)
+    found: dict[Space, list[Stretched]] = defaultdict(list)
     for place in places:
-        found[id(find(place.group))].append(place)
+        found[find(place.group)].append(place)
     return list(found.values())
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from growc.axes import Space, find, leaves
+from growc.axes import Space, atoms_of, find, leaves
 from growc.graph import Node, Value, static_values
 from growc.operators import labels
 from growc.passes.spaces import Axes, Instance
@@ -40,7 +40,7 @@ def unseen_units(axes: Axes) -> Unseen:
     """What would have to count the heads that all queries share."""
     by_node = {i.node: i for i in axes.instances}
     static = static_values(axes.graph)
-    weighed = {id(x) for use in axes.graph.uses() for s in axes.of(use) for x in leaves(s)}
+    weighed = {x for use in axes.graph.uses() for x in atoms_of(axes.of(use))}
     places: list[Stretched] = []
     for instance in axes.instances:
         places += merged(axes, instance, by_node)
@@ -56,21 +56,21 @@ def unseen_units(axes: Axes) -> Unseen:
     return done
 
 
-def _shared(axes: Axes, product: Instance, weighed: set[int]) -> Iterator[_Shared]:
+def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[_Shared]:
     """The operands of a product that have one head for all of the other one's, and no heads beside it."""
     for k in (0, 1):
         value, other = product.node.inputs[k], product.node.inputs[1 - k]
         if value is None or other is None:
             continue
         batch = range(value.rank - 2)
-        if any(id(x) in weighed for axis in batch for x in leaves(axes.of(value)[axis])):
+        if any(x in weighed for axis in batch for x in leaves(axes.of(value)[axis])):
             continue
         for axis in batch:
             at = axis - value.rank + other.rank
             term = (product.line.inputs[1 - k] or ())[at] if at >= 0 else "_"
             space = find(axes.of(other)[at]) if at >= 0 else None
             named = isinstance(term, str) and bool(labels(term))
-            group = named and space is not None and is_group(space) and id(space) in weighed
+            group = named and space is not None and is_group(space) and space in weighed
             if group and space is not None and is_one(value, axis):
                 yield _Shared((value, axis), space, None, product.node, k)
 
@@ -95,7 +95,7 @@ class _Origins:
     def __init__(self, axes: Axes, by_node: dict[Node, Instance], value: Value, axis: int) -> None:
         self.axes, self.by_node = axes, by_node
         channels = [s for k, s in enumerate(axes.of(value)) if k != axis and s.static and not s.unit]
-        self.channels = [[id(x) for x in leaves(s)] for s in channels]
+        self.channels = [list(leaves(s)) for s in channels]
         self.seen: dict[Place, list[Place]] = {}
         self.found = self.behind(value, axis)
 
@@ -123,5 +123,5 @@ class _Origins:
     def is_origin(self, value: Value, axis: int) -> bool:
         """Whether heads can be taken out here: in front of the channels, which are the last axis."""
         spaces = self.axes.of(value)
-        own = [id(x) for x in leaves(spaces[-1])]
+        own = list(leaves(spaces[-1]))
         return value.producer is not None and axis < value.rank - 1 and own in self.channels

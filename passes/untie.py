@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from growc import recipe as ast
-from growc.axes import leaves
+from growc.axes import atoms_of
 from growc.compilation import Compilation
 from growc.diagnostic import Diagnostic, GrowError
 from growc.layers import Layers
@@ -32,7 +32,7 @@ def untie_pass(c: Compilation) -> Compilation:
 
 def heads_to_untie(asked: Sequence[Bound], axes: Axes, scopes: Scopes, layers: Layers) -> frozenset[int]:
     """The numbers of the tied heads that lie in the scopes of a statement."""
-    heads = [{id(x) for s in axes.of(tie.uses[0]) for x in leaves(s)} for tie in tied_heads(axes)]
+    heads = [set(atoms_of(axes.of(tie.uses[0]))) for tie in tied_heads(axes)]
     untied: set[int] = set()
     for bound in asked:
         region = region_of(bound.scopes, scopes, axes, layers, bound.number)

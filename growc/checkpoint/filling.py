@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from growc.api import has_config
-from growc.checkpoint.holder import same_tensors
 from growc.checkpoint.statefile import Given, read_state
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.torch.shapes import same_tensors
 
 State = Mapping[str, Callable[[], Tensor]]
 
@@ -35,13 +35,13 @@ def filled(module: nn.Module, given: Given) -> nn.Module:
     tied = same_tensors(module)
     own = module.state_dict(keep_vars=True)
     problems = [*_others(tied, state), *_strange(own, state)]
-    made: dict[int, Tensor] = {}
+    made: dict[Tensor, Tensor] = {}
     for names in tied:
         found = [name for name in names if name in state]
         if found:
             tensor, problem = _fitting(found, own[found[0]], state)
             problems += [problem] if problem else []
-            made[id(own[found[0]])] = tensor
+            made[own[found[0]]] = tensor
     if problems:
         more = (f"and {len(problems) - SHOWN} more",) if len(problems) > SHOWN else ()
         message = f"the state dict does not fit this `{type(module).__name__}`"
@@ -77,7 +77,7 @@ def _fitting(names: list[str], own: Tensor, state: State) -> tuple[Tensor, str]:
     return made, ""
 
 
-def _computed(module: nn.Module) -> dict[int, Tensor]:
+def _computed(module: nn.Module) -> dict[Tensor, Tensor]:
     """What no state dict holds and a module on meta has no values of, from its class.
 
     Raises GrowError (G322) where that does not say them.
@@ -94,7 +94,7 @@ def _computed(module: nn.Module) -> dict[int, Tensor]:
             message = f"`{name}` has no values, and no state dict holds it"
             remedy = "build the module on the CPU, where its class computes it"
             raise GrowError(Diagnostic("G322", message, help=remedy))
-    return {id(buffer): known[name].to(buffer.dtype) for name, buffer in absent.items()}
+    return {buffer: known[name].to(buffer.dtype) for name, buffer in absent.items()}
 
 
 def _passing(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -108,8 +108,8 @@ def _passing(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return chain(module.named_buffers(remove_duplicate=False), plain)
 
 
-def _with_tensors(module: nn.Module, made: Mapping[int, Tensor]) -> nn.Module:
+def _with_tensors(module: nn.Module, made: Mapping[Tensor, Tensor]) -> nn.Module:
     """A copy of a module with other tensors in the place of its own."""
-    memo: dict[int, Any] = dict(made)
+    memo: dict[int, Any] = {id(old): new for old, new in made.items()}
     copy: nn.Module = deepcopy(module, memo)
     return copy

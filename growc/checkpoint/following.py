@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from growc.axes import segments
+from growc.axes import Space, segments
 from growc.checkpoint.storedaxes import Place, StoredAxes
 from growc.dialects.torch.unsolved import Unsolved
 from growc.expression import Binary, Expr, Int, Name, TensorAxis
@@ -31,21 +31,21 @@ def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
         return []
     number = max((bound.number for bound in axes.c.statements), default=0)
     roles: dict[str, Led] = {}
-    plain: dict[int, Led] = {}
-    parts: dict[int, set[int]] = {}
-    alike: dict[int, tuple[int, Fraction]] = {}
+    plain: dict[Space, Led] = {}
+    parts: dict[Space, set[Space]] = {}
+    alike: dict[Space, tuple[int, Fraction]] = {}
     for name, axis, planned, there in found.sizes:
         leader = _leader(found, axes, (name, axis), there > planned)
         space = axes.at((name, axis))
-        if leader is None or space is None or id(space) in plain:
+        if leader is None or space is None or space in plain:
             continue
         called = axes.called(name, axis)
         if called is None or space in _whole(axes, called[0]):
             one = TensorAxis(axis, axes.first(name))
             bound = _resized(leader, number + len(plain) + 1, one, Int(there))
-            plain[id(space)] = replace(bound, scopes=()), leader
-            parts[id(space)] = {id(part) for part in segments(space) if part is not space}
-            alike[id(space)] = leader.number, Fraction(there, planned or 1)
+            plain[space] = replace(bound, scopes=()), leader
+            parts[space] = {part for part in segments(space) if part is not space}
+            alike[space] = leader.number, Fraction(there, planned or 1)
         elif called[1] * there % planned == 0:
             size = _size(axes, called[0], called[1], called[1] * there // planned)
             roles.setdefault(called[0], (_resized(leader, number + 1, NamedAxis(called[0]), size), leader))
@@ -53,11 +53,13 @@ def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
     return [roles[order[0]]] if order else _once(plain, parts, alike)
 
 
-def _once(plain: Mapping[int, Led], parts: Mapping[int, set[int]], alike: Mapping[int, object]) -> list[Led]:
+def _once(
+    plain: Mapping[Space, Led], parts: Mapping[Space, set[Space]], alike: Mapping[Space, object]
+) -> list[Led]:
     """Each axis once: by a sum where all its segments grow alike, so that what runs over it sees them grow
     together; else by the segments.
     """
-    sums, said = set[int](), set[int]()
+    sums, said = set[Space](), set[Space]()
     for key, own in parts.items():
         known = len(own) > 1 and own <= plain.keys()
         if known and len({alike[part] for part in own}) == 1 and own.isdisjoint(said):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from growc.checkpoint.holder import Holder, first_names, same_tensors
+from growc.checkpoint.holder import Holder, first_names
 from growc.checkpoint.lora import Growth, adapters_of, grow_adapter
 from growc.checkpoint.opened import Opened
 from growc.checkpoint.shards import SHARD_SIZE, Part
@@ -18,7 +18,7 @@ from growc.checkpoint.tensorfile import Entry
 from growc.checkpoint.unread import Unread
 from growc.checkpoint.write import Tell, as_they_are, write_checkpoint
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.torch.shapes import Feature
+from growc.dialects.torch.shapes import Feature, same_tensors
 from growc.graph import Array
 from growc.plans import WeightPlan
 from growc.weights import execute

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from growc.checkpoint.tensorfile import Entry
 from growc.dialects.torch.arrays import to_torch
+from growc.dialects.torch.shapes import same_tensors
 from growc.graph import Array
 
 if TYPE_CHECKING:
@@ -55,14 +56,6 @@ class Holder(ABC):
         """The same for a class that computes in single precision."""
         found = to_torch(self.read(name))
         return found.float() if found.is_floating_point() else found
-
-
-def same_tensors(module: Any) -> list[list[str]]:
-    """The names of each tensor of a module's state."""
-    found: dict[int, list[str]] = {}
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        found.setdefault(id(tensor), []).append(name)
-    return list(found.values())
 
 
 def first_names(module: Any) -> dict[str, str]:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from growc.checkpoint.directory import Checkpoint
-from growc.checkpoint.holder import Holder, same_tensors
+from growc.checkpoint.holder import Holder
 from growc.checkpoint.names import ModuleNames
 from growc.checkpoint.tensorfile import Entry
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.torch.shapes import same_tensors
 from growc.graph import Array
 
 if TYPE_CHECKING:

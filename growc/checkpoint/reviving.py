@@ -12,7 +12,6 @@ from torch.utils._pytree import tree_map_only
 
 from growc import api
 from growc.checkpoint.growth import GrownWeights
-from growc.checkpoint.holder import same_tensors
 from growc.checkpoint.living import Living, single
 from growc.checkpoint.running import Loaded
 from growc.checkpoint.silence import quiet
@@ -23,6 +22,7 @@ from growc.dialects.torch.dialect import arguments
 from growc.dialects.torch.growth import finish, is_on_meta
 from growc.dialects.torch.inputs import real_inputs, ways
 from growc.dialects.torch.running import Inputs
+from growc.dialects.torch.shapes import same_tensors
 from growc.expectations import judge_plan
 from growc.resolve import Resolved
 

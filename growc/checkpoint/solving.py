@@ -11,7 +11,7 @@ import torch
 
 from growc.checkpoint.following import following
 from growc.checkpoint.growth import GrownWeights
-from growc.checkpoint.holder import Holder, same_tensors
+from growc.checkpoint.holder import Holder
 from growc.checkpoint.silence import quiet
 from growc.checkpoint.storedaxes import StoredAxes
 from growc.compilation import Compilation
@@ -24,7 +24,7 @@ from growc.dialects.torch.gate import check
 from growc.dialects.torch.idle import awake
 from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.refusal import Asked, computed_otherwise, refusal
-from growc.dialects.torch.shapes import among, layer_counts, read_by, shapes_of, ties_of
+from growc.dialects.torch.shapes import among, layer_counts, read_by, same_tensors, shapes_of, ties_of
 from growc.dialects.torch.trials import Target
 from growc.dialects.torch.unsolved import Unsolved
 from growc.passes.certify import now_stored

@@ -50,7 +50,7 @@ class StoredAxes:
         space = self.at((name, axis))
         if space is None:
             return []
-        named: dict[tuple[int, ...], str] = {}
+        named: dict[tuple[Space, ...], str] = {}
         for role, axes in self.c.roles.axes.items():
             for one in axes:
                 named.setdefault(_identity(one.spaces), role)
@@ -65,7 +65,7 @@ class StoredAxes:
         """The last statement that resizes an axis as a whole."""
         space = self.at(place)
         for stage in reversed(self.c.lowered.stages):
-            if id(space) in stage.requests or _through_factors(space, stage):
+            if space in stage.requests or _through_factors(space, stage):
                 return next((b for b in self.c.statements if b.number == stage.number), None)
         return None
 
@@ -74,8 +74,8 @@ def _through_factors(space: Space | None, stage: Stage) -> bool:
     """Whether a stage resizes a product: a factor takes the map."""
     if space is None or space.kind != "product":
         return False
-    return any(id(factor) in stage.requests for factor in factors(space))
+    return any(factor in stage.requests for factor in factors(space))
 
 
-def _identity(spaces: Sequence[Space]) -> tuple[int, ...]:
-    return tuple(id(find(s)) for s in spaces)
+def _identity(spaces: Sequence[Space]) -> tuple[Space, ...]:
+    return tuple(map(find, spaces))

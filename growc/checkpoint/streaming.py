@@ -24,7 +24,7 @@ class Streaming(TorchFunctionMode):
         super().__init__()
         self._opened, self._typed = opened, typed
         state: Mapping[str, torch.Tensor] = opened.module.state_dict(keep_vars=True)
-        self._names = {id(tensor): name for name, tensor in state.items()}
+        self._names = {tensor: name for name, tensor in state.items()}
         for name, tensor in state.items():  # what asks for a type without an operator sees the stored one
             tensor.data = self._typed(without_data(opened.names.entries[opened.stored[name]]))
 
@@ -39,7 +39,7 @@ class Streaming(TorchFunctionMode):
         return func(*args, **named)
 
     def _read(self, given: Any) -> Any:
-        name = self._names.get(id(given)) if isinstance(given, torch.Tensor) else None
+        name = self._names.get(given) if isinstance(given, torch.Tensor) else None
         if name is None:
             return given
         return self._typed(to_torch(self._opened.read(name)))

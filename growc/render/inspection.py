@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from growc.axes import leaves
+from growc.axes import atoms_of
 from growc.axisgraph import Frozen, Way, frozen_axes, ways
 from growc.graph import Node
 from growc.layers import Run
@@ -95,7 +95,7 @@ def role_row(c: Compilation, name: str) -> tuple[str, str, str]:
     if name == "kv_heads" and found == c.roles.axes.get("heads"):
         note = "as heads: there are no groups"
     else:
-        fixed = sum(any(x.frozen for s in a.spaces for x in leaves(s)) for a in found)
+        fixed = sum(any(x.frozen for x in atoms_of(a.spaces)) for a in found)
         note = many(len(found), "space") + (f", {fixed} of them frozen" if fixed else "")
         note += "" if all(a.spaces for a in found) else ", where there is one nothing counts it"
     return name, " / ".join(map(str, c.roles.sizes(name))), note

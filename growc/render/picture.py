@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from growc.axes import Space, find, leaves, segments
+from growc.axes import Space, atoms_of, find, leaves, segments
 from growc.graph import Value
 from growc.passes.flow import Flow
 from growc.passes.roles import RoleAxis
@@ -33,7 +33,7 @@ class _Picture:
         self.c, self.flow = c, Flow(c.axes)
         self.tied = {use for tie in c.ties for use in tie.uses if tie.is_head}
         self.names = {
-            id(x): name
+            x: name
             for name in ("positions", "experts", "vocab", "ffn", "head_dim", "kv_heads", "heads", "hidden")
             for axis in c.roles.axes.get(name, [])
             for s in axis.spaces
@@ -44,7 +44,7 @@ class _Picture:
         """One stream."""
         [space] = axis.spaces
         sources, branches, ends = Counter(self.tables(space)), Counter[str](), Counter[str]()
-        inner: set[int] = set()
+        inner: set[Space] = set()
         for m in self.flow.maps:
             if find(space) in self.flow.made(m):
                 read = self.flow.read(m)
@@ -52,10 +52,10 @@ class _Picture:
                 (branches if is_branch else sources).update(
                     self.text(s) for s in read if s is not find(space)
                 )
-                inner |= {id(p) for s in read for p in segments(s)}
+                inner |= {p for s in read for p in segments(s)}
         for m in self.flow.maps:
             if find(space) in self.flow.read(m):
-                made = [s for s in self.flow.made(m) if not self.is_inner(s, inner | {id(find(space))})]
+                made = [s for s in self.flow.made(m) if not self.is_inner(s, inner | {find(space)})]
                 tie = " (tied to the table)" if self.is_tied(m.node.inputs) else ""
                 ends.update(self.text(s) + tie for s in made)
         norms = many(self.norms(space), "norm")
@@ -69,12 +69,12 @@ class _Picture:
             first, rest = f"  {'└' if last else '├'}─ {label:<5}", f"  {' ' if last else '│'}       "
             yield from textwrap.wrap(text, WIDTH, initial_indent=first + " ", subsequent_indent=rest + " ")
 
-    def is_inner(self, space: Space, inner: Collection[int]) -> bool:
+    def is_inner(self, space: Space, inner: Collection[Space]) -> bool:
         """Whether a space is read back into the stream, in whole or by its parts."""
-        atoms = [id(x) for x in leaves(space)]
-        return id(space) in inner or any(id(find(p)) in inner for p in segments(space)) or self.keys(atoms)
+        atoms = list(leaves(space))
+        return space in inner or any(find(p) in inner for p in segments(space)) or self.keys(atoms)
 
-    def keys(self, atoms: Iterable[int]) -> bool:
+    def keys(self, atoms: Iterable[Space]) -> bool:
         """Whether these are the atoms of queries or keys, which attention reads."""
         return {self.names.get(x) for x in atoms} & {"heads", "kv_heads", "head_dim"} != set()
 
@@ -108,7 +108,7 @@ class _Picture:
 
     def role(self, space: Space) -> str:
         """The first name in a space: `heads` for heads × head_dim."""
-        names = [self.names.get(id(x), "") for x in leaves(space)]
+        names = [self.names.get(x, "") for x in leaves(space)]
         return "heads" if {"heads", "kv_heads", "head_dim"} & set(names) else next(iter(names), "")
 
     def text(self, space: Space) -> str:
@@ -120,11 +120,11 @@ class _Picture:
 
     def attention(self, space: Space) -> str:
         """The heads in a space, and what one has."""
-        atoms = {id(x) for x in leaves(space)}
+        atoms = set(leaves(space))
 
         def size(name: str) -> int:
             found = sorted(self.c.roles.axes.get(name, []), key=lambda a: not a.spaces)
-            return next((a.size for a in found if {id(x) for s in a.spaces for x in leaves(s)} <= atoms), 0)
+            return next((a.size for a in found if set(atoms_of(a.spaces)) <= atoms), 0)
 
         heads, groups = size("heads") or size("kv_heads"), size("kv_heads")
         grouped = f" in {many(groups, 'group')}" if groups and groups != heads else ""

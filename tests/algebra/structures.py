@@ -32,13 +32,13 @@ def stop(space: Space) -> None:
     freeze(space, Reason(None, "a softmax"))
 
 
-def show(space: Space, letters: dict[int, str] | None = None) -> str:
+def show(space: Space, letters: dict[Space, str] | None = None) -> str:
     letters = {} if letters is None else letters
     space = find(space)
     if space.kind == "atom":
         if space.unit:
             return "1"
-        name = letters.setdefault(id(space), "abcdefghijklmnopqrstuvwxyz"[len(letters)])
+        name = letters.setdefault(space, "abcdefghijklmnopqrstuvwxyz"[len(letters)])
         return f"{space.size[0]}{name}{'!' if space.frozen else '#' if space.addressed else ''}"
     if space.kind == "product":
         return "(" + " ".join(show(p, letters) for p in space.parts if not find(p).unit) + ")"

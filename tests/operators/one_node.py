@@ -194,9 +194,9 @@ class OneNode:
         """The space of every label that is not frozen and of every addressed axis, by name."""
         found = self.labelled(self.axes.instances[0])
         for k, instance in enumerate(self.axes.instances[1:], 1):  # what a fused operator is made of
-            known = set(map(id, found.values()))
+            known = set(found.values())
             more = self.labelled(instance).items()
-            found |= {f"{name}@{k}": space for name, space in more if id(space) not in known}
+            found |= {f"{name}@{k}": space for name, space in more if space not in known}
         return {n: s for n, s in found.items() if self._may_grow(s)}
 
     def labelled(self, instance: Instance) -> dict[str, Space]:
@@ -273,7 +273,7 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     space = one.growable()[label]
     new = np.arange(wanted.size) >= wanted.source
     request = Request(space, FILLS.get(fill), wanted, new, Draws.of(case.name, label))
-    stage = Stage(1, "", "it", Options(), {id(space): request})
+    stage = Stage(1, "", "it", Options(), {space: request})
     links = build_links(one.axes, [], [], set(stage.requests))
     sizes = Sizes()
     solution = solve(links, stage, sizes, carriers_of(one.axes), Ranges(RANGES))

@@ -100,7 +100,7 @@ def _spaces(c: Compilation, name: str) -> list[str]:
     """
     groups: list[tuple[set[int], list[Any]]] = []
     for axis in c.roles.axes[name]:
-        atoms = {id(find(x)) for s in axis.spaces for x in leaves(s)}
+        atoms = {find(x) for s in axis.spaces for x in leaves(s)}
         near = [g for g in groups if g[0] & atoms]
         groups = [g for g in groups if not g[0] & atoms]
         groups.append((atoms.union(*(g[0] for g in near)), [axis, *(a for g in near for a in g[1])]))
@@ -116,7 +116,7 @@ def _spaces(c: Compilation, name: str) -> list[str]:
 def _bearing(c: Compilation, atoms: set[int]) -> int:
     """In how many places a matrix with an axis of these units is used."""
     return sum(
-        any(id(find(x)) in atoms for s in c.axes.of(use) for x in leaves(s))
+        any(find(x) in atoms for s in c.axes.of(use) for x in leaves(s))
         for use in c.graph.uses()
         if use.weight is not None and sum(k > 1 for k in use.weight.shape) > 1
     )

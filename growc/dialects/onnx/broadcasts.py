@@ -71,11 +71,11 @@ def _copy(node: ir.Node, taken: set[str | None]) -> ir.Node:
 
 def rejoin(model: ir.Model) -> None:
     """Let those that were one be one again, where they still make the same of the same."""
-    kept: dict[tuple[str, int], list[ir.Node]] = defaultdict(list)
+    kept: dict[tuple[str, ir.Graph | ir.Function], list[ir.Node]] = defaultdict(list)
     for node in list(model.graph.all_nodes()):
         if PARTED not in node.meta or node.graph is None:
             continue
-        known = kept[node.meta[PARTED], id(node.graph)]
+        known = kept[node.meta[PARTED], node.graph]
         first = next((one for one in known if _equal(one.outputs[0], node.outputs[0])), None)
         if first is None:
             known.append(node)

@@ -302,7 +302,7 @@ class _Copying:
         inputs = [None if v is None else self.expression(v, reader) for v in node.inputs]
         if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
             return value
-        key = (node, *(id(v) for v in inputs))
+        key = (node, *inputs)
         if key not in self.building.expressions:
             copy = self.building.expressions[key] = copied(node, inputs)
             self.graph.append(copy)

@@ -70,13 +70,12 @@ def _captured(step: Step) -> Iterator[ir.Value]:
         bodies = {ir.AttributeType.GRAPH: [attribute.value], ir.AttributeType.GRAPHS: attribute.value}
         for body in bodies.get(attribute.type, []):
             inner = list(body.all_nodes())
-            own = {id(v) for v in body.inputs} | {id(v) for n in inner for v in n.outputs}
-            own |= {id(v) for v in body.initializers.values()}
+            own = {*body.inputs, *body.initializers.values(), *(v for n in inner for v in n.outputs)}
             for n in inner:
                 for graph in (a.value for a in n.attributes.values() if a.type == ir.AttributeType.GRAPH):
-                    own |= {id(v) for v in graph.inputs} | {id(v) for v in graph.initializers.values()}
+                    own.update(graph.inputs, graph.initializers.values())
             operands = [v for n in inner for v in n.inputs] + list(body.outputs)
-            yield from (v for v in operands if v is not None and id(v) not in own)
+            yield from (v for v in operands if v is not None and v not in own)
 
 
 def stored_weight(value: ir.Value, tensor: Any) -> Weight:
@@ -115,14 +114,14 @@ depends on no weights, and of everything. Exporters differ most in the latter: p
 class _Capture:
     def __init__(self, model: ir.Model, dialect: Any) -> None:
         self.model, self.dialect = model, dialect
-        self.weights: dict[int, Weight] = {}
-        self.values: dict[int, Value] = {}
+        self.weights: dict[ir.Value | Stored, Weight] = {}
+        self.values: dict[ir.Value, Value] = {}
         self.nodes: list[Node] = []
-        self.keys: dict[int, Key] = {}
+        self.keys: dict[ir.Value, Key] = {}
         self.steps = list(flatten(model.graph))
-        self.makers = {id(v): step for step in self.steps for v in step.outputs}
+        self.makers = {v: step for step in self.steps for v in step.outputs}
         self.chains: set[Step] = set()
-        self.stored: dict[int, Stored] = {}
+        self.stored: dict[ir.Value, Stored] = {}
         self.made: dict[object, Stored] = {}
         self.shifted = shifts(model.graph)
 
@@ -130,7 +129,7 @@ class _Capture:
         source = self.model.graph
         inputs = [self.value(v) for v in source.inputs if not v.is_initializer()]
         self.structural_keys(inputs=[v for v in source.inputs if not v.is_initializer()])
-        for step in self.postorder(self.makers.get(id(v)) for v in source.outputs):
+        for step in self.postorder(self.makers.get(v) for v in source.outputs):
             dropped = step.op == "Constant" or any(self.is_weight(v) for v in step.outputs)
             if step not in self.chains and not dropped:
                 self.add(step)
@@ -152,19 +151,19 @@ class _Capture:
     def structural_keys(self, inputs: list[ir.Value]) -> None:
         """The key of each value: equal for equal structures, whatever the names."""
         for i, value in enumerate(inputs):
-            self.keys[id(value)] = (-1, b"", self.digest("input", i))
+            self.keys[value] = (-1, b"", self.digest("input", i))
         for step in self.steps:
             operands = [self.key(v) for v in [*step.inputs, *_captured(step)]]
             op = step.op
             if op in DEQUANTIZE and (found := self.quantised(step)) is not None:
                 digest = self.digest("constant", found.shape)
-                self.keys[id(step.outputs[0])] = (0, digest, digest)
-                self.stored[id(step.outputs[0])] = found
+                self.keys[step.outputs[0]] = (0, digest, digest)
+                self.stored[step.outputs[0]] = found
                 continue
             if op in COMMUTATIVE:
                 operands.sort()
             for i, out in enumerate(step.outputs):
-                self.keys[id(out)] = operands[0] if op == "Identity" else self.above(op, i, operands)
+                self.keys[out] = operands[0] if op == "Identity" else self.above(op, i, operands)
             if (
                 has(step.node, *ON_ITS_WAY)
                 and all(v is None or self.is_static(v) for v in step.inputs)
@@ -180,19 +179,19 @@ class _Capture:
         if found is None or not step.op.endswith("DequantizeLinear"):
             return found
         attributes = sorted((name, repr(a.value)) for name, a in step.node.attributes.items())
-        first = self.made.setdefault((step.op, *map(id, step.inputs), *attributes), found)
+        first = self.made.setdefault((step.op, *step.inputs, *attributes), found)
         if first is not found:  # one weight with several uses, as where they read one node
             first.twins.append(step.node)
         return first
 
     def is_weight(self, value: ir.Value) -> bool:
         """Whether a node gives what counts as a stored tensor."""
-        return id(value) in self.stored or value in self.shifted.sums
+        return value in self.stored or value in self.shifted.sums
 
     def is_static(self, value: ir.Value) -> bool:
         if self.is_weight(value):
             return True
-        return constant_of(value) is not None or self.makers.get(id(value)) in self.chains
+        return constant_of(value) is not None or self.makers.get(value) in self.chains
 
     def above(self, op: str, output: int, operands: list[Key]) -> Key:
         depth = max((d for d, _, _ in operands), default=-1)
@@ -204,13 +203,13 @@ class _Capture:
     def key(self, value: ir.Value | None) -> Key:
         if value is None:
             return -1, b"", b""
-        if id(value) not in self.keys:
+        if value not in self.keys:
             tensor = constant_of(value)
             shape = None if tensor is None else tuple(tensor.shape)
             digest = self.digest("constant", shape)
             weight = tensor is not None and dtype_name(tensor.dtype) in FLOATING and tensor.size > 1
-            self.keys[id(value)] = (0, digest, digest) if weight else (-1, b"", digest)
-        return self.keys[id(value)]
+            self.keys[value] = (0, digest, digest) if weight else (-1, b"", digest)
+        return self.keys[value]
 
     @staticmethod
     def digest(*parts: object) -> bytes:
@@ -220,7 +219,7 @@ class _Capture:
         operands = [v for v in [*step.inputs, *_captured(step)] if v is not None]
         if step.op in COMMUTATIVE:
             operands.sort(key=self.key)
-        return [self.makers[id(v)] for v in operands if id(v) in self.makers]
+        return [self.makers[v] for v in operands if v in self.makers]
 
     def postorder(self, roots: Iterable[Step | None]) -> list[Step]:
         done: set[Step] = set()
@@ -244,23 +243,23 @@ class _Capture:
     # ---- building
 
     def value(self, value: ir.Value) -> Value:
-        if id(value) not in self.values:
-            self.values[id(value)] = self.fresh(value)
-        return self.values[id(value)]
+        if value not in self.values:
+            self.values[value] = self.fresh(value)
+        return self.values[value]
 
     def operand(self, value: ir.Value) -> Value:
         """The neutral operand: a fresh constant (with a fresh chain in front of it) for what is static."""
         value = self.shifted.sums.get(value, value)
-        tensor, maker = constant_of(value), self.makers.get(id(value))
-        if tensor is not None or id(value) in self.stored:
+        tensor, maker = constant_of(value), self.makers.get(value)
+        if tensor is not None or value in self.stored:
             return self.constant(value, tensor)
         if maker in self.chains:
             return self.add(maker).outputs[0]
         return self.value(value)
 
     def constant(self, value: ir.Value, tensor: Any) -> Value:
-        found = self.stored.get(id(value))
-        key = id(value) if found is None else id(found)
+        found = self.stored.get(value)
+        key = found or value
         if key not in self.weights:
             made = stored_weight(value, tensor) if found is None else _quantised(value, found)
             made.computed = next((f.stored for f in self.dialect.folded if value is f.stand_in), ())

@@ -102,13 +102,13 @@ class Fused:
         attributes = self.attributes()
         again = Lowering(operands, attributes, self.lowering.name)
         results = self.rule(again)
-        bound: dict[int, ir.Value] = {}
-        wanted = {id(made): template for (_, made), template in self._pairs(results)}
-        if not all(_same(wanted[id(made)], made, set(map(id, places)), bound) for _, made in self.outputs):
+        bound: dict[ir.Value, ir.Value] = {}
+        wanted = {made: template for (_, made), template in self._pairs(results)}
+        if not all(_same(wanted[made], made, places, bound) for _, made in self.outputs):
             raise self._refusal()
         for i, place in enumerate(places):
             if operands[i] is not None:
-                self.node.replace_input_with(i, bound[id(place)])
+                self.node.replace_input_with(i, bound[place])
         for name, value in attributes.items():
             if name not in self.node.attributes or self.node.attributes[name].value != value:
                 self.node.attributes[name] = ir.convenience.convert_attribute(name, value)
@@ -177,9 +177,9 @@ class Fused:
         return self.lowering.inputs
 
     def _pairs(self, results: Sequence[ir.Value | None]) -> list[tuple[tuple[ir.Value, ir.Value], ir.Value]]:
-        kept = {id(old): pair for pair in self.outputs for old in pair[:1]}
+        kept = {old: pair for pair in self.outputs for old in pair[:1]}
         found = zip(self.node.outputs, results, strict=False)
-        return [(kept[id(o)], r) for o, r in found if id(o) in kept and r is not None]
+        return [(kept[o], r) for o, r in found if o in kept and r is not None]
 
     def _insert(self) -> None:
         last = next(part for part in reversed(self.lowering.made) if part.graph is not None)
@@ -316,13 +316,16 @@ def _carried(lowering: Lowering) -> dict[str, Any]:
 
 
 def _same(
-    wanted: ir.Value | None, found: ir.Value | None, places: set[int], bound: dict[int, ir.Value]
+    wanted: ir.Value | None,
+    found: ir.Value | None,
+    places: Sequence[ir.Value],
+    bound: dict[ir.Value, ir.Value],
 ) -> bool:
     """Whether a value is made as another one is; operands of the fused node (`places`) are bound."""
     if wanted is None or found is None:
         return wanted is found
-    if id(wanted) in places:
-        return bound.setdefault(id(wanted), found) is found
+    if wanted in places:
+        return bound.setdefault(wanted, found) is found
     a, b = wanted.producer(), found.producer()
     assert a is not None
     if b is None or (a.domain, a.op_type, wanted.index()) != (b.domain, b.op_type, found.index()):

@@ -73,7 +73,7 @@ class Simulator:
 
     def __init__(self, model: ir.Model) -> None:
         self.opsets = {("" if d == "ai.onnx" else d): v for d, v in model.opset_imports.items()}
-        self.protos: dict[int, onnx.NodeProto] = {}
+        self.protos: dict[Node, onnx.NodeProto] = {}
         self.runners: dict[int, Any] = {}
         self.schemas: dict[str, Any] = {}
 
@@ -92,12 +92,12 @@ class Simulator:
 
     def proto(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> onnx.NodeProto:
         """The node with canonical operand names (i0, i1, … -> o0, …) and what a patch changes."""
-        if id(node) not in self.protos:
+        if node not in self.protos:
             proto = ir.serde.serialize_node(node.origin)
             proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
             proto.output[:] = [f"o{i}" for i in range(len(node.outputs))]
-            self.protos[id(node)] = proto
-        proto = self.protos[id(node)]
+            self.protos[node] = proto
+        proto = self.protos[node]
         if attributes or op or operands > len(node.inputs):
             changed = onnx.NodeProto()
             changed.CopyFrom(proto)
@@ -131,7 +131,7 @@ class Simulator:
 
     def evaluate(self, node: Node, proto: onnx.NodeProto, inputs: list[Array | None]) -> list[Array] | None:
         """The node's results by onnx's reference operators; None where there is none for it."""
-        key = id(proto)
+        key = id(proto)  # which has no hash, and is held beside its runner
         if key not in self.runners:
             domain = node.op.split("::")[0] if "::" in node.op else ""
             try:

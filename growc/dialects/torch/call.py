@@ -83,8 +83,8 @@ class Call(Lowering):
     arguments: Mapping[str, Any] = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
     program: Any = None
-    tracked: dict[int, tuple[Path, int, int | None]] = field(default_factory=dict)
-    """Operands made of literals, by id: the argument, the first element that is its, and how many are."""
+    tracked: dict[ir.Value, tuple[Path, int, int | None]] = field(default_factory=dict)
+    """Operands made of literals: the argument, the first element that is its, and how many are."""
 
     # ---------------------------------------------------------------- making nodes
 
@@ -92,13 +92,14 @@ class Call(Lowering):
         """As in Lowering; the node remembers the call and the literals that are its operands."""
         made = super().several(op, *inputs, outputs=outputs, **attributes)
         site = Site(self.node)
-        given = {id(self.program.values.get(n)): n for n in self.node.all_input_nodes}
+        values = {n: self.program.values.get(n) for n in self.node.all_input_nodes}
+        given = {v: n for n, v in values.items() if isinstance(v, ir.Value)}
         for i, value in enumerate(inputs):
-            if value is not None and id(value) in self.tracked:
-                path, first, count = self.tracked[id(value)]
+            if value is not None and value in self.tracked:
+                path, first, count = self.tracked[value]
                 site.carried[path] = Place(i, first, count)
-            if value is not None and id(value) in given:
-                site.operands[i] = given[id(value)]
+            if value is not None and value in given:
+                site.operands[i] = given[value]
         self.made[-1].meta[SITE] = site
         if len(self.made) > 1:
             self.made[-1].name = f"{self.name}.{len(self.made)}"
@@ -211,7 +212,7 @@ class Call(Lowering):
     def took(self, value: ir.Value, argument: str, first: int = 0, count: int | None = None) -> ir.Value:
         """An operand that has an argument of the call in it, in `count` elements from `first` on."""
         if argument in self.paths:
-            self.tracked[id(value)] = self.paths[argument], first, count
+            self.tracked[value] = self.paths[argument], first, count
         return value
 
     def shape(self, value: ir.Value, start: int = 0, end: int | None = None) -> ir.Value:

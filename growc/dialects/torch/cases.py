@@ -161,7 +161,7 @@ def resized(
     `size_of`: what a size is to be, by what it is called, and what it is.
     """
     values = placeholder_values(captured.program)
-    made: dict[int, Tensor] = {}
+    made: dict[Tensor, Tensor] = {}
     for name, tensor in calling.tensors(*inputs).items():
         other = tensor
         for axis, size in enumerate(values[name].shape if isinstance(tensor, Tensor) else ()):
@@ -169,8 +169,8 @@ def resized(
             wanted = size_of(captured.symbols.get(str(size), str(size)), own)
             if wanted != own:
                 other = other.index_select(axis, torch.arange(wanted, device=other.device) % own)
-        made[id(tensor)] = other
-    found: Inputs = tree_map_only(Tensor, lambda tensor: made.get(id(tensor), tensor), inputs)
+        made[tensor] = other
+    found: Inputs = tree_map_only(Tensor, lambda tensor: made.get(tensor, tensor), inputs)
     return found
 
 

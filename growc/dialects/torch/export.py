@@ -92,14 +92,14 @@ def export(
 
 def tensor_names(module: nn.Module) -> dict[str, str]:
     """For each name of a tensor of a module the first one of the same tensor, in the order of state dicts."""
-    first: dict[int, str] = {}
+    first: dict[Tensor, str] = {}
     own = {"recurse": False, "remove_duplicate": False}
     tensors = [
         pair
         for prefix, part in module.named_modules(remove_duplicate=False)
         for pair in (*part.named_parameters(prefix, **own), *part.named_buffers(prefix, **own))
     ]
-    return {name: first.setdefault(id(tensor), name) for name, tensor in tensors}
+    return {name: first.setdefault(tensor, name) for name, tensor in tensors}
 
 
 def _constants(module: nn.Module, program: ExportedProgram) -> dict[str, Tensor | None]:

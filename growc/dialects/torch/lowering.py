@@ -195,16 +195,17 @@ class _Lowering:
         kinds = [self.values.get(n) for n in node.all_input_nodes]
         inputs = [v for k in kinds for v in (k if isinstance(k, list) else [k]) if isinstance(v, ir.Value)]
         given = {
-            id(v): n
+            v: n
             for n, k in zip(node.all_input_nodes, kinds, strict=True)
             for v in (k if isinstance(k, list) else [k])
+            if isinstance(v, ir.Value)
         }
         fakes = node.meta.get("val")
         several = isinstance(fakes, (list, tuple))
         results = list(fakes) if several else [fakes]  # type: ignore[arg-type]
         name = key_of(node.target).removeprefix("aten.")
         made = ir.Node(OPAQUE, name, inputs, num_outputs=len(results), name=label)
-        made.meta[SITE] = Site(node, operands={i: given[id(v)] for i, v in enumerate(inputs)})
+        made.meta[SITE] = Site(node, operands={i: given[v] for i, v in enumerate(inputs)})
         for k, (value, fake) in enumerate(zip(made.outputs, results, strict=True)):
             value.name = f"{label}.{k}"
             self.declared(value, fake)

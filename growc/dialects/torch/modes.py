@@ -94,7 +94,7 @@ class Training:
         self, node: fx.Node, place: Made, arguments: Mapping[fx.Node, Made], literals: Mapping[Path, Any]
     ) -> Made:
         """A call, once for the same arguments."""
-        key = (node, *map(id, arguments.values()))
+        key = (node, *arguments.values())
         return self.made.setdefault(key, Made(node, place.layer, arguments, literals))
 
 

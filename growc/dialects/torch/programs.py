@@ -135,7 +135,7 @@ def _parameters(program: ExportedProgram) -> tuple[str, ...]:
 
 def _identity(tensor: Tensor) -> tuple[Any, ...]:
     """Tensors of one file are tied where they are the same part of the same memory."""
-    memory = tensor.untyped_storage().data_ptr() or id(tensor)
+    memory = tensor.untyped_storage().data_ptr() or tensor
     return memory, tensor.storage_offset(), tensor.shape, tensor.stride()
 
 

@@ -161,7 +161,7 @@ class Rebuilding:
     ) -> Made:
         """A call, once for the same arguments and literals."""
         said = frozenset((path, _key(literal)) for path, literal in literals.items())
-        key = (call, said, *map(id, arguments.values()))
+        key = (call, said, *arguments.values())
         return self.calls.setdefault(key, Made(call, layer, arguments, literals))
 
     def argument(self, given: fx.Node, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
@@ -209,7 +209,8 @@ def _key(literal: Any) -> Hashable:
     if isinstance(literal, (list, tuple)):
         return tuple(map(_key, literal))
     if isinstance(literal, Parameter):
-        return id(literal.value)
+        return literal.value
+    # Of the rest not all have a hash: symbolic sizes have none.
     return literal if isinstance(literal, (int, float, str)) else id(literal)
 
 

@@ -56,11 +56,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.fixed = fixed
         self.entries: list[Entry] = []
         self.wires: list[list[Wire]] = []
-        self.wire: dict[int, Wire] = {}
+        self.wire: dict[Tensor, Wire] = {}
         self.known: dict[Wire, Tensor] = {}
         self.seen: dict[Wire, tuple[Wire, tuple[str, ...]]] = {}
         self.mutating: list[int] = []
-        self.alive: list[Any] = []
         self.written = Written(self)
 
     def know(
@@ -72,18 +71,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Tensors by name; buffers that no checkpoint holds, with stand-ins, as if operators made them."""
         named = {**inputs, **state}
         for name in sorted(named, reverse=True):
-            self.wire[id(named[name])] = name
+            self.wire[named[name]] = name
         entries = [(constant(buffer), buffer, stand_in) for buffer, stand_in in computed]
         for entry, buffer, stand_in in sorted(entries, key=lambda found: repr(found[0])):
             self.add(entry, [], [stand_in])
             self._learn([stand_in], [buffer])
-        self.written.kept |= {id(t) for t in (*state.values(), *(stand_in for _, stand_in in computed))}
+        self.written.kept.update(state.values(), (stand_in for _, stand_in in computed))
 
     def add(self, entry: Entry, given: Sequence[Wire], made: Sequence[Tensor]) -> None:
         """One operator with its tensors."""
         self.wires.append(list(given))
-        self.wire |= {id(tensor): (len(self.entries), place) for place, tensor in enumerate(made)}
-        self.alive.append(made)
+        self.wire |= {tensor: (len(self.entries), place) for place, tensor in enumerate(made)}
         self.entries.append(entry)
 
     def by_now(self, tensor: Tensor) -> Tensor:
@@ -94,7 +92,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def log(self, returned: Sequence[Tensor]) -> Log:
         """What the returned tensors, and tensors that are written to, are made from."""
-        results = [self.wire.get(id(tensor), UNKNOWN) for tensor in returned]
+        results = [self.wire.get(tensor, UNKNOWN) for tensor in returned]
         plain = ordered(self.entries, self.wires, results, self.mutating)
         folded = [[self._folded(wire) for wire in wires] for wires in self.wires]
         last = [self._folded(wire) for wire in results]
@@ -129,7 +127,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """An operator: what only copies stands for what it is given."""
         name = func.overloadpacket.__name__.removesuffix("_")
         given = [self._of(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if name in LIFTED and id(args[0]) not in self.wire:
+        if name in LIFTED and args[0] not in self.wire:
             self.add(constant(args[0]), [], made)
         elif name in PLAIN or same(name, args, made):
             self._stands_for(made, given[0])
@@ -150,26 +148,25 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._stands_for(made, source)
             return
         self.add(entry_of(func, VIEW, args, kwargs, made), [source], made)
-        self.seen[self.wire[id(made[0])]] = source, sizes
+        self.seen[self.wire[made[0]]] = source, sizes
         self._learn(made, self._values(func, args, kwargs, made))
 
     def _stands_for(self, made: list[Tensor], given: Wire) -> None:
-        self.wire[id(made[0])] = given
-        self.alive.append(made)
+        self.wire[made[0]] = given
 
     def _of(self, tensor: Tensor) -> Wire:
         """Where a tensor comes from; one with values that the program holds is a constant of its own."""
-        if id(tensor) not in self.wire and not isinstance(tensor, FakeTensor) and not tensor.is_meta:
+        if tensor not in self.wire and not isinstance(tensor, FakeTensor) and not tensor.is_meta:
             self.add(constant(tensor), [], [tensor])
             self._learn([tensor], [tensor])
-        return self.wire.get(id(tensor), UNKNOWN)
+        return self.wire.get(tensor, UNKNOWN)
 
     # ------------------------------------------------------------------------------------ what is known
 
     def _learn(self, made: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         for tensor, value in zip(made, values, strict=False):
             if not value.is_meta:
-                self.known[self.wire[id(tensor)]] = value
+                self.known[self.wire[tensor]] = value
 
     def _values(self, func: Any, args: Any, kwargs: Any, made: Sequence[Tensor]) -> list[Tensor]:
         """What an operator makes of known values; nothing where they are not all known."""
@@ -190,7 +187,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return [leaf for leaf in tree_leaves(computed) if isinstance(leaf, Tensor)]
 
     def _value(self, tensor: Tensor) -> Tensor:
-        return self.known[self.wire[id(tensor)]]
+        return self.known[self.wire[tensor]]
 
 
 def _blank(tensor: Tensor) -> Tensor:

@@ -25,12 +25,17 @@ def shapes_of(module: nn.Module) -> dict[str, Shape]:
     return {name: tuple(tensor.shape) for name, tensor in state.items()}
 
 
+def same_tensors(module: nn.Module) -> list[list[str]]:
+    """The names of each tensor of a module's state."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for name, held in module.state_dict(keep_vars=True).items():
+        found[id(held)].append(name)  # a state may hold other things too, not all of which have a hash
+    return list(found.values())
+
+
 def ties_of(module: nn.Module) -> Ties:
     """Names that are one tensor."""
-    names: dict[int, set[str]] = defaultdict(set)
-    for name, tensor in module.state_dict(keep_vars=True).items():
-        names[id(tensor)].add(name)
-    return frozenset(frozenset(found) for found in names.values() if len(found) > 1)
+    return frozenset(frozenset(names) for names in same_tensors(module) if len(names) > 1)
 
 
 def read_by(reads: Collection[str], shapes: Mapping[str, Shape], ties: Ties) -> dict[str, Shape]:

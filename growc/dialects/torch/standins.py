@@ -33,13 +33,13 @@ class Fakes:
 
     def __init__(self) -> None:
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
-        self._made: dict[int, tuple[Tensor, Tensor]] = {}
+        self._made: dict[Tensor, Tensor] = {}
 
     def of(self, tensor: Tensor) -> Tensor:
         """The tensor that stands for this one."""
-        if id(tensor) not in self._made:  # the first is held, so that its id stays its own
-            self._made[id(tensor)] = tensor, self._another(tensor)
-        return self._made[id(tensor)][1]
+        if tensor not in self._made:
+            self._made[tensor] = self._another(tensor)
+        return self._made[tensor]
 
     @contextmanager
     def exchangeable(self) -> Iterator[None]:

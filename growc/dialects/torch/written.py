@@ -32,19 +32,18 @@ class _View:
 
 
 class Written:
-    """Tensors that were written to. kept: tensors by id for which writes stay: running statistics."""
+    """Tensors that were written to. kept: tensors for which writes stay: running statistics."""
 
     def __init__(self, mode: Any) -> None:
         self.mode = mode
-        self.kept: set[int] = set()
-        self.value: dict[int, Tensor] = {}
-        self.views: dict[int, _View] = {}
-        self.alive: list[Any] = []
+        self.kept: set[Tensor] = set()
+        self.value: dict[Tensor, Tensor] = {}
+        self.views: dict[Tensor, _View] = {}
 
     def now(self, tensor: Tensor) -> Tensor:
         """What a tensor has become: a view of what was written to is taken again."""
-        held = self.value.get(id(tensor), tensor)
-        view = self.views.get(id(tensor))
+        held = self.value.get(tensor, tensor)
+        view = self.views.get(tensor)
         if view is None:
             return held
         source = self.now(view.source)
@@ -65,15 +64,14 @@ class Written:
             if part is not args[0] and _memory(part) == _memory(args[0]):
                 several = made if isinstance(made, list | tuple) else None
                 taken = self.now(args[0])
-                self.views[id(part)] = _View(func, args, kwargs, args[0], taken, several, number)
-        self.alive.append((args, made))
+                self.views[part] = _View(func, args, kwargs, args[0], taken, several, number)
 
     def write(self, func: Any, args: Any, kwargs: Any) -> bool:
         """An operator that writes to its first argument, as new values; False where none give them."""
         targets = [a for a in func._schema.arguments if a.alias_info and a.alias_info.is_write]
         if len(targets) != 1 or not args or not isinstance(args[0], Tensor):
             return False
-        if targets[0] is not func._schema.arguments[0] or id(self._root(args[0])) in self.kept:
+        if targets[0] is not func._schema.arguments[0] or self._root(args[0]) in self.kept:
             return False
         try:
             for view in self._chain(args[0]):
@@ -99,7 +97,7 @@ class Written:
 
     def _written(self, tensor: Tensor, value: Tensor) -> None:
         self._keep(tensor, value)
-        view = self.views.get(id(tensor))
+        view = self.views.get(tensor)
         if view is not None:
             target, args = _put(view, self.now(view.source), value)
             with self.mode:
@@ -108,15 +106,14 @@ class Written:
             view.taken = self.now(view.source)
 
     def _keep(self, tensor: Tensor, value: Tensor) -> Tensor:
-        self.value[id(tensor)] = value
-        self.alive.append((tensor, value))
+        self.value[tensor] = value
         return value
 
     def _chain(self, tensor: Tensor) -> list[_View]:
         """The views from a tensor down to what is no view."""
         found = []
-        while id(tensor) in self.views:
-            found.append(self.views[id(tensor)])
+        while tensor in self.views:
+            found.append(self.views[tensor])
             tensor = found[-1].source
         return found
 
