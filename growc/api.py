@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from growc.calibration import Outcome
     from growc.compilation import Compilation
+    from growc.passes import Pass
     from growc.plans import Plan
     from growc.verification import Verification
 
@@ -99,16 +100,18 @@ def compile(  # noqa: A001 - growc.api.compile is what it is
     example_inputs: Any = None,
     keep_class: bool = False,
     progress: Progress = quiet,
+    after: Callable[[Pass, Compilation], None] = lambda one, made: None,
 ) -> Compilation:
     """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
     and for rankings by them. `keeps`: importance that is measured may be kept beside the model. `keep_class`:
-    the result of a module of transformers is to be one of the same class.
+    the result of a module of transformers is to be one of the same class. `after` is called with each pass
+    and what it made.
     """
     from growc.compilation import Compilation
     from growc.passes import ANALYSIS, PIPELINE, run
 
     path, source = _named(model, example_inputs, keep_class)
-    start = Compilation(path, source, resolved.statements, progress, keeps)
+    start = Compilation(path, source, resolved.statements, progress, keeps, after=after)
     try:
         return run(ANALYSIS if analysis_only else PIPELINE, start)
     except GrowError:

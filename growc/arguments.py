@@ -99,6 +99,13 @@ class _Commands:
     def plan(self) -> None:
         made = self.add_with_recipe("plan", "Show what `apply` would do; write nothing.")
         made.add_argument("--all", action="store_true", help="list every weight")
+        made.add_argument(
+            "--print-after",
+            metavar="PASS",
+            action="append",
+            default=[],
+            help="show what a pass of growc made, or `all` of them",
+        )
 
     def inspect(self) -> None:
         made = self.add("inspect", "MODEL [--json]", "Show the axes of a model, and what is frozen.")

@@ -16,15 +16,19 @@ import tempfile
 import threading
 import traceback
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from growc import __version__
 from growc.arguments import read_arguments, wrong
-from growc.diagnostic import Diagnostic, GrowError, error_object, explain, render
+from growc.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render
 from growc.printable import printable
 from growc.source import Source
+
+if TYPE_CHECKING:
+    from growc.compilation import Compilation
+    from growc.passes import Pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -209,7 +213,7 @@ def _plan(options: Namespace) -> int:
 
     sources, model = _sources(options)
     resolved = api.recipe(sources, _parameters(options))
-    compilation = api.compile(resolved, model)
+    compilation = api.compile(resolved, model, after=_printing(options))
     if not options.json:
         *lines, tally = plan_lines(compilation.plan, everything=options.all)
         _print([*lines, f"{tally} Nothing was written."])
@@ -221,6 +225,28 @@ def _plan(options: Namespace) -> int:
     if options.json:
         _print_json(to_json(compilation.plan))
     return 0
+
+
+def _printing(options: Namespace) -> Callable[[Pass, Compilation], None]:
+    """What is called after each pass: prints what those that `--print-after` names made."""
+    from growc.passes import PIPELINE
+    from growc.render.passes import lines_after
+
+    names = [one.name for one in PIPELINE]
+    for name in options.print_after:
+        if name not in (*names, "all"):
+            near = nearest(name, names)
+            listed = f"the passes are {', '.join(names)}; `all` stands for every one"
+            raise wrong(f"there is no pass `{name}`", f"did you mean `{near}`? {listed}" if near else listed)
+    if options.print_after and options.json:
+        raise wrong("`--print-after` prints text, and `--json` one object")
+    asked = names if "all" in options.print_after else options.print_after
+
+    def after(one: Pass, made: Compilation) -> None:
+        if one.name in asked:
+            _print(lines_after(one.name, made))
+
+    return after
 
 
 def _inspect(options: Namespace) -> int:

@@ -221,3 +221,28 @@ def test_one_bad_recipe_does_not_keep_others_from_being_formatted(growc, tmp_pat
     (tmp_path / "ugly.grow").write_text("untie   head\n")
     assert growc("fmt", "bad.grow", "ugly.grow").status == 2
     assert (tmp_path / "ugly.grow").read_text() == "untie head\n"
+
+
+def test_a_plan_shows_what_passes_made(growc):
+    shown = growc("plan", "-e", "widen ffn to 20 with zero fill", "stream.onnx", "--print-after", "roles")
+    assert shown.status == 0
+    assert shown.out.startswith(
+        "After roles:\n  hidden 8: s2\n  ffn 12: s3\n  vocab 16: s1\n\nstream.onnx · "
+    )
+    both = ["--print-after", "lower", "--print-after", "roles"]
+    shown = growc("plan", "-e", "widen ffn to 20 with zero fill", "stream.onnx", *both)
+    assert [line for line in shown.out.splitlines() if line.startswith("After")] == [
+        "After roles:",
+        "After lower:",
+    ]
+    shown = growc("plan", "-e", "widen ffn to 20 with zero fill", "stream.onnx", "--print-after", "all")
+    assert shown.out.count("After ") == 17
+
+
+def test_a_pass_that_there_is_not_is_refused_with_the_names_of_all(growc):
+    refused = growc("plan", "-e", "widen ffn to 20 with zero fill", "mlp.onnx", "--print-after", "role")
+    assert (refused.status, refused.out) == (2, "")
+    assert "there is no pass `role`" in refused.err
+    assert "did you mean `roles`? the passes are capture, simulate, norms, " in refused.err
+    refused = growc("plan", "-e", "widen ffn to 20", "mlp.onnx", "--print-after", "all", "--json")
+    assert refused.status == 2

@@ -1,0 +1,138 @@
+"""What each pass made of a small model, as `--print-after` shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from graphs import MLP, STREAM, save
+
+from growc import api
+from growc.compilation import Compilation
+from growc.passes import PIPELINE, Pass
+from growc.render.passes import PRINTERS, lines_after
+
+FLAT = """
+flat (float[N, 2, 3] x) => (float[N, 5] y)
+<int64[2] shape, float[6, 8] up, float[8, 5] down>
+{
+    a = Reshape(x, shape)
+    b = MatMul(a, up)
+    y = MatMul(b, down)
+}
+"""
+
+CUT = """
+cut (float[N, 4] x) => (float[N, 3] y)
+<float[4, 6] up, int64[2] shape, float[6, 3] down>
+{
+    a = MatMul(x, up)
+    b = Reshape(a, shape)
+    y = MatMul(b, down)
+}
+"""
+
+RMS = """
+rms (float[N, 4] x) => (float[N, 4] y)
+<float eps, float[4] gain>
+{
+    square = Mul(x, x)
+    mean = ReduceMean <axes = [-1], keepdims = 1> (square)
+    sum = Add(mean, eps)
+    root = Sqrt(sum)
+    z = Div(x, root)
+    y = Mul(z, gain)
+}
+"""
+
+TIED = """
+tied (int64[N] tokens) => (float[N, 16] logits)
+<float[16, 8] table>
+{
+    x = Gather(table, tokens)
+    head = Transpose <perm = [1, 0]> (table)
+    logits = MatMul(x, head)
+}
+"""
+
+ATTENTION = """
+attention (float[1, 5, 8] x) => (float[1, 5, 8] y)
+<float[8, 8] wq, float[8, 8] wk, float[8, 8] wv, float[8, 8] wo>
+{
+    q = MatMul(x, wq)
+    k = MatMul(x, wk)
+    v = MatMul(x, wv)
+    a = Attention <q_num_heads = 4, kv_num_heads = 4> (q, k, v)
+    y = MatMul(a, wo)
+}
+"""
+
+WIDEN = "widen hidden to 16 with cyclic copy"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and a recipe."""
+
+    graph: str
+    recipe: str = ""
+    opset: int = 17
+    weights: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    "capture": Case(MLP),
+    "simulate": Case(FLAT, weights={"shape": np.array([-1, 6])}),
+    "norms": Case(RMS, weights={"eps": np.float32(1e-5)}),
+    "spaces": Case(MLP),
+    "ties": Case(TIED),
+    "roles": Case(STREAM),
+    "layers": Case(STREAM),
+    "untie": Case(TIED, "untie head"),
+    "groups": Case(ATTENTION, "subclone kv_heads to 2 by mean", 23),
+    "match": Case(STREAM, 'match "other.onnx" with cyclic copy'),
+    "depth": Case(STREAM, "stack layers to 3 by last with zero outputs"),
+    "lower": Case(STREAM, f"{WIDEN}\nwiden ffn to 18 with average fill\nsubclone vocab to 12 by first"),
+    "solve": Case(STREAM, f"{WIDEN}\nwiden ffn to 14 with random fill"),
+    "mend": Case(
+        CUT,
+        'widen axis 1 of "up" to 9 with zero fill',
+        weights={"shape": np.array([-1, 6]), "up": np.ones((4, 6), np.float32)},
+    ),
+    "assemble": Case(STREAM, WIDEN),
+    "certify": Case(STREAM, WIDEN),
+    "hold": Case(STREAM, WIDEN),
+}
+
+
+def printed(case: Case, name: str, folder: Path) -> str:
+    """What a pass makes, each time that it runs."""
+    lines: list[str] = []
+
+    def after(one: Pass, made: Compilation) -> None:
+        if one.name == name:
+            lines.extend(lines_after(name, made))
+
+    save(folder / "other.onnx", STREAM.replace("12", "20"))
+    model = save(folder / "model.onnx", case.graph, opset=case.opset, **case.weights)
+    api.compile(api.recipe(case.recipe.replace("other.onnx", str(folder / "other.onnx"))), model, after=after)
+    return "\n".join(lines).replace(str(folder), "FOLDER")
+
+
+def test_every_pass_is_printed():
+    assert [*PRINTERS] == [*CASES] == [one.name for one in PIPELINE]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_pass_made(name, tmp_path, golden):
+    golden(Path(__file__).parent / "golden/passes" / f"{name}.txt", printed(CASES[name], name, tmp_path))
+
+
+def test_what_is_printed_does_not_depend_on_addresses(tmp_path):
+    for name, case in CASES.items():
+        text = printed(case, name, tmp_path)
+        assert " at 0x" not in text
+        assert text == printed(case, name, tmp_path)
