@@ -11,7 +11,7 @@ from growc.compilation import Compilation
 from growc.passes.assemble import count_parameters
 from growc.passes.inner_heads import count_inner_heads
 from growc.passes.layers import find_layers
-from growc.passes.norms import find_norms
+from growc.passes.raising.norms import find_norms
 from growc.passes.roles import find_roles
 from growc.passes.runner import Pass
 from growc.passes.single_heads import count_heads

@@ -27,7 +27,8 @@ from growc.passes.elsewhere import Elsewhere
 from growc.passes.images import has_pole
 from growc.passes.links import carriers_of
 from growc.passes.lumps import motions
-from growc.passes.norms import Norm, find_norms
+from growc.passes.norms import Norm
+from growc.passes.raising.norms import find_norms
 from growc.passes.settled import Settled, numbers
 from growc.passes.settling import SETTLING, settles, steps_for, through
 from growc.passes.spaces import Axes

@@ -13,7 +13,7 @@ from growc.axes import Space, atoms_of, find, leaves
 from growc.graph import Node, Value, makers, static_values
 from growc.operators import Axes as Terms
 from growc.operators import labels, names_of
-from growc.passes.norms import find_norms
+from growc.passes.raising.norms import find_norms
 from growc.passes.spaces import Axes, Instance
 from growc.traits import DEQUANTISE, QUANTISE, SAME
 from growc.walk import walk

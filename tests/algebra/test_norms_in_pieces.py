@@ -14,14 +14,15 @@ import pytest
 from numpy.typing import NDArray
 
 from growc.dialects.onnx.dialect import OnnxModel
-from growc.passes.norms import Formula, Norm, find_norms, scalar
+from growc.passes.norms import Formula, Norm, scalar
+from growc.passes.raising.norms import find_norms
 
 EPS = 1e-2
 CONSTANTS = """
     float eps = {0.01}, float one = {1}, float two = {2}, float three = {3},
     float half = {0.5}, float minus = {-0.5},
     float[6] gain = {1, 2, 3, 4, 5, 6}, float[6] bias = {1, 1, 2, 2, 3, 3},
-    int64[1] last = {-1}, int64[1] middle = {1}, int64[3] shape = {2, 3, 6}
+    int64[1] last = {-1}, int64[1] middle = {1}, int64[3] shape = {2, 3, 6}, int64[3] along = {1, 1, 6}
 """
 
 
@@ -106,6 +107,15 @@ SPELLINGS = {
     "RMSNorm whose scale is expanded": (
         "rms_norm",
         f"{MEAN_SQUARE} d = Sqrt(a) w = Expand(d, shape) n = Div(x, w) y = Mul(n, gain)",
+    ),
+    "RMSNorm whose scale loses its axis and has it again": (
+        "rms_norm",
+        f"{MEAN_SQUARE} q = Squeeze(a, last) d = Sqrt(q) w = Unsqueeze(d, last) n = Div(x, w) "
+        "y = Mul(n, gain)",
+    ),
+    "RMSNorm whose scale is repeated": (
+        "rms_norm",
+        f"{MEAN_SQUARE} d = Sqrt(a) w = Tile(d, along) n = Div(x, w) y = Mul(n, gain)",
     ),
     "L2 norm by ReduceL2 and Max": (
         "l2_norm",

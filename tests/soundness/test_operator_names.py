@@ -1,4 +1,5 @@
-"""An operator's name stands in the tables and rules of the dialects; analyses ask for traits and treatments.
+"""An operator's name stands in the tables and rules of the dialects, and in the patterns of passes/raising,
+which recognise a spelling; analyses ask for traits and treatments.
 
 ALLOWED says where names still stand elsewhere, and how many. It shrinks: what is not there fails, and what is
 not needed any more as well.
@@ -24,7 +25,6 @@ ALLOWED = {
     "passes/fates.py": 12,
     "passes/grouping.py": 2,
     "passes/inner_heads.py": 1,
-    "passes/norms.py": 34,
     "passes/roles.py": 1,
     "passes/single_heads.py": 3,
     "passes/undone.py": 12,
@@ -58,13 +58,13 @@ def named(path: Path) -> int:
     return sum(isinstance(n, ast.Constant) and n.value in OPERATOR_NAMES for n in ast.walk(tree))
 
 
-def test_operators_are_named_in_the_dialects_alone() -> None:
+def test_operators_are_named_in_dialects_and_patterns_alone() -> None:
     files = [
         *(ROOT / "passes").rglob("*.py"),
         *(ROOT / "grammar").rglob("*.py"),
         *(ROOT / "growc").rglob("*.py"),
     ]
-    outside = [p for p in files if "dialects" not in p.parts]
+    outside = [p for p in files if "dialects" not in p.parts and ROOT / "passes/raising" not in p.parents]
     counted = Counter({str(p.relative_to(ROOT)): n for p in outside if (n := named(p))})
     assert counted == ALLOWED  # fewer is progress: write the new number down
 
