@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
@@ -32,6 +33,11 @@ def parse_integer(spelling: str) -> Decimal:
     """What an integer with or without K, M or B stands for; not whole for `1.0005K`."""
     factor = SUFFIX.get(spelling[-1], 1)
     return Decimal(spelling.rstrip("KMB")) * factor
+
+
+def _name(parts: Iterable[object]) -> str:
+    """The words among the parts of a rule."""
+    return " ".join(part for part in parts if isinstance(part, Token))
 
 
 def build(tree: Tree[Any], source: Source) -> Any:
@@ -146,7 +152,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     # Fills, options, rankings, orders
 
     def fill(self, meta: Any, *words: Token) -> rc.Fill:
-        return rc.Fill(" ".join(words), span=self.at(meta))
+        return rc.Fill(_name(words), span=self.at(meta))
 
     def options(self, meta: Any, *options: rc.Option) -> tuple[rc.Option, ...]:
         return options
@@ -189,17 +195,14 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def unscaled(self, meta: Any) -> rc.Rescaled:
         return rc.Rescaled("nowhere", span=self.at(meta))
 
-    def ranking(self, meta: Any, name: Token) -> rc.Ranking:
-        return rc.Ranking(str(name), span=self.at(meta))
+    def ranking(self, meta: Any, *parts: Token | rc.Seed | rc.Text | None) -> rc.Ranking:
+        seed = next((part.number for part in parts if isinstance(part, rc.Seed)), None)
+        file = next((part for part in parts if isinstance(part, rc.Text)), None)
+        return rc.Ranking(_name(parts), seed, file, span=self.at(meta))
 
-    def random_ranking(self, meta: Any, seed: ex.Expr | None = None) -> rc.Ranking:
-        return rc.Ranking("random", seed=seed, span=self.at(meta))
-
-    def keep_ranking(self, meta: Any, file: rc.Text) -> rc.Ranking:
-        return rc.Ranking("keep", file=file, span=self.at(meta))
-
-    def order(self, meta: Any, name: Token, count: ex.Expr | None = None) -> rc.Order:
-        return rc.Order(str(name), count, span=self.at(meta))
+    def order(self, meta: Any, *parts: Token | ex.Expr) -> rc.Order:
+        count = next((part for part in parts if not isinstance(part, Token)), None)
+        return rc.Order(_name(parts), count, span=self.at(meta))
 
     def depth(self, meta: Any, order: rc.Order, zero: rc.ZeroOutputs | None) -> Depth:
         return Depth(order, zero is not None)

@@ -16,9 +16,11 @@ from lark import Token
 from growc.diagnostic import Diagnostic, nearest
 from growc.fills import FILLS
 from growc.grammar.builder import parse_integer
-from growc.grammar.vocabulary import first_words
+from growc.orders import DEEPER, SHALLOWER
+from growc.ranking_rules import RANKINGS
 from growc.recipe import ROLES
 from growc.source import Source, Span
+from growc.words import Word
 
 MAX_DIGITS = 18
 """No size is longer, and Python refuses to read very long numbers."""
@@ -77,8 +79,13 @@ def _kind(name: str, terminals: str, words: bool = True, choices: Iterable[str] 
     return Kind(name, frozenset(terminals.split()), words, tuple(choices))
 
 
+def _words(name: str, words: Mapping[str, Word]) -> Kind:
+    """A kind of thing that begins with one of some words."""
+    terminals = (word.split()[0].upper() for word in words)
+    return _kind(name, " ".join(terminals), choices=(word.spelling for word in words.values()))
+
+
 _AXIS = "ROLE LAYERS AXIS"
-_UP, _DOWN = "WHOLE LAST EACH MIDDLE TOP", "MIDDLE FIRST LAST EVEN IMPORTANCE"
 _WIDEN_OPTIONS = [
     *("split equal", "split random", "noise S", "noise S on copies", "noise S balanced"),
     *("with zero outputs", "from next layer", "in blocks of EXPR", "plain", "seed N"),
@@ -92,21 +99,13 @@ KINDS = (
         f"{_AXIS} EXACT PRESERVED PARAMETERS",
         choices=["exact", "preserved within X", "AXIS == EXPR"],
     ),
-    _kind("fill", first_words(FILLS), choices=FILLS),
+    _words("fill", FILLS),
     _kind("option", "SPLIT NOISE WITH FROM IN PLAIN SEED", choices=_WIDEN_OPTIONS),
     _kind("option", "RESCALED UNSCALED", choices=["rescaled", "rescaled in norms", "unscaled"]),
-    _kind(
-        "order",
-        f"{_UP} {_DOWN}",
-        choices=["whole", "last", "each", "top K", "middle", "first", "even", "importance"],
-    ),
-    _kind("order", _UP, choices=["whole", "last", "each", "top K", "middle"]),
-    _kind("order", _DOWN, choices=_DOWN.lower().split()),
-    _kind(
-        "ranking",
-        "IMPORTANCE MAGNITUDE EVEN FIRST RANDOM KEEP MEAN",
-        choices=["importance", "magnitude", "even", "first", "random", 'keep "FILE"', "mean"],
-    ),
+    _words("order", {**DEEPER, **SHALLOWER}),
+    _words("order", DEEPER),
+    _words("order", SHALLOWER),
+    _words("ranking", RANKINGS),
     _kind("scope", "ENCODER DECODER LAYERS STRING", choices=["encoder", "decoder", "layers RANGE", '"GLOB"']),
     _kind("axis", _AXIS, choices=[*ROLES, 'axis NUMBER of "PARAMETER"']),
     _kind("axis", "ROLE AXIS", choices=[*(r for r in ROLES if r != "layers"), 'axis NUMBER of "PARAMETER"']),

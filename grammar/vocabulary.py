@@ -1,23 +1,32 @@
-"""What tables of words add to the language: rules of grow.lark, and what messages list."""
+"""The rules of grow.lark that say which words there are, from the tables that say what the words mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from growc.fills import FILLS
+from growc.orders import DEEPER, SHALLOWER
+from growc.ranking_rules import RANKINGS
+from growc.words import Word
+
+_TAKEN = {"": "", "seed": " [seed]", "file": " text", "count": " _expr"}
 
 
 def rules() -> str:
-    """The rules of grow.lark that say which words there are."""
-    return _rule("fill", FILLS)
+    """The rules that grow.lark lacks."""
+    return "\n".join(
+        [
+            _rule("fill", FILLS),
+            _rule("ranking", RANKINGS),
+            _rule("deeper", DEEPER, " -> order"),
+            _rule("shallower", SHALLOWER, " -> order"),
+            _rule("either", {**SHALLOWER, **DEEPER}, " -> order"),
+        ]
+    )
 
 
-def first_words(names: Iterable[str]) -> str:
-    """The terminals that words of the language begin with."""
-    return " ".join(name.split()[0].upper() for name in names)
-
-
-def _rule(rule: str, names: Iterable[str]) -> str:
-    """A rule that gives the words of one of some names."""
-    alternatives = (" ".join(f'"{word}"' for word in name.split()) for name in names)
-    return f"!{rule}: {' | '.join(alternatives)}\n"
+def _rule(name: str, words: Mapping[str, Word], tree: str = "") -> str:
+    """A rule that is one of some words, with what each takes, and gives their tokens."""
+    quoted = (" ".join(f'"{word}"' for word in entry.split()) for entry in words)
+    taken = (_TAKEN[entry.takes] + tree for entry in words.values())
+    return f"!{name}: {' | '.join(map(str.__add__, quoted, taken))}"

@@ -9,6 +9,7 @@ from growc import recipe as rc
 from growc.diagnostic import Diagnostic
 from growc.expression import UNKNOWN, Binary, Expr, Int, fold, names, spell
 from growc.fills import FILLS
+from growc.ranking_rules import KEEPING_NUMBERS, RANKINGS
 from growc.source import Span
 
 ADDED_UP = ("ffn", "heads", "experts", "channels")
@@ -58,7 +59,7 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
         case rc.Match():
             yield from _options(statement.options, statement.fill)
             yield from _order(statement.order)
-            if statement.smaller is not None and statement.smaller.name == "mean":
+            if statement.smaller is not None and RANKINGS[statement.smaller.name].averages:
                 yield _only_pooled(statement.smaller, "axes that `match` makes smaller are ranked")
         case rc.Expect(rc.Preserved(within=within) as condition):
             if not 0 <= within < math.inf:
@@ -132,16 +133,17 @@ def _width(axis: rc.AxisRef, verb: str) -> Iterator[Diagnostic]:
 
 
 def _only_pooled(ranking: rc.Ranking, instead: str) -> Diagnostic:
-    remedy = "`subclone kv_heads to N by mean` averages key/value heads"
-    return Diagnostic("G210", f"`by mean` ranks no units, and {instead}", ranking.span, help=remedy)
+    remedy = f"`subclone kv_heads to N by {ranking.name}` averages key/value heads"
+    return Diagnostic("G210", f"`by {ranking.name}` ranks no units, and {instead}", ranking.span, help=remedy)
 
 
 def _ranking(axis: rc.AxisRef, ranking: rc.Ranking, reorder: bool = False) -> Iterator[Diagnostic]:
-    if ranking.name == "mean" and (reorder or axis.name != "kv_heads"):
+    rule = RANKINGS[ranking.name]
+    if rule.averages and (reorder or axis.name != "kv_heads"):
         yield _only_pooled(ranking, f"those of `{axis.name}` are")
-    elif axis.name in NUMBERED and (reorder or ranking.name not in ("first", "keep")):
+    elif axis.name in NUMBERED and (reorder or not rule.keeps_numbers):
         message = f"the outside knows the units of `{axis.name}` by their numbers, so they keep their order"
-        remedy = "" if reorder else 'write `by first` or `by keep "FILE"`'
+        remedy = "" if reorder else f"write {KEEPING_NUMBERS}"
         yield Diagnostic("G210", message, axis.span if reorder else ranking.span, help=remedy)
     yield from _at_least(0, ranking.seed, "a seed")
     yield from _fixed(ranking.seed, "a seed")

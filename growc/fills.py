@@ -13,6 +13,7 @@ import numpy as np
 
 from growc.draws import Draws
 from growc.indexmap import Bools, IndexMap, Ints
+from growc.words import Word
 
 Formula = Callable[[Ints, int, int, Draws], Ints]
 """Of some units j: the unit g(j) of the source that each is a copy of, -1 where it is a copy of none."""
@@ -37,7 +38,7 @@ class Entries:
 
 
 @dataclass(frozen=True)
-class FillRule:
+class FillRule(Word):
     """One way to make D units of d.
 
     making, reading, source: what docs/language.md says of the two sides, and where the fill comes from.
@@ -46,7 +47,6 @@ class FillRule:
     outermost factor that can take it.
     """
 
-    name: str
     g: Formula
     making: str
     source: str

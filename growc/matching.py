@@ -15,9 +15,8 @@ from typing import Literal, cast
 from growc.checks import ADDED_UP
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Binary, Expr, Int, Name
+from growc.orders import DEEPER, SHALLOWER
 from growc.recipe import (
-    DEEPER,
-    SHALLOWER,
     FromNextLayer,
     InBlocks,
     Match,

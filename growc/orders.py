@@ -8,10 +8,13 @@ table "Depth orders" in docs/language.md, which names their sources.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Binary, Expr, spell
-from growc.recipe import Arrange, Drop, Layer, LayerRange, Order, Stack, SubcloneLayers
+from growc.ranking_rules import RANKINGS
+from growc.recipe import Arrange, Drop, Layer, LayerRange, Order, Ranking, Stack, SubcloneLayers
+from growc.words import Word
 
 Depth = Stack | SubcloneLayers | Arrange | Drop
 """The statements on the list of layers."""
@@ -32,7 +35,7 @@ def arrangement(
             size = evaluate(statement.size)
             if size < count:
                 raise GrowError(_wrong_side(statement, count, size))
-            return deeper(statement.order, count, size, evaluate)
+            return _ordered(DEEPER[statement.order.name], statement.order, count, size, evaluate)
         case SubcloneLayers():
             size = evaluate(statement.size)
             if size > count:
@@ -40,7 +43,7 @@ def arrangement(
             if size < 1:
                 label = f"{size} would stay"
                 raise GrowError(Diagnostic("G302", NO_LAYER_LEFT, statement.size.span, label))
-            return shallower(statement.order, count, size, scores)
+            return _ordered(SHALLOWER[statement.order.name], statement.order, count, size, evaluate, scores)
         case Arrange():
             return [layer for part in statement.layers for layer in layers_of(part, count, evaluate)]
         case Drop():
@@ -90,22 +93,18 @@ def counted_back(layers: LayerRange, count: int, evaluate: Evaluate) -> Iterator
 # ------------------------------------------------------------------------------------------------- orders
 
 
-def deeper(order: Order, count: int, size: int, evaluate: Evaluate) -> list[int]:
-    """The layers of a `stack`: `size` of them, no fewer than `count`."""
-    match order.name:
-        case "whole":
-            rest = size % count
-            return [*range(count)] * (size // count) + [*range(count - rest, count)]
-        case "last":
-            return [min(layer, count - 1) for layer in range(size)]
-        case "each":
-            times = [(i + 1) * size // count - i * size // count for i in range(count)]
-        case "top":
-            return _top(order, count, size, evaluate)
-        case _:
-            extra = set(outwards(count)[: size % count])
-            times = [size // count + (i in extra) for i in range(count)]
-    return [i for i, n in enumerate(times) for _ in range(n)]
+@dataclass(frozen=True)
+class OrderRule(Word):
+    """One way to make a list of layers longer, or shorter.
+
+    layers: the source of each layer of the result, by the number of layers before and after, the number that
+    the order takes, and the scores of the layers. meaning: what docs/language.md says of it. measured: it
+    needs `measure importance`.
+    """
+
+    layers: Callable[[int, int, int, Sequence[float]], list[int]]
+    meaning: str
+    measured: bool = False
 
 
 def outwards(count: int) -> list[int]:
@@ -118,36 +117,101 @@ def outwards(count: int) -> list[int]:
     return sorted(range(count), key=lambda layer: (abs(layer - middle), layer))
 
 
-def shallower(order: Order, count: int, size: int, scores: Sequence[float] | None = None) -> list[int]:
-    """The layers that stay of a `subclone layers`: `size` of them, from 1 to `count`.
+_DEEPER = (
+    OrderRule(
+        "whole",
+        lambda count, size, top, scores: [
+            *([*range(count)] * (size // count)),
+            *range(count - size % count, count),
+        ],
+        "0..L, floor(N/L) times, then the top N mod L (StackBERT, bert2BERT Algorithm 1)",
+    ),
+    OrderRule(
+        "last",
+        lambda count, size, top, scores: [min(layer, count - 1) for layer in range(size)],
+        "0..L, then L−1 again and again (NAI)",
+    ),
+    OrderRule(
+        "each",
+        lambda count, size, top, scores: [
+            layer for layer in range(count) for _ in range(layer * size // count, (layer + 1) * size // count)
+        ],
+        "layer i stands floor((i+1)N/L) − floor(iN/L) times in a row (ELLE, LLaMA-Pro)",
+    ),
+    OrderRule(
+        "top",
+        lambda count, size, top, scores: [
+            *range(count),
+            *(count - top + layer % top for layer in range(size - count)),
+        ],
+        "0..L, then L − K + (t mod K), t = 0, 1, … (MSLT)",
+        takes="count",
+    ),
+    OrderRule(
+        "middle",
+        lambda count, size, top, scores: sorted(
+            [*range(count)] * (size // count) + outwards(count)[: size % count]
+        ),
+        "layers doubled outwards from floor(L/2) (weight subcloning, figure 2)",
+    ),
+)
 
-    Of layers with equal scores the later ones go first.
-    """
-    match order.name:
-        case "middle":
-            front = (size + 1) // 2
-            return [*range(front), *range(count - size + front, count)]
-        case "first":
-            return [*range(size)]
-        case "last":
-            return [*range(count - size, count)]
-        case "even":
-            gaps = max(size - 1, 1)
-            return [(2 * i * (count - 1) + gaps) // (2 * gaps) for i in range(size)]
-        case _:
-            if scores is None or len(scores) != count:
-                raise GrowError(Diagnostic("G214", "the layers' importance was not measured", order.span))
-            best = sorted(range(count), key=lambda layer: (-scores[layer], layer))
-            return sorted(best[:size])
+_SHALLOWER = (
+    OrderRule(
+        "middle",
+        lambda count, size, top, scores: [*range((size + 1) // 2), *range(count - size // 2, count)],
+        "the first ceil(N/2) and the last floor(N/2) stay",
+    ),
+    OrderRule("first", lambda count, size, top, scores: [*range(size)], "the first N stay"),
+    OrderRule("last", lambda count, size, top, scores: [*range(count - size, count)], "the last N stay"),
+    OrderRule(
+        "even",
+        lambda count, size, top, scores: [
+            (2 * i * (count - 1) + size - 1) // (2 * (size - 1)) if size > 1 else 0 for i in range(size)
+        ],
+        "floor(i·(L−1)/(N−1) + 1/2), i < N (N = 1: 0)",
+    ),
+    OrderRule(
+        "importance",
+        lambda count, size, top, scores: sorted(
+            sorted(range(count), key=lambda layer: (-scores[layer], layer))[:size]
+        ),
+        "the L − N least by ‖f(x)‖/‖x + f(x)‖ go, of equals the later (needs `measure importance`)",
+        measured=True,
+    ),
+)
+
+DEEPER = {rule.name: rule for rule in _DEEPER}
+"""The orders of `stack`."""
+
+SHALLOWER = {rule.name: rule for rule in _SHALLOWER}
+"""The orders of `subclone layers`."""
 
 
-def _top(order: Order, count: int, size: int, evaluate: Evaluate) -> list[int]:
-    assert order.count is not None
-    repeated = evaluate(order.count)
-    if not 1 <= repeated <= count:
-        message = f"the top {repeated} layers cannot be repeated: the model has {count}"
+def by_scores(order: Order | Ranking) -> bool:
+    """Whether layers or units are ranked by what was measured of them."""
+    if isinstance(order, Ranking):
+        return RANKINGS[order.name].measured
+    return any(rules[order.name].measured for rules in (DEEPER, SHALLOWER) if order.name in rules)
+
+
+def _ordered(
+    rule: OrderRule,
+    order: Order,
+    count: int,
+    size: int,
+    evaluate: Evaluate,
+    scores: Sequence[float] | None = None,
+) -> list[int]:
+    """The layers of a `stack` or `subclone layers`: `size` of them."""
+    assert (order.count is not None) == (rule.takes == "count")
+    if rule.measured and (scores is None or len(scores) != count):
+        raise GrowError(Diagnostic("G214", "the layers' importance was not measured", order.span))
+    top = 0 if order.count is None else evaluate(order.count)
+    if order.count is not None and not 1 <= top <= count:
+        message = f"the {order.name} {top} layers cannot be repeated: the model has {count}"
         raise GrowError(Diagnostic("G302", message, order.count.span, f"1 to {count} here"))
-    return [*range(count), *(count - repeated + t % repeated for t in range(size - count))]
+    return rule.layers(count, size, top, scores or ())
 
 
 # ------------------------------------------------------------------------------------------------- errors

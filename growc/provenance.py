@@ -74,7 +74,7 @@ def provenance(
 def _reads_files(bound: Bound) -> bool:
     """Whether a statement means what other files say, which may be gone when the recipe is asked again."""
     ranking = getattr(bound.statement, "ranking", None)
-    return isinstance(bound.statement, Measure | Match) or (ranking is not None and ranking.name == "keep")
+    return isinstance(bound.statement, Measure | Match) or (ranking is not None and ranking.file is not None)
 
 
 def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:

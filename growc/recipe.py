@@ -27,10 +27,6 @@ ROLES = (
 )
 """The axes that have a name of their own, whatever the architecture."""
 
-DEEPER = ("whole", "last", "each", "top", "middle")
-SHALLOWER = ("middle", "first", "last", "even", "importance")
-RANKINGS = ("importance", "magnitude", "even", "first", "random", "keep", "mean")
-
 
 # Axes and scopes ------------------------------------------------------------------------------------------
 
@@ -172,7 +168,7 @@ def option(options: tuple[Option, ...], kind: type[Kind]) -> Kind | None:
 
 @dataclass(frozen=True)
 class Ranking(Node):
-    """Which units rank highest: one of RANKINGS; `random` may have a seed, `keep` has a file."""
+    """Which units rank highest: one of growc.ranking_rules.RANKINGS, with what it takes."""
 
     name: str
     seed: Expr | None = None
@@ -181,7 +177,7 @@ class Ranking(Node):
 
 @dataclass(frozen=True)
 class Order(Node):
-    """Which layers stand where: one of DEEPER or SHALLOWER; `top` has a number of layers."""
+    """Which layers stand where: one of growc.orders.DEEPER or SHALLOWER; some take a number of layers."""
 
     name: str
     count: Expr | None = None

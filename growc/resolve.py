@@ -18,6 +18,7 @@ from growc.checks import check
 from growc.diagnostic import Diagnostic, GrowError, concealed, nearest
 from growc.expression import UNKNOWN, Binary, Expr, Int, Name, Node, TensorAxis, fold, names, substitute
 from growc.files import irregular
+from growc.orders import by_scores
 from growc.recipe import (
     ROLES,
     Blank,
@@ -297,7 +298,7 @@ class _Resolver:
         if isinstance(statement, Measure):
             self.measured = True
         for part in parts_of(statement):
-            if isinstance(part, Ranking | Order) and part.name == "importance" and not self.measured:
+            if isinstance(part, Ranking | Order) and by_scores(part) and not self.measured:
                 remedy = 'write `measure importance on "FILE"` above it'
                 yield Diagnostic("G214", "no importance was measured before this", part.span, help=remedy)
 

@@ -22,7 +22,7 @@ from growc.grammar import depth_text
 from growc.graph import Value
 from growc.layers import Instance, Layer, Layers, Obstacle, Run
 from growc.orders import Depth as DepthStatement
-from growc.orders import arrangement, counted_back, new_layers
+from growc.orders import arrangement, by_scores, counted_back, new_layers
 from growc.passes.analysis import ANALYSIS, parameters_of
 from growc.passes.branches import Branches, Passage
 from growc.passes.counts import runs_in
@@ -123,7 +123,7 @@ def arrange_layers(
 def by_importance(statement: DepthStatement) -> ast.Order | None:
     """The order of a statement that ranks layers by importance."""
     order = statement.order if isinstance(statement, ast.SubcloneLayers) else None
-    return order if order is not None and order.name == "importance" else None
+    return order if order is not None and by_scores(order) else None
 
 
 def of_places(depth: Past, scores: Sequence[float | None], span: Span) -> list[float]:

@@ -18,12 +18,13 @@ from growc.passes.roles import Roles
 from growc.passes.spaces import Axes, Instance
 from growc.passes.ties import Tie
 from growc.passes.unseen import Unseen
+from growc.ranking_rules import RANKINGS
 from growc.resolve import Bound
 
 
 def averages(statement: ast.Statement) -> bool:
     """Whether a statement averages units instead of choosing some."""
-    return isinstance(statement, ast.Subclone) and statement.ranking.name == "mean"
+    return isinstance(statement, ast.Subclone) and RANKINGS[statement.ranking.name].averages
 
 
 def groups_of_one(statements: Sequence[Bound], axes: Axes, roles: Roles, ties: Sequence[Tie] = ()) -> Unseen:

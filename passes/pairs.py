@@ -24,11 +24,9 @@ from growc.passes.grouping import averages
 from growc.passes.rankings import listed_units
 from growc.passes.requests import Ask, Requests, chosen, size_span
 from growc.passes.roles import RoleAxis, Roles
+from growc.ranking_rules import RANKINGS
 from growc.source import Span
 from growc.stage import Options, Pool, Shuffle, Split, Stage
-
-AS_THEY_STAND = frozenset({"first", "even"})
-"""Rankings that take the same heads of every group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,9 +234,10 @@ class Pairs:
         statement = ask.statement
         assert not isinstance(statement, ast.Widen)
         ranking = statement.ranking
-        if ranking.name in AS_THEY_STAND:
+        rule = RANKINGS[ranking.name]
+        if rule.places is not None:
             drops = isinstance(statement, ast.Subclone) and after < now
-            if drops or ranking.name == "even":
+            if drops or not rule.orders:
                 self.requests.add(ask, [pair.group], now, after)
             return order
         columns = self.columns(pair, ask, len(order), now)
@@ -268,7 +267,7 @@ class Pairs:
         statement = ask.statement
         assert not isinstance(statement, ast.Widen)
         keys, now = order.shape
-        if statement.ranking.name != "keep":
+        if RANKINGS[statement.ranking.name].scores is not None:
             scores = self.requests.rankings.of_source(statement.ranking, [pair.keys, pair.group], ask.draws)
             current = np.take_along_axis(scores[self.heads(pair)], order, axis=1)
             return np.argsort(-current, axis=1, kind="stable")

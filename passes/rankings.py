@@ -7,7 +7,7 @@ that an earlier statement made has the score of the unit that it is a copy of. E
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,10 +20,8 @@ from growc.files import irregular
 from growc.indexmap import Floats, IndexMap, Ints
 from growc.passes.magnitude import Magnitudes
 from growc.passes.measured import Measured
+from growc.ranking_rules import KEEPING_NUMBERS, RANKINGS, RankingRule, Units
 from growc.source import Span
-
-KEEPS_NUMBERS = frozenset({"first", "keep"})
-"""Rankings that an axis can take whose units the outside numbers."""
 
 
 @dataclass
@@ -39,34 +37,57 @@ class Rankings:
 
     def selection(self, ranking: ast.Ranking, units: Sequence[Space], size: int, draws: Draws) -> Ints:
         """The units of a product that stay, in their old order."""
-        self.allow(ranking.name, units, ranking.span)
-        count = self.count(units)
-        if ranking.name == "first":
-            return np.arange(size)
-        if ranking.name == "even":
-            return np.arange(size) * count // size
-        if ranking.name == "keep":
+        rule, count = RANKINGS[ranking.name], self.count(units)
+        self.allow(rule, units, ranking.span)
+        if rule.places is not None:
+            return rule.places(count, size)
+        if rule.takes == "file":
             return kept_units(ranking, count, size)
         return np.sort(self.order(ranking, units, draws)[:size])
 
     def order(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Ints:
         """All units, highest first."""
-        count = self.count(units)
-        if ranking.name == "first":
-            return np.arange(count)
-        if ranking.name == "even":
-            message = "`even` spreads a number of units, and is no order of all"
+        rule, count = RANKINGS[ranking.name], self.count(units)
+        if not rule.orders:
+            message = f"`{rule.name}` spreads a number of units, and is no order of all"
             raise GrowError(Diagnostic("G313", message, ranking.span))
-        if ranking.name == "keep":
+        if rule.places is not None:
+            return rule.places(count, count)
+        if rule.takes == "file":
             first = listed_units(ranking, count)
             return np.concatenate([first, np.setdiff1d(np.arange(count), first)])
         return np.argsort(-self.scores(ranking, units, draws), kind="stable")
 
     def scores(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Floats:
         """One number for each unit of a product of atoms, as it stands."""
-        if ranking.name == "random":
-            return draws.at("rank").uniform(0, self.count(units))
-        found = self.of_source(ranking, units, draws)
+        return self._scores(ranking, units, draws, self.count(units), lambda found: self._moved(found, units))
+
+    def of_source(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Floats:
+        """One number for each unit of a product of atoms of the source."""
+        count = int(np.prod([u.size[0] for u in units], dtype=np.int64))
+        return self._scores(ranking, units, draws, count, lambda found: found)
+
+    def _scores(
+        self,
+        ranking: ast.Ranking,
+        units: Sequence[Space],
+        draws: Draws,
+        count: int,
+        moved: Callable[[Floats], Floats],
+    ) -> Floats:
+        """The scores of `count` units, which `moved` gets from those of the source's."""
+        rule = RANKINGS[ranking.name]
+        assert rule.scores is not None
+        return rule.scores(
+            Units(
+                importance=lambda: moved(self._measured(ranking, units)),
+                magnitude=lambda: moved(self.magnitudes.of(units)),
+                drawn=lambda: draws.at("rank").uniform(0, count),
+            )
+        )
+
+    def _moved(self, found: Floats, units: Sequence[Space]) -> Floats:
+        """The scores of the units of a product as it stands, from those of the source's."""
         for k, atom in enumerate(map(find, units)):
             outer = [self.count([u]) for u in units[:k]]
             if (means := self.means.get(atom)) is not None:
@@ -75,12 +96,8 @@ class Rankings:
                 found = _followed(found, made, outer)
         return found
 
-    def of_source(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Floats:
-        """One number for each unit of a product of atoms of the source."""
-        if ranking.name == "random":
-            return draws.at("rank").uniform(0, int(np.prod([u.size[0] for u in units], dtype=np.int64)))
-        if ranking.name == "magnitude":
-            return self.magnitudes.of(units)
+    def _measured(self, ranking: ast.Ranking, units: Sequence[Space]) -> Floats:
+        """The importance of the source's units. Raises GrowError (G313) where it was not measured."""
         found = self.importance(units)
         if found is None:
             message = "the importance of these units cannot be measured: nothing reads them"
@@ -109,12 +126,12 @@ class Rankings:
             return made.size
         return atom.size[0] if means is None else len(means)
 
-    def allow(self, ranking: str | None, units: Sequence[Space], span: Span) -> None:
+    def allow(self, ranking: RankingRule | None, units: Sequence[Space], span: Span) -> None:
         """Raise GrowError (G313) where the outside numbers units that a ranking (None: any order) moves."""
         for unit in map(find, units):
-            if unit.addressed is not None and ranking not in KEEPS_NUMBERS:
+            if unit.addressed is not None and not (ranking and ranking.keeps_numbers):
                 message = "the outside knows these units by their numbers, so they keep their order"
-                remedy = "" if ranking is None else 'write `by first` or `by keep "FILE"`'
+                remedy = "" if ranking is None else f"write {KEEPING_NUMBERS}"
                 raise GrowError(Diagnostic("G313", message, span, "", (unit.addressed.cause,), remedy))
 
     def copy(self) -> Rankings:

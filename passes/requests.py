@@ -28,6 +28,7 @@ from growc.passes.rankings import Rankings
 from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes
 from growc.passes.targets import why_same
+from growc.ranking_rules import RANKINGS
 from growc.resolve import Bound
 from growc.room import OF_UNIT, require
 from growc.source import Span
@@ -121,8 +122,10 @@ class Requests:
     def ranked(self, ask: Ask, statement: ast.Subclone | ast.Reorder, place: Place, ordinal: int) -> Request:
         """The units that rank highest, or all in their new order."""
         ranking, draws = statement.ranking, ask.draws.at(ordinal)
-        if ranking.name == "mean":
-            message = "`by mean` averages heads of keys and values, and these have none of their own"
+        if RANKINGS[ranking.name].averages:
+            message = (
+                f"`by {ranking.name}` averages heads of keys and values, and these have none of their own"
+            )
             notes = tuple(why_same(self.axes, place.space))
             raise GrowError(Diagnostic("G309", message, ranking.span, notes=notes))
         if isinstance(statement, ast.Subclone):

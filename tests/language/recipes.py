@@ -10,6 +10,7 @@ from growc import expression as ex
 from growc import recipe as rc
 from growc.fills import FILLS
 from growc.grammar.parser import keywords
+from growc.orders import DEEPER, SHALLOWER
 
 RESERVED = {*keywords().values(), *rc.ROLES}
 
@@ -57,8 +58,8 @@ rankings = st.one_of(
     st.builds(rc.Ranking, st.just("keep"), file=texts),
 )
 tops = st.builds(rc.Order, st.just("top"), expressions)
-deeper = st.builds(rc.Order, st.sampled_from([o for o in rc.DEEPER if o != "top"])) | tops
-shallower = st.builds(rc.Order, st.sampled_from(rc.SHALLOWER))
+deeper = st.builds(rc.Order, st.sampled_from([o.name for o in DEEPER.values() if not o.takes])) | tops
+shallower = st.builds(rc.Order, st.sampled_from(list(SHALLOWER)))
 conditions = st.one_of(
     st.just(rc.Exact()),
     st.builds(rc.Preserved, scales),

@@ -9,13 +9,15 @@ from graphs import ROOT
 
 from growc import grammar
 from growc.fills import FILLS
+from growc.orders import DEEPER, SHALLOWER
+from growc.ranking_rules import RANKINGS
 from growc.source import Source
 
 PAGE = ROOT / "docs/language.md"
 
 
-def table(text: str, first: str, rows: list[tuple[str, ...]]) -> str:
-    """A page with other rows in the table of which this is the first column's head."""
+def with_table(text: str, first: str, rows: list[tuple[str, ...]]) -> str:
+    """A page with these rows in the table whose first column has this head."""
     lines = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     head = rf"(^\| {first} \|.*\n\|[ |-]*\|\n)(?:\|.*\n)*"
     made, found = re.subn(head, lambda table: table[1] + lines, text, flags=re.M)
@@ -23,12 +25,38 @@ def table(text: str, first: str, rows: list[tuple[str, ...]]) -> str:
     return made
 
 
-@pytest.mark.parametrize("fill", FILLS)
-def test_a_fill_is_read_and_printed(fill):
-    line = f"widen ffn to 8 with {fill}\n"
-    assert grammar.format(grammar.parse(Source("-e", line))) == line
+LINES = [
+    *(f"widen ffn to 8 with {fill.spelling}" for fill in FILLS.values()),
+    *(f"subclone kv_heads to 8 by {ranking.spelling}" for ranking in RANKINGS.values()),
+    *(f"stack layers to 8 by {order.spelling}" for order in DEEPER.values()),
+    *(f"subclone layers to 8 by {order.spelling}" for order in SHALLOWER.values()),
+    *(
+        f'match "a.onnx" with zero fill layers by {order.spelling}'
+        for order in {**SHALLOWER, **DEEPER}.values()
+    ),
+]
 
 
-def test_the_page_of_the_language_lists_the_fills(golden):
-    rows = [(f"`{fill.name}`", fill.making, fill.reading, fill.source) for fill in FILLS.values()]
-    golden(PAGE, table(PAGE.read_text(encoding="utf-8"), "fill", rows))
+@pytest.mark.parametrize("line", LINES)
+def test_every_word_of_the_tables_is_read_and_printed(line):
+    assert grammar.format(grammar.parse(Source("-e", line))) == f"{line}\n"
+
+
+@pytest.mark.parametrize("rule", [*RANKINGS.values()], ids=list(RANKINGS))
+def test_a_ranking_chooses_in_one_way(rule):
+    ways = (rule.scores is not None, rule.places is not None, rule.takes == "file", rule.averages)
+    assert sum(ways) == 1
+
+
+def test_the_page_of_the_language_lists_the_words(golden):
+    text = PAGE.read_text(encoding="utf-8")
+    fills = [(f"`{fill.name}`", fill.making, fill.reading, fill.source) for fill in FILLS.values()]
+    up, down = (
+        [(f"`{order.spelling}`", order.meaning) for order in orders.values()]
+        for orders in (DEEPER, SHALLOWER)
+    )
+    rankings = [(f"`{ranking.spelling}`", ranking.meaning) for ranking in RANKINGS.values()]
+    text = with_table(text, "fill", fills)
+    text = with_table(text, "deeper", up)
+    text = with_table(text, "shallower", down)
+    golden(PAGE, with_table(text, "ranking", rankings))
