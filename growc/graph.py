@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,50 @@ Image = Callable[["Node", Operands, Bools], Range]
 """A rule for ranges. The last argument: rows that are in the domain of the operator, as means of what is."""
 
 
+Bound = Sequence["Value | float"]
+"""The largest, or the least, of these."""
+
+
+class Clamp(NamedTuple):
+    """The largest of some values and numbers, then the least of that and others."""
+
+    largest: Bound
+    least: Bound = ()
+
+    def beside(self, operand: Value | None) -> tuple[Bound, Bound] | None:
+        """The bounds below and above one of the values that the others are; None where several of them make
+        one bound.
+        """
+        low, high = ([x for x in side if x is not operand] for side in self)
+        if operand in self.largest:
+            return low, high
+        return ([], [*low, *high]) if len(low) == 1 else None
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What an operator's row states of the values of its results, beside its traits (docs/theory.md)."""
+
+    image: Image | None = None
+    """What it makes of the ranges of units."""
+    clamp: Callable[[Node], Clamp] | None = None
+    """Which values and numbers each element is the largest and the least of, at its place."""
+    keeps: tuple[float, float] | None = None
+    """Between these bounds lie all results, and numbers between them stay as they are."""
+    again: bool = False
+    """f(f(x)) = f(x), where the other operands are the same."""
+    puts: tuple[float, ...] | None = None
+    """With `again`: f leaves an element as it is, or puts one of these in its place; None: or others."""
+    signs: frozenset[int] = frozenset()
+    """A comparison is true where the sign of operand 0 − operand 1 is one of these."""
+    implies: Mapping[bool, bool] = field(default_factory=dict)
+    """Where a condition is the one, all its operands are the other."""
+    least: bool = False
+    """Of an extreme along axes: it is the least element, not the largest."""
+    with_zero: bool = False
+    """Of an extreme along axes: it is one of the elements and zero."""
+
+
 @dataclass(eq=False)
 class Node:
     """One operator. `origin` is the dialect's own node."""
@@ -160,8 +204,8 @@ class Node:
     """What its operator does to maps, by its row (growc.operators.TREATMENTS)."""
     traits: frozenset[Trait] = frozenset()
     """The laws that its operator's row states of what it makes."""
-    image: Image | None = None
-    """What its operator makes of the ranges of units."""
+    laws: Laws = Laws()
+    """What its operator's row states besides."""
 
     @property
     def taken(self) -> Sequence[int]:

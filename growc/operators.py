@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from growc.graph import Array, Image, Node, Size
+from growc.graph import Array, Node, Size
 from growc.traits import Trait
 
 Term = str | tuple[str, tuple["Term", ...]]
@@ -54,6 +54,11 @@ TREATMENTS = {
     "per_channel": "each channel by itself, with parameters of its own",
     "opaque": "nothing is known",
 }
+
+
+def keeps_zero(treatment: str) -> bool:
+    """Whether an elementwise operator maps zero to zero, whatever stands beside it."""
+    return treatment.startswith("pointwise zero") or treatment == "remainder"
 
 
 FACTORS = frozenset({"multiply", "divide"})
@@ -163,7 +168,6 @@ class Row:
     variants: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
     rule: Rule | None = None
     traits: frozenset[Trait] = frozenset()
-    image: Image | None = None
     partial: bool = False
     """Whether the rule can do with operands of unknown shape."""
 
@@ -195,10 +199,10 @@ def opaque(site: Site) -> Line:
     return Line(tuple(map(frozen, site.inputs)), tuple(map(frozen, site.outputs)), "opaque")
 
 
-def table(text: str, rules: Mapping[str, Rule], images: Mapping[str, Image]) -> dict[str, Row]:
+def table(text: str, rules: Mapping[str, Rule]) -> dict[str, Row]:
     """Parse a table: one operator a line, columns two or more spaces apart; `name()` is a rule.
 
-    Behind the treatment may stand traits, one space apart. `rules`: by their names; `images`: by operator.
+    Behind the treatment may stand traits, one space apart. `rules`: by their names.
     """
     rows: dict[str, Row] = {}
     for line in text.strip().splitlines():
@@ -210,7 +214,7 @@ def table(text: str, rules: Mapping[str, Rule], images: Mapping[str, Image]) -> 
         traits = frozenset(Trait(word) for law in laws for word in law.split())
         rule = _with_treatment(rules[pattern[:-2]], treatment) if pattern.endswith("()") else None
         variants = () if rule else tuple(_variant(v) for v in pattern.split("|"))
-        rows[op] = Row(op, treatment, variants, rule, traits, images.get(op))
+        rows[op] = Row(op, treatment, variants, rule, traits)
     return rows
 
 

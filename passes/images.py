@@ -1,7 +1,7 @@
-"""What a node makes of the ranges of units: by the rule of its operator, or as its traits say.
+"""What a node makes of the ranges of units: by the rule of its operator, or as its other laws say.
 
 Needs: a node, and the ranges of its operands. Gives: the range of its result. An operator that has no rule,
-and moves no elements, gives any finite number for finite ones.
+takes no extremes and moves no elements, gives any finite number for finite ones.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from functools import reduce
 
 import numpy as np
 
-from growc.graph import Node, Operands
-from growc.indexmap import Bools
-from growc.passes.norms import without_eps
+from growc.graph import Clamp, Node, Operands, Value
+from growc.indexmap import Bools, Floats
+from growc.passes.norms import scalar, without_eps
 from growc.traits import JOIN, POLE, REPEAT, SAME, TAKE, TURN, VIEW
 from growc.unit_ranges import Range
 
@@ -30,8 +30,10 @@ def image(node: Node, given: Operands, domain: Bools) -> Range:
     out = node.outputs[0]
     if out.dtype == "bool":
         return Range.anything(len(wild)).within(0.0, 1.0)
-    if node.image is not None:
-        made = node.image(node, given, domain)
+    if node.laws.image is not None:
+        made = node.laws.image(node, given, domain)
+    elif node.laws.clamp is not None:
+        made = _clamped(node, node.laws.clamp(node), given)
     elif gives_on(node) and (moved := [given[i] for i in node.taken if i in given]):
         made = reduce(Range.union, moved)
         if not out.floating:
@@ -39,6 +41,21 @@ def image(node: Node, given: Operands, domain: Bools) -> Range:
     else:
         made = Range.anything(len(wild))
     return replace(made, wild=(made.wild & ~domain) | wild, ends=made.ends | ends)
+
+
+def _clamped(node: Node, clamp: Clamp, given: Operands) -> Range:
+    """The nearest number between bounds, which are numbers or other operands."""
+    ranges = {node.inputs[i]: x for i, x in given.items()}
+
+    def ends(one: Value | float) -> tuple[Floats | float, Floats | float]:
+        if not isinstance(one, float) and (found := ranges.get(one)) is not None:
+            return found.low, found.high
+        number = one if isinstance(one, float) else scalar(one)
+        return (-np.inf, np.inf) if number is None else (number, number)
+
+    larger = [reduce(np.maximum, end) for end in zip(*map(ends, clamp.largest), strict=True)]
+    low, high = (reduce(np.minimum, end) for end in zip(larger, *map(ends, clamp.least), strict=True))
+    return given[min(given)].within(low, high)
 
 
 def gives_on(node: Node) -> bool:

@@ -117,18 +117,8 @@ class At:
         return self.result.dtype in LIMITS
 
 
-ORDERS = {
-    ("Less", True): (0, 1, True),
-    ("Less", False): (1, 0, False),
-    ("LessOrEqual", True): (0, 1, False),
-    ("LessOrEqual", False): (1, 0, True),
-    ("Greater", True): (1, 0, True),
-    ("Greater", False): (0, 1, False),
-    ("GreaterOrEqual", True): (1, 0, False),
-    ("GreaterOrEqual", False): (0, 1, True),
-}
-"""Which operand is the smaller one, which the larger, and whether they differ, where a comparison is true or
-false."""
+SIGNS = frozenset({-1, 0, 1})
+"""Of the difference of two numbers."""
 
 
 def says(at: At, condition: Value, truth: bool) -> Iterator[tuple[Value, Range]]:
@@ -137,26 +127,29 @@ def says(at: At, condition: Value, truth: bool) -> Iterator[tuple[Value, Range]]
     operands = [] if node is None else [v for v in node.inputs if v is not None]
     if node is None or not operands:
         return
-    if node.op == "Not":
-        yield from says(at, operands[0], not truth)
-    elif node.op == ("And" if truth else "Or"):
+    if truth in node.laws.implies:
         for operand in operands:
-            yield from says(at, operand, truth)
-    elif node.op in ("Identity", "Expand") or (node.op == "Cast" and operands[0].dtype == "bool"):
+            yield from says(at, operand, node.laws.implies[truth])
+    elif node.laws.signs:
+        yield from _compared(at, *operands, signs=node.laws.signs if truth else SIGNS - node.laws.signs)
+    elif _in_place(node) and operands[0].dtype == condition.dtype:
         yield from says(at, operands[0], truth)
-    elif node.op == "Cast":
+    elif node.has(SAME):  # a number is true where it is not zero
         yield from _differ(at, operands[0], Range(0, 0)) if truth else _told(operands[0], Range(0, 0))
-    elif node.op == "Equal":
-        for one, other in (operands, operands[::-1]):
+
+
+def _compared(at: At, first: Value, second: Value, *, signs: frozenset[int]) -> Iterator[tuple[Value, Range]]:
+    """What values lie in where their difference has one of these signs."""
+    if signs in ({0}, SIGNS - {0}):
+        for one, other in ((first, second), (second, first)):
             told = at.of(other)
-            yield from _told(one, told) if truth else _differ(at, one, told)
-    elif (node.op, truth) in ORDERS:
-        i, j, strict = ORDERS[node.op, truth]
-        small, large = operands[i], operands[j]
-        step = 1 if strict and small.dtype in LIMITS else 0
-        below, above = at.of(small), at.of(large)
-        yield from _told(small, Range(high=above.high - step))
-        yield from _told(large, Range(below.low + step, rests=below.rests))
+            yield from _told(one, told) if 0 in signs else _differ(at, one, told)
+        return
+    small, large = (first, second) if -1 in signs else (second, first)
+    step = 1 if 0 not in signs and small.dtype in LIMITS else 0
+    below, above = at.of(small), at.of(large)
+    yield from _told(small, Range(high=above.high - step))
+    yield from _told(large, Range(below.low + step, rests=below.rests))
 
 
 def _in_place(node: Node) -> bool:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from growc.graph import Value, Weight
+from growc.graph import Clamp, Value, Weight
 from growc.passes.intervals import (
     ANY,
     NOTHING,
@@ -25,6 +25,7 @@ from growc.passes.intervals import (
     UnknownRangeError,
     of_array,
     of_type,
+    union,
 )
 from growc.traits import SAME, SIZES, TAKE, VIEW
 
@@ -58,9 +59,11 @@ class Ranges:
     def _made(self, value: Value, seen: Seen) -> Range:
         made = self._source(value)
         if made is None:
-            assert value.producer is not None
-            rule = self.rules.get(value.producer.op)
-            made = ANY if rule is None else rule(At(self.found, value.producer, value, seen))
+            node = value.producer
+            assert node is not None
+            at, rule, clamp = At(self.found, node, value, seen), self.rules.get(node.op), node.laws.clamp
+            made = ANY if rule is None else rule(at)
+            made = made if clamp is None else _clamped(at, clamp(node))
             made = made.meet(of_type(value.dtype))
         for known, told in seen:
             made = made.meet(told) if known is value else made
@@ -82,6 +85,21 @@ class Ranges:
             read = weight.dtype != "string" and (not weight.floating or weight.elements <= FEW)
             self.stored[weight] = of_array(np.asarray(weight.read())) if read else ANY
         return self.stored[weight]
+
+
+def _clamped(at: At, clamp: Clamp) -> Range:
+    """The largest of some, then the least of that and others."""
+
+    def of(one: Value | float) -> Range:
+        return Range(one, one) if isinstance(one, float) else at.of(one, at.seen)
+
+    given = [*map(of, clamp.largest)]
+    low = max(r.low for r in given)
+    firm = any(r.low == low and not r.rests for r in given)
+    rests = frozenset[Value]() if firm else union(*given).rests
+    larger = Range(low, max(r.high for r in given), rests, any(r.wild for r in given))
+    both = [larger, *map(of, clamp.least)]
+    return replace(union(*both), high=min(r.high for r in both))
 
 
 def _is_size(value: Value) -> bool:

@@ -7,10 +7,9 @@ the second time. Gives: `through` for one node, `settles`, whether it may leave 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from growc.graph import Node, Value
+from growc.graph import Clamp, Node, Value
 from growc.passes.settled import FORMATS, REAL, Grid, Settled, content, holds, lies, number
 from growc.passes.twice import Again, Find
 from growc.traits import DEQUANTISE, QUANTISE, SAME, TURN, VIEW, WHOLE
@@ -37,7 +36,7 @@ def through(
         return _open(replace(held.rounded(grid), dtype=out.dtype), held.on(grid))
     if (found := bounds_of(node, place)) is not None:
         now = held.bounded(*found)
-        return _open(now, now is held) if node.op != "Abs" or now is held else (_positive(now), False)
+        return _open(now, now is held) if now is held or node.laws.keeps is None else (_within(now), False)
     again = find(node, place)
     if again is None or held.half is not None:
         return Settled.of(out), False
@@ -86,8 +85,8 @@ def _once(held: Settled, again: Again, out: Value) -> Settled:
     return replace(made, low=low, high=high, grids=made.grids | {again.grid, *kept})
 
 
-def _positive(held: Settled) -> Settled:
-    """Behind an absolute value: only its type bounds what else may be said."""
+def _within(held: Settled) -> Settled:
+    """Behind what takes other numbers than the nearest: only its type and bounds say where they lie."""
     return replace(held, grids=frozenset(g for g in held.grids if g in REAL or g == "whole"), half=None)
 
 
@@ -97,37 +96,31 @@ Bounds = tuple[float, float] | None
 
 
 def bounds_of(node: Node, place: int) -> Bounds:
-    """What a node bounds an operand by; None where it does something else, or leaves nothing finite."""
-    low, high = (node.op in BOUNDS and BOUNDS[node.op](node, place)) or (math.inf, -math.inf)
+    """The bounds between which a node leaves an operand as it is, and all results lie; None where it does
+    something else, or leaves nothing finite.
+    """
+    found = _chosen(node, place) if node.treatment == "select" else node.laws.keeps
+    if node.laws.clamp is not None:
+        found = _nearest(node.laws.clamp(node), node.inputs[place])
+    low, high = found or (math.inf, -math.inf)
     return (low, high) if low < math.inf and high > -math.inf else None
 
 
-def _between(node: Node, place: int) -> Bounds:
-    given = (node.input(1), node.input(2))
-    found = [
-        float(node.attributes.get(name, default)) if v is None else number(v)
-        for v, name, default in zip(given, ("min", "max"), (-math.inf, math.inf), strict=True)
-    ]
-    low, high = found
-    return None if place != 0 or low is None or high is None or low > high else (low, high)
-
-
-def _beyond(node: Node, place: int) -> Bounds:
-    numbers = [number(v) for i, v in enumerate(node.inputs) if i != place]
-    known = [n for n in numbers if n is not None]
-    if len(known) < len(numbers):
+def _nearest(clamp: Clamp, operand: Value | None) -> Bounds:
+    """The bounds that the other values of a clamp are, where these are single numbers."""
+    beside = clamp.beside(operand)
+    if beside is None:
         return None
-    return (max(known), math.inf) if node.op == "Max" else (-math.inf, min(known))
+    known = [[x if isinstance(x, float) else number(x) for x in side] for side in beside]
+    lows, highs = ([x for x in side if x is not None] for side in known)
+    low, high = max(lows, default=-math.inf), min(highs, default=math.inf)
+    return None if [lows, highs] != known or low > high else (low, high)
 
 
-LESS: Mapping[str, bool] = {"Less": True, "LessOrEqual": True, "Greater": False, "GreaterOrEqual": False}
-"""Comparisons, and whether they ask for the first operand to be the smaller one."""
-
-
-def _where(node: Node, place: int) -> Bounds:
+def _chosen(node: Node, place: int) -> Bounds:
     """A bound in the place of what lies beyond it: Where(x < c, c, x) is Max(x, c)."""
     asked = node.inputs[0].producer if node.inputs[0] is not None else None
-    if place not in (1, 2) or asked is None or asked.op not in LESS:
+    if place not in (1, 2) or asked is None or len(asked.laws.signs - {0}) != 1:
         return None
     operand, put = node.inputs[place], number(node.inputs[3 - place])
     first = asked.inputs[0] is operand
@@ -135,20 +128,8 @@ def _where(node: Node, place: int) -> Bounds:
         return None
     if put is None or asked.inputs[1 - first] is not operand or number(asked.inputs[first]) != put:
         return None
-    replaced_below = (LESS[asked.op] == first) == (place == 2)
+    replaced_below = ((-1 in asked.laws.signs) == first) == (place == 2)
     return (put, math.inf) if replaced_below else (-math.inf, put)
-
-
-BOUNDS: Mapping[str, Callable[[Node, int], Bounds]] = {
-    "Abs": lambda node, place: (0.0, math.inf),
-    "Relu": lambda node, place: (0.0, math.inf),
-    "Clip": _between,
-    "growc::Clip": _between,
-    "Max": _beyond,
-    "Min": _beyond,
-    "Where": _where,
-}
-"""Operators that take the nearest number between two, which they give."""
 
 
 # -------------------------------------------------------------------------------------- quantising

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from growc.graph import Array, Node, Value
-from growc.operators import Line, Term
+from growc.operators import Line, Term, keeps_zero
 from growc.passes.settled import Grid, content, numbers
 from growc.passes.spaces import Axes
 
@@ -34,30 +34,6 @@ class Again(NamedTuple):
     puts: tuple[float, ...] | None
 
 
-class Kind(NamedTuple):
-    """An operator that changes nothing the second time, with the same stored numbers beside its operand.
-
-    along: whether it does so along axes. zero: whether it leaves zeros alone. puts: of `Again`. stored:
-    whether these are the stored numbers, and the operand may have any place.
-    """
-
-    along: bool = False
-    zero: bool = False
-    puts: tuple[float, ...] | None = None
-    stored: bool = False
-
-
-TWICE: Mapping[str, Kind] = {
-    "Sign": Kind(zero=True),
-    "ThresholdedRelu": Kind(zero=True, puts=(0.0,)),
-    "Mod": Kind(zero=True),
-    "Max": Kind(stored=True),
-    "Min": Kind(stored=True),
-    "Hardmax": Kind(along=True),
-    "LpNormalization": Kind(along=True),
-    "Trilu": Kind(along=True, puts=(0.0,)),
-}
-
 Find = Callable[[Node, int], Again | None]
 
 
@@ -70,23 +46,32 @@ def finder(axes: Axes) -> Find:
         operand, line = node.inputs[place], lines.get(node)
         if operand is None or operand.sizes is None or operand.sizes != node.outputs[0].sizes:
             return None
-        if line is not None and line.treatment == "select":
-            return _choice(node, place, operand, lines)
-        return _operator(node, place) if node.op in TWICE else None
+        if line is None:
+            return None
+        find_one = _choice if line.treatment == "select" else _operator
+        return find_one(node, place, operand, lines)
 
     return find
 
 
-def _operator(node: Node, place: int) -> Again | None:
-    kind = TWICE[node.op]
-    beside = [v for i, v in enumerate(node.inputs) if i != place and v is not None]
-    arrays = [array for v in beside if (array := numbers(v)) is not None]
-    finite = all(np.isfinite(array).all() for array in arrays)
-    if len(arrays) < len(beside) or not finite or (place and not kind.stored):
+def _operator(node: Node, place: int, operand: Value, lines: Mapping[Node, Line]) -> Again | None:
+    """An operator that changes nothing the second time, with the same stored numbers beside its operand."""
+    laws, beside = node.laws, [v for v in node.inputs[1:] if v is not None]
+    bounds = None if laws.clamp is None else laws.clamp(node).beside(operand)
+    if bounds is None and (place or not laws.again):
         return None
-    key = (node.op, attributes(node), *map(content, beside))
-    along = kind.along or any(array.size > 1 for array in arrays)
-    return Again(Grid(key, along, kind.zero), _elements(arrays) if kind.stored else kind.puts)
+    stored: Sequence[Value | float] = beside if bounds is None else [*bounds[0], *bounds[1]]
+    known = [np.asarray(x) if isinstance(x, float) else numbers(x) for x in stored]
+    arrays = [array for array in known if array is not None and np.isfinite(array).all()]
+    if len(arrays) < len(stored):
+        return None
+    key: tuple[object, ...] = (node.op, attributes(node), *map(content, beside))
+    if bounds is not None:
+        key = tuple(tuple(x if isinstance(x, float) else content(x) for x in side) for side in bounds)
+    along = not elementwise(lines[node]) or any(array.size > 1 for array in arrays)
+    return Again(
+        Grid(key, along, keeps_zero(node.treatment)), laws.puts if bounds is None else _elements(arrays)
+    )
 
 
 def _choice(node: Node, place: int, operand: Value, lines: Mapping[Node, Line]) -> Again | None:

@@ -19,11 +19,6 @@ from growc.links import Link, Var
 from growc.passes.ranges import Ranges
 from growc.passes.solution import Solving
 
-WITH_ZERO = frozenset({"growc::Largest", "growc::Least"})
-"""Extremes of numbers and zero."""
-
-LEAST = frozenset({"ReduceMin"})
-
 
 def choice(solving: Solving, link: Link) -> None:
     """What numbers or orders units must find all of them, once."""
@@ -67,10 +62,10 @@ def _has_zero(node: Node | None, ranges: Ranges) -> bool:
     """Whether an extreme stays as it is when zero is among the numbers."""
     assert node is not None
     given = node.inputs[0]
-    if node.op in WITH_ZERO or given is None:
-        return node.op in WITH_ZERO
+    if node.laws.with_zero or given is None:
+        return node.laws.with_zero
     found = ranges.of(given)
-    return not found.rests and (found.high <= 0 if node.op in LEAST else found.low >= 0)
+    return not found.rests and (found.high <= 0 if node.laws.least else found.low >= 0)
 
 
 def norm(solving: Solving, link: Link) -> None:

@@ -31,12 +31,8 @@ ALLOWED = {
     "passes/units.py": 2,
     "passes/unseen.py": 1,
     # rules for values, one an operator, which belong beside the table as unit_images does
-    "passes/intervals.py": 16,
     "passes/moving.py": 5,
     "passes/rowwise.py": 19,
-    "passes/settling.py": 13,
-    "passes/twice.py": 8,
-    "passes/whole_axes.py": 3,
     # single questions that no trait answers
     "passes/below_zero.py": 3,
     "passes/bypasses.py": 5,

@@ -28,6 +28,7 @@ from growc.dialects.onnx.states import state_pairs
 from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
 from growc.dialects.onnx.table import has
 from growc.dialects.onnx.tensors import constant_of, read_tensor
+from growc.dialects.onnx.value_laws import LAWS
 from growc.graph import FLOATING, Graph, Node, Order, Value, Weight
 
 COPY_OF, ZERO, ORDER = "growc.copy_of", "growc.zero", "growc.order"
@@ -279,8 +280,9 @@ class _Capture:
         made = Node(step.op, name, inputs, outputs, step.attributes, origin, captured, guards, chain)
         made.part_of = step.node.meta.get(PART_OF, "")
         if (row := self.dialect.operators.get(step.op)) is not None:
-            made.treatment, made.image = row.treatment, row.image
+            made.treatment = row.treatment
             made.traits = frozenset() if may_drop(made) else row.traits
+        made.laws = LAWS.get(step.op, made.laws)
         for i, operand in enumerate([*inputs, *captured]):
             if operand is not None:
                 operand.users.append((made, i))

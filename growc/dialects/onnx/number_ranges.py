@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from growc.graph import Value
 from growc.passes.intervals import ANY, LIMITS, At, Range, of_array, of_type, says, union
 from growc.passes.ranges import Rule
 
@@ -99,33 +98,6 @@ def _negative(at: At) -> Range:
 def _absolute(at: At) -> Range:
     x = at(0)
     return x if x.low >= 0 and not x.rests else Range(max(0, -x.high), max(-x.low, x.high), wild=x.wild)
-
-
-def _not_below_zero(at: At) -> Range:
-    x = at(0)
-    return Range(max(x.low, 0), max(x.high, 0), frozenset() if x.low <= 0 else x.rests, x.wild)
-
-
-def _clip(at: At) -> Range:
-    """The larger of it and the lower bound, then the smaller of that and the upper one."""
-    given = at.node.attributes
-    low, high = (Range(given[n], given[n]) if n in given else None for n in ("min", "max"))
-    low = at(1) if low is None and at.node.input(1) is not None else low
-    high = at(2) if high is None and at.node.input(2) is not None else high
-    made = at(0) if low is None else _maximum(at(0), low)
-    return made if high is None else _minimum(made, high)
-
-
-def _maximum(*given: Range) -> Range:
-    low = max(r.low for r in given)
-    firm = any(r.low == low and not r.rests for r in given)
-    rests = frozenset[Value]() if firm else union(*given).rests
-    return Range(low, max(r.high for r in given), rests, any(r.wild for r in given))
-
-
-def _minimum(*given: Range) -> Range:
-    made = union(*given)
-    return Range(made.low, min(r.high for r in given), made.rests, made.wild)
 
 
 def _cast(at: At) -> Range:
@@ -242,7 +214,6 @@ RANGES: Mapping[str, Rule] = {
     "Cast": _cast,
     "CastLike": _cast,
     "Ceil": _rounded(math.ceil),
-    "Clip": _clip,
     "Compress": _moved,
     "Concat": _together,
     "ConstantOfShape": _constant,
@@ -275,10 +246,8 @@ RANGES: Mapping[str, Rule] = {
     "Loop begin": _bodies,
     "Loop end": _bodies,
     "MatMul": _products,
-    "Max": lambda at: _maximum(*at.all()),
     "MaxPool": _numbers(1),
     "Mean": lambda at: union(*at.all()),
-    "Min": lambda at: _minimum(*at.all()),
     "Mod": _remainder,
     "Mul": _multiply,
     "Neg": _negative,
@@ -297,7 +266,6 @@ RANGES: Mapping[str, Rule] = {
     "ReduceMin": _moved,
     "ReduceSum": _sum_along,
     "ReduceSumSquare": _between(0, math.inf),
-    "Relu": _not_below_zero,
     "Reshape": _moved,
     "Round": _rounded(round),
     "Scan begin": _bodies,
@@ -329,4 +297,4 @@ RANGES: Mapping[str, Rule] = {
     "Xor": _between(0, 1),
     "growc::Positions": _numbers(),
 }
-"""One row for each operator; what any other gives can be any number."""
+"""One row for each operator but clamps (growc.graph.Laws); what any other gives can be any number."""

@@ -10,7 +10,6 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.rules import RULES
-from growc.dialects.onnx.unit_images import IMAGES
 from growc.operators import table
 from growc.traits import Trait
 
@@ -197,7 +196,6 @@ OPERATORS = table(
     aten::view_as_real       ... -> ... _                          layout
     """,
     RULES,
-    IMAGES,
 )
 
 

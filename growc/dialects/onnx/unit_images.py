@@ -1,7 +1,7 @@
 """What operators make of the ranges of units (growc.unit_ranges): a rule for each operator, by name.
 
-An operator without a rule gives any finite number for finite ones, or elements that it is given, where its
-traits say so (growc.passes.images). A new one that has a pole has the trait `pole`.
+An operator without a rule gives any finite number for finite ones, or what its traits and other laws say
+(growc.passes.images). A new one that has a pole has the trait `pole`.
 """
 
 from __future__ import annotations
@@ -222,25 +222,6 @@ def _power(node: Node, given: Operands) -> Range:
     return made.bad(outside | (x.holds(0) if exponent < 0 else outside))
 
 
-def _clip(node: Node, given: Operands) -> Range:
-    bounds = [node.attributes.get("min", -np.inf), node.attributes.get("max", np.inf)]
-    for k in (1, 2):
-        if node.input(k) is not None:
-            number = scalar(node.input(k))
-            bounds[k - 1] = bounds[k - 1] if number is None else number
-    x = given[0]
-    return x.within(np.clip(x.low, *bounds), np.clip(x.high, *bounds))
-
-
-def _largest(function: Callable[[Floats, Floats], Floats]) -> Callable[[Node, Operands], Range]:
-    def made(node: Node, given: Operands) -> Range:
-        ranges = _operands(node, given)
-        low, high = (reduce(function, [getattr(r, end) for r in ranges]) for end in ("low", "high"))
-        return ranges[0].within(low, high)
-
-    return made
-
-
 def _softsign(x: Floats) -> Floats:
     return np.where(np.isinf(x), np.sign(x), x / (1 + abs(x)))
 
@@ -272,7 +253,6 @@ IMAGES: Mapping[str, Image] = {
     "Asinh": _increasing(np.arcsinh),
     "Sinh": _increasing(np.sinh),
     "Softsign": _increasing(_softsign, limits=(-1, 1)),
-    "Relu": _increasing(lambda x: np.maximum(x, 0), analytic=False),
     "Floor": _increasing(np.floor, analytic=False),
     "Ceil": _increasing(np.ceil, analytic=False),
     "Round": _increasing(np.round, analytic=False),
@@ -304,10 +284,6 @@ IMAGES: Mapping[str, Image] = {
     "Reciprocal": _of_all(_reciprocal),
     "Mod": _of_all(_modulo),
     "Pow": _of_all(_power),
-    "Clip": _of_all(_clip),
-    "growc::Clip": _of_all(_clip),
-    "Max": _of_all(_largest(np.maximum)),
-    "Min": _of_all(_largest(np.minimum)),
     "MaxPool": _of_all(lambda node, given: reduce(Range.union, given.values())),
     "Where": _of_all(_chosen),
     "ReduceSum": _of_all(_total),

@@ -1,0 +1,113 @@
+"""What operators state of values (growc.graph.Laws), which onnxruntime checks on every one that states it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import CASES
+from numpy.typing import NDArray
+from one_node import Case
+from test_traits import Node
+
+from growc import graph
+from growc.dialects.onnx.value_laws import LAWS, STATED
+from growc.graph import Laws, Value
+
+ALONE = "growc::"
+"""Operators that onnxruntime has not: parts of others, known to the analysis alone."""
+
+
+def stating(states: Callable[[Laws], object]) -> list[Case]:
+    """The cases of all operators of which a law is stated."""
+    stated = {op for op, laws in STATED.items() if states(laws)}
+    found = [c for c in CASES if c.op in stated and c.opsets]
+    assert {c.op for c in found} == {op for op in stated if not op.startswith(ALONE)}
+    return found
+
+
+def cases(states: Callable[[Laws], object]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", stating(states), ids=lambda c: c.name)
+
+
+def analysed(node: Node) -> graph.Node:
+    [instance] = node.one.axes.instances
+    return instance.node
+
+
+@cases(lambda laws: laws.clamp)
+def test_a_clamp_is_the_largest_of_some_and_then_the_least(case: Case) -> None:
+    node = Node(case)
+    one = analysed(node)
+    assert one.laws.clamp is not None
+    largest, least = one.laws.clamp(one)
+
+    def array(x: Value | float) -> NDArray[Any] | float:
+        found = x if isinstance(x, float) else node.inputs[one.inputs.index(x)]
+        assert found is not None
+        return found
+
+    expected: Any = array(largest[0])
+    for x in largest[1:]:
+        expected = np.maximum(expected, array(x))
+    for x in least:
+        expected = np.minimum(expected, array(x))
+    np.testing.assert_array_equal(node.run()[0], expected)
+
+
+@cases(lambda laws: laws.keeps)
+def test_numbers_between_the_bounds_stay_and_all_results_lie_there(case: Case) -> None:
+    node = Node(case)
+    low, high = STATED[case.op].keeps or (0, 0)
+    [made] = node.run()
+    assert ((low <= made) & (made <= high)).all()
+    np.testing.assert_array_equal(node.run(made)[0], made)
+
+
+@cases(lambda laws: laws.again)
+def test_the_second_time_changes_nothing(case: Case) -> None:
+    node, laws = Node(case), STATED[case.op]
+    [made] = node.run()
+    np.testing.assert_allclose(node.run(made)[0], made, rtol=1e-6)
+    if laws.puts is not None:
+        assert ((made == node.first) | np.isin(made, laws.puts)).all()
+
+
+@cases(lambda laws: laws.signs)
+def test_a_comparison_is_true_for_its_signs(case: Case) -> None:
+    node = Node(case)
+    second = node.inputs[1]
+    assert second is not None
+    for first in (node.first, np.broadcast_to(second, node.first.shape).copy()):
+        expected = np.isin(np.sign(first - second), list(STATED[case.op].signs))
+        np.testing.assert_array_equal(node.run(first)[0], expected)
+
+
+@cases(lambda laws: laws.implies)
+def test_a_condition_implies_its_operands(case: Case) -> None:
+    node = Node(case)
+    [made] = node.run()
+    for result, operand in STATED[case.op].implies.items():
+        assert (made == result).any()
+        for given in node.inputs:
+            assert given is not None
+            assert (np.broadcast_to(given, made.shape)[made == result] == operand).all()
+
+
+@cases(lambda laws: laws.least)
+def test_a_least_element_is_no_larger_than_any(case: Case) -> None:
+    node = Node(case)
+    [made] = node.run()
+    assert made.min() == node.first.min()
+    assert np.isin(made, node.first).all()
+
+
+def test_every_law_stands_in_the_theory_and_has_an_operator() -> None:
+    theory = (Path(__file__).parents[2] / "docs/theory.md").read_text()
+    for law in fields(Laws):
+        assert f"| `{law.name}` |" in theory
+        assert any(getattr(stated, law.name) != getattr(Laws(), law.name) for stated in LAWS.values())
