@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from growc.brief import brief
 from growc.graph import Size
+
+Where = object
+"""The operator or the use of a weight that an equation comes from. Spaces only keep it, for what is said."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Reason:
 
     __repr__ = brief
 
-    node: Any
+    node: Where
     cause: str
     remedy: str = ""
 
@@ -206,7 +208,7 @@ def _link(child: Space, root: Space) -> None:
     _pass_on(root)
 
 
-def unify(a: Space, b: Space, node: Any) -> None:
+def unify(a: Space, b: Space, node: Where) -> None:
     """Make two spaces one. What cannot be matched is frozen, with `node` as the reason."""
     a, b = find(a), find(b)
     if a is b:
@@ -239,12 +241,12 @@ def _inside(part: Space, whole: Space) -> bool:
     return any(find(p) is part or _inside(part, find(p)) for p in whole.parts)
 
 
-def _conflict(spaces: Sequence[Space], node: Any, cause: str) -> None:
+def _conflict(spaces: Sequence[Space], node: Where, cause: str) -> None:
     for space in spaces:
         freeze(space, Reason(node, cause))
 
 
-def _match_factors(xs: list[Space], ys: list[Space], node: Any) -> None:
+def _match_factors(xs: list[Space], ys: list[Space], node: Where) -> None:
     """Two lists of factors of one product, from the right: the join in the lattice of divisor chains."""
     while xs and ys:
         x, y = find(xs.pop()), find(ys.pop())
@@ -272,7 +274,7 @@ def _match_factors(xs: list[Space], ys: list[Space], node: Any) -> None:
     _conflict([s for s in [*xs, *ys] if not find(s).unit], node, "factors do not match")
 
 
-def _take_factor(x: Space, y: Space, node: Any) -> Space | None:
+def _take_factor(x: Space, y: Space, node: Where) -> Space | None:
     """Split the last factor y off x, an atom or a sum: x becomes (rest y). None where y does not divide x."""
     size = ratio(x.size, y.size)
     if size is None:
@@ -285,7 +287,7 @@ def _take_factor(x: Space, y: Space, node: Any) -> Space | None:
     return rest
 
 
-def _match_segments(xs: list[Space], ys: list[Space], node: Any) -> list[Space] | None:
+def _match_segments(xs: list[Space], ys: list[Space], node: Where) -> list[Space] | None:
     """Two lists of segments of one sum, from the left; the common refinement, or None after a conflict."""
     found: list[Space] = []
     xs, ys = xs[::-1], ys[::-1]
@@ -313,7 +315,7 @@ def _match_segments(xs: list[Space], ys: list[Space], node: Any) -> list[Space] 
     return found
 
 
-def _cut(x: Space, y: Space, node: Any) -> Space | None:
+def _cut(x: Space, y: Space, node: Where) -> Space | None:
     """Cut the larger x into y and a rest, a product only at multiples of its inner factors; else None."""
     if not all(a > b for a, b in zip(x.size, y.size, strict=True)):
         return None
@@ -333,7 +335,7 @@ def _cut(x: Space, y: Space, node: Any) -> Space | None:
     return rest
 
 
-def _match_sum_product(parts: list[Space], others: list[Space], node: Any) -> None:
+def _match_sum_product(parts: list[Space], others: list[Space], node: Where) -> None:
     """A sum meets a product: take the last factor out of every segment, then match what is left.
 
     Where nothing is left of any segment, the leading factor only counts equal segments: it becomes a sum of

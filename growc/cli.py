@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from growc import __version__
 from growc.arguments import read_arguments, wrong
 from growc.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render
+from growc.json_data import Json
 from growc.printable import printable
 from growc.source import Source
 
@@ -109,7 +110,7 @@ def _colors(stream: Any) -> bool:
     return bool(stream.isatty()) and "NO_COLOR" not in os.environ
 
 
-def _print_json(data: Any) -> None:
+def _print_json(data: Json) -> None:
     _print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False).split("\n"))
 
 
@@ -303,9 +304,9 @@ def _measure(options: Namespace) -> int:
         if options.layers:
             made = profile(model, inputs, samples, out=options.out, layers=found.layers, progress=advance)
     if options.json:
-        data = {"scores": {name: scores.tolist() for name, scores in found.scores.items()}}
-        layers = {"layers": [layer_data(score) for score in found.layers]}
-        _print_json(data | (layers if made is None else profile_data(made)))
+        data: dict[str, Json] = {"scores": {name: scores.tolist() for name, scores in found.scores.items()}}
+        layers = [layer_data(score) for score in found.layers]
+        _print_json(data | ({"layers": layers} if made is None else profile_data(made)))
     else:
         lines = score_lines(found.scores) if made is None else profile_lines(made, model.name)
         _print([*lines, rate_line(found.samples, found.seconds)])

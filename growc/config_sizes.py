@@ -8,8 +8,8 @@ table of positions has (some reserve a few), so `positions` is never read from o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from growc.json_data import Json
 from growc.matching import Known
 
 FIELDS: dict[str, Sequence[str]] = {
@@ -54,9 +54,9 @@ ROUTED = "moe_intermediate_size"
 """A field of models that have feed-forward blocks of two widths."""
 
 
-def sizes_of_config(config: Mapping[str, Any]) -> Known:
+def sizes_of_config(config: Mapping[str, Json]) -> Known:
     """The sizes that a config states. Empty where none of its fields is known."""
-    nested = next((config[name] for name in NESTED if isinstance(config.get(name), dict)), None)
+    nested = next((found for name in NESTED if isinstance(found := config.get(name), dict)), None)
     if nested is not None and _number(config, FIELDS["hidden"]) is None:
         return sizes_of_config(nested)
     plain = _numbers(config, FIELDS)
@@ -72,16 +72,16 @@ def sizes_of_config(config: Mapping[str, Any]) -> Known:
     return Known({"": every} | sides)
 
 
-def _numbers(config: Mapping[str, Any], table: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def _numbers(config: Mapping[str, Json], table: Mapping[str, Sequence[str]]) -> dict[str, int]:
     return {role: n for role, fields in table.items() if (n := _number(config, fields)) is not None}
 
 
-def _number(config: Mapping[str, Any], fields: Sequence[str]) -> int | None:
+def _number(config: Mapping[str, Json], fields: Sequence[str]) -> int | None:
     values = (config.get(field) for field in fields)
     return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)
 
 
-def _complete(found: Mapping[str, int], config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def _complete(found: Mapping[str, int], config: Mapping[str, Json]) -> dict[str, tuple[int, ...]]:
     """The sizes, with what a config says without a number of its own."""
     hidden, heads, implied = found.get("hidden"), found.get("heads"), dict(found)
     if hidden and "ffn" not in found and FOUR_TIMES in config and config[FOUR_TIMES] is None:

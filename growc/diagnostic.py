@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from growc.codes import CODES, Code
+from growc.json_data import Json
 from growc.printable import UNPRINTABLE, printable
 from growc.source import Source, Span
 
@@ -100,7 +101,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def to_json(diagnostic: Diagnostic) -> dict[str, Any]:
+def to_json(diagnostic: Diagnostic) -> dict[str, Json]:
     """The diagnostic as the command line's `--json` shows it; related places are notes."""
     span = diagnostic.span
     return {
@@ -114,7 +115,7 @@ def to_json(diagnostic: Diagnostic) -> dict[str, Any]:
     }
 
 
-def error_object(error: GrowError) -> dict[str, Any]:
+def error_object(error: GrowError) -> dict[str, Json]:
     """What `--json` prints for a command that failed: the first error, and all of them."""
     errors = [to_json(diagnostic) for diagnostic in error.diagnostics]
     return {"error": errors[0], "errors": errors}

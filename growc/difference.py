@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from growc.brief import brief
 from growc.closeness import Closeness, together
-
-Array = NDArray[Any]
+from growc.indexmap import Array
 
 HUGE = 1e30
 """From here on a number stands for infinity (a mask's minimum): only its place and sign count."""

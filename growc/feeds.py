@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,8 @@ from growc.dialects.onnx.files.signature import Input, Role, read_signature
 from growc.feed_sizes import FIRST, SECOND, Kind, Scale, Sizes
 from growc.files import foreign
 from growc.float_copies import runnable
+from growc.indexmap import Array
 from growc.session import Feeds, Session
-
-Array = NDArray[Any]
 
 ROWS = 8
 """Rows of the user's file that are run at a time."""

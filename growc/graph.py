@@ -12,18 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from growc.brief import brief
-from growc.indexmap import Bools
+from growc.indexmap import Array, Bools
 from growc.traits import JOIN, WRITE, Trait
 from growc.unit_ranges import Range
 from growc.walk import walk
 
 Size = tuple[int, ...]
 """One dimension: its value at every sample point. Equal sizes are equal at all of them."""
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

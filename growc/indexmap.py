@@ -30,13 +30,15 @@ from growc.brief import brief
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Array = NDArray[Any]
+"""Numbers of any type: numpy has types for arithmetic on one type at a time, and none for a union."""
 Number = TypeVar("Number", np.int64, np.float64, np.bool_)
 
 TOLERANCE = 1e-9
 """Relative slack of float64 arithmetic on weights of rows; no measured quantity is compared with it."""
 
 
-def _close(a: NDArray[Any] | float, b: NDArray[Any] | float) -> bool:
+def _close(a: Array | float, b: Array | float) -> bool:
     return bool(np.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE))
 
 

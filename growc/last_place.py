@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from growc.indexmap import Array
 
 _BLOCK = 1_000_003
 """Numbers that are moved at a time; a prime, so that no two rows of a matrix move alike."""

@@ -8,18 +8,17 @@ layer. A weight that is a `copy` as a whole is that of a new layer, or of a head
 
 from __future__ import annotations
 
-from typing import Any
-
 from growc.fills import new_units
 from growc.graph import FLOATING
 from growc.indexmap import IndexMap
+from growc.json_data import Json
 from growc.plans import Plan, WeightPlan
 
 
-def lineage_of(plan: Plan) -> dict[str, Any]:
+def lineage_of(plan: Plan) -> dict[str, Json]:
     """The lineage of every weight of a plan, as plain data. Weights that share a map share its number."""
     maps: dict[bytes, int] = {}
-    listed: list[dict[str, Any]] = []
+    listed: list[dict[str, Json]] = []
     copies = plan.later_copies
 
     def number(made: IndexMap) -> int:
@@ -29,15 +28,20 @@ def lineage_of(plan: Plan) -> dict[str, Any]:
             listed.append(map_data(made))
         return maps[key]
 
-    def weight_data(weight: WeightPlan) -> dict[str, Any]:
+    def weight_data(weight: WeightPlan) -> dict[str, Json]:
         verbs = {s.axis: s.verb for s in weight.steps}
         above = {s.axis: {"next": s.next.source} for s in weight.steps if s.next is not None}
-        axes = {
-            str(k): {"verb": verbs[k], "map": number(made)} | above.get(k, {})
+        axes: dict[str, Json] = {
+            str(k): {"verb": verbs[k], "map": number(made), **above.get(k, {})}
             for k, made in axis_maps(weight).items()
         }
         source = weight.copy_of or weight.source
-        data = {"source": source, "shape": list(weight.after), "factor": weight.scale, "axes": axes}
+        data: dict[str, Json] = {
+            "source": source,
+            "shape": list(weight.after),
+            "factor": weight.scale,
+            "axes": axes,
+        }
         data |= {"copy": True} if weight.name in copies else {}
         return data | ({"zero": True} if weight.zero else {})
 
@@ -45,7 +49,7 @@ def lineage_of(plan: Plan) -> dict[str, Any]:
     return {"model": plan.model, "weights": weights, "maps": listed}
 
 
-def map_data(made: IndexMap) -> dict[str, Any]:
+def map_data(made: IndexMap) -> dict[str, Json]:
     """One map as plain data."""
     return {
         "from": made.index.tolist(),

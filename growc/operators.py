@@ -20,7 +20,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from growc.graph import Array, Node, Size
+from growc.graph import Node, Size
+from growc.indexmap import Array
 from growc.traits import Trait
 
 Term = str | tuple[str, tuple["Term", ...]]

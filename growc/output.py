@@ -11,7 +11,6 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -19,6 +18,7 @@ import onnx_ir as ir
 from growc.archive import record_of
 from growc.diagnostic import Diagnostic, GrowError
 from growc.files import irregular
+from growc.json_data import Json
 from growc.placing import on_disk, put
 
 METADATA = "growc"
@@ -33,7 +33,7 @@ RECORD = "growc.json"
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
-def canonical(record: Mapping[str, Any]) -> str:
+def canonical(record: Mapping[str, Json]) -> str:
     """A record as text, the version of growc first, a line for each entry; equal records give equal texts."""
     from growc import __version__
 
@@ -41,11 +41,11 @@ def canonical(record: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(f"  {_json(key)}: {_block(value)}" for key, value in entries) + "\n}\n"
 
 
-def _json(value: Any) -> str:
+def _json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _block(value: Any) -> str:
+def _block(value: Json) -> str:
     if isinstance(value, dict) and value:
         return "{\n" + ",\n".join(f"    {_json(k)}: {_json(v)}" for k, v in value.items()) + "\n  }"
     if isinstance(value, list) and value:

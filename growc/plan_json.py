@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
+from growc.json_data import Json, fields, items, real, text, texts, whole, wholes
 from growc.plans import (
     Alike,
     AxisChange,
@@ -25,7 +26,7 @@ from growc.plans import (
 )
 
 
-def to_json(plan: Plan) -> dict[str, Any]:
+def to_json(plan: Plan) -> dict[str, Json]:
     """The plan as plain data. `axes` has a number where a name has one size, else a list."""
     pool = _Pool()
     weights = [_weight(w, pool) for w in plan.weights]
@@ -51,37 +52,52 @@ def one(sizes: tuple[int, ...]) -> int | list[int]:
     return sizes[0] if len(sizes) == 1 else list(sizes)
 
 
-def from_json(data: dict[str, Any]) -> Plan:
+def from_json(data: Mapping[str, Json]) -> Plan:
     """The plan that `to_json` stored."""
-    maps = data["maps"]
+    maps = tuple(map(fields, items(data["maps"])))
+    gaps, parameters = fields(data["certificate"])["gaps"], fields(data["parameters"])
+    changed = {n: fields(a) for n, a in fields(data["axes"]).items()}
+    attributes = (items(one) for one in items(data["attributes"]))
     return Plan(
-        data["model"],
-        Certificate(tuple(Gap(**g) for g in data["certificate"]["gaps"])),
-        {n: AxisChange(_many(a["before"]), _many(a["after"])) for n, a in data["axes"].items()},
-        tuple(_summary(**s) for s in data["statements"]),
-        tuple(_read_weight(w, maps) for w in data["weights"]),
-        (data["parameters"]["before"], data["parameters"]["after"]),
-        data["bytes"],
-        tuple(data["warnings"]),
-        tuple((n, k, v) for n, k, v in data["attributes"]),
-        tuple(data["notes"]),
-        tuple(Alike(**a) for a in data["alike"]),
+        text(data["model"]),
+        Certificate(tuple(_gap(fields(g)) for g in items(gaps))),
+        {n: AxisChange(_many(a["before"]), _many(a["after"])) for n, a in changed.items()},
+        tuple(_summary(fields(s)) for s in items(data["statements"])),
+        tuple(_read_weight(fields(w), maps) for w in items(data["weights"])),
+        (whole(parameters["before"]), whole(parameters["after"])),
+        whole(data["bytes"]),
+        texts(data["warnings"]),
+        tuple((text(n), text(k), real(v)) for n, k, v in attributes),
+        texts(data["notes"]),
+        tuple(_alike(fields(a)) for a in items(data["alike"])),
     )
 
 
-def _summary(
-    before: Sequence[int], after: Sequence[int], removed: Sequence[Sequence[int]], **others: Any
-) -> Summary:
-    return Summary(before=tuple(before), after=tuple(after), removed=tuple(map(tuple, removed)), **others)
+def _gap(data: Mapping[str, Json]) -> Gap:
+    return Gap(*(text(data[name]) for name in ("node", "op", "cause", "help")))
 
 
-def _many(sizes: int | list[int]) -> tuple[int, ...]:
-    return (sizes,) if isinstance(sizes, int) else tuple(sizes)
+def _summary(data: Mapping[str, Json]) -> Summary:
+    before, after, removed = (data[name] for name in ("before", "after", "removed"))
+    left = tuple(map(wholes, items(removed)))
+    return Summary(
+        text(data["axis"]), wholes(before), wholes(after), text(data["note"]), whole(data["spaces"]), left
+    )
+
+
+def _alike(data: Mapping[str, Json]) -> Alike:
+    units, different, dead = (whole(data[name]) for name in ("units", "different", "dead"))
+    layer = None if data["layer"] is None else whole(data["layer"])
+    return Alike(text(data["axis"]), units, different, dead, text(data["scope"]), layer, text(data["remedy"]))
+
+
+def _many(sizes: Json) -> tuple[int, ...]:
+    return (sizes,) if isinstance(sizes, int) else wholes(sizes)
 
 
 class _Pool:
     def __init__(self) -> None:
-        self.maps: list[dict[str, Any]] = []
+        self.maps: list[Mapping[str, Json]] = []
         self.places: dict[object, int] = {}
 
     def place(self, layout: Layout) -> int:
@@ -92,11 +108,11 @@ class _Pool:
             self.maps[self.places[key]] = self.entry(layout)
         return self.places[key]
 
-    def entry(self, layout: Layout) -> dict[str, Any]:
+    def entry(self, layout: Layout) -> dict[str, Json]:
         if layout.step is None:
             return {"kind": layout.kind, "parts": [self.place(p) for p in layout.parts]}
         step = layout.step
-        made: dict[str, Any] = {"kind": "leaf", "before": step.before, "after": step.after}
+        made: dict[str, Json] = {"kind": "leaf", "before": step.before, "after": step.after}
         if step.is_identity:
             return made
         made |= {"index": step.index.tolist(), "weight": step.weight.tolist(), "filler": step.filler.tolist()}
@@ -114,8 +130,8 @@ class _Pool:
         return made
 
 
-def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Any]:
-    made: dict[str, Any] = {
+def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Json]:
+    made: dict[str, Json] = {
         "name": weight.name,
         "source": weight.source,
         "dtype": weight.dtype,
@@ -135,60 +151,91 @@ def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Any]:
         made["stored"] = True
     if weight.normed is not None:
         n = weight.normed
-        made["normed"] = {"part": n.part, "direction": n.direction, "length": n.length, "axes": list(n.axes)}
-        made["normed"] |= {"steps": [_step(s, pool) for s in n.steps], "zero": n.zero}
+        made["normed"] = {
+            "part": n.part,
+            "direction": n.direction,
+            "length": n.length,
+            "axes": list(n.axes),
+            "steps": [_step(s, pool) for s in n.steps],
+            "zero": n.zero,
+        }
     return made
 
 
-def _step(step: AxisStep, pool: _Pool) -> dict[str, Any]:
-    made = {"axis": step.axis, "verb": step.verb, "name": step.name, "map": pool.place(step.layout)}
+def _step(step: AxisStep, pool: _Pool) -> dict[str, Json]:
+    made: dict[str, Json] = {
+        "axis": step.axis,
+        "verb": step.verb,
+        "name": step.name,
+        "map": pool.place(step.layout),
+    }
     if step.next is not None:
         made["next"] = {"source": step.next.source, "steps": [_step(s, pool) for s in step.next.steps]}
     return made
 
 
-def _read_step(data: dict[str, Any], maps: list[dict[str, Any]]) -> AxisStep:
+def _read_steps(data: Json, maps: Sequence[Mapping[str, Json]]) -> tuple[AxisStep, ...]:
+    return tuple(_read_step(fields(step), maps) for step in items(data))
+
+
+def _read_step(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> AxisStep:
     above = None
     if "next" in data:
-        steps = tuple(_read_step(s, maps) for s in data["next"]["steps"])
-        above = NextLayer(data["next"]["source"], steps)
-    return AxisStep(data["axis"], _read_layout(data["map"], maps), data["verb"], data["name"], above)
+        following = fields(data["next"])
+        above = NextLayer(text(following["source"]), _read_steps(following["steps"], maps))
+    layout = _read_layout(whole(data["map"]), maps)
+    return AxisStep(whole(data["axis"]), layout, text(data["verb"]), text(data["name"]), above)
 
 
-def _read_weight(data: dict[str, Any], maps: list[dict[str, Any]]) -> WeightPlan:
-    steps = tuple(_read_step(s, maps) for s in data["steps"])
-    literal = None if "literal" not in data else tuple(data["literal"])
-    before, after = tuple(data["before"]), tuple(data["after"])
-    scale = data.get("scale", 1.0)
-    normed = _read_normed(data["normed"], maps) if "normed" in data else None
-    others = data.get("copy_of", ""), data.get("zero", False), data.get("shift", 0.0), normed
-    stored = data.get("stored", False)
+def _read_weight(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> WeightPlan:
+    name, source, dtype = (text(data[field]) for field in ("name", "source", "dtype"))
+    literal = None if "literal" not in data else tuple(map(_number, items(data["literal"])))
+    normed = _read_normed(fields(data["normed"]), maps) if "normed" in data else None
     return WeightPlan(
-        data["name"], data["source"], data["dtype"], before, after, steps, scale, literal, *others, stored
+        name,
+        source,
+        dtype,
+        wholes(data["before"]),
+        wholes(data["after"]),
+        _read_steps(data["steps"], maps),
+        real(data.get("scale", 1.0)),
+        literal,
+        text(data.get("copy_of", "")),
+        bool(data.get("zero", False)),
+        real(data.get("shift", 0.0)),
+        normed,
+        bool(data.get("stored", False)),
     )
 
 
-def _read_normed(data: dict[str, Any], maps: list[dict[str, Any]]) -> Normed:
-    steps = tuple(_read_step(s, maps) for s in data["steps"])
-    return Normed(data["part"], data["direction"], data["length"], tuple(data["axes"]), steps, data["zero"])
+def _number(data: Json) -> int | float | bool:
+    return data if isinstance(data, int) else real(data)
 
 
-def _read_layout(place: int, maps: list[dict[str, Any]]) -> Layout:
+def _read_normed(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> Normed:
+    direction, length, steps = text(data["direction"]), text(data["length"]), _read_steps(data["steps"], maps)
+    part: Literal["direction", "length"] = "direction" if data["part"] == "direction" else "length"
+    return Normed(part, direction, length, wholes(data["axes"]), steps, bool(data["zero"]))
+
+
+def _read_layout(place: int, maps: Sequence[Mapping[str, Json]]) -> Layout:
     data = maps[place]
-    if data["kind"] != "leaf":
-        return Layout(data["kind"], tuple(_read_layout(p, maps) for p in data["parts"]))
+    kind = text(data["kind"])
+    if kind != "leaf":
+        return Layout(kind, tuple(_read_layout(p, maps) for p in wholes(data["parts"])))
     if "index" not in data:
-        return Layout("leaf", (), LeafStep.keep(data["before"]))
+        return Layout("leaf", (), LeafStep.keep(whole(data["before"])))
     noise = None
     if "noise" in data:
-        n = data["noise"]
-        rows = np.zeros(data["after"], dtype=bool)
-        rows[n["rows"]] = True
+        n = fields(data["noise"])
+        rows = np.zeros(whole(data["after"]), dtype=bool)
+        rows[np.asarray(n["rows"], dtype=np.int64)] = True
         balance = None if n["balance"] is None else np.asarray(n["balance"], dtype=np.float64)
-        noise = Noise(int(n["key"]), n["scale"], rows, np.asarray(n["groups"], dtype=np.int64), balance)
+        groups = np.asarray(n["groups"], dtype=np.int64)
+        noise = Noise(int(text(n["key"])), real(n["scale"]), rows, groups, balance)
     index = np.asarray(data["index"], dtype=np.int64)
     weight = np.asarray(data["weight"], dtype=np.float64)
     filler = np.asarray(data["filler"], dtype=np.int64)
-    key, factors = int(data["key"]), data.get("factors", "")
-    step = LeafStep(data["before"], index, weight, filler, key, noise, data["block"], factors)
-    return Layout("leaf", (), step)
+    key, factors = int(text(data["key"])), text(data.get("factors", ""))
+    before, block = whole(data["before"]), whole(data["block"])
+    return Layout("leaf", (), LeafStep(before, index, weight, filler, key, noise, block, factors))

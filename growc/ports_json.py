@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.indexmap import IndexMap, Ints
+from growc.json_data import Json, fields, items, text, texts, whole, wholes
 from growc.ports import Ports
 
 LARGEST = 1 << 26
 """No axis has more units."""
 
 
-def to_json(ports: Ports) -> dict[str, Any]:
+def to_json(ports: Ports) -> dict[str, Json]:
     """Plain data. What is as it was is left out."""
-    outputs = [{"name": n, "axis": axis} | _map(state) for (n, axis), state in ports.outputs.items()]
+    outputs = [{"name": n, "axis": axis, **_map(state)} for (n, axis), state in ports.outputs.items()]
     return {
         "outputs": outputs,
         "states": {name: [past, sorted(axes)] for name, (past, axes) in ports.states.items()},
@@ -29,7 +29,7 @@ def to_json(ports: Ports) -> dict[str, Any]:
     }
 
 
-def from_json(data: Mapping[str, Any]) -> Ports:
+def from_json(data: Json) -> Ports:
     """What `to_json` stored. Raises GrowError (G310) where it is no such thing: anyone can write a record."""
     try:
         return _read(data)
@@ -37,20 +37,27 @@ def from_json(data: Mapping[str, Any]) -> Ports:
         raise GrowError(Diagnostic("G310", "the record in the model is damaged")) from error
 
 
-def _read(data: Mapping[str, Any]) -> Ports:
+def _read(data: Json) -> Ports:
+    found = fields(data)
+    outputs, blends = map(fields, items(found["outputs"])), map(fields, items(found.get("blends", ())))
+    states = {name: items(state) for name, state in fields(found["states"]).items()}
     return Ports(
-        {(one["name"], one["axis"]): _read_map(one) for one in data["outputs"]},
-        {name: (past, frozenset(axes)) for name, (past, axes) in data["states"].items()},
-        {name: _read_runs(runs) for name, runs in data["numbers"].items()},
-        data["renamed"],
-        data["narrower"],
-        frozenset(data["logits"]),
-        {(one["name"], one["axis"]): np.array(one["matrix"]) for one in data.get("blends", ())},
+        {_place(one): _read_map(one) for one in outputs},
+        {name: (text(past), frozenset(wholes(axes))) for name, (past, axes) in states.items()},
+        {name: _read_runs(runs) for name, runs in fields(found["numbers"]).items()},
+        {name: None if new is None else text(new) for name, new in fields(found["renamed"]).items()},
+        bool(found["narrower"]),
+        frozenset(texts(found["logits"])),
+        {_place(one): np.array(one["matrix"]) for one in blends},
     )
 
 
-def _map(state: IndexMap) -> dict[str, Any]:
-    found: dict[str, Any] = {"source": state.source, "index": _runs(state.index)}
+def _place(one: Mapping[str, Json]) -> tuple[str, int]:
+    return text(one["name"]), whole(one["axis"])
+
+
+def _map(state: IndexMap) -> dict[str, Json]:
+    found: dict[str, Json] = {"source": state.source, "index": _runs(state.index)}
     if (state.weight != (state.index >= 0)).any():
         found["weight"] = state.weight.tolist()
     if state.mean.any():
@@ -60,11 +67,12 @@ def _map(state: IndexMap) -> dict[str, Any]:
     return found
 
 
-def _read_map(data: Mapping[str, Any]) -> IndexMap:
+def _read_map(data: Mapping[str, Json]) -> IndexMap:
     index = _read_runs(data["index"])
     junk = np.zeros(len(index), dtype=bool)
-    junk[data.get("junk", [])] = True
-    return IndexMap.of(data["source"], index, data.get("weight"), data.get("mean"), junk)
+    junk[np.asarray(data.get("junk", ()), dtype=np.int64)] = True
+    weight, mean = (np.asarray(data[k], dtype=np.float64) if k in data else None for k in ("weight", "mean"))
+    return IndexMap.of(whole(data["source"]), index, weight, mean, junk)
 
 
 def _runs(numbers: Ints) -> list[list[int]]:
@@ -74,7 +82,8 @@ def _runs(numbers: Ints) -> list[list[int]]:
     return [[int(numbers[start]), int(count)] for start, count in zip(starts, counts, strict=True)]
 
 
-def _read_runs(runs: list[list[int]]) -> Ints:
+def _read_runs(data: Json) -> Ints:
+    runs = [wholes(run) for run in items(data)]
     if sum(count for _, count in runs) > LARGEST:
         raise ValueError("too many units")
     parts = [first + np.arange(count) for first, count in runs]

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from growc.dialects.onnx.files.signature import Input, Role
 from growc.feeds import Runner
+from growc.indexmap import Array
 from growc.session import Feeds
-
-Array = NDArray[Any]
 
 STILL = 1e-4
 """How far scores may move before a changed token, as a share of how far they move behind it."""

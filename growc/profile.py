@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from growc.brief import brief
 from growc.calibration import Outcome, Reference
 from growc.closeness import Closeness
 from growc.depth import Depth, Move, Past
 from growc.diagnostic import GrowError
+from growc.json_data import Json, fields, items, real, text, whole
 from growc.ports import logits, ports_of
 from growc.prediction import Loss
 from growc.scores import Scores, read_scores, write_scores
@@ -125,20 +126,20 @@ class Book:
         return Book(path, scores) if scores is not None and scores.fingerprint == mark else Book()
 
     @property
-    def entries(self) -> dict[str, Any]:
+    def entries(self) -> dict[str, Json]:
         """What is kept, as JSON."""
         return {} if self.scores is None else self.scores.profile
 
     def trial(self, run: int, phrase: str) -> Trial | None:
         """What a change costs, if that is known."""
         found = self.entries.get(f"{run}: {phrase}")
-        return None if found is None else trial_of(found)
+        return None if found is None else trial_of(fields(found))
 
     def keep(self, run: int, phrase: str, trial: Trial) -> None:
         """What a change costs is known from now on."""
         self.write(f"{run}: {phrase}", asdict(trial))
 
-    def write(self, key: str, entry: Any) -> None:
+    def write(self, key: str, entry: Json) -> None:
         """One entry more."""
         if self.scores is not None and self.path is not None:
             self.scores.profile[key] = entry
@@ -157,18 +158,28 @@ class Book:
             count, loss = sum(reference.rows), reference.whole_loss
             self.write("source", [count, None if loss is None else asdict(loss)])
             return count, loss
-        count, entry = self.entries["source"]
-        return count, None if entry is None else Loss(**entry)
+        known, entry = items(self.entries["source"])
+        return whole(known), _loss(entry)
 
 
-def trial_of(data: Mapping[str, Any]) -> Trial:
+def trial_of(data: Mapping[str, Json]) -> Trial:
     """A trial from JSON."""
-    found = data["outcome"]
-    if found is None:
-        return Trial(None, data["reason"])
-    near = {name: Closeness(**entry) for name, entry in found["closeness"].items()}
-    losses = {k: None if found[k] is None else Loss(**found[k]) for k in ("before", "after")}
-    return Trial(Outcome(**(found | losses | {"closeness": near})), data["reason"])
+    reason = text(data["reason"])
+    if data["outcome"] is None:
+        return Trial(None, reason)
+    found = fields(data["outcome"])
+    near = {name: _closeness(fields(entry)) for name, entry in fields(found["closeness"]).items()}
+    before, after = _loss(found["before"]), _loss(found["after"])
+    samples, relative = whole(found["samples"]), real(found["relative"])
+    return Trial(Outcome(samples, near, relative, before, after, text(found["reason"])), reason)
+
+
+def _closeness(data: Mapping[str, Json]) -> Closeness:
+    return Closeness(real(data["kl"]), real(data["agreement"]), whole(data["rows"]))
+
+
+def _loss(data: Json) -> Loss | None:
+    return None if data is None else Loss(real(fields(data)["total"]), whole(fields(data)["tokens"]))
 
 
 def tried(

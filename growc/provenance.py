@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -17,6 +17,7 @@ from growc import grammar
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.container import load as load_model
 from growc.expression import spell
+from growc.json_data import Json, fields, text, texts
 from growc.output import METADATA
 from growc.ports import Ports, ports_of
 from growc.ports_json import from_json, to_json
@@ -50,8 +51,8 @@ def provenance(
     resolved: Resolved,
     c: Compilation,
     verification: Verification | None,
-    earlier: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+    earlier: Sequence[Mapping[str, Json]],
+) -> dict[str, Json]:
     """How the result came to be; nothing in it depends on time, place or machine. `earlier`: the source's
     history.
     """
@@ -98,7 +99,7 @@ class Past:
     """A model's file, the records of the growths that made it, and what it declares."""
 
     path: Path
-    records: Sequence[Mapping[str, Any]]
+    records: Sequence[Mapping[str, Json]]
     declared: Declared
 
     @staticmethod
@@ -129,12 +130,12 @@ def retraced(source: Past, result: Past, progress: Progress) -> Ports:
     return Ports()
 
 
-def history(model: ir.Model) -> list[dict[str, Any]]:
+def history(model: ir.Model) -> list[dict[str, Json]]:
     """The records of the growths that made a model, the first one first; none of them holds earlier ones."""
     return records_in(model.metadata_props.get(METADATA, ""))
 
 
-def records_in(text: str) -> list[dict[str, Any]]:
+def records_in(text: str) -> list[dict[str, Json]]:
     """The records in what `provenance` made, as text."""
     try:
         last = json.loads(text)
@@ -144,16 +145,17 @@ def records_in(text: str) -> list[dict[str, Any]]:
         return []
 
 
-def _is_record(found: Mapping[str, Any]) -> bool:
+def _is_record(found: Mapping[str, Json]) -> bool:
     lines, parameters = found["recipe"], found["parameters"]
     texts = isinstance(lines, list) and isinstance(parameters, dict) and [*lines, *parameters.values()]
     return isinstance(texts, list) and all(isinstance(text, str) for text in texts)
 
 
-def recipe_of(record: Mapping[str, Any]) -> Resolved:
+def recipe_of(record: Mapping[str, Json]) -> Resolved:
     """The recipe in a record, which includes nothing."""
-    source = Source("the recipe in the model", "\n".join(record["recipe"]))
-    return load([source], record["parameters"], read=_unread)
+    parameters = {name: text(value) for name, value in fields(record["parameters"]).items()}
+    source = Source("the recipe in the model", "\n".join(texts(record["recipe"])))
+    return load([source], parameters, read=_unread)
 
 
 def replayable(recipe: Resolved) -> Resolved:
@@ -175,7 +177,7 @@ def _moves_units(recipe: Resolved) -> bool:
 
 
 def _replayed(
-    source: Path, growths: Sequence[tuple[Mapping[str, Any], Resolved]], progress: Progress
+    source: Path, growths: Sequence[tuple[Mapping[str, Json], Resolved]], progress: Progress
 ) -> Ports:
     """What growths do, one after the other: as their records say, or else their recipes, done again.
 

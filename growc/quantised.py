@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from growc.graph import Array
-from growc.indexmap import Floats, Ints
+from growc.indexmap import Array, Floats, Ints
 from growc.plans import MEAN, ONE, AxisStep, WeightPlan
 from growc.weights import execute, leaf_steps
 

@@ -19,8 +19,9 @@ from growc.dialects.onnx.files.element_types import Change, places_of
 from growc.dialects.onnx.probes import with_shapes
 from growc.dialects.onnx.quantised_ops import rounds
 from growc.dialects.onnx.states import moving_values
+from growc.indexmap import Array
 from growc.inferred import inferred
-from growc.last_place import Array, nudged
+from growc.last_place import nudged
 from growc.session import Feeds, Session
 from growc.walk import walk
 

@@ -7,10 +7,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import onnx_ir as ir
-from numpy.typing import NDArray
 
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.files.element_types import Change, Types
@@ -26,8 +24,6 @@ from growc.float_copies import (
 )
 from growc.rounded_values import moves
 from growc.session import Feeds, Session
-
-Array = NDArray[Any]
 
 FLOOR = 1e-6
 """No difference below this refutes anything."""

@@ -12,12 +12,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.indexmap import Array
+from growc.json_data import Json
 
 FORMAT = 5
 
@@ -37,7 +38,7 @@ class Scores:
     done: int = 0
     sums: list[Floats] = field(default_factory=list)
     counts: list[Floats] = field(default_factory=list)
-    profile: dict[str, Any] = field(default_factory=dict)
+    profile: dict[str, Json] = field(default_factory=dict)
     samples: int = 0
     seconds: float = 0.0
 
@@ -65,11 +66,11 @@ def fingerprint(files: Sequence[Path], data: Path, samples: int | None) -> str:
 def write_scores(path: Path, scores: Scores) -> None:
     """Keep scores; a folder that cannot be written to keeps none."""
     head = {"fingerprint": scores.fingerprint, "cases": scores.cases, "done": scores.done}
-    arrays: dict[str, Any] = {"growc": np.array(json.dumps(head | {"profile": scores.profile}))}
+    arrays: dict[str, Array] = {"growc": np.array(json.dumps(head | {"profile": scores.profile}))}
     for k, (total, count) in enumerate(zip(scores.sums, scores.counts, strict=True)):
         arrays |= {f"sum.{k}": total, f"count.{k}": count}
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
+    np.savez(buffer, allow_pickle=False, **arrays)
     draft = path.with_name(f"{path.name}.part")
     try:
         draft.write_bytes(buffer.getvalue())

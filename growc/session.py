@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.container import loadable
+from growc.indexmap import Array
 
-Array = NDArray[Any]
 Feeds = dict[str, Array]
 
 _DTYPES: dict[str, np.dtype[Any]] = {

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from growc.graph import Array
-from growc.indexmap import Floats
+from growc.indexmap import Array, Floats
 
 TOLERANCE = 1e-3
 """How far, relative to a column's largest value, a table stored in a short element type may be off its

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from growc.graph import wide
+from growc.indexmap import Array
 
-Array = NDArray[Any]
-Integers = NDArray[np.integer[Any]]
+Integers = NDArray[np.integer]
 
 JUNK = 1.0
 """What is fed where nothing may be read."""

@@ -12,9 +12,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
-
-from numpy.typing import NDArray
 
 from growc.brief import brief
 from growc.closeness import closeness
@@ -25,11 +22,11 @@ from growc.difference import compare as compare
 from growc.difference import incomparable, worst
 from growc.feeds import Runner, complete, draw, read_inputs
 from growc.float_copies import runnable
+from growc.indexmap import Array
 from growc.rounding import SLACK, Rounding, Way, limit, measure, ways
 from growc.session import Feeds, Session
 from growc.unitmaps import InputMap, NumberMap, OutputMap
 
-Array = NDArray[Any]
 InputMaps = Mapping[str, Sequence[InputMap]]
 
 STEADY = "is one number throughout, whatever is fed: no difference can be seen in it"

@@ -11,8 +11,8 @@ import numpy as np
 
 from growc.draws import Draws
 from growc.fills import new_units
-from growc.graph import Array, wide
-from growc.indexmap import Floats, Ints
+from growc.graph import wide
+from growc.indexmap import Array, Floats, Ints
 from growc.plans import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, Normed, WeightPlan
 from growc.sinusoid import continued_rows
 

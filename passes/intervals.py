@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from growc.graph import Array, Node, Value
+from growc.graph import Node, Value
+from growc.indexmap import Array
 from growc.traits import REPEAT, SAME
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")

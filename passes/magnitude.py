@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.axes import Space, atoms_of, find, leaves
-from growc.graph import Array, Value, wide
-from growc.indexmap import Floats, Ints
+from growc.graph import Value, wide
+from growc.indexmap import Array, Floats, Ints
 from growc.passes.apart import Apart
 from growc.passes.spaces import Axes
 from growc.passes.ties import Tie

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from growc.graph import Array, Node
-from growc.indexmap import Ints
+from growc.graph import Node
+from growc.indexmap import Array, Ints
 from growc.traits import SAME, VIEW
 
 

@@ -131,7 +131,8 @@ class Placing:
         """Units that are cut apart cannot go, and what would be left behind."""
         for one in self.axes.refused:
             if one.refusal is not None and find(self.axes.of(one.whole)[one.axis]) is find(space):
-                node: Node = one.refusal.node
+                node = one.refusal.node
+                assert isinstance(node, Node)
                 return self.refused(f"{APART}; `{node.name or node.kind}` ({node.kind}) {one.refusal.cause}")
         return self.refused(APART)
 

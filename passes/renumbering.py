@@ -16,8 +16,8 @@ import numpy as np
 from growc.axes import Space, find, leaves
 from growc.composites import assemble
 from growc.diagnostic import Diagnostic, GrowError
-from growc.graph import Array, Node, Value
-from growc.indexmap import IndexMap, Ints
+from growc.graph import Node, Value
+from growc.indexmap import Array, IndexMap, Ints
 from growc.passes.flow import THROUGH
 from growc.passes.spaces import Axes, Instance
 from growc.traits import SIZES

@@ -21,6 +21,7 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
 from growc.expression import Expr, evaluate
 from growc.fills import FILLS, appended, new_units
+from growc.graph import Node
 from growc.indexmap import IndexMap, Ints
 from growc.passes.computed import computed_along
 from growc.passes.placing import Place, Placing
@@ -103,6 +104,7 @@ class Requests:
         reason = self.computed.get(request.space)
         left = min(request.map.source, request.map.size)
         if reason is not None and (request.map.index[:left] != np.arange(left)).any():
+            assert isinstance(reason.node, Node)
             node = reason.node.name or reason.node.op
             message = f"units of `{ask.stage.axis}` cannot move: {reason.cause}, at `{node}`"
             raise GrowError(Diagnostic("G304", message, ask.statement.axis.span))

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from growc.graph import Array, Node, Value
+from growc.graph import Node, Value
+from growc.indexmap import Array
 from growc.passes.norms import scalar
 
 

@@ -252,7 +252,7 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     if line.treatment in ("lookup", "layout") and node in axes.routes:
         cause = f"{node.kind} takes of it what a ranking chose"
     for space, term in places:
-        _place(space, term, made, Reason(node, cause))
+        _place(space, term, made, node, Reason(node, cause))
     for stop in axes.routes.get(node, ()) if ROUTED.rstrip("~") in made else ():
         units = made[ROUTED.rstrip("~")]
         unify(axes.ranked.setdefault(stop.ranking, Space(units.size)), units, node)
@@ -262,8 +262,7 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     return Instance(node, line, made)
 
 
-def _place(space: Space, term: Term, made: dict[str, Space], opaque_here: Reason) -> None:
-    node = opaque_here.node
+def _place(space: Space, term: Term, made: dict[str, Space], node: Node, opaque_here: Reason) -> None:
     if term == "_":
         freeze(space, opaque_here)
     elif term == "#":

@@ -11,7 +11,8 @@ import math
 
 import numpy as np
 
-from growc.graph import Array, Graph, Value, Weight
+from growc.graph import Graph, Value, Weight
+from growc.indexmap import Array
 from growc.passes.roles import Roles
 from growc.plans import WeightPlan
 from growc.room import OF_NUMBER, require

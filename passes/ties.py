@@ -18,7 +18,8 @@ from itertools import count
 import numpy as np
 
 from growc.axes import unify
-from growc.graph import Array, Graph, Value, Weight
+from growc.graph import Graph, Value, Weight
+from growc.indexmap import Array
 from growc.passes.spaces import Axes
 from growc.traits import SAME, TAKE
 from growc.walk import walk

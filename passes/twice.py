@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from growc.graph import Array, Node, Value
+from growc.graph import Node, Value
+from growc.indexmap import Array
 from growc.operators import Line, Term, keeps_zero
 from growc.passes.settled import Grid, content, numbers
 from growc.passes.spaces import Axes

@@ -13,7 +13,7 @@ from growc.checkpoint.pickled import read_pickle
 from growc.checkpoint.tensorfile import NARROW, Entry, read_header, unreadable
 from growc.diagnostic import Diagnostic, GrowError
 from growc.files import companion, foreign, stays_with
-from growc.graph import Array
+from growc.indexmap import Array
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

@@ -19,7 +19,7 @@ from growc.checkpoint.unread import Unread
 from growc.checkpoint.write import Tell, as_they_are, write_checkpoint
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.shapes import Feature, same_tensors
-from growc.graph import Array
+from growc.indexmap import Array
 from growc.plans import WeightPlan
 from growc.weights import execute
 

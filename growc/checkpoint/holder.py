@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from growc.checkpoint.tensorfile import Entry
 from growc.dialects.torch.arrays import to_torch
 from growc.dialects.torch.shapes import same_tensors
-from growc.graph import Array
+from growc.indexmap import Array
 
 if TYPE_CHECKING:
     import torch

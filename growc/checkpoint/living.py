@@ -21,7 +21,7 @@ from growc.dialects.torch.oplog import operator_log
 from growc.dialects.torch.shapes import ties_of
 from growc.dialects.torch.trials import said
 from growc.dialects.torch.undecided import asks_data, reasons, untraceable
-from growc.graph import Array
+from growc.indexmap import Array
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from growc.checkpoint.directory import ADAPTER_CONFIG, ADAPTER_WEIGHTS, Checkpoi
 from growc.checkpoint.shards import ShardWriter
 from growc.checkpoint.tensorfile import WORDS, Entry, unreadable
 from growc.diagnostic import Diagnostic, GrowError
-from growc.graph import Array
+from growc.indexmap import Array
 from growc.plans import MEAN, ZERO, Layout, WeightPlan
 from growc.weights import Read, execute
 

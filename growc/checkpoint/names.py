@@ -17,7 +17,7 @@ from growc.checkpoint.shards import Part
 from growc.checkpoint.tensorfile import Entry
 from growc.checkpoint.torchtensors import entry_of, without_data
 from growc.dialects.torch.arrays import to_numpy, to_torch
-from growc.graph import Array
+from growc.indexmap import Array
 
 if TYPE_CHECKING:
     import torch

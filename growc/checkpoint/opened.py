@@ -14,7 +14,7 @@ from growc.checkpoint.names import ModuleNames
 from growc.checkpoint.tensorfile import Entry
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.shapes import same_tensors
-from growc.graph import Array
+from growc.indexmap import Array
 
 if TYPE_CHECKING:
     from growc.dialects.torch.trials import Build

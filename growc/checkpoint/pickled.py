@@ -12,7 +12,7 @@ from growc.checkpoint.tensorfile import Entry, unreadable
 from growc.checkpoint.torchtensors import entry_of
 from growc.dialects.torch.arrays import to_numpy
 from growc.files import first_line
-from growc.graph import Array
+from growc.indexmap import Array
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 from growc.arguments import wrong
 from growc.checkpoint.directory import INDEX, WEIGHTS
 from growc.checkpoint.tensorfile import DTYPES, Entry, make_header
-from growc.graph import Array
+from growc.indexmap import Array
 
 SHARD_SIZE = 50 * 10**9
 """Bytes of the largest file, where nobody says otherwise (as in transformers)."""

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from growc.diagnostic import Diagnostic, GrowError
-from growc.graph import Array
+from growc.indexmap import Array
 
 DTYPES: dict[str, np.dtype[Any]] = {
     word: np.dtype(kind)

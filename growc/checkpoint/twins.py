@@ -16,7 +16,7 @@ from growc.checkpoint.names import ModuleNames
 from growc.checkpoint.opened import Opened
 from growc.checkpoint.tensorfile import NARROW, Entry
 from growc.checkpoint.write import as_they_are, write_checkpoint
-from growc.graph import Array
+from growc.indexmap import Array
 from growc.rounding import COPY_BYTES
 
 

@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from growc.checkpoint.directory import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, Checkpoint
 from growc.checkpoint.shards import SHARD_SIZE, Part, ShardWriter
 from growc.checkpoint.tensorfile import Entry
-from growc.graph import Array
+from growc.indexmap import Array
+from growc.json_data import Json
 
 Tell = Callable[[str, int], None]
 
@@ -20,7 +20,7 @@ Tell = Callable[[str, int], None]
 def write_checkpoint(
     folder: Path,
     source: Checkpoint,
-    config: Mapping[str, Any],
+    config: Mapping[str, Json],
     parts: Iterable[Part],
     *,
     shard_size: int = SHARD_SIZE,
@@ -55,7 +55,7 @@ def _ignored(source: Checkpoint, folder: str, names: list[str]) -> set[str]:
     return strange | ({ADAPTER_CONFIG, *ADAPTER_WEIGHTS} & set(names) if ADAPTER_CONFIG in names else set())
 
 
-def config_text(config: Mapping[str, Any]) -> str:
+def config_text(config: Mapping[str, Json]) -> str:
     """A config as transformers writes it."""
     return json.dumps(config, indent=2, sort_keys=True) + "\n"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from growc.axes import atoms_of
 from growc.axisgraph import Frozen, Way, frozen_axes, ways
 from growc.graph import Node
+from growc.json_data import Json
 from growc.layers import Run
 from growc.passes.assemble import count_parameters
 from growc.passes.counts import numbers
@@ -25,7 +26,7 @@ SHOWN = 12
 """Frozen places that a person is shown; `--json` has all."""
 
 
-def inspect_data(c: Compilation) -> dict[str, Any]:
+def inspect_data(c: Compilation) -> dict[str, Json]:
     """What `growc inspect --json` prints."""
     nodes = {(f.node, f.cause): None for f in frozen_axes(c.axes)}
     return {
@@ -164,7 +165,8 @@ def space_lines(
         reason = space.frozen or space.addressed or space.chosen
         if reason is not None:
             how = "frozen" if space.frozen else "addressed" if space.addressed else "cannot grow"
-            yield f"  {how}: {reason.cause}" + ("" if reason.node is None else f" ({node_text(reason.node)})")
+            where = f" ({node_text(reason.node)})" if isinstance(reason.node, Node) else ""
+            yield f"  {how}: {reason.cause}{where}"
     groups: dict[object, list[Way]] = defaultdict(list)
     for way in found:
         groups[way if everything else likeness(way)].append(way)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.bar import Bar
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from growc.json_data import Json
 from growc.render.terminal import outcome_data
 from growc.render.text import many
 
@@ -36,7 +37,7 @@ def profile_lines(profile: Profile, model: str) -> Iterator[str]:
     yield from dict.fromkeys(_reasons(profile))
 
 
-def profile_data(profile: Profile) -> dict[str, Any]:
+def profile_data(profile: Profile) -> dict[str, Json]:
     """What `--json` shows of it."""
     rows = [
         layer_data(row.score)
@@ -50,13 +51,13 @@ def profile_data(profile: Profile) -> dict[str, Any]:
     }
 
 
-def layer_data(score: LayerScore) -> dict[str, Any]:
+def layer_data(score: LayerScore) -> dict[str, Json]:
     """What `--json` shows of a layer that was measured only."""
     branches = [{"kind": kind, "ratio": ratio} for kind, ratio in score.branches]
     return {"run": score.run, "layer": score.layer, "ratio": score.ratio, "branches": branches}
 
 
-def _trial_data(trial: Trial) -> dict[str, Any]:
+def _trial_data(trial: Trial) -> dict[str, Json]:
     return {"reason": trial.reason} if trial.outcome is None else outcome_data(trial.outcome)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from growc.expectations import by_cause
+from growc.json_data import Json
 from growc.plans import AxisStep, Plan, Summary, WeightPlan
 from growc.render.text import count, many, short, size_of, table
 from growc.weights import leaf_steps
@@ -164,12 +165,12 @@ def near_lines(found: Mapping[str, Closeness]) -> Iterator[str]:
         )
 
 
-def outcome_data(outcome: Outcome) -> dict[str, Any]:
+def outcome_data(outcome: Outcome) -> dict[str, Json]:
     """The same as `--json` shows it."""
     loss = None
     if outcome.before is not None and outcome.after is not None:
         loss = {"before": outcome.before.mean, "after": outcome.after.mean, "tokens": outcome.after.tokens}
-    made: dict[str, Any] = {
+    made: dict[str, Json] = {
         "samples": outcome.samples,
         "relative": finite(outcome.relative),
         "outputs": {name: near_data(near) for name, near in outcome.closeness.items()},
@@ -178,7 +179,7 @@ def outcome_data(outcome: Outcome) -> dict[str, Any]:
     return made | ({"reason": outcome.reason} if outcome.reason else {})
 
 
-def near_data(near: Closeness) -> dict[str, Any]:
+def near_data(near: Closeness) -> dict[str, Json]:
     """Closeness as `--json` shows it."""
     return {"kl": near.kl, "top1": near.agreement, "places": near.rows}
 
@@ -207,18 +208,21 @@ def finite(x: float) -> float:
     return x if math.isfinite(x) else sys.float_info.max
 
 
-def verification_data(v: Verification) -> dict[str, Any]:
+def verification_data(v: Verification) -> dict[str, Json]:
     """A measurement as `--json` shows it."""
-    return {
+    made: dict[str, Json] = {
         "max_abs": finite(v.max_abs),
         "relative": finite(v.relative),
         "rounding": finite(v.rounding),
         "cases": v.cases,
         "outputs": {name: _report_data(r) for name, r in v.outputs.items()},
         "notes": list(v.notes),
-    } | ({"beside": {way: verification_data(other) for way, other in v.beside.items()}} if v.beside else {})
+    }
+    if v.beside:
+        made["beside"] = {way: verification_data(other) for way, other in v.beside.items()}
+    return made
 
 
-def _report_data(report: OutputReport) -> dict[str, Any]:
-    made: dict[str, Any] = {"relative": finite(report.relative)}
+def _report_data(report: OutputReport) -> dict[str, Json]:
+    made: dict[str, Json] = {"relative": finite(report.relative)}
     return made if report.closeness is None else made | near_data(report.closeness)

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten
 from growc.dialects.torch.dialect import reader
 from growc.dialects.torch.export import export
 from growc.dialects.torch.lowering import OPAQUE, lower
-from growc.graph import Array
+from growc.indexmap import Array
 
 Feed = Mapping[str, torch.Tensor]
 Axes = Mapping[str, Mapping[int, str]]

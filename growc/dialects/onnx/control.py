@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from growc.graph import Array, Node, Size, Value
+from growc.graph import Node, Size, Value
+from growc.indexmap import Array
 from growc.operators import Axes, Line, Operand, Row, Rule, Site, Term
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from growc.dialects.onnx.sharing import share
 from growc.dialects.onnx.spread import counting, settle
 from growc.dialects.onnx.stored import Stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
-from growc.graph import Array, Graph, Node, Size, Value, Weight
+from growc.graph import Graph, Node, Size, Value, Weight
+from growc.indexmap import Array
 from growc.naming import unused
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan

@@ -31,7 +31,7 @@ from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.operand import REAL
 from growc.dialects.onnx.owners import around, bodies
 from growc.dialects.onnx.tensors import constant_of, read_tensor
-from growc.graph import Array
+from growc.indexmap import Array
 from growc.naming import unused
 
 CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Einsum", "FusedMatMul", "Gemm", "MatMul"})

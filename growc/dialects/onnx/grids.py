@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from growc.dialects.onnx.operand import unit
-from growc.graph import Array, Node, Value
+from growc.graph import Node, Value
+from growc.indexmap import Array
 
 
 def counted(node: Node, read: Callable[[Value], tuple[Array, ...] | None] | None = None) -> list[int | None]:

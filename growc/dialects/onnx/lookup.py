@@ -10,7 +10,8 @@ import numpy as np
 from growc.axes import ratio
 from growc.dialects.onnx.grids import counted
 from growc.dialects.onnx.operand import axis_of, first, line, names, refine, rest, segments, unit
-from growc.graph import Array, Size, Value
+from growc.graph import Size, Value
+from growc.indexmap import Array
 from growc.operators import Line, Site, Term, opaque
 
 HUGE = 1 << 31

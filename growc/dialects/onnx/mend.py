@@ -32,7 +32,8 @@ from growc.dialects.onnx.patches import (
     refusal,
 )
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
-from growc.graph import Array, Graph, Node, Size, Value
+from growc.graph import Graph, Node, Size, Value
+from growc.indexmap import Array
 from growc.passes.apart import Taken
 from growc.passes.spaces import Axes, Instance
 

@@ -16,7 +16,8 @@ import numpy as np
 from growc.axes import Space
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.simulate import Simulation
-from growc.graph import Array, Node, Size, Value
+from growc.graph import Node, Size, Value
+from growc.indexmap import Array
 from growc.passes.spaces import Axes
 
 

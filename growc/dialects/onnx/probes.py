@@ -17,11 +17,11 @@ import numpy as np
 import onnx
 import onnx.helper as oh
 import onnx.numpy_helper as nh
-from numpy.typing import NDArray
 from onnx import TensorProto
 
 from growc.dialects.onnx.container import in_one_folder, outline
 from growc.dialects.onnx.inner import inner_values
+from growc.indexmap import Array
 
 
 def shown(model: Path) -> frozenset[str]:
@@ -190,7 +190,7 @@ class _Writer:
     def numbers(self, values: Sequence[int]) -> str:
         return self.constant(np.array(list(values), dtype=np.int64))
 
-    def constant(self, values: NDArray[Any]) -> str:
+    def constant(self, values: Array) -> str:
         name = self.fresh()
         self.graph.initializer.append(nh.from_array(values, name))
         return name

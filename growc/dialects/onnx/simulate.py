@@ -20,7 +20,8 @@ from onnx.reference.ops import load_op
 
 from growc.dialects.onnx.control import FOLLOW
 from growc.dialects.onnx.results import Type, results
-from growc.graph import Array, Graph, Node, Size, Value
+from growc.graph import Graph, Node, Size, Value
+from growc.indexmap import Array
 from growc.traits import SIZES
 
 MAX_INTEGERS, MAX_FLOATS = 512, 8

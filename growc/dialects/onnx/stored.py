@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from growc.graph import Array
+from growc.indexmap import Array
 from growc.plans import WeightPlan
 from growc.quantised import Blocks, real, requantised
 

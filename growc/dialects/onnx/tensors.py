@@ -10,7 +10,7 @@ import onnx_ir as ir
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.flatten import op_name
 from growc.files import first_line
-from growc.graph import Array
+from growc.indexmap import Array
 
 
 def constant_of(value: ir.Value) -> Any:

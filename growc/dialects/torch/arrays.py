@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from growc.graph import Array
+from growc.indexmap import Array
 from growc.last_place import nudged
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from growc.dialects.torch.calling import Calling, identifier
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.running import Inputs, outputs
 from growc.dialects.torch.tracing import placeholder_values
-from growc.graph import Array
+from growc.indexmap import Array
 from growc.ports import Ports, ports_of
 from growc.unitmaps import NumberMap
 

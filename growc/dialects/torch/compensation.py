@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from growc.dialects.torch.entries import UNKNOWN, Log, Wire, alike, is_input
 from growc.dialects.torch.equations import TOLERANCE, Equations
 from growc.dialects.torch.homogeneous import NoFactorError, balances, none
-from growc.graph import Array, wide
+from growc.graph import wide
+from growc.indexmap import Array
 
 
 @dataclass(frozen=True)

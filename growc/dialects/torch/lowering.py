@@ -29,7 +29,7 @@ from growc.dialects.torch.constants import Constants
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.results import OUTPUT
 from growc.dialects.torch.table import TABLE, key_of
-from growc.graph import Array
+from growc.indexmap import Array
 
 OPSET = 23
 """The version of the standard operators: attention and norms are one operator each."""

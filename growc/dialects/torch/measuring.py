@@ -13,7 +13,7 @@ from torch import nn
 from growc.dialects.torch.cases import Case, Descent
 from growc.dialects.torch.running import Inputs, Otherwise, is_narrow, moved_module, outputs
 from growc.difference import OutputReport
-from growc.graph import Array
+from growc.indexmap import Array
 from growc.ports import Ports
 from growc.rounding import NARROW_SLACK, SLACK, Rounding
 from growc.session import Feeds

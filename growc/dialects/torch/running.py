@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
 
 from growc.dialects.torch.arrays import moved, to_numpy, widened
 from growc.dialects.torch.inputs import capturable
-from growc.graph import Array
+from growc.indexmap import Array
 
 aten = torch.ops.aten
 

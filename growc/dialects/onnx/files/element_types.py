@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from numpy.typing import NDArray
 
 from growc.dialects.onnx.table import has
+from growc.indexmap import Array
 from growc.traits import SAME
 
-Array = NDArray[Any]
 Types = Mapping[ir.DataType, ir.DataType]
 Change = Callable[[str, Array], Array]
 """What becomes of a weight, by its name."""
