@@ -21,9 +21,9 @@ from growc.indexmap import Floats
 from growc.operators import FACTORS, choosing, names_of
 from growc.passes.flow import Flow, through_casts
 from growc.passes.magnitude import placed
+from growc.passes.raising.heads import REPEAT_OP
 from growc.passes.spaces import Axes, Instance
 from growc.passes.streams import Residual, residual_sums
-from growc.passes.units import REPEAT_OP
 from growc.traits import SUM
 
 

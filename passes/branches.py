@@ -29,11 +29,11 @@ from growc.passes.links import carriers_of
 from growc.passes.lumps import motions
 from growc.passes.norms import Norm
 from growc.passes.raising.norms import find_norms
+from growc.passes.raising.undone import not_undone, taken_back
 from growc.passes.settled import Settled, numbers
 from growc.passes.settling import SETTLING, settles, steps_for, through
 from growc.passes.spaces import Axes
 from growc.passes.twice import Find, finder
-from growc.passes.undone import not_undone, taken_back
 from growc.traits import DEQUANTISE, QUANTISE, SAME, SUM, TURN, VIEW
 from growc.unit_ranges import MOVES, Range
 from growc.walk import walk

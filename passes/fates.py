@@ -10,18 +10,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
-import numpy as np
-
 from growc.axes import Reason
 from growc.graph import Graph, Node, Value, Weight, static_values
-from growc.passes.apart import Apart, Units, cut_singly
+from growc.passes.apart import Apart, Units
+from growc.passes.raising.experts import cut_singly, is_zero, multiplies, negates
 from growc.traits import SIZES, SUM, WRITE
 from growc.walk import walk
-
-TIMES = frozenset({"Mul", "MatMul", "Gemm", "Einsum", "And", "Gather", "GatherND", "GatherElements", "Where"})
-"""Operators that give nothing where one of their operands is nothing, or chooses nothing."""
-
-NEGATING = frozenset({"Not"})
 
 
 def find_apart(graph: Graph) -> list[Apart]:
@@ -116,7 +110,7 @@ class _Tracing:
         """The units that a node's result vanishes with; None where it never does."""
         if node.has(SIZES):
             return None
-        if any(v in self.fates for v in node.captured) or node.op in NEGATING:
+        if any(v in self.fates for v in node.captured) or negates(node):
             return self.refuse(node, "makes something else of them")
         given = [self.fates.get(v) for v in node.inputs if v is not None]
         met = [units for units in given if units is not None]
@@ -127,13 +121,13 @@ class _Tracing:
         if any(units != met[0] for units in met):
             return self.refuse(node, "joins what several of them give")
         beside = [v for v in node.inputs if v is not None and v not in self.fates and not self.constant(v)]
-        if beside and (node.op not in TIMES or (node.op == "Where" and not self.chosen(node))):
+        if beside and not (multiplies(node) or (node.treatment == "select" and self.chosen(node))):
             return self.refuse(node, "joins them with something else")
         return met[0]
 
     def added(self, node: Node, met: Sequence[Units]) -> Units | None:
         """A sum vanishes with all of its terms. Constants belong to the one unit that they are added to."""
-        others = [v for v in node.inputs if v is not None and v not in self.fates and not _zero(v)]
+        others = [v for v in node.inputs if v is not None and v not in self.fates and not is_zero(v)]
         if all(map(self.constant, others)):
             units = frozenset().union(*met)
             if others and len(units) > 1:
@@ -158,7 +152,7 @@ class _Tracing:
 
     def chosen(self, node: Node) -> bool:
         """Whether a choice gives zero where there is nothing."""
-        return all(v in self.fates or _zero(v) for v in node.inputs[2:] if v is not None)
+        return all(v in self.fates or is_zero(v) for v in node.inputs[2:] if v is not None)
 
     def constant(self, value: Value) -> bool:
         return value in self.static or value.known is not None
@@ -195,16 +189,3 @@ def stored(value: Value) -> Weight | None:
     """The stored tensor that a constant is, but for its layout."""
     weight = value.unmoved.weight
     return weight if weight is not None and weight.floating else None
-
-
-def _zero(value: Value) -> bool:
-    """Whether a value is zero throughout. Of stored tensors only those are read that are no vectors."""
-    if value.known is None and value.weight is not None and value.rank > 1:
-        return not np.asarray(value.weight.read()).any()
-    if value.known is not None:
-        return not any(k.any() for k in value.known)
-    node = value.producer
-    if node is None or node.op != "ConstantOfShape":
-        return False
-    filler = node.attributes.get("value")
-    return filler is None or not np.asarray(filler.numpy()).any()

@@ -14,6 +14,7 @@ from growc import recipe as ast
 from growc.axes import atoms_of, leaves
 from growc.graph import Node, Value
 from growc.passes.flow import Flow
+from growc.passes.raising.heads import operands_of, weighs
 from growc.passes.roles import Roles
 from growc.passes.spaces import Axes, Instance
 from growc.passes.ties import Tie
@@ -36,23 +37,6 @@ def groups_of_one(statements: Sequence[Bound], axes: Axes, roles: Roles, ties: S
     return Unseen([], list(dict.fromkeys(places)))
 
 
-def operands_of(flow: Flow, instance: Instance) -> list[tuple[Instance, int]]:
-    """The operands that are queries, keys and values, of an operator or of the products around a softmax.
-
-    None where it is no attention.
-    """
-    if instance.line.treatment == "attention":
-        return [(instance, operand) for operand in (0, 1, 2)]
-    if instance.node.op != "Softmax":
-        return []
-    scores, below = flow.product_above(instance.node), flow.product_below(instance.node)
-    if scores is None or below is None:
-        return []
-    last = (scores.line.outputs[0] or ("_",))[-1]
-    keys = [i for i in (0, 1) if last in (scores.line.inputs[i] or ())]
-    return [(scores, 1 - keys[0]), (scores, keys[0]), below] if len(keys) == 1 else []
-
-
 class _Finder(Flow):
     def __init__(self, axes: Axes, roles: Roles, ties: Sequence[Tie]) -> None:
         super().__init__(axes)
@@ -72,7 +56,7 @@ class _Finder(Flow):
         """In other products that are added to the scores: what the weights of the keys make, and not those of
         queries (keys that are compared with positions, and positions that take their weights).
         """
-        if instance.node.op != "Softmax" or not operands:
+        if not weighs(instance.node) or not operands:
             return
         queries, keys = (self.makers(one.node.inputs[operand]) for one, operand in operands[:2])
         for product in sorted(self.products_above(instance.node), key=lambda i: self.order[i.node]):

@@ -13,6 +13,7 @@ from growc.axes import Space, find, product
 from growc.graph import Value
 from growc.operators import Term, labels
 from growc.passes.flow import Flow
+from growc.passes.raising.heads import merges
 from growc.passes.single_heads import Around
 from growc.passes.spaces import Axes, Instance
 from growc.passes.units import Place, replace_spaces
@@ -43,7 +44,7 @@ def count_inner_heads(axes: Axes) -> None:
 def _merged(axes: Axes, instance: Instance) -> list[tuple[Place, Place]]:
     """Where one element is merged with the axis in front of it: that element, and the axis that is made."""
     value, line = instance.node.input(0), instance.line
-    if instance.node.op != "Reshape" or value is None:
+    if not merges(instance.node) or value is None:
         return []
     own, made, out = line.inputs[0] or (), line.outputs[0] or (), instance.node.outputs[0]
     return [

@@ -20,8 +20,9 @@ from growc.graph import Node, Value
 from growc.indexmap import Ints
 from growc.passes.analysis import ANALYSIS
 from growc.passes.flow import Flow
-from growc.passes.grouping import averages, groups_of_one, operands_of
+from growc.passes.grouping import averages, groups_of_one
 from growc.passes.moving import moved
+from growc.passes.raising.heads import operands_of
 from growc.passes.roles import Roles
 from growc.passes.runner import run
 from growc.passes.spaces import Axes, Instance

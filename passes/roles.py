@@ -26,10 +26,10 @@ from growc.operators import labels, names_of
 from growc.passes.channels import channel_spaces, counters
 from growc.passes.flow import Flow
 from growc.passes.numbered import experts, positions, routers, vocabularies
+from growc.passes.raising.heads import REPEAT_OP
 from growc.passes.scopes import Scopes, find_scopes
 from growc.passes.spaces import Axes, Instance
 from growc.passes.streams import feed_forward, residual_sums, streams
-from growc.passes.units import REPEAT_OP
 from growc.traits import REPEAT
 
 NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "experts", "channels")

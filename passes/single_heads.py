@@ -16,13 +16,14 @@ from growc.axes import Space, leaves, product
 from growc.graph import Value
 from growc.operators import Term, labels, names_of
 from growc.passes.flow import Flow
+from growc.passes.raising.heads import merges, weighs
 from growc.passes.spaces import Axes, Instance
 from growc.passes.units import Place, Way, named_axes, ones_before, replace_spaces
 
 
 def count_heads(axes: Axes) -> None:
     """Give the one head of every attention that has a single one a space of its own, in place."""
-    if not any(i.node.op == "Softmax" for i in axes.instances):
+    if not any(weighs(i.node) for i in axes.instances):
         return
     flow = Flow(axes)
     changed: dict[Place, Space] = {}
@@ -42,7 +43,7 @@ def count_heads(axes: Axes) -> None:
 def _single(flow: Flow) -> Iterator[tuple[Instance, int]]:
     """Score products without heads, and the only axis of one element that queries and keys share."""
     for instance in flow.axes.instances:
-        scores = flow.product_above(instance.node) if instance.node.op == "Softmax" else None
+        scores = flow.product_above(instance.node) if weighs(instance.node) else None
         if scores is None:
             continue
         both = [set(names_of(terms)) for terms in scores.line.inputs[:2]]
@@ -132,7 +133,7 @@ class Around(Way):
         """Through a reshape that puts the head in front of what it has."""
         after = terms[axis + 1] if axis + 1 < len(terms) else None
         out, made = instance.node.outputs[0], instance.line.outputs[0] or ()
-        if instance.node.op != "Reshape" or after is None or after not in made:
+        if not merges(instance.node) or after is None or after not in made:
             return False
         at = made.index(after)
         whole = self.axes.of(out)[at]

@@ -19,11 +19,9 @@ from itertools import pairwise
 from growc.axes import Space, find, product, segments, structure, sum_of
 from growc.graph import Node, Value
 from growc.operators import Term, labels
+from growc.passes.raising.heads import REPEAT_OP
 from growc.passes.spaces import Axes, Instance, instantiate, space_of
 from growc.traits import REPEAT, TURN
-
-UNFOLD_OP, REPEAT_OP = "growc::Unfold", "growc::Repeat"
-"""Operators that count heads where the model has none that does (growc.passes.unseen)."""
 
 Place = tuple[Value, int]
 

@@ -44,7 +44,7 @@ def unseen_units(axes: Axes) -> Unseen:
     places: list[Stretched] = []
     for instance in axes.instances:
         places += merged(axes, instance, by_node)
-        if instance.node.op == "MatMul" and not any(v in static for v in instance.node.inputs):
+        if instance.line.treatment == "contract" and not any(v in static for v in instance.node.inputs):
             places += _shared(axes, instance, weighed)
     done = Unseen()
     for group in by_group(places):
@@ -59,19 +59,27 @@ def unseen_units(axes: Axes) -> Unseen:
 def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[_Shared]:
     """The operands of a product that have one head for all of the other one's, and no heads beside it."""
     for k in (0, 1):
-        value, other = product.node.inputs[k], product.node.inputs[1 - k]
+        value, other = product.node.input(k), product.node.input(1 - k)
         if value is None or other is None:
             continue
         batch = range(value.rank - 2)
         if any(x in weighed for axis in batch for x in leaves(axes.of(value)[axis])):
             continue
+        lines = (product.line.inputs[k], product.line.inputs[1 - k], product.line.outputs[0])
+        own, theirs, out = (terms or () for terms in lines)
         for axis in batch:
-            at = axis - value.rank + other.rank
-            term = (product.line.inputs[1 - k] or ())[at] if at >= 0 else "_"
-            space = find(axes.of(other)[at]) if at >= 0 else None
-            named = isinstance(term, str) and bool(labels(term))
-            group = named and space is not None and is_group(space) and space in weighed
-            if group and space is not None and is_one(value, axis):
+            at = axis - value.rank  # axes of a batch stand alike, from the end
+            term = theirs[at] if -at <= min(len(theirs), len(out)) else "_"
+            if (
+                not isinstance(term, str)
+                or not labels(term)
+                or own[axis] not in ("1", term)
+                or out[at] != term
+            ):
+                continue
+            space = find(axes.of(other)[at])
+            stretched = own[axis] in ("1", term) and is_one(value, axis)
+            if stretched and is_group(space) and space in weighed:
                 yield _Shared((value, axis), space, None, product.node, k)
 
 

@@ -17,7 +17,7 @@ from one_node import Case, Feed, Judgement, OneNode, judge
 from growc.dialects.onnx.table import OPERATORS
 from growc.indexmap import IndexMap
 from growc.operators import choosing, labels
-from growc.passes.units import REPEAT_OP, UNFOLD_OP
+from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
 
 SHAPE_ARITHMETIC = {"Shape", "Size"}
 """Rows that only say that nothing is tied."""

@@ -20,7 +20,7 @@ from one_node import Case, Feed, OneNode
 
 from growc.dialects.onnx.table import OPERATORS
 from growc.operators import Line, names_of
-from growc.passes.units import REPEAT_OP, UNFOLD_OP
+from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
 from growc.traits import LAWS as WORDS
 from growc.traits import Trait
 

@@ -19,17 +19,8 @@ ROOT = Path(__file__).parents[2]
 OPERATOR_NAMES = {schema.name for schema in onnx.defs.get_all_schemas()} | set(OPERATORS)
 
 ALLOWED = {
-    # spellings that are raised to one form, or will be: norms, attention, experts, pads that are cut off
-    "passes/apart.py": 6,
     "passes/channels.py": 2,
-    "passes/fates.py": 12,
-    "passes/grouping.py": 2,
-    "passes/inner_heads.py": 1,
     "passes/roles.py": 1,
-    "passes/single_heads.py": 3,
-    "passes/undone.py": 12,
-    "passes/units.py": 2,
-    "passes/unseen.py": 1,
     # rules for values, one an operator, which belong beside the table as unit_images does
     "passes/moving.py": 5,
     "passes/rowwise.py": 19,

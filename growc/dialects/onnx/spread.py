@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.fused import PART_OF
-from growc.passes.units import REPEAT_OP, UNFOLD_OP
+from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
 from growc.passes.unseen import Unseen
 
 ATTENDS = "growc::Attention"

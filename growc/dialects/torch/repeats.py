@@ -19,7 +19,7 @@ from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.spread import UNFOLDED
 from growc.dialects.torch.call import SITE, Place, Site
 from growc.dialects.torch.literals import BEFORE, refusal, said
-from growc.passes.units import REPEAT_OP
+from growc.passes.raising.heads import REPEAT_OP
 
 PUT_IN = "growc.repeats"
 """Key of a call's `meta`: that no module made it."""
