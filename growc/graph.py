@@ -153,6 +153,20 @@ class Clamp(NamedTuple):
         return ([], [*low, *high]) if len(low) == 1 else None
 
 
+class Address(NamedTuple):
+    """An operand that holds numbers of the units of an axis: of operand 0, or of the result.
+
+    column: which element of its last axis they are, where that has one for each of several axes. end: whether
+    a run of units starts or ends there.
+    """
+
+    operand: int
+    axis: int
+    result: bool = False
+    column: int | None = None
+    end: bool = False
+
+
 @dataclass(frozen=True)
 class Laws:
     """What an operator's row states of the values of its results, beside its traits (docs/theory.md)."""
@@ -175,6 +189,8 @@ class Laws:
     """Of an extreme along axes: it is the least element, not the largest."""
     with_zero: bool = False
     """Of an extreme along axes: it is one of the elements and zero."""
+    addresses: Callable[[Node], Iterable[Address]] = lambda node: ()
+    """Which operands hold numbers of units."""
 
 
 @dataclass(eq=False)
@@ -203,6 +219,11 @@ class Node:
     """The laws that its operator's row states of what it makes."""
     laws: Laws = Laws()
     """What its operator's row states besides."""
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Its operands that hold numbers of units."""
+        return list(self.laws.addresses(self))
 
     @property
     def taken(self) -> Sequence[int]:

@@ -16,9 +16,6 @@ from growc.passes.spaces import Axes, Instance
 from growc.plans import Gap
 from growc.stage import Stage
 
-NUMBERS: Mapping[str, tuple[int, ...]] = {"Gather": (1,), "GatherND": (1,), "Slice": (1, 2)}
-"""The operands that hold the numbers, by operator."""
-
 
 @dataclass
 class BelowZero:
@@ -44,7 +41,7 @@ class BelowZero:
         return any(leaf in resized for leaf in atoms_of(taken))
 
     def _judged(self, node: Node, axis: str) -> Iterator[Gap]:
-        for i in NUMBERS.get(node.op, ()):
+        for i in dict.fromkeys(address.operand for address in node.addresses):
             value = node.input(i)
             found = None if value is None else self.ranges.of(value)
             if found is not None and found.low < 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from growc.axes import Reason, Space, leaves
 from growc.graph import Value
 from growc.passes.spaces import Axes
-from growc.traits import JOIN, REPEAT, SAME, SIZES, SUM, VIEW
+from growc.traits import JOIN, REPEAT, SAME, SIZES, SUM, VIEW, WRITE
 
 
 def computed_along(axes: Axes) -> dict[Space, Reason]:
@@ -34,7 +34,7 @@ def _addresses(value: Value) -> bool:
     """Whether numbers say nothing but where something is written: mending accounts for those."""
     return bool(value.users) and all(
         node.has(SIZES)
-        or (node.op == "ScatterND" and i == 1)
+        or (node.has(WRITE) and any(one.operand == i and one.column is not None for one in node.addresses))
         or (node.has(*GRIDS) and all(map(_addresses, node.outputs)))
         for node, i in value.users
     )

@@ -76,7 +76,7 @@ def positions(flow: Flow, taken: Collection[Space]) -> list[Space]:
             found.append(find(spaces[axis]))
     for instance in flow.axes.instances:
         value = instance.node.input(0)
-        if instance.node.op == "Slice" and value is not None and value in flow.static:
+        if any(one.end for one in instance.node.addresses) and value is not None and value in flow.static:
             spaces = flow.axes.of(value)
             if any(find(s) in read for s in spaces):
                 terms = instance.line.inputs[0] or ()
@@ -184,12 +184,11 @@ def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
         table, index = node.input(0), node.input(1)
         if table is None or index is None or table not in flow.static or not table.floating:
             continue
-        if node.op == "Gather":
-            axis = int(node.attributes.get("axis", 0)) % max(table.rank, 1)
-            if len(terms) == table.rank and terms[axis] in ("#", "_", ROUTED):
-                yield index, table, axis
-        elif node.op == "GatherND" and terms.count("#") == 1:
-            yield index, table, terms.index("#")
+        if instance.line.treatment != "lookup" or len(terms) != table.rank:
+            continue
+        axes = [one.axis for one in node.addresses if terms[one.axis] in ("#", "_", ROUTED)]
+        numbered = [axis for axis in axes if terms[axis] == "#"] or axes
+        yield from ((index, table, axis) for axis in numbered if len(numbered) == 1)
 
 
 def _all_equal(value: Value) -> bool:

@@ -76,8 +76,9 @@ MAX_PATCHED = 512
 
 def _constant(node: Node, axis: int) -> Array | None:
     """The numbers that a look-up takes of an axis, where they are stored."""
-    index = node.input(1)
-    if index is None:
+    address = next((one for one in node.addresses if one.axis == axis and not one.result), None)
+    index = None if address is None else node.inputs[address.operand]
+    if address is None or index is None:
         return None
     weight = index.unmoved.weight
     if index.known is not None and all(np.array_equal(k, index.known[0]) for k in index.known):
@@ -86,7 +87,7 @@ def _constant(node: Node, axis: int) -> Array | None:
         found = np.asarray(weight.read())
     else:
         return None
-    return found[..., axis - int(node.attributes.get("batch_dims", 0))] if node.op == "GatherND" else found
+    return found if address.column is None else found[..., address.column]
 
 
 def looked_up(axes: Axes, instance: Instance) -> Iterator[Space]:

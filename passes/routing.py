@@ -124,17 +124,7 @@ def _gives_on(node: Node, operand: int) -> bool:
 
 
 def _numbered(ranking: Node, node: Node, operand: int) -> Iterator[Stop]:
-    """The axes that a look-up by numbers means."""
-    table, index = node.input(0), node.input(1)
-    if node.op == "OneHot" and operand == 0:
-        yield Stop(ranking, True, 0, int(node.attributes.get("axis", -1)) % node.outputs[0].rank)
-    if operand != 1 or table is None or index is None or table.sizes is None or index.sizes is None:
-        return
-    axis = int(node.attributes.get("axis", 0)) % max(table.rank, 1)
-    if node.op in ("Gather", "GatherElements"):
-        yield Stop(ranking, False, 0, axis)
-    elif node.op == "GatherND" and not node.attributes.get("batch_dims", 0) and set(index.sizes[-1]) == {1}:
-        yield Stop(ranking, False, 0, 0)
-    elif node.op == "ScatterElements" and node.attributes.get("reduction", "none") in ("none", "add"):
-        yield Stop(ranking, False, 0, axis)
-        yield Stop(ranking, True, 0, axis)
+    """The axes that an operand numbers, if each of its elements is a number of these."""
+    found = [one for one in node.addresses if one.operand == operand]
+    if not any(one.end or one.column for one in found):
+        yield from (Stop(ranking, one.result, 0, one.axis) for one in found)

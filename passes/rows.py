@@ -46,7 +46,7 @@ def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -
 def _read(graph: Graph, node: Node, static: Set[Value], home: Mapping[Node, tuple[int, int]]) -> _Read | None:
     """A node as one that takes a row for a single layer."""
     whole = node.input(0)
-    if node.op not in ("Gather", "Slice") or whole is None or whole not in static or not whole.floating:
+    if whole is None or whole not in static or not whole.floating:
         return None
     taken = _taken(node, whole)
     if taken is None or not graph.dialect.outermost(node):
@@ -59,15 +59,16 @@ def _read(graph: Graph, node: Node, static: Set[Value], home: Mapping[Node, tupl
 
 def _taken(node: Node, whole: Value) -> tuple[int, int] | None:
     """The axis and the number of the one row that a node takes."""
-    cut, made = node.op == "Slice", node.outputs[0].sizes
-    bounds = [n for i in range(1, 4 if cut else 2) if (n := _number(node.input(i))) is not None]
-    if len(bounds) < (3 if cut else 1) or not whole.sizes or made is None:
+    numbers = [_number(v) for v in node.inputs[1:] if v is not None]
+    one_by_one = node.treatment == "lookup"
+    first = next((a for a in node.addresses if a.end or (one_by_one and a.column is None)), None)
+    made = node.outputs[0].sizes
+    if first is None or made is None or not whole.sizes or not numbers or None in numbers:
         return None
-    axis = (bounds[2] if cut else int(node.attributes.get("axis", 0))) % whole.rank
-    size = whole.sizes[axis]
-    if len(set(size)) > 1 or (cut and set(made[axis]) != {1}):
+    size, row = whole.sizes[first.axis], numbers[0] or 0
+    if len(set(size)) > 1 or (first.end and set(made[first.axis]) != {1}):
         return None
-    return axis, bounds[0] % size[0]
+    return first.axis, row % size[0]
 
 
 def _number(value: Value | None) -> int | None:

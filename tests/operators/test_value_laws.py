@@ -106,6 +106,48 @@ def test_a_least_element_is_no_larger_than_any(case: Case) -> None:
     assert np.isin(made, node.first).all()
 
 
+NUMBERED = stating(lambda laws: laws.addresses is not Laws().addresses)
+
+
+@pytest.mark.parametrize("case", [c for c in NUMBERED if c.op != "Slice"], ids=lambda c: c.name)
+def test_numbers_go_with_the_units_that_they_mean(case: Case) -> None:
+    node = Node(case)
+    addresses, [made] = analysed(node).addresses, node.run()
+    assert addresses
+    for axis in {one.axis for one in addresses}:
+        of_result = any(one.result and one.axis == axis for one in addresses)
+        size = (made if of_result else node.first).shape[axis]
+        order = np.random.default_rng(0).permutation(size)
+        now = {} if all(one.result for one in addresses) else {0: np.take(node.first, order, axis)}
+        for one in addresses:
+            given = node.inputs[one.operand]
+            assert given is not None
+            numbers = given.copy()
+            meant = numbers[... if one.column is None else (..., one.column)]
+            if one.axis == axis:
+                meant[...] = np.argsort(order)[meant % size]
+            now[one.operand] = numbers if one.axis == axis else now.get(one.operand, numbers)
+        expected = np.take(made, order, axis) if of_result else made
+        np.testing.assert_array_equal(node.given(now)[0], expected)
+
+
+@pytest.mark.parametrize("case", [c for c in NUMBERED if c.op == "Slice"], ids=lambda c: c.name)
+def test_bounds_of_runs_go_with_the_units_between_them(case: Case) -> None:
+    node = Node(case)
+    addresses, now, data = analysed(node).addresses, dict[int, NDArray[Any]](), node.first
+    assert addresses
+    assert all(one.end for one in addresses)
+    for axis in {one.axis for one in addresses}:
+        data = np.roll(data, 1, axis)
+    for one in addresses:
+        bounds = now.setdefault(one.operand, np.array(node.inputs[one.operand]))
+        size, bound = node.first.shape[one.axis], bounds[one.column]
+        if abs(bound) >= size:
+            return  # a run that ends where the axis does
+        bounds[one.column] = bound % size + 1
+    np.testing.assert_array_equal(node.given({0: data, **now})[0], node.run()[0])
+
+
 def test_every_law_stands_in_the_theory_and_has_an_operator() -> None:
     theory = (Path(__file__).parents[2] / "docs/theory.md").read_text()
     for law in fields(Laws):

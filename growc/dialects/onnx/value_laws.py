@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from growc.dialects.onnx import addresses
 from growc.dialects.onnx.unit_images import IMAGES
 from growc.graph import Clamp, Laws, Node, Value
 
@@ -61,6 +62,14 @@ STATED: Mapping[str, Laws] = {
     "Not": Laws(implies={True: False, False: True}),
     "And": Laws(implies={True: True}),
     "Or": Laws(implies={False: False}),
+    # numbers of units
+    "Gather": Laws(addresses=addresses.along),
+    "GatherElements": Laws(addresses=addresses.along),
+    "GatherND": Laws(addresses=addresses.vectors),
+    "ScatterElements": Laws(addresses=addresses.written_along),
+    "ScatterND": Laws(addresses=addresses.written_vectors),
+    "OneHot": Laws(addresses=addresses.one_hot),
+    "Slice": Laws(addresses=addresses.bounds),
     # extremes along axes
     "ReduceMin": Laws(least=True),
     "growc::Largest": Laws(with_zero=True),
