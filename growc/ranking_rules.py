@@ -27,7 +27,7 @@ class RankingRule(Word):
     """One way to choose units. It has scores or places, takes a file that lists the units, or averages.
 
     meaning: what docs/language.md says of it. scores: a number for each unit; the highest rank first.
-    places: which `size` of `count` units stay, whatever they are. averages: it chooses no units: those that
+    places: which `size` of `count` units stay, in their old order. averages: it chooses no units: those that
     stay are means. measured: it needs `measure importance`. orders: it is an order of all units as well.
     keeps_numbers: it can be asked of an axis whose units the outside numbers.
     """

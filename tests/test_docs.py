@@ -14,6 +14,7 @@ from graphs import ROOT, STREAM, save
 ARCHITECTURE, CONTRIBUTING, THEORY = "docs/architecture.md", "CONTRIBUTING.md", "docs/theory.md"
 LANGUAGE = "docs/language.md"
 FOLDERS = "growc|grammar|passes|tests|docs|examples|benchmarks"
+HUNK = r"^@@ -\d+,(\d+) \+\d+,(\d+) @@\n(.*?)(?=^@@|\Z)"
 SUFFIXES = "py|lark|md|toml|txt|grow|onnx"
 
 
@@ -88,10 +89,14 @@ def patched(diff: str) -> Iterator[tuple[str, str]]:
     """(file, text with the diff applied) for every file of a diff; what is applied already stays."""
     for old, new, body in re.findall(r"^--- (\S+)\n\+\+\+ b/(\S+)\n(.*?)(?=^--- |\Z)", diff, re.S | re.M):
         text = "" if old == "/dev/null" else text_of(new)
-        for hunk in re.split(r"^@@.*\n", body, flags=re.M)[1:]:
+        for before, after, hunk in re.findall(HUNK, body, re.S | re.M):
             lines = hunk.splitlines(keepends=True)
             there = "".join(line[1:] for line in lines if line[0] in " -")
             wanted = "".join(line[1:] for line in lines if line[0] in " +")
+            counts = there.count("\n"), wanted.count("\n")
+            assert (int(before), int(after)) == counts, (
+                f"a hunk of {new} has other numbers of lines: {counts}"
+            )
             if wanted in text:
                 continue
             fits = old == "/dev/null" or text.count(there) == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from growc.draws import Draws
-from growc.fills import FILLS, appended, new_units
+from growc.fills import FILLS, FillRule, appended, new_units
 
 SIZES = [(1, 2), (1, 5), (2, 3), (3, 3), (3, 4), (4, 6), (4, 8), (5, 7), (6, 17), (12, 16), (7, 30)]
 DRAWS = Draws.of("fills")
@@ -94,3 +94,13 @@ def test_on_an_addressed_axis_old_units_keep_their_numbers(fill: str, d: int, n:
 @pytest.mark.parametrize("fill", FILLS)
 def test_a_size_that_stays_is_the_identity(fill: str) -> None:
     assert FILLS[fill].map(5, 5, DRAWS).is_identity
+
+
+@pytest.mark.parametrize("fill", FILLS.values(), ids=FILLS)
+def test_the_facts_of_a_fill_are_those_of_its_map(fill: FillRule) -> None:
+    maps = [fill.map(d, n, DRAWS) for d, n in SIZES]
+    assert all(made.copies.all() for made in maps) == (fill.copies == "all")
+    assert any((made.counts > 1).any() for made in maps) == (fill.copies != "none")
+    runs = (np.where(made.index < 0, -1, np.arange(made.size) % made.source) for made in maps)
+    repeats = all((made.index == run).all() for made, run in zip(maps, runs, strict=True))
+    assert repeats == (fill.whole_runs or fill.copies == "none")

@@ -12,7 +12,7 @@ from growc import recipe as rc
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
 from growc.grammar import parse
-from growc.orders import arrangement, new_layers
+from growc.orders import DEEPER, SHALLOWER, OrderRule, arrangement, new_layers
 from growc.source import Source
 
 
@@ -89,14 +89,17 @@ def test_every_occurrence_but_the_first_is_new():
 
 
 counts = st.integers(1, 40)
-ups = st.sampled_from(["whole", "last", "each", "middle"]) | st.builds("top {}".format, st.integers(1, 40))
-downs = st.sampled_from(["middle", "first", "last", "even", "importance"])
+ups = st.sampled_from(list(DEEPER.values()))
+downs = st.sampled_from(list(SHALLOWER.values()))
 
 
-@given(counts, st.integers(0, 100), ups)
-def test_every_layer_is_kept_and_nothing_else_comes(count, more, order):
-    order = order if not order.startswith("top") else f"top {1 + int(order[4:]) % count}"
-    layers = arranged(f"stack layers to {count + more} by {order}", count)
+def written(order: OrderRule, number: int = 1) -> str:
+    return f"{order.name} {number}" if order.takes else order.name
+
+
+@given(counts, st.integers(0, 100), ups, st.integers(1, 40))
+def test_every_layer_is_kept_and_nothing_else_comes(count, more, order, number):
+    layers = arranged(f"stack layers to {count + more} by {written(order, 1 + number % count)}", count)
     assert len(layers) == count + more
     assert set(layers) == set(range(count))
     first = [layer for layer, new in zip(layers, new_layers(layers), strict=True) if not new]
@@ -106,22 +109,18 @@ def test_every_layer_is_kept_and_nothing_else_comes(count, more, order):
 @given(counts, st.integers(1, 40), downs)
 def test_the_layers_that_stay_keep_their_order(count, size, order):
     size = 1 + size % count
-    layers = arranged(f"subclone layers to {size} by {order}", count, [float(i % 3) for i in range(count)])
+    scores = [float(i % 3) for i in range(count)]
+    layers = arranged(f"subclone layers to {size} by {written(order)}", count, scores)
     assert len(layers) == size
     assert all(a < b for a, b in pairwise(layers))
     assert set(layers) <= set(range(count))
 
 
-@given(counts, ups | downs)
-def test_todays_number_of_layers_changes_nothing(count, order):
-    order = order if not order.startswith("top") else "top 1"
-    scores = [0.0] * count
-    for verb in ("stack", "subclone"):
-        if order in ("each", "whole", "top 1") and verb == "subclone":
-            continue
-        if order in ("even", "first", "importance") and verb == "stack":
-            continue
-        assert arranged(f"{verb} layers to layers by {order}", count, scores) == [*range(count)]
+@given(counts, st.tuples(st.just("stack"), ups) | st.tuples(st.just("subclone"), downs))
+def test_todays_number_of_layers_changes_nothing(count, way):
+    verb, order = way
+    statement = f"{verb} layers to layers by {written(order)}"
+    assert arranged(statement, count, [0.0] * count) == [*range(count)]
 
 
 @given(counts, st.integers(1, 6), st.sampled_from(["each", "middle"]))

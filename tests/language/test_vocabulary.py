@@ -42,12 +42,6 @@ def test_every_word_of_the_tables_is_read_and_printed(line):
     assert grammar.format(grammar.parse(Source("-e", line))) == f"{line}\n"
 
 
-@pytest.mark.parametrize("rule", [*RANKINGS.values()], ids=list(RANKINGS))
-def test_a_ranking_chooses_in_one_way(rule):
-    ways = (rule.scores is not None, rule.places is not None, rule.takes == "file", rule.averages)
-    assert sum(ways) == 1
-
-
 def test_the_page_of_the_language_lists_the_words(golden):
     text = PAGE.read_text(encoding="utf-8")
     fills = [(f"`{fill.name}`", fill.making, fill.reading, fill.source) for fill in FILLS.values()]

@@ -1,0 +1,24 @@
+"""Laws of all rankings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from growc.ranking_rules import RANKINGS, RankingRule
+
+
+@pytest.mark.parametrize("rule", RANKINGS.values(), ids=RANKINGS)
+def test_a_ranking_chooses_in_one_way(rule: RankingRule) -> None:
+    ways = (rule.scores is not None, rule.places is not None, rule.takes == "file", rule.averages)
+    assert sum(ways) == 1
+
+
+@pytest.mark.parametrize("rule", [r for r in RANKINGS.values() if r.places], ids=lambda rule: rule.name)
+@pytest.mark.parametrize(("count", "size"), [(1, 1), (2, 1), (5, 3), (12, 12), (12, 7), (40, 39)])
+def test_units_that_stay_by_their_places_keep_their_order(rule: RankingRule, count: int, size: int) -> None:
+    assert rule.places is not None
+    stay = rule.places(count, size)
+    assert len(stay) == size
+    assert (np.diff(stay) > 0).all()
+    assert set(stay.tolist()) <= set(range(count))
