@@ -1,4 +1,4 @@
-"""The rules of grow.lark that say which words there are, from the tables that say what the words mean."""
+"""The rules of grow.lark that say which words there are, made of the tables that say what the words mean."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from growc.fills import FILLS
 from growc.orders import DEEPER, SHALLOWER
 from growc.ranking_rules import RANKINGS
+from growc.recipe import ROLES
 from growc.words import Word
 
 _TAKEN = {"": "", "seed": " [seed]", "file": " text", "count": " _expr"}
@@ -16,6 +17,7 @@ def rules() -> str:
     """The rules that grow.lark lacks."""
     return "\n".join(
         [
+            f"ROLE.1: /({'|'.join(role for role in ROLES if role != 'layers')})(?!\\w)/",
             _rule("fill", FILLS),
             _rule("ranking", RANKINGS),
             _rule("deeper", DEEPER, " -> order"),

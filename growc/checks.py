@@ -202,7 +202,8 @@ def _contradictions(options: Iterable[rc.Option], fill: rc.Fill) -> Iterator[Dia
             case _:
                 continue
         what = f"`{option.span.text}`" if option.span.text else "this option"
-        if FILLS[fill.name].copies not in (("all", "some") if shares else ("all",)):
+        enough = ("all", "some") if shares else ("all",)
+        if FILLS[fill.name].copies not in enough:
             message = f"{what} needs a `… copy` fill" + (" or `average fill`" if shares else "")
             yield Diagnostic(
                 "G204", message, option.span, related=((fill.span, "this makes no such copies"),)

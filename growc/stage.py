@@ -14,15 +14,8 @@ from growc.draws import Draws
 from growc.fills import Entries, FillRule
 from growc.graph import Size
 from growc.indexmap import Bools, IndexMap, Ints
+from growc.recipe import Noise
 from growc.source import Span
-
-
-@dataclass(frozen=True)
-class NoiseOption:
-    """`noise S`, `noise S on copies`, `noise S balanced`."""
-
-    scale: float
-    kind: Literal["new", "copies", "balanced"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +23,7 @@ class Options:
     """What a statement says besides its fill."""
 
     split_random: bool = False
-    noise: NoiseOption | None = None
+    noise: Noise | None = None
     zero_outputs: bool = False
     plain: bool = False
     rescale: Literal["readers", "norms", "nowhere"] = "nowhere"

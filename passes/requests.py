@@ -33,7 +33,7 @@ from growc.ranking_rules import RANKINGS
 from growc.resolve import Bound
 from growc.room import OF_UNIT, require
 from growc.source import Span
-from growc.stage import NoiseOption, Options, Request, Sizes, Stage
+from growc.stage import Options, Request, Sizes, Stage
 
 Resizing = ast.Widen | ast.Subclone | ast.Reorder
 """Statements that map axes."""
@@ -208,10 +208,9 @@ def options_of(statement: Resizing) -> Options:
         usual: Literal["readers", "nowhere"] = "readers" if statement.axis.name in RESCALED else "nowhere"
         return Options(rescale=usual if rescaled is None else rescaled.where)
     split, noise = ast.option(statement.options, ast.Split), ast.option(statement.options, ast.Noise)
-    kinds = {"new": "new", "on copies": "copies", "balanced": "balanced"}
     return Options(
         split is not None and split.how == "random",
-        None if noise is None or noise.scale == 0 else NoiseOption(noise.scale, kinds[noise.kind]),  # type: ignore[arg-type]
+        None if noise is None or noise.scale == 0 else noise,
         ast.option(statement.options, ast.ZeroOutputs) is not None,
         ast.option(statement.options, ast.Plain) is not None,
         next_layer=ast.option(statement.options, ast.FromNextLayer) is not None,

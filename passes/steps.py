@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from growc import recipe as ast
 from growc.axes import Space, find
 from growc.fills import Entry
 from growc.graph import Graph, Value
@@ -21,7 +22,7 @@ from growc.passes.solution import DUAL, GAIN, PRIMAL, Solution
 from growc.passes.ties import Tie
 from growc.plans import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
 from growc.sinusoid import is_sinusoid
-from growc.stage import NoiseOption, Request
+from growc.stage import Request
 
 
 def weight_steps(solution: Solution, ties: Sequence[Tie], ancestry: Ancestry) -> dict[Value, list[AxisStep]]:
@@ -184,7 +185,7 @@ class _Steps:
     def counts(request: Request) -> Ints:
         return np.concatenate([request.map.counts, [0]])  # index -1 looks at the last entry
 
-    def unbalanced(self, use: Value, option: NoiseOption) -> None:
+    def unbalanced(self, use: Value, option: ast.Noise) -> None:
         cause = f"the noise on {self.stage.axis} changes the function"
         remedy = f"`noise {option.scale:g} balanced` keeps it"
         if not any(g.cause == cause for g in self.solution.gaps):

@@ -235,11 +235,6 @@ def test_comments_stand_where_they_were_written():
     assert body[1] == Comment(" d", True)
 
 
-def test_the_axes_of_the_grammar_are_the_roles():
-    [roles] = [terminal.pattern.value for terminal in grammar().terminals if terminal.name == "ROLE"]
-    assert sorted([*roles.split(")")[0].strip("(").split("|"), "layers"]) == sorted(ROLES)
-
-
 def test_messages_speak_of_terminals_that_there_are():
     terminals = {terminal.name for terminal in grammar().terminals} | {"$END"}
     assert {name for kind in KINDS for name in kind.terminals} <= terminals

@@ -11,6 +11,7 @@ from growc import grammar
 from growc.fills import FILLS
 from growc.orders import DEEPER, SHALLOWER
 from growc.ranking_rules import RANKINGS
+from growc.recipe import ROLES
 from growc.source import Source
 
 PAGE = ROOT / "docs/language.md"
@@ -26,6 +27,7 @@ def with_table(text: str, first: str, rows: list[tuple[str, ...]]) -> str:
 
 
 LINES = [
+    *(f"expect {role} == 8" for role in ROLES),
     *(f"widen ffn to 8 with {fill.spelling}" for fill in FILLS.values()),
     *(f"subclone kv_heads to 8 by {ranking.spelling}" for ranking in RANKINGS.values()),
     *(f"stack layers to 8 by {order.spelling}" for order in DEEPER.values()),
