@@ -191,6 +191,14 @@ class Laws:
     """Of an extreme along axes: it is one of the elements and zero."""
     addresses: Callable[[Node], Iterable[Address]] = lambda node: ()
     """Which operands hold numbers of units."""
+    mixes: bool = False
+    """It is linear along an axis, of which some element of a result depends on all."""
+    constant: Callable[[Node], Array] | None = None
+    """The one number that every element of a result is."""
+    shape: int | None = None
+    """The operand that lists the sizes of the result."""
+    scales: int | None = None
+    """The operand that lists by how much each axis grows."""
 
 
 @dataclass(eq=False)

@@ -86,6 +86,12 @@ class Line:
     because: str = ""
     """Why its opaque axes are frozen, where there is more to say than that they are read as a whole."""
 
+    @property
+    def slides(self) -> bool:
+        """Whether it is a product with a kernel that slides along axes."""
+        both = (*self.inputs[:2], *self.outputs)
+        return self.treatment == "contract" and all(terms is not None and "_" in terms for terms in both)
+
     def __str__(self) -> str:
         left = ", ".join("?" if a is None else " ".join(map(spell, a)) for a in self.inputs)
         right = ", ".join("?" if a is None else " ".join(map(spell, a)) for a in self.outputs)

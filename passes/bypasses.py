@@ -28,8 +28,6 @@ from growc.traits import DEQUANTISE, QUANTISE, SAME, SUM, TURN, VIEW
 from growc.walk import walk
 
 Token = tuple[tuple[tuple[int, ...], bool], ...]
-TRANSFORMS = frozenset({"CumSum", "DFT", "aten::fft"})
-"""Operators that make each element of all along an axis."""
 UNTOUCHED = (SAME, VIEW, TURN, QUANTISE, DEQUANTISE)
 """Traits of what leaves a stream what it is, rounded or moved."""
 MATRICES = frozenset({"contract", "lookup", "recurrent"})
@@ -183,7 +181,7 @@ class Streams:
 
     def working(self, node: Node) -> bool:
         """Whether a branch with this node is more than a function of each element."""
-        alone = self.treatment.get(node, "opaque").startswith(ALONE) and node.op not in TRANSFORMS
+        alone = self.treatment.get(node, "opaque").startswith(ALONE) and not node.laws.mixes
         return not alone or any(self.bears(v) for v in node.operands)
 
     def bears(self, value: Value) -> bool:
@@ -204,7 +202,7 @@ class Streams:
             statics = [v for v in node.operands if v in self.static]
             window = any(v.rank > 2 and max(shape_of(v)[2:]) > 1 for v in statics)
             return bool(self.summed(node) & positions) if not statics else window
-        return treatment in MIXING or node.op in TRANSFORMS
+        return treatment in MIXING or node.laws.mixes
 
     # ---------------------------------------------------------------- streams
 
@@ -218,13 +216,17 @@ class Streams:
             if (
                 isinstance(before, Value)
                 and isinstance(node, Node)
-                and is_plain(node)
+                and self.is_plain(node)
                 and self.matrices(node)
             ):
                 link = Bypass(before, node, [node])
                 link.token = self.token(link)
                 found.append(link)
         return found
+
+    def is_plain(self, node: Node) -> bool:
+        """Whether it is a product, and no convolution."""
+        return self.treatment.get(node) == "contract" and not self.instances[node].line.slides
 
     def stretches(self) -> list[list[Bypass]]:
         """Bypasses one behind the other: nothing but norms and the like stands between them."""
@@ -275,11 +277,6 @@ class Streams:
 def atoms(spaces: Iterable[Space]) -> set[Space]:
     """Ids of spaces and their leaves (a sum of places one by one has none)."""
     return {x for s in spaces for x in (find(s), *leaves(s))}
-
-
-def is_plain(node: Node) -> bool:
-    """Whether a product is no convolution, no recurrence and no table."""
-    return node.op in ("MatMul", "Gemm")
 
 
 def shape_of(value: Value) -> tuple[int, ...]:

@@ -57,7 +57,7 @@ def counters(axes: Axes, channels: Sequence[Factors]) -> set[Space]:
 
 
 def _convolutions(axes: Axes) -> Iterator[Instance]:
-    return (i for i in axes.instances if i.node.op in ("Conv", "ConvTranspose") and i.spaces)
+    return (i for i in axes.instances if i.line.slides)
 
 
 def _segments(axes: Axes, instance: Instance, side: int) -> Iterator[Space]:

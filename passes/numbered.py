@@ -18,16 +18,13 @@ from collections.abc import Collection, Iterable, Iterator
 import numpy as np
 
 from growc.axes import Space, find, leaves, segments
-from growc.graph import Value
+from growc.graph import Node, Value
 from growc.operators import Term, labels, names_of
 from growc.passes.flow import Flow
 from growc.passes.routing import ROUTED
 from growc.passes.spaces import Instance
 from growc.traits import RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
 from growc.walk import walk
-
-COUNTING = frozenset({"CumSum", "Range", "NonZero", "OneHot"})
-"""Operators that count."""
 
 TAKING = (SAME, VIEW, TURN, REPEAT, TAKE)
 """Traits of operators whose results have no numbers but those of their first operand."""
@@ -211,11 +208,15 @@ def _given(index: Value) -> bool:
 
     for value in walk([index], above):
         node = value.producer
-        if node is not None and (not above(value) or node.op in COUNTING or node.has(SIZES, RANK)):
-            return False
-        if node is not None and node.outputs[0].dtype == "bool":
+        if node is not None and (not above(value) or node.outputs[0].dtype == "bool" or _counts(node)):
             return False
     return index.weight is None and index.known is None
+
+
+def _counts(node: Node) -> bool:
+    """Whether a node may make numbers of its own, which are none of its operands'."""
+    marks = any(one.operand == 0 for one in node.addresses)
+    return marks or node.laws.mixes or node.treatment == "opaque" or node.has(SIZES, RANK)
 
 
 def _distinct(spaces: Iterable[Space]) -> list[Space]:

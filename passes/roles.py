@@ -26,7 +26,7 @@ from growc.operators import labels, names_of
 from growc.passes.channels import channel_spaces, counters
 from growc.passes.flow import Flow
 from growc.passes.numbered import experts, positions, routers, vocabularies
-from growc.passes.raising.heads import REPEAT_OP
+from growc.passes.raising.heads import REPEAT_OP, weighs
 from growc.passes.scopes import Scopes, find_scopes
 from growc.passes.spaces import Axes, Instance
 from growc.passes.streams import feed_forward, residual_sums, streams
@@ -116,7 +116,7 @@ class _Finder(Flow):
         for instance in self.axes.instances:
             if instance.line.treatment == "attention":
                 yield from self.operator(instance)
-            if instance.node.op != "Softmax":
+            if not weighs(instance.node):
                 continue
             product = self.product_above(instance.node)
             if product is None:

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from growc.graph import Node, Value
 from growc.indexmap import Array
 from growc.passes.norms import scalar
+from growc.traits import REPEAT
 
 
 class Format(NamedTuple):
@@ -164,9 +163,9 @@ def numbers(value: Value | None) -> Array | None:
     if value.known is not None:
         return value.known[0]
     node = value.producer
-    if node is not None and node.op == "ConstantOfShape":
-        return np.asarray(node.attributes.get("value", np.float32(0)))
-    one = numbers(node.inputs[0]) if node is not None and node.op == "Expand" else None
+    if node is not None and node.laws.constant is not None:
+        return node.laws.constant(node)
+    one = numbers(node.inputs[0]) if node is not None and node.has(REPEAT) else None
     return one if one is not None and one.size == 1 else None
 
 

@@ -186,7 +186,8 @@ def live_nodes(graph: Graph) -> set[Node]:
 def _decides_length(operand: Value, node: Node, graph: Graph) -> bool:
     """Whether the numbers of an operand, and not its sizes alone, may decide how long a result is."""
     known = node.op in graph.dialect.operators and not node.captured
-    return not known or not operand.floating or node.op in ("Range", "Resize")
+    scales = None if node.laws.scales is None else node.input(node.laws.scales)
+    return not known or not operand.floating or operand is scales
 
 
 MANY = 7919
@@ -222,7 +223,7 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     site = site_of(node, axes.graph.dialect.opset(axes.graph), axes.of if counted else None)
     if line is None:
         line = opaque(site) if row is None else routed(row.line(site), axes.routes.get(node, ()))
-        if node in axes.cuts and node.op != "Equal":
+        if node in axes.cuts and not node.laws.signs:
             line = one_by_one(line, axes.cuts[node])
     made: dict[str, Space] = {}
     pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]

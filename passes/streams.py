@@ -136,7 +136,7 @@ def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[Space]
         if any(s in on_stream for s in ins):
             parts = [p for s in outs for x in segments(s) for p in {find(x): 0, **dict.fromkeys(factors(x))}]
             made.update(dict.fromkeys(parts))
-            convolved |= {p for p in parts if instance.node.op == "Conv"}
+            convolved |= {p for p in parts if instance.line.slides}
         if any(s in on_stream for s in outs):
             read |= {find(p) for s in ins for p in segments(s)}
     tables = {find(s) for i in flow.axes.instances if _is_lookup(flow, i) for s in _of_table(flow, i)}

@@ -18,7 +18,7 @@ from growc import graph
 from growc.dialects.onnx.value_laws import LAWS, STATED
 from growc.graph import Laws, Value
 
-ALONE = "growc::"
+ALONE = ("growc::", "aten::")
 """Operators that onnxruntime has not: parts of others, known to the analysis alone."""
 
 
@@ -146,6 +146,47 @@ def test_bounds_of_runs_go_with_the_units_between_them(case: Case) -> None:
             return  # a run that ends where the axis does
         bounds[one.column] = bound % size + 1
     np.testing.assert_array_equal(node.given({0: data, **now})[0], node.run()[0])
+
+
+@cases(lambda laws: laws.mixes)
+def test_a_transform_is_linear_and_mixes_an_axis(case: Case) -> None:
+    node = Node(case)
+    [made], other = node.run(), node.first[::-1].copy()
+    np.testing.assert_allclose(node.run(node.first + other)[0], made + node.run(other)[0], atol=1e-4)
+    impulse = np.zeros_like(node.first)
+    impulse.reshape(-1)[0] = 1
+    lengths = np.count_nonzero(abs(node.run(impulse)[0]) > 1e-6)
+    assert lengths >= min(n for n in made.shape if n > 1)
+
+
+@cases(lambda laws: laws.constant)
+def test_every_element_is_the_constant(case: Case) -> None:
+    node = Node(case)
+    one, [made] = analysed(node), node.run()
+    assert one.laws.constant is not None
+    assert made.dtype == one.laws.constant(one).dtype
+    assert (made == one.laws.constant(one)).all()
+
+
+@cases(lambda laws: laws.shape is not None)
+def test_an_operand_lists_the_sizes(case: Case) -> None:
+    node = Node(case)
+    place, [made] = STATED[case.op].shape, node.run()
+    listed = node.inputs[place] if place is not None and place < len(node.inputs) else None
+    if listed is not None:
+        for n, size in zip(listed[::-1], made.shape[::-1], strict=False):
+            assert n in (size, 1, 0, -1)
+
+
+@cases(lambda laws: laws.scales is not None)
+def test_an_operand_lists_by_how_much_each_axis_grows(case: Case) -> None:
+    node = Node(case)
+    place, [made] = STATED[case.op].scales, node.run()
+    listed = node.inputs[place] if place is not None and place < len(node.inputs) else None
+    if listed is not None and listed.size:
+        named = zip(case.attributes.get("axes", range(made.ndim)), listed, strict=True)
+        factors = dict(named)
+        assert made.shape == tuple(int(n * factors.get(k, 1)) for k, n in enumerate(node.first.shape))
 
 
 def test_every_law_stands_in_the_theory_and_has_an_operator() -> None:

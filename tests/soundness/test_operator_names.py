@@ -19,17 +19,9 @@ ROOT = Path(__file__).parents[2]
 OPERATOR_NAMES = {schema.name for schema in onnx.defs.get_all_schemas()} | set(OPERATORS)
 
 ALLOWED = {
-    "passes/channels.py": 2,
-    "passes/roles.py": 1,
     # rules for values, one an operator, which belong beside the table as unit_images does
     "passes/moving.py": 5,
     "passes/rowwise.py": 19,
-    # single questions that no trait answers
-    "passes/bypasses.py": 5,
-    "passes/numbered.py": 4,
-    "passes/settled.py": 2,
-    "passes/spaces.py": 3,
-    "passes/streams.py": 1,
 }
 """How many strings of a file are names of operators."""
 

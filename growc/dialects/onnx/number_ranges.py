@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from growc.passes.intervals import ANY, LIMITS, At, Range, of_array, of_type, says, union
 from growc.passes.ranges import Rule
 
@@ -174,8 +172,8 @@ def _chosen(at: At) -> Range:
 
 
 def _constant(at: At) -> Range:
-    value = at.node.attributes.get("value")
-    return Range(0, 0) if value is None else of_array(np.asarray(value.numpy()))
+    assert at.node.laws.constant is not None
+    return of_array(at.node.laws.constant(at.node))
 
 
 def _one_hot(at: At) -> Range:

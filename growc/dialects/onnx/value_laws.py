@@ -9,9 +9,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from growc.dialects.onnx import addresses
 from growc.dialects.onnx.unit_images import IMAGES
 from growc.graph import Clamp, Laws, Node, Value
+from growc.indexmap import Array
 
 
 def _given(node: Node, *places: int) -> list[Value]:
@@ -36,6 +39,10 @@ def _largest(node: Node) -> Clamp:
 def _smallest(node: Node) -> Clamp:
     first, *others = node.operands
     return Clamp([first], others)
+
+
+def _filler(node: Node) -> Array:
+    return np.asarray(node.attributes.get("value", np.float32(0)))
 
 
 STATED: Mapping[str, Laws] = {
@@ -70,6 +77,16 @@ STATED: Mapping[str, Laws] = {
     "ScatterND": Laws(addresses=addresses.written_vectors),
     "OneHot": Laws(addresses=addresses.one_hot),
     "Slice": Laws(addresses=addresses.bounds),
+    # sizes
+    "Reshape": Laws(shape=1),
+    "Expand": Laws(shape=1),
+    "Resize": Laws(shape=3, scales=2),
+    "Tile": Laws(scales=1),
+    "ConstantOfShape": Laws(shape=0, constant=_filler),
+    # transforms
+    "CumSum": Laws(mixes=True),
+    "DFT": Laws(mixes=True),
+    "aten::fft": Laws(mixes=True),
     # extremes along axes
     "ReduceMin": Laws(least=True),
     "growc::Largest": Laws(with_zero=True),
