@@ -7,7 +7,7 @@ own, so that merged initializers, shared scalars and tied embeddings are many va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,6 +21,10 @@ from growc.walk import walk
 
 Size = tuple[int, ...]
 """One dimension: its value at every sample point. Equal sizes are equal at all of them."""
+
+
+Origin = Hashable
+"""What a dialect has of its own for a value, a node or a stored tensor. Only the dialect looks into it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +46,9 @@ class Weight:
     shape: tuple[int, ...]
     dtype: str
     read: Callable[[], Array] = field(repr=False)
-    origin: Any = field(default=None, repr=False)
-    stored: Any = field(default=None, repr=False)
-    """Where it is quantised: the dialect's own tensors; `stored.blocks` says which elements share a scale."""
+    origin: Origin | None = field(default=None, repr=False)
+    stored: Origin | None = field(default=None, repr=False)
+    """Where it is quantised: how (growc.quantised.Quantised)."""
     computed: tuple[str, ...] = ()
     """The stored tensors that the model computes it from, if it does."""
     copy_of: str = ""
@@ -108,7 +112,7 @@ class Value:
     floating: bool = True
     dtype: str = ""
     """The name of its element type; empty where that is not known."""
-    origin: Any = field(default=None, repr=False)
+    origin: Origin | None = field(default=None, repr=False)
 
     @property
     def rank(self) -> int:
@@ -211,8 +215,8 @@ class Node:
     name: str
     inputs: tuple[Value | None, ...]
     outputs: tuple[Value, ...]
-    attributes: Mapping[str, Any]
-    origin: Any = field(default=None, repr=False)
+    attributes: Mapping[str, object]
+    origin: Origin | None = field(default=None, repr=False)
     captured: tuple[Value, ...] = ()
     """Values that a body of this node (If, Loop, Scan) takes from the scope around it."""
     guards: tuple[tuple[Value, bool], ...] = ()
@@ -248,9 +252,45 @@ class Node:
         """The operator as the model has it."""
         return self.part_of or self.op
 
+    def integer(self, name: str, default: int = 0) -> int:
+        """An attribute that is a whole number."""
+        found = self.attributes.get(name, default)
+        assert isinstance(found, int), name
+        return found
+
+    def real(self, name: str, default: float = 0.0) -> float:
+        """An attribute that is a number."""
+        found = self.attributes.get(name, default)
+        assert isinstance(found, int | float), name
+        return float(found)
+
+    def integers(self, name: str) -> list[int] | None:
+        """An attribute that is a list of whole numbers; None where it is absent."""
+        found = self.attributes.get(name)
+        assert found is None or isinstance(found, Sequence), name
+        return None if found is None else [int(i) for i in found]
+
+    def array(self, name: str) -> Array | None:
+        """An attribute that is a tensor; None where it is absent."""
+        found = self.attributes.get(name)
+        return None if found is None else np.asarray(found)
+
+    @property
+    def made_of(self) -> Sequence[Sequence[int]] | None:
+        """Around a body: for each result the operands that become its elements."""
+        found = self.attributes.get("made_of")
+        assert found is None or isinstance(found, tuple)
+        return found
+
     def input(self, i: int) -> Value | None:
         """Operand i, or None where it is absent."""
         return self.inputs[i] if i < len(self.inputs) else None
+
+    def required(self, i: int) -> Value:
+        """Operand i of an operator that always has it."""
+        found = self.inputs[i]
+        assert found is not None, i
+        return found
 
     @property
     def named_axes(self) -> list[int] | None:
@@ -258,14 +298,14 @@ class Node:
 
         None where it names none, or none that are known.
         """
-        given, second = self.attributes.get("axes"), self.input(1)
+        given, second = self.integers("axes"), self.input(1)
         if given is None and second is not None and second.known is not None:
-            given = second.known[0].reshape(-1).tolist()
-        return None if given is None else [int(a) for a in given]
+            return [int(a) for a in second.known[0].reshape(-1)]
+        return given
 
     def sources(self, result: Value) -> tuple[Value, ...]:
         """The operands that become elements of a result: not all, around bodies of If, Loop and Scan."""
-        made_of = self.attributes.get("made_of")
+        made_of = self.made_of
         places = range(len(self.inputs)) if made_of is None else made_of[self.outputs.index(result)]
         return tuple(v for i in places if (v := self.inputs[i]) is not None)
 
@@ -287,7 +327,7 @@ class Graph:
     outputs: list[Value]
     weights: list[Weight]
     dialect: Any
-    source: Any = field(default=None, repr=False)
+    source: Origin | None = field(default=None, repr=False)
     states: list[tuple[Value, Value]] = field(default_factory=list)
     """Inputs that take what an output of the step before gave, each with that output."""
 

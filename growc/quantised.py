@@ -7,11 +7,13 @@ scales where one is the same throughout each block, and nowhere else is anything
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from growc.graph import Weight
 from growc.indexmap import Array, Floats, Ints
 from growc.plans import MEAN, ONE, AxisStep, WeightPlan
 from growc.weights import execute, leaf_steps
@@ -89,6 +91,22 @@ class Blocks:
             if block > 1:
                 values = np.repeat(values, block, axis)[(slice(None),) * axis + (slice(size),)]
         return values
+
+
+class Quantised(ABC):
+    """How a dialect stores a quantised weight."""
+
+    blocks: Blocks
+
+    @abstractmethod
+    def nbytes(self, plan: WeightPlan) -> int:
+        """How many bytes the tensors of the result have."""
+
+
+def quantised(weight: Weight) -> Quantised | None:
+    """How a weight is stored, if it is quantised."""
+    assert weight.stored is None or isinstance(weight.stored, Quantised), weight
+    return weight.stored
 
 
 def _rows(step: AxisStep) -> tuple[Ints, Floats]:

@@ -59,7 +59,8 @@ class Apart:
         found = {}
         for value in self.fates:
             for node, _ in value.users:
-                kept = tuple(i for i, v in enumerate(node.inputs) if not self.fates.get(v, NEVER) <= gone)  # type: ignore[arg-type]
+                fates = [NEVER if v is None else self.fates.get(v, NEVER) for v in node.inputs]
+                kept = tuple(i for i, fate in enumerate(fates) if not fate <= gone)
                 loses = node.has(SUM) or (node.has(WRITE) and 0 in kept)
                 if (
                     loses

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from growc.compilation import Compilation
 from growc.graph import Graph, Node, Value, Weight
@@ -51,7 +50,7 @@ def assemble_weights(
     scales: Mapping[Value, float],
     shapes: Mapping[Value, tuple[int, ...]],
     literals: Mapping[Weight, WeightPlan],
-    patches: Mapping[Node, Any],
+    patches: Mapping[Node, object],
     cut: frozenset[Value] = frozenset(),
     gone: frozenset[Value] = frozenset(),
 ) -> Assembled:
@@ -105,9 +104,9 @@ def _parted(weight: Weight, k: int) -> str:
     return weight.aliases[k - 1] if k <= len(weight.aliases) else f"{weight.name}.{k + 1}"
 
 
-def _by_chain(uses: Sequence[Value], patches: Mapping[Node, Any]) -> list[list[Value]]:
+def _by_chain(uses: Sequence[Value], patches: Mapping[Node, object]) -> list[list[Value]]:
     """Uses of one tensor, parted where they want different patches of one node on their way."""
-    groups: list[tuple[list[Value], dict[Any, str]]] = []
+    groups: list[tuple[list[Value], dict[object, str]]] = []
     for use in uses:
         wanted = {node.origin: repr(patches.get(node)) for node in chain(use)}
         for members, agreed in groups:

@@ -283,7 +283,8 @@ class Branches:
 
     def zero_around(self, node: Node, value: Value, inside: set[Node]) -> Uses:
         """What goes into a body or comes out; what one carries is zero if it starts so and is left so."""
-        start = node.attributes.get("starts", {}).get(node.outputs.index(value))
+        starts = node.attributes.get("starts")
+        start = starts.get(node.outputs.index(value)) if isinstance(starts, dict) else None
         carried = None if start is None else node.inputs[start]
         if value in self.carried:
             return ()
@@ -406,7 +407,7 @@ def steps(value: Value, start: Value, kept: Collection[Value]) -> Iterator[tuple
         if place is None:
             return
         yield value.producer, place
-        value = value.producer.inputs[place]  # type: ignore[assignment]
+        value = value.producer.required(place)
 
 
 def fits(given: Value, taken: Value) -> bool:
@@ -430,7 +431,7 @@ def behind(value: Value, find: Find, start: Value | None = None, held: Settled |
         if place is None:
             break
         way.append((node, place))
-        value = node.inputs[place]  # type: ignore[assignment]
+        value = node.required(place)
     now = held if held is not None and value is start else Settled.of(value)
     for node, place in reversed(way):
         now, _ = through(node, place, now, find)

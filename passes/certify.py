@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from growc.graph import Weight
 from growc.passes.assemble import Assembled, count_parameters
 from growc.passes.symmetry import symmetries
 from growc.plans import MEAN, Alike, AxisChange, Certificate, Gap, Plan, WeightPlan
+from growc.quantised import Quantised, quantised
 from growc.weights import leaf_steps
 
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
@@ -65,10 +65,10 @@ def layer_counts(depth: Depth) -> dict[str, AxisChange]:
     return {"layers": AxisChange(before, after)} if before else {}
 
 
-def loss(plan: WeightPlan, blocks: Any) -> str:
+def loss(plan: WeightPlan, kept: Quantised | None) -> str:
     """Why integers cannot hold what they are to become; empty where they can."""
-    if blocks is not None:
-        return str(blocks.loss(plan))
+    if kept is not None:
+        return kept.blocks.loss(plan)
     leaves = [leaf for step in plan.steps for leaf in leaf_steps(step.layout)]
     whole = all(bool(np.isin(leaf.weight[leaf.index >= 0], (0, 1)).all()) for leaf in leaves)
     filled = any(bool((leaf.filler[leaf.index < 0] == MEAN).any()) for leaf in leaves if not leaf.free)
@@ -80,8 +80,7 @@ def rounded(made: Assembled) -> Iterator[Gap]:
     for plan, uses, source in zip(made.weights, made.uses, made.sources, strict=True):
         if source.floating and source.stored is None:
             continue
-        blocks = None if source.stored is None else source.stored.blocks
-        cause = loss(plan, blocks) if plan.changed else ""
+        cause = loss(plan, quantised(source)) if plan.changed else ""
         if cause:
             node = uses[0].users[0][0] if uses[0].users else None
             remedy = "copies `with zero outputs`, or in blocks of as many units as share a scale, are exact"
@@ -90,7 +89,8 @@ def rounded(made: Assembled) -> Iterator[Gap]:
 
 def nbytes(plan: WeightPlan, source: Weight) -> int:
     """How many bytes the result stores of a weight: of a quantised one integers, scales and zero points."""
-    return plan.elements * width(plan.dtype) if source.stored is None else int(source.stored.nbytes(plan))
+    kept = quantised(source)
+    return plan.elements * width(plan.dtype) if kept is None else kept.nbytes(plan)
 
 
 def width(dtype: str) -> int:

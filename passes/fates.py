@@ -142,7 +142,7 @@ class _Tracing:
 
     def written(self, node: Node, met: Sequence[Units]) -> Units | None:
         """Into its first operand, which stays, a node writes what vanishes."""
-        base = self.fates.get(node.inputs[0])  # type: ignore[arg-type]
+        base = self.fates.get(node.required(0))
         writes = {
             units for v in node.inputs[1:] if v is not None and (units := self.fates.get(v)) is not None
         }

@@ -38,7 +38,7 @@ class Flow:
         self.on_weights = {
             leaf
             for m in self.maps
-            for space in axes.of(m.node.inputs[self.weight_of(m) or 0])  # type: ignore[arg-type]
+            for space in axes.of(m.node.required(self.weight_of(m) or 0))
             for leaf in leaves(space)
             if leaf.static
         }
@@ -167,5 +167,5 @@ class Flow:
 def through_casts(value: Value) -> Value:
     """The value before any Cast, Identity, or rounding to integers and back."""
     while value.producer is not None and value.producer.has(*THROUGH):
-        value = value.producer.inputs[0]  # type: ignore[assignment]
+        value = value.producer.required(0)
     return value

@@ -78,7 +78,7 @@ class _Finder(Flow):
                 use = instance.node.inputs[place]
                 while use is not None and use.weight is None and use.producer is not None:
                     use = use.producer.inputs[0]
-                found.add(self.tied.get(use, use and use.weight))  # type: ignore[arg-type]
+                found.add(None if use is None else self.tied.get(use, use.weight))
                 continue
             fresh = [v for v in instance.node.inputs if v is not None and v not in seen]
             seen.update(fresh)

@@ -20,14 +20,14 @@ def moved(node: Node, numbers: Ints, point: int) -> Sequence[Ints]:
     if node.has(VIEW, SAME):
         return [numbers.reshape(shapes[0])]
     if node.op == "Transpose":
-        return [np.transpose(numbers, node.attributes.get("perm"))]
+        return [np.transpose(numbers, node.integers("perm"))]
     if node.op == "Split":
-        axis = int(node.attributes.get("axis", 0))
+        axis = node.integer("axis", 0)
         ends = np.cumsum([shape[axis] for shape in shapes])[:-1]
         return list(np.split(numbers, ends, axis=axis))
     if node.op == "Gather" and known[1] is not None:
-        return [np.take(numbers, known[1], axis=int(node.attributes.get("axis", 0)))]
-    if node.op == "GatherND" and known[1] is not None and not node.attributes.get("batch_dims", 0):
+        return [np.take(numbers, known[1], axis=node.integer("axis", 0))]
+    if node.op == "GatherND" and known[1] is not None and not node.integer("batch_dims"):
         return [numbers[tuple(np.moveaxis(known[1], -1, 0))]]
     if node.op == "Slice":
         return _sliced(node, numbers, known)
@@ -38,7 +38,7 @@ def _sliced(node: Node, numbers: Ints, known: Sequence[Array | None]) -> Sequenc
     """A slice, by operands or (in old opsets) by attributes."""
     given = [*known[1:], *[None] * 4][:4]
     if len(node.inputs) == 1:
-        given = [node.attributes.get(name) for name in ("starts", "ends", "axes", "steps")]
+        given = [node.array(name) for name in ("starts", "ends", "axes", "steps")]
     starts, ends, axes, steps = given
     if (
         starts is None

@@ -85,7 +85,7 @@ def readers(value: Value) -> set[Node]:
 
 def without_eps(node: Node) -> bool:
     """Whether an operator that norms has an eps of zero."""
-    return float(node.attributes.get("epsilon", 1.0)) == 0
+    return node.real("epsilon", 1.0) == 0
 
 
 def scalar(value: Value | None) -> float | None:
@@ -101,5 +101,5 @@ def stored(value: Value) -> Value | None:
     while value.weight is None:
         if value.producer is None or len(value.producer.inputs) != 1 or len(value.users) > 1:
             return None
-        value = value.producer.inputs[0]  # type: ignore[assignment]
+        value = value.producer.required(0)
     return value

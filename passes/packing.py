@@ -16,7 +16,7 @@ import numpy as np
 
 from growc.axes import atoms_of, find, leaves
 from growc.compilation import Compilation
-from growc.graph import Node, Value
+from growc.graph import Node, Value, makers
 from growc.indexmap import Ints
 from growc.passes.analysis import ANALYSIS
 from growc.passes.flow import Flow
@@ -114,7 +114,7 @@ class _Cone:
         self.numbers: dict[Value, Ints] = {self.top: np.arange(int(np.prod(shape))).reshape(shape)}
         for node in flow.axes.graph.nodes:
             if node.input(0) in self.numbers:
-                found = moved(node, self.numbers[node.inputs[0]], self.point)  # type: ignore[index]
+                found = moved(node, self.numbers[node.required(0)], self.point)
                 self.numbers.update(zip(node.outputs, found, strict=False))
 
     def packed(self) -> Packed | None:
@@ -129,7 +129,7 @@ class _Cone:
         values = [found[0] for found in cuts]
         whole = self.last_whole(values)
         parts = [part for value in values if (part := self.last_part(value, whole)) is not None]
-        before = [self.numbers[v.producer.inputs[0]] for v in values]  # type: ignore[union-attr, index]
+        before = [self.numbers[maker.required(0)] for maker in makers(values)]
         as_they_are = all(any(n == self.width for n in numbers.shape) for numbers in before)
         uses = self.uses()
         if as_they_are or uses is None or len(parts) < len(values):
@@ -149,7 +149,7 @@ class _Cone:
     def cuts(self, mine: frozenset[int], held: dict[Value, frozenset[int]]) -> list[Value]:
         """The first values that have all of a part, and nothing else."""
         made = [(v, v.producer) for v in held if v is not self.top and held[v] <= mine]
-        return [v for v, node in made if node is not None and not held[node.inputs[0]] <= mine]  # type: ignore[index]
+        return [v for v, node in made if node is not None and not held[node.required(0)] <= mine]
 
     def alone(self, own: Sequence[frozenset[int]], held: dict[Value, frozenset[int]]) -> bool:
         """Whether what has channels of several parts is only moved."""

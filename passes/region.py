@@ -51,10 +51,10 @@ class Region:
 
     def require(self, axes: Sequence[RoleAxis], name: str, span: Span) -> None:
         """Raise GrowError (G307) unless all of the axes lie inside, and inside only."""
-        inside = self.inside
-        for axis in axes if inside is not None else ():
-            atoms = list(atoms_of(axis.spaces))
-            if any(x in self.beyond or x not in inside for x in atoms):  # type: ignore[operator]
+        if self.inside is None:
+            return
+        for axis in axes:
+            if any(x in self.beyond or x not in self.inside for x in atoms_of(axis.spaces)):
                 message = f"`{name}` ({axis.size}) reaches out of {self.text}"
                 remedy = "write the statement outside of the scope"
                 raise GrowError(Diagnostic("G307", message, span, "only in part inside", (), remedy))

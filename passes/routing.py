@@ -66,7 +66,7 @@ def fewest(ranking: Node) -> int:
     """How many units a ranking gives, which must be there; 1 where it cannot be told."""
     count = ranking.input(1)
     if count is None or count.known is None:
-        return int(ranking.attributes.get("k", 1))
+        return ranking.integer("k", 1)
     return max(int(k.reshape(-1)[0]) for k in count.known)
 
 
@@ -88,7 +88,7 @@ def _ranked_axis(ranking: Node) -> int | None:
     if scores is None or not scores.sizes:
         return None
     last = len(ranking.outputs) > 1  # those that give the elements too count from the last axis
-    axis = int(ranking.attributes.get("axis", -1 if last else 0)) % scores.rank
+    axis = ranking.integer("axis", -1 if last else 0) % scores.rank
     return axis if len(set(scores.sizes[axis])) == 1 else None
 
 

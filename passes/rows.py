@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from growc.graph import Graph, Node, Value, static_values
+from growc.graph import Graph, Node, Origin, Value, static_values
 from growc.layers import Layer, Rows
 from growc.passes.rowwise import Way, ways
 from growc.traits import SIZES, SUM
@@ -34,7 +34,7 @@ def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -
     """The tables of all runs."""
     static = static_values(graph) - data
     home = {n: (r, i) for r, run in enumerate(runs) for i, layer in enumerate(run) for n in layer.nodes}
-    groups: dict[tuple[int, int, int], list[_Read]] = defaultdict(list)
+    groups: dict[tuple[int, Origin | None, int], list[_Read]] = defaultdict(list)
     for node in graph.nodes:
         read = _read(graph, node, static, home)
         if read is not None:

@@ -78,7 +78,7 @@ def _same(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]
 
 
 def _transpose(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    yield {0: list(node.attributes.get("perm", range(len(before))[::-1]))[axis]}
+    yield {0: (node.integers("perm") or range(len(before))[::-1])[axis]}
 
 
 def _unsqueeze(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
@@ -100,12 +100,12 @@ def _axes(node: Node, rank: int) -> set[int] | None:
 
 
 def _concat(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    if int(node.attributes.get("axis", 0)) % len(after) != axis:
+    if node.integer("axis", 0) % len(after) != axis:
         yield dict.fromkeys(range(len(node.inputs)), axis)
 
 
 def _gather(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    at, more = int(node.attributes.get("axis", 0)) % len(before), len(after) - len(before)
+    at, more = node.integer("axis", 0) % len(before), len(after) - len(before)
     if axis < at or axis > at + more:
         yield {0: axis if axis < at else axis - more}
 

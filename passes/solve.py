@@ -55,12 +55,8 @@ def solve(
         if not solving.more:
             solving.done.gaps += [*infinite(solving.done, carriers), *narrowed(solving.done)]
             return solving.done
-        given_up = {
-            root: solving.more[root] | given_up[root]
-            if root in given_up and root in solving.more
-            else solving.more.get(root, given_up.get(root))  # type: ignore[misc]
-            for root in [*given_up, *solving.more]
-        }
+        for root, more in solving.more.items():
+            given_up[root] = given_up[root] | more if root in given_up else more
 
 
 def _make(solving: Solving, link: Link) -> None:

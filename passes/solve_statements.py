@@ -99,8 +99,8 @@ class _Statements:
         for use, factor in solution.eps.items():
             self.scales[use] *= factor
         for node, factor in solution.epsilons.items():
-            before = self.attributes[node].get("epsilon", node.attributes.get("epsilon", 1e-5))
-            self.attributes[node]["epsilon"] = float(before) * factor
+            before = self.attributes[node].get("epsilon", node.real("epsilon", 1e-5))
+            self.attributes[node]["epsilon"] = before * factor
 
     def gaps_of(self, solution: Solution) -> Iterator[Gap]:
         """What is not exact in one statement."""

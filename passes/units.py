@@ -79,7 +79,7 @@ def _repeated(instance: Instance) -> Iterator[Stretched]:
         if attends and value in node.inputs[1:3] and value is not None and (terms or ())[1] == "1":
             yield Stretched((value, 1), group)
         elif node.op == REPEAT_OP and value is not None:
-            axis = int(node.attributes["axis"])
+            axis = node.integer("axis")
             yield from [Stretched((value, axis), group)] if is_one(value, axis) else []
 
 

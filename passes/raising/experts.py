@@ -37,11 +37,11 @@ def _single(node: Node, whole: Value) -> tuple[Value, int, tuple[int, ...]] | No
     if whole.sizes is None or node.op not in ("Gather", "Slice", "Split"):
         return None
     if node.op == "Split":
-        axis = int(node.attributes.get("axis", 0)) % whole.rank
+        axis = node.integer("axis", 0) % whole.rank
         single = all(out.sizes is not None and set(out.sizes[axis]) == {1} for out in node.outputs)
         return (whole, axis, tuple(range(len(node.outputs)))) if single else None
     if node.op == "Gather":
-        axis, index = int(node.attributes.get("axis", 0)) % max(whole.rank, 1), _number(node.input(1))
+        axis, index = node.integer("axis", 0) % max(whole.rank, 1), _number(node.input(1))
     else:
         axes = [
             k
@@ -96,5 +96,5 @@ def is_zero(value: Value) -> bool:
     node = value.producer
     if node is None or node.op != "ConstantOfShape":
         return False
-    filler = node.attributes.get("value")
-    return filler is None or not np.asarray(filler.numpy()).any()
+    filler = node.array("value")
+    return filler is None or not filler.any()

@@ -310,7 +310,7 @@ def _closed_by_operator(node: Node, way: Way) -> Norm | None:
     (value, tag), (gain, _) = way
     if not value.rank:  # the shape is not known
         return None
-    axes = tuple(range(int(node.attributes.get("axis", -1)) % value.rank - value.rank, 0))
+    axes = tuple(range(node.integer("axis", -1) % value.rank - value.rank, 0))
     if tag.form != "x" or not tag.centred or tag.axes != axes or value.rank != tag.base.rank:
         return None
     return Norm(Formula(True), tag.base, axes, node.outputs[0], node, None, tag.nodes, gain, node)

@@ -50,7 +50,7 @@ def _undoes(first: Node, second: Node) -> bool:
 
 def _order(node: Node) -> list[int]:
     rank = node.outputs[0].rank
-    return list(node.attributes.get("perm", range(rank)[::-1]))
+    return node.integers("perm") or list(range(rank)[::-1])
 
 
 def _cut_off(pad: Node, cut: Node) -> bool:
@@ -108,10 +108,10 @@ def _whole(join: Node) -> Value | None:
     if whole is None or not whole.sizes or whole.sizes != join.outputs[0].sizes:
         return None
     first = makers[0]
-    axis = join.attributes.get("axis", 0) % whole.rank
+    axis = join.integer("axis") % whole.rank
     if first.op == "Split":
         same = list(join.inputs) == list(first.outputs)
-        return whole if same and first.attributes.get("axis", 0) % whole.rank == axis else None
+        return whole if same and first.integer("axis") % whole.rank == axis else None
     if len(makers) < len(join.inputs) or any(n.op != "Slice" or n.inputs[0] is not whole for n in makers):
         return None
     return whole if all(_in_a_row(makers, axis, sample) for sample in range(len(whole.sizes[0]))) else None
@@ -121,7 +121,7 @@ def _in_a_row(cuts: Sequence[Node], axis: int, sample: int) -> bool:
     """Whether each cut takes of one axis what follows on that of the one before, and all of the others."""
     start = 0
     for cut in cuts:
-        sizes = np.array([size[sample] for size in cut.inputs[0].sizes or ()])  # type: ignore[union-attr]
+        sizes = np.array([size[sample] for size in cut.required(0).sizes or ()])
         first, made = _first(cut, sizes, sample), [size[sample] for size in cut.outputs[0].sizes or ()]
         if first is None or first[axis] != start or first.sum() != start or len(made) != len(sizes):
             return False

@@ -14,7 +14,7 @@ KEPT = ("none", "add", b"none", b"add")
 
 
 def _axis(node: Node, default: int, rank: int) -> int:
-    return int(node.attributes.get("axis", default)) % rank
+    return node.integer("axis", default) % rank
 
 
 def along(node: Node) -> Iterator[Address]:
@@ -26,7 +26,7 @@ def along(node: Node) -> Iterator[Address]:
 
 def vectors(node: Node) -> Iterator[Address]:
     """The last axis of operand 1 has a number for each of the leading axes of operand 0, behind the batch."""
-    index, batch = node.inputs[1], int(node.attributes.get("batch_dims", 0))
+    index, batch = node.inputs[1], node.integer("batch_dims", 0)
     if index is not None and index.rank and len(set((index.sizes or ())[-1])) == 1:
         yield from (Address(1, batch + k, column=k) for k in range((index.sizes or ())[-1][0]))
 

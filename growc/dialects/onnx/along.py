@@ -50,7 +50,7 @@ def dft(site: Site) -> Line:
 
 def fourier(site: Site) -> Line:
     """Transforms of complex numbers along the axes that the attribute names."""
-    return _transformed(site, {int(axis) for axis in site.attribute("axes")})  # type: ignore[attr-defined]
+    return _transformed(site, set(site.node.integers("axes") or ()))
 
 
 def _transformed(site: Site, axes: set[int]) -> Line:
@@ -113,8 +113,8 @@ def pool(site: Site) -> Line:
 
 def _each(site: Site, name: str, axis: int, default: int = 1) -> int:
     """One element of an attribute of numbers; absent ones are all alike."""
-    given = site.attribute(name)
-    return int(given[axis]) if given else default  # type: ignore[index]
+    given = site.node.integers(name)
+    return given[axis] if given else default
 
 
 def normalization(site: Site) -> Line:

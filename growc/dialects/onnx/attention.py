@@ -55,7 +55,7 @@ def split_packed(site: Site) -> Line:
 
 def unfold(site: Site) -> Line:
     """Heads stand in front of the channels, and come out on the axis of one element."""
-    out, axis = site.outputs[0], int(site.attribute("axis"))  # type: ignore[call-overload]
+    out, axis = site.outputs[0], site.node.integer("axis")
     assert out.sizes is not None
     left, right = names("a", out.rank), names("a", out.rank)
     left[axis], right[axis] = "1", "h"
@@ -65,7 +65,7 @@ def unfold(site: Site) -> Line:
 
 def repeat(site: Site) -> Line:
     """Every one of h heads g times, which may be once."""
-    source, out, axis = first(site), site.outputs[0], int(site.attribute("axis"))  # type: ignore[call-overload]
+    source, out, axis = first(site), site.outputs[0], site.node.integer("axis")
     assert source.sizes is not None
     assert out.sizes is not None
     group = ratio(out.sizes[axis], source.sizes[axis])

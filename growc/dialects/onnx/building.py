@@ -18,7 +18,8 @@ import onnx_ir as ir
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.capture import COPY_OF, ZERO
 from growc.dialects.onnx.copies import copied, renewed
-from growc.dialects.onnx.layered import Layered, origin_of
+from growc.dialects.onnx.layered import Layered
+from growc.dialects.onnx.origins import node_of, stored_of, value_of
 from growc.dialects.onnx.owners import Place
 from growc.dialects.onnx.rowtables import RowTables
 from growc.dialects.onnx.stored import Stored
@@ -45,8 +46,8 @@ class Placed:
     @staticmethod
     def unmoved(number: int, layer: Layer) -> Placed:
         """A layer of a run that stays as it is."""
-        nodes = list(dict.fromkeys(map(origin_of, layer.nodes)))
-        return Placed(number, layer.start.origin, layer.end.origin, {}, nodes)
+        nodes = list(dict.fromkeys(map(node_of, layer.nodes)))
+        return Placed(number, value_of(layer.start), value_of(layer.end), {}, nodes)
 
 
 class Building:
@@ -63,24 +64,25 @@ class Building:
         """Build a run anew. Raises GrowError (G314) where a layer that is gone is needed."""
         run = self.source.layers.runs[number]
         placed = self.runs[number] = []
-        stream: ir.Value = run.layers[0].start.origin
+        stream: ir.Value = value_of(run.layers[0].start)
         for instance in order:
             layer = run.layers[instance.source]
-            made = Placed(instance.source, stream, stream, {layer.start.origin: stream})
+            made = Placed(instance.source, stream, stream, {value_of(layer.start): stream})
             first = all(p.source != instance.source for p in placed)
             zeros = self.zeros(instance.zeroed)
-            steps = {origin_of(node): origin_of(like) for node, like in instance.steps.items()}
+            steps = {node_of(node): node_of(like) for node, like in instance.steps.items()}
             _Copying(self, (number, instance.source), made, first, zeros, steps).run()
             placed.append(made)
-            stream = made.end = made.values[layer.end.origin]
+            stream = made.end = made.values[value_of(layer.end)]
 
     def zeros(self, zeroed: Sequence[Value]) -> dict[tuple[ir.Node, int], set[ir.Value]]:
         """(node, operand) -> the stored tensors on the way there that become zero."""
         sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
-        for use in (v for v in zeroed if v.origin not in self.rows.taken):
-            own = self.factors.get(use.origin, use.origin)
-            if use.weight is not None and use.weight.stored is not None:
-                self.stored[own] = use.weight.stored
+        for use in (v for v in zeroed if value_of(v) not in self.rows.taken):
+            own = self.factors.get(value_of(use), value_of(use))
+            stored = None if use.weight is None else stored_of(use.weight)
+            if stored is not None:
+                self.stored[own] = stored
             for node, operand in self.readers(use):
                 sites.setdefault((node, operand), set()).add(own)
         return sites
@@ -88,11 +90,11 @@ class Building:
     def readers(self, value: Value) -> Iterator[tuple[ir.Node, int]]:
         """What reads a stored tensor, or what is made of stored tensors alone and of this one."""
         for node, operand in value.users:
-            if node.chain or origin_of(node) in self.source.owners.static:
+            if node.chain or node_of(node) in self.source.owners.static:
                 for made in node.outputs:
                     yield from self.readers(made)
             else:
-                yield origin_of(node), operand
+                yield node_of(node), operand
 
     def first(self, number: int, value: ir.Value) -> ir.Value | None:
         """What stands for a value in the first layer that has it; None where no layer does."""
@@ -110,7 +112,7 @@ class Building:
 
     def now(self, number: int, value: ir.Value) -> ir.Value | None:
         """What stands for a value of a run, for what lies outside of it; None where nothing does."""
-        ends = value is self.source.layers.runs[number].layers[-1].end.origin
+        ends = value is value_of(self.source.layers.runs[number].layers[-1].end)
         return self.runs[number][-1].end if ends else self.first(number, value)
 
     def twin(self, value: ir.Value, before: Sequence[Placed], run: int) -> ir.Value | None:
@@ -185,23 +187,24 @@ class _Copying:
         """Take the layer's own rows of tables."""
         for node in self.building.rows.reads(*self.place, self.position):
             copy = self.row(node)
-            self.made.values[node.outputs[0].origin] = copy.outputs[0]
+            self.made.values[value_of(node.outputs[0])] = copy.outputs[0]
 
     def row(self, node: Node) -> ir.Node:
         copy = self.building.rows.row(node, self.position)
         self.graph.append(copy)
-        self.number(copy, node.origin, own=self.first)
+        self.number(copy, node_of(node), own=self.first)
         return copy
 
     def add_sum(self) -> None:
         """Add a row where the source's last layer has none and another one follows by now."""
-        end = self.source.layers.runs[self.place[0]].layers[self.place[1]].end.origin
+        end = value_of(self.source.layers.runs[self.place[0]].layers[self.place[1]].end)
         for rows in self.building.rows.missing(*self.place, self.position):
             node, i = rows.sums[-1]
-            new = {n.outputs[0].origin: self.row(n).outputs[0] for n in rows.reads[len(rows.sums) - 1]}
-            given = node.origin.inputs[i]
+            new = {value_of(n.outputs[0]): self.row(n).outputs[0] for n in rows.reads[len(rows.sums) - 1]}
+            given = node_of(node).inputs[i]
+            assert given is not None
             inputs = [renewed(given, new, self.graph) if k == i else self.made.values[end] for k in (0, 1)]
-            self.made.values[end] = self.add(node.origin, inputs, own=False).outputs[0]
+            self.made.values[end] = self.add(node_of(node), inputs, own=False).outputs[0]
 
     def number(self, copy: ir.Node, node: ir.Node, *, own: bool) -> None:
         self.name(copy, node.name, own=own)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from growc.dialects.onnx.origins import value_of
 from growc.graph import Node, Size, Value
 from growc.indexmap import Array
 from growc.operators import Axes, Line, Operand, Row, Rule, Site, Term
@@ -58,7 +59,7 @@ def _begin(site: Site) -> Line:
 
 def _end(site: Site) -> Line:
     first, states = _carried(site.node)
-    results = site.node.attributes["results"]
+    results = site.node.integer("results")
     leave = results - len(site.outputs)
     inputs = [_opaque(o) for o in site.inputs]
     outputs: list[Axes | None] = []
@@ -104,19 +105,19 @@ def _opaque(operand: Operand | None) -> Axes | None:
 
 def _carried(node: Node) -> tuple[int, int]:
     """The number of the first value that is carried from one iteration to the next, and how many."""
-    return node.attributes["first"], node.attributes["states"]
+    return node.integer("first"), node.integer("states")
 
 
 def _scanned(node: Node, ranks: Sequence[int]) -> dict[int, int]:
     """For the operands of a Scan that are taken apart: the axis."""
-    states, count = node.attributes["states"], node.attributes.get("num_scan_inputs", 0)
-    axes = node.attributes.get("scan_input_axes") or [0] * count
+    states, count = node.integer("states"), node.integer("num_scan_inputs")
+    axes = node.integers("scan_input_axes") or [0] * count
     return {states + k: axis % max(ranks[states + k], 1) for k, axis in enumerate(axes)}
 
 
 def _stacked(node: Node, k: int, rank: int) -> int:
     """The axis along which a result is put together."""
-    axes = node.attributes.get("scan_output_axes")
+    axes = node.integers("scan_output_axes")
     return axes[k] % max(rank, 1) if axes else 0
 
 
@@ -160,24 +161,24 @@ def _follow_begin(node: Node, done: Simulation, known: Known) -> None:
     first, _ = _carried(node)
     for k, (given, out) in enumerate(zip(node.inputs, node.outputs, strict=True)):
         _pass(out, [given] * done.points, done)
-        if k - first in node.attributes["kept"] and k in known:
+        if k - first in (node.integers("kept") or ()) and k in known:
             done.known[out] = known[k]
     for k, axis in _scanned(node, _ranks(node, done)).items():
         shape = done.sizes[node.outputs[k]]
         done.sizes[node.outputs[k]] = None if shape is None else (*shape[:axis], *shape[axis + 1 :])
     if first:
         for out, kind in zip(node.outputs, (ir.DataType.INT64, ir.DataType.BOOL), strict=False):
-            declared = () if out.origin.shape is None else out.origin.shape
+            declared = tuple(value_of(out).shape or ())
             done.sizes[out], done.types[out] = ((1,) * done.points,) * len(declared), int(kind)
 
 
 def _follow_end(node: Node, done: Simulation, known: Known) -> None:
     first, states = _carried(node)
-    results = node.attributes["results"]
+    results = node.integer("results")
     leave = results - len(node.outputs)
     for k, out in enumerate(node.outputs):
         _pass(out, [node.inputs[leave + k]] * done.points, done)
-        if k in node.attributes["kept"] and results + first + k in known:
+        if k in (node.integers("kept") or ()) and results + first + k in known:
             done.known[out] = known[results + first + k]
         shape = done.sizes[out]
         if k >= states and shape is not None:
@@ -187,10 +188,11 @@ def _follow_end(node: Node, done: Simulation, known: Known) -> None:
 
 def _trips(node: Node, done: Simulation) -> Size:
     """How often the body runs: what the axis of a Scan or the limit of a Loop says."""
-    begin = next(v.producer for v in node.inputs[node.attributes["results"] :] if v is not None)
+    begin = next(v.producer for v in node.inputs[node.integer("results") :] if v is not None)
     assert begin is not None
     for k, axis in _scanned(begin, _ranks(begin, done)).items():
-        shape = done.sizes.get(begin.inputs[k]) if begin.inputs[k] is not None else None  # type: ignore[arg-type]
+        given = begin.inputs[k]
+        shape = None if given is None else done.sizes.get(given)
         if shape is not None:
             return shape[axis]
     limit = begin.inputs[0] if node.op == "Loop end" else None

@@ -53,9 +53,9 @@ def _said(node: Node) -> int | None:
             if user.op in ("Cast", "Identity"):
                 pending.append((user.outputs[0], axis))
             elif user.op == "Transpose":
-                order = user.attributes.get("perm") or (1, 0)
-                pending.append((user.outputs[0], list(order).index(axis)))
-            elif user.op == "Split" and operand == 0 and user.attributes.get("axis", 0) % 2 == axis:
+                order = user.integers("perm") or [1, 0]
+                pending.append((user.outputs[0], order.index(axis)))
+            elif user.op == "Split" and operand == 0 and user.integer("axis") % 2 == axis:
                 parts = _parts(user)
                 if parts is not None:
                     return parts
@@ -63,7 +63,7 @@ def _said(node: Node) -> int | None:
 
 
 def _parts(split: Node) -> int | None:
-    sizes, given = split.input(1), split.attributes.get("split")
+    sizes, given = split.input(1), split.integers("split")
     if sizes is not None and sizes.weight is not None:
         given = np.asarray(sizes.weight.read()).tolist()
     return None if given is None else sum(given)

@@ -40,11 +40,11 @@ def count(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 
 def packed(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     """How many heads lie side by side, and the widths of q, k and v where they are given."""
-    patch, before = count(wants, instance, sim), instance.node.attributes.get("widths")
+    patch, before = count(wants, instance, sim), instance.node.integers("widths")
     sizes = [[wants.resize(find(instance.spaces[n]))[0] for n in pair] for pair in ("qd", "ke", "vf")]
     widths = [heads * channels for heads, channels in sizes]
     spelt = before is not None or len({channels for _, channels in sizes}) > 1
-    if spelt and list(before or ()) != widths:
+    if spelt and (before or []) != widths:
         patch.attributes["widths"] = widths
     return patch
 

@@ -35,7 +35,7 @@ def numbered(node: Node, numbers: Sequence[int | None] | None) -> Patch:
 def split(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     """The sizes of the parts, where they change."""
     node = instance.node
-    axis = int(node.attributes.get("axis", 0)) % max(node.outputs[0].rank, 1)
+    axis = node.integer("axis", 0) % max(node.outputs[0].rank, 1)
     sizes = tuple((wants.demand(o) or ())[axis][0] for o in node.outputs)
     even = len(set(sizes)) == 1 and "split" not in node.attributes and node.input(1) is None
     if even or sizes == tuple((o.sizes or ())[axis][0] for o in node.outputs):
@@ -50,13 +50,13 @@ def slice_(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     node, data = instance.node, instance.node.inputs[0]
     assert data is not None
     cuts = {a: _cut(wants, instance, a) for a in range(data.rank)}
-    if "starts" in node.attributes:
-        order = node.attributes.get("axes") or range(len(node.attributes["starts"]))
-        starts, ends = list(node.attributes["starts"]), list(node.attributes["ends"])
+    before, after = node.integers("starts"), node.integers("ends")
+    if before is not None and after is not None:
+        order = node.integers("axes") or range(len(before))
+        starts, ends = list(before), list(after)
         for k, a in enumerate(order):
             starts[k], ends[k] = cuts[a % data.rank] or (starts[k], ends[k])
-        same = (starts, ends) == (list(node.attributes["starts"]), list(node.attributes["ends"]))
-        return Patch() if same else Patch({}, {"starts": starts, "ends": ends})
+        return Patch() if (starts, ends) == (before, after) else Patch({}, {"starts": starts, "ends": ends})
     axes = node.input(3)
     count = (node.inputs[1].sizes or ((data.rank,),))[0][0] if node.inputs[1] is not None else data.rank
     order = (
@@ -130,7 +130,7 @@ def gather(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     assert data is not None
     assert index is not None
     alone = node.op == "Gather"  # a GatherND has its numbers in vectors of one element
-    axis = int(node.attributes.get("axis", 0)) % data.rank
+    axis = node.integer("axis", 0) % data.rank
     cut, size = _cut(wants, instance, axis), (wants.demand(data) or ())[axis]
     term, whole = (instance.line.inputs[0] or ())[axis], None
     if cut is None and term not in ("_", "#") and all(t == "_" for t in instance.line.inputs[1] or ()):
@@ -184,11 +184,12 @@ def scatter(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 def pad(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     """How many zeros stand in front of each axis and behind it, where they are segments."""
     node, rank = instance.node, instance.node.outputs[0].rank
-    given, axes = node.attributes.get("pads"), node.input(3)
-    value = node.input(1)
-    if given is None and (value is None or value.known is None):
+    amounts, axes = node.integers("pads"), node.input(3)
+    value, as_attribute = node.input(1), amounts is not None
+    if amounts is None and value is not None and value.known is not None:
+        amounts = [int(p) for p in value.known[0].reshape(-1)]
+    if amounts is None:
         return Patch()
-    amounts = [int(p) for p in (value.known[0].reshape(-1) if given is None else given)]  # type: ignore[index, union-attr]
     chosen = range(rank) if axes is None or axes.known is None else axes.known[0].reshape(-1) % rank
     wanted = list(amounts)
     for k, axis in enumerate(chosen):
@@ -197,7 +198,7 @@ def pad(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
                 wanted[i] = wants.resize(find(instance.spaces[f"{side}{axis}"]))[0]
     if wanted == amounts:
         return Patch()
-    if given is not None:
+    if as_attribute:
         return Patch({}, {"pads": wanted})
     return Patch({1: tuple(w if w != a else None for w, a in zip(wanted, amounts, strict=True))})
 
@@ -205,7 +206,7 @@ def pad(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 def depth(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     """How many numbers there are, of which each has a place of its own."""
     [out] = instance.node.outputs
-    axis = int(instance.node.attributes.get("axis", -1)) % out.rank
+    axis = instance.node.integer("axis", -1) % out.rank
     size = (wants.demand(out) or ())[axis]
     return _judged(instance.node, {1: (size[0],)}, sim) if len(set(size)) == 1 else Patch()
 

@@ -16,7 +16,6 @@ from growc.dialects.onnx.broadcasts import part
 from growc.dialects.onnx.capture import capture, dtype_name
 from growc.dialects.onnx.container import files_of, load
 from growc.dialects.onnx.control import CONTROL
-from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.folding import Folded
 from growc.dialects.onnx.fused import Fused
 from growc.dialects.onnx.mend import Mended, mend
@@ -106,7 +105,7 @@ class IrModel:
 
     def outermost(self, node: Node) -> bool:
         """Whether a node stands in no body."""
-        return not isinstance(node.origin, Step) and node.origin.graph is self.source.graph
+        return isinstance(node.origin, ir.Node) and node.origin.graph is self.source.graph
 
     def simulate(self, graph: Graph) -> dict[Value, tuple[Size, ...] | None]:
         """Fill in sizes and known values; returns the sizes of the inputs. Raises GrowError (G311)."""

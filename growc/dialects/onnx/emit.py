@@ -18,6 +18,7 @@ from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.leaving import all_gone, left_out
 from growc.dialects.onnx.mend import Mended
+from growc.dialects.onnx.origins import model_of, node_of, stored_of, value_of
 from growc.dialects.onnx.patches import Entries, Part, Patch
 from growc.dialects.onnx.sharing import share
 from growc.dialects.onnx.spread import counting, settle
@@ -37,7 +38,7 @@ def rewrite(
     """Change the graph's onnx-ir model in place. The graph can be used no further."""
     writer = _Rewriter(graph, mended)
     plans = list(zip(weights.weights, weights.uses, weights.sources, strict=True))
-    origins = {source.name: source.origin for source in weights.sources}
+    origins = {source.name: value_of(source) for source in weights.sources}
     made = [_tensors(plan, source, origins) for plan, _, source in plans]  # none is replaced yet
     for (plan, uses, source), tensors in zip(plans, made, strict=True):
         writer.weight(plan, tensors, uses, source)
@@ -45,29 +46,29 @@ def rewrite(
             _put_second(uses)
     for node, patch in mended.patches.items():
         if not node.chain:
-            writer.patch(node, patch, node.origin)
+            writer.patch(node, patch, node_of(node))
     for value, number in mended.constants.items():
-        writer.stand_in(value.origin, number)
+        writer.stand_in(value_of(value), number)
     for node, changed in attributes.items():
         for name, value in changed.items():
-            node.origin.attributes[name] = ir.AttrFloat32(name, float(value))
+            node_of(node).attributes[name] = ir.AttrFloat32(name, float(value))
     writer.shapes()
     left_out(graph, mended.taken, writer)
     settle(graph.dialect.spreading, writer, repeats=graph.dialect.repeats)
-    kept = {source.origin for plan, _, source in plans if plan.changed}
+    kept = {value_of(source) for plan, _, source in plans if plan.changed}
     for folded in graph.dialect.folded:
         if folded.stand_in not in kept:
             folded.restore(kept)
-    sizes = {v.origin: after for v, after in mended.sizes.items()}
+    sizes = {value_of(v): after for v, after in mended.sizes.items()}
     restore(graph.dialect.fused, lambda one: share(one, writer, sizes))
-    rejoin(graph.source)
-    RemoveUnusedNodesPass()(graph.source)
+    rejoin(model_of(graph))
+    RemoveUnusedNodesPass()(model_of(graph))
     all_gone(graph, mended.taken)
 
 
 def settle_repeats(graph: Graph, mended: Mended) -> None:
     """Plain operators for repeated heads in a model that was rewritten with operators of growc's own."""
-    settle(counting(graph.source), _Rewriter(graph, mended), repeats=False)
+    settle(counting(model_of(graph)), _Rewriter(graph, mended), repeats=False)
 
 
 def patching(graph: Graph) -> Callable[[Node, Patch, ir.Node], None]:
@@ -77,27 +78,29 @@ def patching(graph: Graph) -> Callable[[Node, Patch, ir.Node], None]:
 
 class _Rewriter:
     def __init__(self, graph: Graph, mended: Mended) -> None:
-        self.graph, self.model, self.mended = graph, graph.source, mended
+        self.graph, self.model, self.mended = graph, model_of(graph), mended
         self.names = names_in(self.model)
 
     # ---- weights
 
     def weight(self, plan: WeightPlan, tensors: list[Any], uses: list[Value], source: Weight) -> None:
+        stored = stored_of(source)
         if plan.name == plan.source:
-            if plan.changed and source.stored is None:
-                self.replace(source.origin, tensors[0])
-            elif plan.changed:
-                self.requantise(source.stored.node, plan, source.stored, tensors)
-                for twin in source.stored.twins:
-                    self.liken(twin, source.stored.node)
+            if plan.changed and stored is None:
+                self.replace(value_of(source), tensors[0])
+            elif plan.changed and stored is not None:
+                self.requantise(stored.node, plan, stored, tensors)
+                for twin in stored.twins:
+                    self.liken(twin, stored.node)
             self.patch_chains(uses)
             return
-        if source.stored is None:
+        if stored is None:
             made = self.initializer(plan.name, tensors[0])
         else:
-            node = source.stored.node
-            copy = self.copied(node, 0, node.inputs[0])
-            self.requantise(copy, plan, source.stored, tensors)
+            integers = stored.node.inputs[0]
+            assert integers is not None
+            copy = self.copied(stored.node, 0, integers)
+            self.requantise(copy, plan, stored, tensors)
             made = copy.outputs[0]
         for use in uses:
             self.redirect(use, made)
@@ -158,7 +161,7 @@ class _Rewriter:
 
     def patch_chains(self, uses: list[Value]) -> None:
         """Behind uses that keep the stored tensor, patches act on the model's own nodes, once on each."""
-        chained = {node.origin: node for use in uses for node in chain(use)}
+        chained = {node_of(node): node for use in uses for node in chain(use)}
         for origin, node in chained.items():
             if node in self.mended.patches:
                 self.patch(node, self.mended.patches[node], origin)
@@ -166,7 +169,7 @@ class _Rewriter:
     def redirect(self, use: Value, made: ir.Value) -> None:
         """Let one use read another tensor; the chain on the way is copied."""
         if not use.users:
-            use.origin.replace_all_uses_with(made, replace_graph_outputs=True)
+            value_of(use).replace_all_uses_with(made, replace_graph_outputs=True)
             return
         for node, operand in use.users:
             if operand >= len(node.inputs):
@@ -176,9 +179,9 @@ class _Rewriter:
                 body.outputs[k] = self.alias(body, body[-1] if len(body) else None, made)
                 continue
             if not node.chain:
-                node.origin.replace_input_with(operand, made)
+                node_of(node).replace_input_with(operand, made)
                 continue
-            copy = self.copied(node.origin, operand, made)
+            copy = self.copied(node_of(node), operand, made)
             if node in self.mended.patches:
                 self.patch(node, self.mended.patches[node], copy)
             self.redirect(node.outputs[0], copy.outputs[0])
@@ -262,7 +265,7 @@ class _Rewriter:
             bounds = [self.numbers(f"{base}.bound", [b]) for b in (k, k + 1)]
             piece = self.insert(node, "Slice", [old, *bounds], {}, f"{base}.kept")
         else:
-            flat = [entry.whole.origin, self.numbers(f"{base}.one", [1])]
+            flat = [value_of(entry.whole), self.numbers(f"{base}.one", [1])]
             piece = self.insert(node, "Reshape", flat, {}, f"{base}.whole")
             piece = self.insert(node, "Cast", [piece], {"to": ir.DataType.INT64}, f"{base}.whole")
         factor = Fraction(1) if entry is None else entry.factor
@@ -286,7 +289,7 @@ class _Rewriter:
     def shapes(self) -> None:
         """Declared shapes follow: static sizes as numbers, symbols where they still mean the same."""
         for value, after in self.mended.sizes.items():
-            origin = value.origin
+            origin = value_of(value)
             if value.weight is not None or origin.shape is None or value.sizes == after:
                 continue
             origin.shape = None if after is None else _declared(origin.shape, value.sizes, after)
@@ -322,9 +325,9 @@ def _put_second(uses: Sequence[Value]) -> None:
         *_, last = (use, *(node.outputs[0] for node in chain(use)))
         for node, operand in last.users:
             if node.op == "Add" and operand == 0:
-                first, second = node.origin.inputs
-                node.origin.replace_input_with(0, second)
-                node.origin.replace_input_with(1, first)
+                first, second = node_of(node).inputs
+                node_of(node).replace_input_with(0, second)
+                node_of(node).replace_input_with(1, first)
 
 
 def _scope(node: ir.Node) -> Any:
@@ -334,9 +337,10 @@ def _scope(node: ir.Node) -> Any:
 
 def _tensors(plan: WeightPlan, source: Weight, origins: Mapping[str, Any]) -> list[Any]:
     """The planned tensor; of a quantised weight its integers, scales and zero points."""
-    if source.stored is not None:
-        return list(source.stored.grown(plan))
-    return [_lazy(plan, source.origin, {n: constant_of(origins[n]) for n in read_for(plan)})]
+    stored = stored_of(source)
+    if stored is not None:
+        return stored.grown(plan)
+    return [_lazy(plan, value_of(source), {n: constant_of(origins[n]) for n in read_for(plan)})]
 
 
 def _lazy(plan: WeightPlan, origin: ir.Value, beside: Mapping[str, Any]) -> Any:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.flatten import Step
+from growc.dialects.onnx.origins import model_of, node_of, value_of
 from growc.dialects.onnx.owners import Owners, Place, enclosing
 from growc.dialects.onnx.twins import Twins, twins
-from growc.graph import Graph, Node, Size
+from growc.graph import Graph, Size
 from growc.layers import Layer, Layers, Run
 
 
@@ -21,20 +21,20 @@ class Layered:
     `shared`: constants that are nobody's in particular, though a single layer may use them."""
 
     def __init__(self, graph: Graph, layers: Layers, shared: Iterable[ir.Value] = ()) -> None:
-        self.graph: ir.Graph = graph.source.graph
+        self.graph: ir.Graph = model_of(graph).graph
         self.layers = layers
         places = [(r, i) for r, run in enumerate(layers.runs) for i in range(len(run.layers))]
         outer = enclosing(self.graph)
         self.own = {(r, i): _top_nodes(layers.runs[r].layers[i], outer) for r, i in places}
         self.home = {n: place for place, nodes in self.own.items() for n in nodes}
-        self.data = {v.origin for v in layers.data}
+        self.data = {value_of(v) for v in layers.data}
         self.owners = Owners(self.graph, self.home, self.data)
         self.owners.found.update(dict.fromkeys(shared))
-        self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {v.origin: v.sizes for v in layers.data}
+        self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {value_of(v): v.sizes for v in layers.data}
         self.outputs = set(self.graph.outputs)
         self.given = {v: place for r in range(len(layers.runs)) for v, place in self._given(r)}
         self.paired: dict[tuple[Place, int], Twins] = {}
-        self.states = {v.origin for pair in graph.states for v in pair}
+        self.states = {value_of(v) for pair in graph.states for v in pair}
         self.inputs: dict[Place, list[ir.Value]] = {}
         for r, run in enumerate(layers.runs):
             self.inputs |= self._inputs(r, run)
@@ -51,7 +51,7 @@ class Layered:
 
     def _given(self, number: int) -> Iterator[tuple[ir.Value, Place]]:
         """The stream as each layer takes it, where all of this is given out by the model."""
-        starts = [layer.start.origin for layer in self.layers.runs[number].layers]
+        starts = [value_of(layer.start) for layer in self.layers.runs[number].layers]
         if len(starts) > 1 and self.outputs.issuperset(starts):
             yield from ((value, (number, layer)) for layer, value in enumerate(starts))
 
@@ -60,7 +60,7 @@ class Layered:
         place = self.place(value)
         if value in self.given or place is None:
             return self.given.get(value)
-        last = self.layers.runs[place[0]].layers[-1].end.origin
+        last = value_of(self.layers.runs[place[0]].layers[-1].end)
         behind = value is last and place[0] in {run for run, _ in self.given.values()}
         return place if not behind and self.is_port(value, place) else None
 
@@ -84,7 +84,7 @@ class Layered:
         found = {}
         for i, layer in enumerate(self.layers.runs[place[0]].layers):
             own = self.inputs.get((place[0], i), ())
-            candidates = (self._same_place(value, place, i), layer.start.origin, layer.end.origin, *own)
+            candidates = (self._same_place(value, place, i), value_of(layer.start), value_of(layer.end), *own)
             same = next((v for v in candidates if v is not None and self._same_size(v, value)), None)
             if same is not None:
                 found[i] = same
@@ -107,19 +107,13 @@ class Layered:
         """For the nodes of one layer those of another of its run that do the same."""
         if (place, layer) not in self.paired:
             run, other = self.layers.runs[place[0]].layers, (place[0], layer)
-            starts = run[place[1]].start.origin, run[layer].start.origin
-            ends = run[place[1]].end.origin, run[layer].end.origin
+            starts = value_of(run[place[1]].start), value_of(run[layer].start)
+            ends = value_of(run[place[1]].end), value_of(run[layer].end)
             self.paired[place, layer] = twins(self.own[place], self.own[other], starts, ends)
         return self.paired[place, layer]
 
 
-def origin_of(node: Node) -> ir.Node:
-    """The node of the file that a node of the graph is, or is a part of."""
-    made: ir.Node = node.origin.node if isinstance(node.origin, Step) else node.origin
-    return made
-
-
 def _top_nodes(layer: Layer, outer: Mapping[ir.Node, ir.Node]) -> list[ir.Node]:
     """The nodes of the outermost graph that a layer's nodes are, or lie in."""
-    found = dict.fromkeys(origin_of(n) for n in layer.nodes)
+    found = dict.fromkeys(node_of(n) for n in layer.nodes)
     return list(dict.fromkeys(outer.get(n, n) for n in found))

@@ -17,8 +17,8 @@ from growc.operators import Line, Site, Term, broadcast_label
 def transpose(site: Site) -> Line:
     """Axes in another order."""
     terms = names("a", first(site).rank)
-    order = site.attribute("perm") or range(len(terms))[::-1]
-    return line([terms], [[terms[int(i)] for i in order]])  # type: ignore[attr-defined]
+    order = site.node.integers("perm") or range(len(terms))[::-1]
+    return line([terms], [[terms[i] for i in order]])
 
 
 def reshape(site: Site) -> Line:
@@ -141,14 +141,14 @@ def pad(site: Site) -> Line:
 
 def _pads(site: Site, rank: int) -> list[tuple[int, int]] | None:
     """(in front, behind) of each axis, −1 for what differs with the inputs; None where they are not known."""
-    given, axes = site.attribute("pads"), site.static(3)
-    if given is None:
+    amounts, axes = site.node.integers("pads"), site.static(3)
+    if amounts is None:
         known = site.known(1)
         given = None if known is None else _constants(known)
-    if given is None or (axes is None and len(site.inputs) > 3 and site.inputs[3] is not None):
+        amounts = None if given is None else [int(p) for p in given]
+    if amounts is None or (axes is None and len(site.inputs) > 3 and site.inputs[3] is not None):
         return None
     chosen = list(range(rank)) if axes is None else [int(a) % rank for a in axes.reshape(-1)]
-    amounts = [int(p) for p in given]  # type: ignore[attr-defined]
     found = {a: (amounts[k], amounts[k + len(chosen)]) for k, a in enumerate(chosen)}
     return [found.get(k, (0, 0)) for k in range(rank)]
 
@@ -168,7 +168,7 @@ def resize(site: Site) -> Line:
         b"tf_crop_and_resize",
         "tf_crop_and_resize",
     )
-    chosen = [int(a) % len(source) for a in site.attribute("axes") or range(len(source))]  # type: ignore[attr-defined]
+    chosen = [a % len(source) for a in site.node.integers("axes") or range(len(source))]
     factors = {} if scales is None or not scales.size else dict(zip(chosen, scales.tolist(), strict=True))
     pairs = enumerate(zip(source, result, strict=True))
     terms = [f"a{k}" if a == b and factors.get(k, 1) == 1 and not cropped else "_" for k, (a, b) in pairs]
@@ -200,8 +200,8 @@ def depth_to_space(site: Site) -> Line:
 
 def constant_of_shape(site: Site) -> Line:
     """A tensor that is the same everywhere has axes of any size; zeros are any map of zeros."""
-    value = site.attribute("value")
-    zeros = value is None or not np.asarray(value.numpy()).any()  # type: ignore[attr-defined]
+    value = site.node.array("value")
+    zeros = value is None or not value.any()
     made = line([["_"]], [names("a", site.outputs[0].rank)])
     return replace(made, treatment="add") if zeros else made
 

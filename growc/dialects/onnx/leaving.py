@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from growc.dialects.onnx.origins import model_of, node_of
 from growc.dialects.onnx.patches import refusal
 from growc.graph import Graph, Node
 from growc.passes.apart import Taken
@@ -22,7 +23,7 @@ def left_out(graph: Graph, taken: Taken, writer: Any) -> None:
         if node.op == "Split" and node in taken.numbers:
             _cut_singly(node, taken, writer)
     for node, kept in taken.left.items():
-        origin: ir.Node = node.origin
+        origin: ir.Node = node_of(node)
         if len(kept) > 1:
             for i, value in enumerate([origin.inputs[k] for k in kept]):
                 origin.replace_input_with(i, value)
@@ -39,8 +40,8 @@ def left_out(graph: Graph, taken: Taken, writer: Any) -> None:
 
 def _cut_singly(node: Node, taken: Taken, writer: Any) -> None:
     """A cut for each unit that stays, in place of one for all."""
-    origin: ir.Node = node.origin
-    data, axis = origin.inputs[0], int(node.attributes.get("axis", 0))
+    origin: ir.Node = node_of(node)
+    data, axis = origin.inputs[0], node.integer("axis", 0)
     assert data is not None
     for out, number in zip(origin.outputs, taken.numbers[node], strict=True):
         if number is None:
@@ -54,7 +55,7 @@ def _cut_singly(node: Node, taken: Taken, writer: Any) -> None:
 
 def all_gone(graph: Graph, taken: Taken) -> None:
     """Raise GrowError (G308) where something still reads what is to be gone."""
-    there = set(graph.source.graph.all_nodes())
+    there = set(model_of(graph).graph.all_nodes())
     for node, numbers in taken.numbers.items():
-        if node.origin in there and None in numbers and node.op != "Split":
+        if node_of(node) in there and None in numbers and node.op != "Split":
             raise refusal(node, "something still reads the unit that it takes")

@@ -41,7 +41,7 @@ def _slice_bounds(site: Site) -> list[tuple[int, list[int] | None, list[int] | N
         points = len(data.sizes[0]) if data.sizes else 1
         starts: Array | None = np.asarray([site.attribute("starts")] * points)
         ends: Array | None = np.asarray([site.attribute("ends")] * points)
-        axes, steps = site.attribute("axes"), None
+        axes, steps = site.node.array("axes"), None
     else:
         starts, ends = _rows(site, 1), _rows(site, 2)
         axes = site.static(3)
@@ -53,7 +53,7 @@ def _slice_bounds(site: Site) -> list[tuple[int, list[int] | None, list[int] | N
     count = next((o.sizes[0][0] for o in site.inputs[1:2] if o is not None and o.sizes), data.rank)
     if starts is not None:
         count = starts.shape[1]
-    order = list(range(count)) if axes is None else [int(a) % data.rank for a in axes]  # type: ignore[attr-defined]
+    order = list(range(count)) if axes is None else [int(a) % data.rank for a in axes]
     found: list[tuple[int, list[int] | None, list[int] | None, int | None]] = []
     for i, axis in enumerate(order):
         begin = None if starts is None else [int(s) for s in starts[:, i]]
@@ -162,7 +162,7 @@ def gather_nd(site: Site) -> Line:
     assert data.sizes is not None
     assert indices is not None
     assert indices.sizes is not None
-    batch = int(site.attribute("batch_dims", 0))  # type: ignore[call-overload]
+    batch = site.node.integer("batch_dims")
     depth = indices.sizes[-1][0]
     if depth == 1 and not batch:
         return _chosen(site, 0, indices.rank - 1)

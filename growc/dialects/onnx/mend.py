@@ -117,7 +117,7 @@ class _Mender:
 
     def demanded(self, node: Node, sim: Simulation) -> None:
         """Raise GrowError (G308) where onnxruntime cannot run the file's operator on a size that changed."""
-        multiple = node.attributes.get(MULTIPLE, 1)
+        multiple = node.integer(MULTIPLE, 1)
         for value in node.inputs[:3] if multiple > 1 else ():
             before, after = (None, None) if value is None else (value.sizes, sim.sizes.get(value))
             if before and after and before[-1] != after[-1] and any(n % multiple for n in after[-1]):

@@ -119,7 +119,7 @@ def _moved(at: At) -> Range:
 
 
 def _padded(at: At) -> Range:
-    value = at.node.attributes.get("value", 0.0)
+    value = at.node.real("value")
     filler = Range(value, value) if at.node.input(2) is None else at(2, elementwise=False)
     return union(_moved(at), filler)
 
@@ -134,9 +134,9 @@ def _numbers(first: int = 0) -> Rule:
 
 
 def _size(at: At) -> Range:
-    value, given = at.node.inputs[0], at.node.attributes
+    value, node = at.node.inputs[0], at.node
     sizes = (None if value is None else value.sizes) or ()
-    sizes = sizes[slice(given.get("start", 0), given.get("end"))]
+    sizes = sizes[node.integer("start") : node.integer("end", len(sizes))]
     return Range(min((s[0] if len(set(s)) == 1 else 0 for s in sizes), default=0))
 
 

@@ -52,11 +52,11 @@ def axis_of(site: Site, default: int = 0, rank: int | None = None) -> int:
 
 def axes_of(site: Site, operand: int = 1) -> list[int] | None:
     """The `axes` of Squeeze, Unsqueeze and reductions: an attribute in old opsets, an operand in new ones."""
-    axes = site.attribute("axes")
+    axes = site.node.integers("axes")
     if axes is None and len(site.inputs) > operand and site.inputs[operand] is not None:
         found = site.static(operand)
         return None if found is None else [int(a) for a in np.atleast_1d(found)]
-    return None if axes is None else [int(a) for a in axes]  # type: ignore[attr-defined]
+    return axes
 
 
 def unit(size: Size) -> bool:

@@ -70,7 +70,8 @@ def _element(entry: int | Part | None, value: Value | None, k: int, sim: Simulat
     if isinstance(entry, int):
         return (entry,) * sim.points
     whole = entry.whole if entry is not None else None
-    found = sim.known.get(whole or value) if (whole or value) is not None else None  # type: ignore[arg-type]
+    given = whole or value
+    found = None if given is None else sim.known.get(given)
     at = 0 if whole is not None else k
     if found is None or any(at >= f.size for f in found):
         return None

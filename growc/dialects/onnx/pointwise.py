@@ -112,4 +112,4 @@ def _bound(site: Site, i: int, name: str, default: float) -> float | None:
     """A bound of Clip: an attribute in old opsets, an operand in new ones; None where it is not known."""
     if i < len(site.inputs) and site.inputs[i] is not None:
         return number(site, i)
-    return float(site.attribute(name, default))  # type: ignore[arg-type]
+    return site.node.real(name, default)

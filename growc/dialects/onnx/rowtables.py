@@ -16,6 +16,7 @@ from growc.dialects.onnx.capture import ORDER
 from growc.dialects.onnx.copies import copied
 from growc.dialects.onnx.cuts import numbered
 from growc.dialects.onnx.emit import patching
+from growc.dialects.onnx.origins import node_of, value_of
 from growc.dialects.onnx.patches import Patch
 from growc.graph import Graph, Node, Order
 from growc.layers import Instance, Layers, Rows
@@ -33,14 +34,14 @@ class RowTables:
     ) -> None:
         self.patch, self.remember, self.orders = patching(graph), remember, orders
         self.all = [rows for rows in layers.rows if rows.run in orders]
-        self.taken = {v.origin for rows in self.all for v in rows.taken}
+        self.taken = {value_of(v) for rows in self.all for v in rows.taken}
 
     @property
     def shared(self) -> Iterator[ir.Value]:
         """What no layer has to itself, though a single one may read it."""
         for rows in self.all:
-            yield from (weight.origin for weight in rows.tables)
-            yield from (v.origin for node in rows.way for v in node.outputs)
+            yield from (value_of(weight) for weight in rows.tables)
+            yield from (value_of(v) for node in rows.way for v in node.outputs)
 
     def reads(self, run: int, layer: int, position: int) -> Iterator[Node]:
         """The nodes of a layer of the source that take its rows, for a copy that has rows where it stands."""
@@ -51,7 +52,7 @@ class RowTables:
     def last_sums(self, run: int, layer: int, position: int) -> dict[ir.Node, int]:
         """The sum of a layer of the source that adds a row, with its operand, for a copy that has none."""
         found = (r for r in self.all if r.run == run and position == self.count(r) and layer < len(r.sums))
-        return {rows.sums[layer][0].origin: rows.sums[layer][1] for rows in found}
+        return {node_of(rows.sums[layer][0]): rows.sums[layer][1] for rows in found}
 
     def missing(self, run: int, layer: int, position: int) -> Iterator[Rows]:
         """The tables of which a layer of the source has no row, for a copy that has one where it stands."""
@@ -76,8 +77,8 @@ class RowTables:
 
     def row(self, node: Node, number: int) -> ir.Node:
         """A copy of a node that takes a row, with the row of another number; it stands nowhere yet."""
-        self.remember([node.origin])
-        copy = copied(node.origin, node.origin.inputs)
+        self.remember([node_of(node)])
+        copy = copied(node_of(node), node_of(node).inputs)
         self.patch(node, numbered(node, (number,)), copy)
         return copy
 
@@ -89,13 +90,13 @@ class RowTables:
             if len(units) == 0 or np.array_equal(units, np.arange(before)):
                 continue  # what no layer reads is gone
             for weight, axis in rows.tables.items():
-                weight.origin.meta[ORDER] = Order(axis, units, before, "layers")
-            for node, axis in {n.origin: (n, axis) for n, axis in rows.way.items()}.values():
+                value_of(weight).meta[ORDER] = Order(axis, units, before, "layers")
+            for node, axis in {node_of(n): (n, axis) for n, axis in rows.way.items()}.values():
                 self._sized(node, axis, len(units))
 
     def _sized(self, node: Node, axis: int, count: int) -> None:
         """Let a node make so many rows."""
-        origin: ir.Node = node.origin
+        origin: ir.Node = node_of(node)
         i = SHAPED.get(node.op)
         value = None if i is None else node.input(i)
         known = None if value is None or value.known is None else value.known[0].reshape(-1).tolist()
@@ -106,7 +107,6 @@ class RowTables:
             self.remember([origin])
             self.patch(node, Patch({i: tuple(entries)}), origin)
         for out in node.outputs:
-            if out.origin.shape is not None:
-                out.origin.shape = ir.Shape(
-                    [count if k == axis else d for k, d in enumerate(out.origin.shape)]
-                )
+            own = value_of(out)
+            if own.shape is not None:
+                own.shape = ir.Shape([count if k == axis else d for k, d in enumerate(own.shape)])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from growc.dialects.onnx.counted import counted, sizes_of
+from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
 from growc.graph import Graph, Size, Value
 
@@ -49,7 +50,7 @@ def symbols_of(graph: Graph) -> dict[Value, Row | None]:
     """The dims of every graph input: numbers, and names of symbols (an anonymous dim has one of its own)."""
     found: dict[Value, Row | None] = {}
     for value in graph.inputs:
-        shape = value.origin.shape
+        shape = value_of(value).shape
         dims = None if shape is None else [d if isinstance(d, int) else d.value for d in shape]
         found[value] = None if dims is None else tuple(d or f"{value.name}.{k}" for k, d in enumerate(dims))
     return found

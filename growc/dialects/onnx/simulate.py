@@ -19,6 +19,7 @@ import onnx_ir as ir
 from onnx.reference.ops import load_op
 
 from growc.dialects.onnx.control import FOLLOW
+from growc.dialects.onnx.origins import node_of, value_of
 from growc.dialects.onnx.results import Type, results
 from growc.graph import Graph, Node, Size, Value
 from growc.indexmap import Array
@@ -94,7 +95,7 @@ class Simulator:
     def proto(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> onnx.NodeProto:
         """The node with canonical operand names (i0, i1, … -> o0, …) and what a patch changes."""
         if node not in self.protos:
-            proto = ir.serde.serialize_node(node.origin)
+            proto = ir.serde.serialize_node(node_of(node))
             proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
             proto.output[:] = [f"o{i}" for i in range(len(node.outputs))]
             self.protos[node] = proto
@@ -172,9 +173,9 @@ def simulate(
     points = next((len(s) for sizes in inputs.values() for s in sizes or ()), 2)
     done = Simulation(points, counts=counts)
     done.sizes.update(inputs)
-    done.types.update((v, int(v.origin.dtype)) for v in inputs if v.origin.dtype is not None)
+    done.types.update((v, int(kind)) for v in inputs if (kind := value_of(v).dtype) is not None)
     for value, sizes in inputs.items():
-        for dim, size in zip(value.origin.shape or (), sizes or (), strict=False):
+        for dim, size in zip(value_of(value).shape or (), sizes or (), strict=False):
             if not isinstance(dim, int) and dim.value:
                 done.symbols[dim.value] = size
     for node in graph.nodes:
@@ -302,8 +303,9 @@ def _run(
             done.sizes[out] = _declared(out, done)
         else:
             done.sizes[out] = tuple(zip(*dims, strict=True)) if dims[0] else ()
-        if out not in done.types and isinstance(out.origin.type, ir.TensorType):
-            done.types[out] = int(out.origin.dtype)
+        kind = value_of(out).type
+        if out not in done.types and isinstance(kind, ir.TensorType):
+            done.types[out] = int(kind.dtype)
         if all(v is not None for v in values):
             kept = tuple(v[i] for v in values if v is not None)
             limit = MAX_FLOATS if kept[0].dtype.kind == "f" else MAX_INTEGERS
@@ -384,8 +386,8 @@ def _evaluated(
         dims = [s[point] for s in sizes]
         if node.op == "Size":
             return [np.asarray(int(np.prod(dims, dtype=np.int64)))]
-        start, end = node.attributes.get("start", 0), node.attributes.get("end")
-        return [np.asarray(dims[slice(start, end)], dtype=np.int64)]
+        start, end = node.integer("start"), node.integer("end", len(dims))
+        return [np.asarray(dims[start:end], dtype=np.int64)]
     absent = [node.input(i) is None for i in range(len(known))]
     if (
         not node.inputs
@@ -410,10 +412,8 @@ def _type(value: Value | None, known: Array | None, point: int, done: Simulation
 
 def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:
     """What the file says of a value that inference cannot tell: numbers, and symbols that an input bears."""
-    if value.origin.shape is None:
+    declared = value_of(value).shape
+    if declared is None:
         return None
-    sizes = [
-        (int(d),) * done.points if isinstance(d, int) else done.symbols.get(d.value)
-        for d in value.origin.shape
-    ]
+    sizes = [(d,) * done.points if isinstance(d, int) else done.symbols.get(d.value or "") for d in declared]
     return None if any(s is None for s in sizes) else tuple(s for s in sizes if s is not None)

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.fused import PART_OF
+from growc.dialects.onnx.origins import maker_of, node_of, value_of
 from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
 from growc.passes.unseen import Unseen
 
@@ -31,23 +32,22 @@ def spread(unseen: Unseen, *, inside: bool = True) -> list[ir.Node]:
     """Put the operators in, and give them. `inside`: in fused attention, which shares heads by itself."""
     made = []
     for value, axis in unseen.unfolds:
-        producer = value.origin.producer()
-        assert producer is not None
-        node = _neutral(UNFOLD_OP, value.origin, {"num_heads": 1, "axis": axis, "rank": value.rank})
-        value.origin.replace_all_uses_with(node.outputs[0])
-        node.replace_input_with(0, value.origin)
-        producer.graph.insert_after(producer, node)
+        producer, graph = maker_of(value)
+        node = _neutral(UNFOLD_OP, value_of(value), {"num_heads": 1, "axis": axis, "rank": value.rank})
+        value_of(value).replace_all_uses_with(node.outputs[0])
+        node.replace_input_with(0, value_of(value))
+        graph.insert_after(producer, node)
         made.append(node)
     for reader, operand, axis, times in unseen.repeats:
-        rank = reader.inputs[operand].rank  # type: ignore[union-attr]
+        rank = reader.required(operand).rank
         attributes = {"times": times, "axis": axis, "rank": rank}
-        at, place = (reader.origin, operand) if inside else _in_front(reader.origin, operand)
-        heads, graph = at.inputs[place], at.graph
+        at, place = (node_of(reader), operand) if inside else _in_front(node_of(reader), operand)
+        heads, around = at.inputs[place], at.graph
         assert heads is not None
-        assert graph is not None
+        assert around is not None
         node = _neutral(REPEAT_OP, heads, attributes if times == 1 else {"num_heads": 1, **attributes})
         at.replace_input_with(place, node.outputs[0])
-        graph.insert_before(at, node)
+        around.insert_before(at, node)
         made.append(node)
     return made
 
@@ -135,7 +135,9 @@ def _unfolded(node: ir.Node, writer: Writer) -> ir.Value:
     apart = _add(node, writer, "Reshape", [moved, shape])
     made = _add(node, writer, "Transpose", [apart], {"perm": back})
     for value in (moved, apart, made):
-        value.producer().meta[UNFOLDED] = heads, axis  # type: ignore[union-attr]
+        producer = value.producer()
+        assert producer is not None
+        producer.meta[UNFOLDED] = heads, axis
     return made
 
 

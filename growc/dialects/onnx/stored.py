@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from growc.indexmap import Array
 from growc.plans import WeightPlan
-from growc.quantised import Blocks, real, requantised
+from growc.quantised import Blocks, Quantised, real, requantised
 
 DEQUANTIZE = frozenset(
     {
@@ -31,7 +31,7 @@ _INTEGERS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "INT
 
 
 @dataclass(eq=False)
-class Stored:
+class Stored(Quantised):
     """One quantised weight. `integers`, `scales` and `zeros` are tensors as they stand in the file.
 
     `twins` are other nodes that make the same of them.

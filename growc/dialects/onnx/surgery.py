@@ -18,9 +18,10 @@ from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.building import Building, Named, Placed, needed
 from growc.dialects.onnx.capture import COPY_OF
-from growc.dialects.onnx.layered import Layered, origin_of
+from growc.dialects.onnx.layered import Layered
 from growc.dialects.onnx.normed import weight_norm
 from growc.dialects.onnx.numbering import Numbering
+from growc.dialects.onnx.origins import model_of, node_of, value_of
 from growc.dialects.onnx.owners import Place, around, bodies
 from growc.dialects.onnx.rowtables import Remember, RowTables
 from growc.graph import Graph, Node
@@ -47,11 +48,11 @@ class Rearranged:
 
         Raises GrowError (G314) where another run has moved so that nothing is left of one.
         """
-        values = {v.origin: v for v in graph.values() if v.weight is None}
+        values = {value_of(v): v for v in graph.values() if v.weight is None}
         nodes: dict[ir.Node, list[Node]] = {}
         for node in graph.nodes:
             if not node.chain:
-                nodes.setdefault(origin_of(node), []).append(node)
+                nodes.setdefault(node_of(node), []).append(node)
         runs = []
         for number, (run, past) in enumerate(zip(before.runs, depth.runs, strict=True)):
             placed = self.runs.get(number) or [Placed.unmoved(i, one) for i, one in enumerate(run.layers)]
@@ -86,7 +87,7 @@ def rearrange(
     for folded in graph.dialect.folded:
         if folded not in norms:
             folded.restore()
-    RemoveUnusedNodesPass()(graph.source)
+    RemoveUnusedNodesPass()(model_of(graph))
     return surgery.finish()
 
 

@@ -112,7 +112,7 @@ def _abs(node: Node, given: Operands) -> Range:
 
 
 def _elu(node: Node, given: Operands) -> Range:
-    x, scale = given[0], float(node.attributes.get("alpha", 1.0))
+    x, scale = given[0], node.real("alpha", 1.0)
     if scale < 0:
         return Range.anything(len(x.low))
     with np.errstate(over="ignore"):
@@ -122,10 +122,10 @@ def _elu(node: Node, given: Operands) -> Range:
 
 
 def _hard_sigmoid(node: Node, given: Operands) -> Range:
-    x, slope = given[0], float(node.attributes.get("alpha", 0.2))
+    x, slope = given[0], node.real("alpha", 0.2)
     if slope <= 0:
         return Range.anything(len(x.low)).within(0.0, 1.0)
-    low, high = (np.clip(slope * end + node.attributes.get("beta", 0.5), 0, 1) for end in (x.low, x.high))
+    low, high = (np.clip(slope * end + node.real("beta", 0.5), 0, 1) for end in (x.low, x.high))
     return replace(x.within(low, high, analytic=True), ends=(low == 0) | (high == 1))
 
 
@@ -234,7 +234,7 @@ def _chosen(node: Node, given: Operands) -> Range:
 def _by_variance(node: Node, given: Operands) -> Range:
     """Divided by the root of a stored variance and eps: a unit of none is divided by the root of eps."""
     made = Range.anything(len(given[min(given)].low))
-    eps = float(node.attributes.get("epsilon", 1e-5))
+    eps = node.real("epsilon", 1e-5)
     return made.bad(given[4].holds(-eps)) if 4 in given else made
 
 

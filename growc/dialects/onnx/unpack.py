@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture import COPY_OF, ORDER
+from growc.dialects.onnx.origins import maker_of, node_of, value_of
 from growc.dialects.onnx.tensors import constant_of
 from growc.graph import Order, Value
 from growc.passes.packing import Packed
@@ -24,12 +25,12 @@ def unpack(model: ir.Model, found: Sequence[Packed]) -> None:
         order = np.concatenate(packed.rows)
         for use, axis in packed.uses:
             _own(model, use).meta[ORDER] = Order(axis, order, len(order), "heads")
-        whole, after = packed.value.origin, packed.value.origin.producer()
+        whole, (after, graph) = value_of(packed.value), maker_of(packed.value)
         lead = packed.value.rank - 1
         cut = _split(model, whole, lead, [len(rows) for rows in packed.rows])
         made = [cut]
         for part, piece in zip(packed.parts, cut.outputs, strict=True):
-            old = part.value.origin
+            old = value_of(part.value)
             piece.name, piece.type = f"{old.name}.rows", old.type
             shape = _numbers(model, f"{old.name}.sizes", [0] * lead + list(part.sizes))
             apart = ir.node("Reshape", [piece, shape], name=f"{old.name}.Reshape")
@@ -41,7 +42,7 @@ def unpack(model: ir.Model, found: Sequence[Packed]) -> None:
             old.replace_all_uses_with(turned.outputs[0])
             turned.outputs[0].name, old.name = old.name, f"{old.name}.packed"
             made += [apart, turned]
-        after.graph.insert_after(after, made)
+        graph.insert_after(after, made)
 
 
 def _split(model: ir.Model, value: ir.Value, axis: int, widths: list[int]) -> ir.Node:
@@ -54,7 +55,7 @@ def _split(model: ir.Model, value: ir.Value, axis: int, widths: list[int]) -> ir
 
 def _own(model: ir.Model, use: Value) -> ir.Value:
     """The stored tensor of one use; where others use it too, a tensor of the same elements for this one."""
-    stored: ir.Value = use.origin
+    stored: ir.Value = value_of(use)
     if len(stored.uses()) == 1:
         return stored
     name = f"{stored.name}.{use.users[0][0].name}"
@@ -62,7 +63,7 @@ def _own(model: ir.Model, use: Value) -> ir.Value:
     made.meta.update({COPY_OF: stored.name, **stored.meta})
     model.graph.register_initializer(made)
     for node, operand in use.users:
-        node.origin.replace_input_with(operand, made)
+        node_of(node).replace_input_with(operand, made)
     return made
 
 

@@ -28,7 +28,7 @@ def _relu(node: Node) -> Clamp:
 
 def _clip(node: Node) -> Clamp:
     """Bounds are attributes in old opsets, operands in new ones."""
-    low, high = ([float(node.attributes[name])] if name in node.attributes else [] for name in ("min", "max"))
+    low, high = ([node.real(name)] if name in node.attributes else [] for name in ("min", "max"))
     return Clamp((*_given(node, 0), *(low or _given(node, 1))), high or _given(node, 2))
 
 

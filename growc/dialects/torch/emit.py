@@ -18,7 +18,7 @@ from torch.utils._pytree import TreeSpec
 from growc.compilation import Compilation
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.emit import rewrite, settle_repeats
-from growc.dialects.onnx.layered import origin_of
+from growc.dialects.onnx.origins import node_of
 from growc.dialects.torch.call import DTYPES
 from growc.dialects.torch.cases import Descent
 from growc.dialects.torch.export import Captured
@@ -149,7 +149,7 @@ def _places(c: Compilation) -> dict[ir.Node, tuple[int, int]]:
     for run, one in enumerate(c.layers.runs):
         for position, layer in enumerate(one.layers):
             for node in layer.nodes:
-                found[origin_of(node)] = run, position
+                found[node_of(node)] = run, position
     for fused in c.model.fused:
         inside = [found[part] for part in fused.lowering.made if part in found]
         if inside:

@@ -17,6 +17,7 @@ import onnx_ir as ir
 from growc.dialects.onnx.capture import ORDER, stored_weight
 from growc.dialects.onnx.folding import Folded
 from growc.dialects.onnx.normed import WeightNorm, weight_norm
+from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.tensors import constant_of
 from growc.dialects.torch.lowering import OWNER
 from growc.graph import Value, Weight
@@ -35,11 +36,11 @@ def put_back(made: Assembled, folded: Sequence[Folded]) -> Assembled:
     found: dict[ir.Value, list[Entry]] = {}
     for norm, members in _norms(folded):
         stand_ins = {one.stand_in for one in members}
-        own = [entry for entry in entries if entry[2].origin in stand_ins]
+        own = [entry for entry in entries if value_of(entry[2]) in stand_ins]
         if _agree(norm, own, stand_ins, beside):
             found |= {one: [] for one in stand_ins}
-            found[own[0][2].origin] = _parts(norm, own)
-    kept = [one for entry in entries for one in found.get(entry[2].origin, [entry])]
+            found[value_of(own[0][2])] = _parts(norm, own)
+    kept = [one for entry in entries for one in found.get(value_of(entry[2]), [entry])]
     return Assembled(*(list(column) for column in zip(*kept, strict=True))) if kept else made
 
 
@@ -66,7 +67,7 @@ def _agree(
     plain = all(plan.literal is None and plan.name not in beside for plan in plans)
     steps = [step for plan in plans for step in plan.steps]
     made = all(step.next is None and step.axis in (*norm.axes, *norm.places) for step in steps)
-    once = len(entries) == len(stand_ins) and {source.origin for *_, source in entries} == stand_ins
+    once = len(entries) == len(stand_ins) and {value_of(source) for *_, source in entries} == stand_ins
     return once and len(wanted) == 1 and plain and made
 
 

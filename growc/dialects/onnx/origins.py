@@ -1,0 +1,42 @@
+"""What stands in the file for a value, a node or a stored tensor of the graph."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.flatten import Step
+from growc.dialects.onnx.stored import Stored
+from growc.graph import Graph, Node, Value, Weight
+
+
+def value_of(known: Value | Weight) -> ir.Value:
+    """The value of a value, or of a stored tensor."""
+    assert isinstance(known.origin, ir.Value), known
+    return known.origin
+
+
+def maker_of(value: Value) -> tuple[ir.Node, ir.Graph | ir.Function]:
+    """The node that makes a value, and the graph around it."""
+    node = value_of(value).producer()
+    assert node is not None, value
+    assert node.graph is not None, value
+    return node, node.graph
+
+
+def node_of(node: Node) -> ir.Node:
+    """The node of a node; of a step around a body the node that has the body."""
+    own = node.origin.node if isinstance(node.origin, Step) else node.origin
+    assert isinstance(own, ir.Node), node
+    return own
+
+
+def stored_of(weight: Weight) -> Stored | None:
+    """How a quantised weight is stored."""
+    assert weight.stored is None or isinstance(weight.stored, Stored), weight
+    return weight.stored
+
+
+def model_of(graph: Graph) -> ir.Model:
+    """The model that a graph was captured from."""
+    assert isinstance(graph.source, ir.Model)
+    return graph.source
