@@ -22,7 +22,7 @@ from coverage_recipes import RECIPES, Recipe
 from numpy.typing import NDArray
 
 from growc import api
-from growc.compilation import Compilation
+from growc.compilation import Result
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.onnx.saving import save
@@ -80,7 +80,7 @@ class Maps:
     outputs: Mapping[str, Any]
 
     @classmethod
-    def of(cls, c: Compilation) -> Maps:
+    def of(cls, c: Result) -> Maps:
         """Those of a compilation."""
         ports = ports_of(c)
         return cls(ports.input_maps(), ports.output_maps())
@@ -142,7 +142,7 @@ def tried(source: Source, recipe: Recipe) -> Case:
     maps, certificate = Maps.of(c), c.plan.certificate
     weights = c.plan.weights
     with tempfile.TemporaryDirectory(prefix="coverage-") as folder, _no_diagnostics():
-        rewrite(c.graph, c.assembled, c.mended, c.attributes)
+        rewrite(c.graph, c.assembled, c.repairs, c.attributes)
         grown = save(c.model.source, Path(folder), "grown.onnx", False, lambda name, count: None)[-1]
         r = difference(source, grown, maps)
         case = Case("exact", "", r, source.limit)

@@ -126,7 +126,7 @@ def halved(source: Source, made: Path, maps: Maps, wanted: dict[str, list[int]])
 
 def written(c: Any, path: Path) -> Path:
     """The result of a compilation."""
-    rewrite(c.graph, c.assembled, c.mended, c.attributes)
+    rewrite(c.graph, c.assembled, c.repairs, c.attributes)
     made = save(c.model.source, path.parent, path.name, False, lambda name, count: None)[-1]
     with Session(made):
         return made

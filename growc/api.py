@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from growc.brief import brief
 from growc.diagnostic import Diagnostic, GrowError
@@ -19,9 +19,9 @@ from growc.source import Source
 if TYPE_CHECKING:
     from torch import nn
 
+    from growc import model as seam
     from growc.calibration import Outcome
-    from growc.compilation import Compilation
-    from growc.passes import Pass
+    from growc.compilation import After, Analysis, Result
     from growc.plans import Plan
     from growc.verification import Verification
 
@@ -34,6 +34,10 @@ Progress = Callable[[str, int, int], None]
 
 def quiet(phrase: str, done: int, total: int) -> None:
     """Says nothing of the progress."""
+
+
+def unobserved(one: object, made: object) -> None:
+    """Looks at nothing that a pass makes."""
 
 
 Recipes = str | Path | Recipe | Sequence[Source]
@@ -91,7 +95,35 @@ def decoded(name: str, data: bytes) -> Source:
         raise GrowError(Diagnostic("G213", f"the recipe `{name}` is not text in UTF-8")) from error
 
 
-def compile(  # noqa: A001 - growc.api.compile is what it is
+@overload
+def compiled(
+    resolved: Resolved,
+    model: Model,
+    *,
+    analysis_only: Literal[False] = False,
+    keeps: bool = False,
+    example_inputs: Any = None,
+    keep_class: bool = False,
+    progress: Progress = quiet,
+    after: After = unobserved,
+) -> Result: ...
+
+
+@overload
+def compiled(
+    resolved: Resolved,
+    model: Model,
+    *,
+    analysis_only: Literal[True],
+    keeps: bool = False,
+    example_inputs: Any = None,
+    keep_class: bool = False,
+    progress: Progress = quiet,
+    after: After = unobserved,
+) -> Analysis: ...
+
+
+def compiled(
     resolved: Resolved,
     model: Model,
     *,
@@ -100,20 +132,20 @@ def compile(  # noqa: A001 - growc.api.compile is what it is
     example_inputs: Any = None,
     keep_class: bool = False,
     progress: Progress = quiet,
-    after: Callable[[Pass, Compilation], None] = lambda one, made: None,
-) -> Compilation:
+    after: After = unobserved,
+) -> Analysis:
     """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
     and for rankings by them. `keeps`: importance that is measured may be kept beside the model. `keep_class`:
     the result of a module of transformers is to be one of the same class. `after` is called with each pass
     and what it made.
     """
-    from growc.compilation import Compilation
+    from growc import compilation
     from growc.passes import ANALYSIS, PIPELINE, run
 
     path, source = _named(model, example_inputs, keep_class)
-    start = Compilation(path, source, resolved.statements, progress, keeps, after=after)
+    start = compilation.Source(path, source, resolved.statements, progress, keeps, after=after)
     try:
-        return run(ANALYSIS if analysis_only else PIPELINE, start)
+        return run(ANALYSIS, start) if analysis_only else run(PIPELINE, start)
     except GrowError:
         raise
     except Exception as error:  # passes may rely on what a valid file says
@@ -123,7 +155,10 @@ def compile(  # noqa: A001 - growc.api.compile is what it is
         raise GrowError(Diagnostic("G311", message)) from error
 
 
-def _named(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, Any]:
+compile = compiled  # noqa: A001 - growc.api.compile is what it is
+
+
+def _named(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, seam.Model]:
     """A model with the path that it is called by. Raises GrowError: G309, G310, G317, G321."""
     if not isinstance(model, str | Path):
         if keep_class and has_config(model):
@@ -136,7 +171,7 @@ def _named(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, A
     return Path(model), opened(Path(model))
 
 
-def opened(path: Path) -> Any:
+def opened(path: Path) -> seam.Model:
     """A model on disk, as passes see it. Raises GrowError: G309, G310, G317."""
     from growc.forms import require_torch
 
@@ -403,7 +438,7 @@ def verify(
     return form.verify(ports, Path(source), Path(result), inputs, progress)
 
 
-def inspect(model: Model, *, example_inputs: Any = None, state_dict: State | None = None) -> Compilation:
+def inspect(model: Model, *, example_inputs: Any = None, state_dict: State | None = None) -> Analysis:
     """The analysis of a model: spaces, roles, what is frozen. See growc.render for how it is shown.
 
     `example_inputs` and `state_dict` are as for `grow`.

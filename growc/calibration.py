@@ -29,7 +29,7 @@ from growc.session import Feeds, Session
 from growc.verification import HELD_BYTES, compare_output, grown_feeds
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Result
 
 Progress = Callable[[str, int, int], None]
 
@@ -61,7 +61,7 @@ class Outcome:
 
 
 def calibrated(
-    c: Compilation, result: Path, inputs: str | Path | None, progress: Progress
+    c: Result, result: Path, inputs: str | Path | None, progress: Progress
 ) -> tuple[Outcome | None, str]:
     """What a result costs on `inputs`, else on those of the recipe's last `measure importance`; or why that
     is not known.

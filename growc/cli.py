@@ -16,9 +16,9 @@ import tempfile
 import threading
 import traceback
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from growc import __version__
 from growc.arguments import read_arguments, wrong
@@ -28,7 +28,8 @@ from growc.printable import printable
 from growc.source import Source
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc import compilation
+    from growc.compilation import After
     from growc.passes import Pass
 
 
@@ -228,7 +229,7 @@ def _plan(options: Namespace) -> int:
     return 0
 
 
-def _printing(options: Namespace) -> Callable[[Pass, Compilation], None]:
+def _printing(options: Namespace) -> After:
     """What is called after each pass: prints what those that `--print-after` names made."""
     from growc.passes import PIPELINE
     from growc.render.passes import lines_after
@@ -243,7 +244,7 @@ def _printing(options: Namespace) -> Callable[[Pass, Compilation], None]:
         raise wrong("`--print-after` prints text, and `--json` one object")
     asked = names if "all" in options.print_after else options.print_after
 
-    def after(one: Pass, made: Compilation) -> None:
+    def after(one: Pass[Never, compilation.Source], made: compilation.Source) -> None:
         if one.name in asked:
             _print(lines_after(one.name, made))
 

@@ -17,7 +17,7 @@ from growc.source import Span
 from growc.stage import Sizes
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Result
     from growc.plans import Gap, Plan
     from growc.verification import Verification
 
@@ -33,7 +33,7 @@ RELATIONS: dict[str, Callable[[int, int], bool]] = {
 SATURATING = "products of 8-bit integers saturate in onnxruntime on x86 processors without VNNI"
 
 
-def judge_plan(statements: Sequence[Bound], c: Compilation) -> None:
+def judge_plan(statements: Sequence[Bound], c: Result) -> None:
     """Judge what needs no measurement. Raises GrowError (G401) with every expectation that fails."""
     failures: list[Diagnostic] = []
     for bound in statements:
@@ -74,7 +74,7 @@ def gap_notes(gaps: Sequence[Gap], limit: int = 3) -> tuple[str, ...]:
     return (*lines[:limit], *more)
 
 
-def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Compilation) -> list[Diagnostic]:
+def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Result) -> list[Diagnostic]:
     final, region = (
         c.lowered.sizes,
         region_of(scopes, c.roles.scopes, c.axes, c.layers, len(c.statements) + 1),
@@ -114,7 +114,7 @@ def preserved_conditions(statements: Sequence[Bound]) -> list[ast.Preserved]:
     return [condition for condition in expected if isinstance(condition, ast.Preserved)]
 
 
-def doubts(c: Compilation) -> tuple[str, ...]:
+def doubts(c: Result) -> tuple[str, ...]:
     """What a certificate does not speak of, and a measurement may see."""
     quantised = any(s.stored is not None or s.dtype in ("int8", "uint8") for s in c.assembled.sources)
     return (SATURATING,) if quantised else ()

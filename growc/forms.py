@@ -11,7 +11,7 @@ from growc.diagnostic import Diagnostic, GrowError
 
 if TYPE_CHECKING:
     from growc.api import Progress
-    from growc.compilation import Compilation
+    from growc.compilation import Result
     from growc.ports import Ports
     from growc.verification import Verification
 
@@ -23,7 +23,7 @@ class Form(Protocol):
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know of the files of the result that was written."""
 
-    def write(self, c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
+    def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """Make the result in `folder`. Gives what is to be moved beside `target`; the model is the last."""
 
     def stamp(self, result: Path, record: str) -> None:
@@ -41,7 +41,7 @@ class Form(Protocol):
         """Run both models on the same inputs."""
 
     def in_wider(
-        self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress
+        self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
     ) -> dict[str, Verification]:
         """A model of 16 bits and its result once more in wider numbers, by what that is called."""
 

@@ -32,7 +32,7 @@ from growc.scores import Floats, Scores, cache_path, fingerprint, read_scores, w
 from growc.session import Feeds, Session
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Analysis, Request
     from growc.graph import Value
     from growc.passes.spaces import Axes
 
@@ -43,7 +43,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def measure(
-    c: Compilation,
+    c: Analysis,
     data: Path,
     samples: int | None = None,
     *,
@@ -58,7 +58,7 @@ def measure(
     the inputs do not fit or onnxruntime cannot run the model, G309 where what is to be measured stands inside
     of an operator.
     """
-    file: Path = c.model.file(c.path)
+    file = c.model.file(c.path)
     cases = cases_in(data, read_signature(file), samples, lenient=c.model.lenient)
     scores = Scores(mark(c, data, samples), len(cases))
     path = kept or (cache_path(c.path) if c.path.exists() else None)
@@ -70,7 +70,7 @@ def measure(
     return scores
 
 
-def mark(c: Compilation, data: Path, samples: int | None) -> str:
+def mark(c: Analysis, data: Path, samples: int | None) -> str:
     """The fingerprint of a measurement."""
     return fingerprint(c.model.files(c.path), data, samples)
 
@@ -85,7 +85,7 @@ class LayerScore:
     branches: tuple[tuple[str, float | None], ...]
 
 
-def layer_scores(c: Compilation, scores: Scores) -> list[LayerScore]:
+def layer_scores(c: Analysis, scores: Scores) -> list[LayerScore]:
     """What was measured of the layers of the source, run by run."""
     blocks = find_blocks(c.axes, c.layers, c.roles)
     first, visible = len(Activations(c.axes).readings), shown(c.model.file(c.path))
@@ -97,23 +97,15 @@ def layer_scores(c: Compilation, scores: Scores) -> list[LayerScore]:
     return [LayerScore(b.run, b.layer, of(b.ratio), tuple((k, of(r)) for k, r in b.branches)) for b in blocks]
 
 
-def measured(c: Compilation, statement: Measure) -> Measured:
+def measured(c: Request, statement: Measure) -> Measured:
     """What a `measure importance` finds, for a compilation whose layers may have moved."""
-    moved = c.depth is not None and c.depth.changed
-    source = _source(c) if moved else c
+    moved = any(run.past is not None and run.past.moved for run in c.layers.runs)
+    source = c.first if moved else c
     known = counterparts(c.axes, source.axes) if moved else None
     return Measured(Activations(source.axes), _scores(source, c, statement).means, known)
 
 
-def _source(c: Compilation) -> Compilation:
-    """The analysis of the model as it was before its layers moved."""
-    from growc.compilation import Compilation
-    from growc.passes import ANALYSIS, run
-
-    return run(ANALYSIS, Compilation(c.path, c.model.again(c.path)))
-
-
-def measured_layers(c: Compilation, statement: Measure) -> list[list[float | None]]:
+def measured_layers(c: Request, statement: Measure) -> list[list[float | None]]:
     """What a `measure importance` finds of the layers of each run of the source, which `c` is."""
     found: list[list[float | None]] = [[] for _ in c.layers.runs]
     for score in layer_scores(c, _scores(c, c, statement)):
@@ -121,7 +113,7 @@ def measured_layers(c: Compilation, statement: Measure) -> list[list[float | Non
     return found
 
 
-def _scores(source: Compilation, c: Compilation, statement: Measure) -> Scores:
+def _scores(source: Analysis, c: Request, statement: Measure) -> Scores:
     """What a statement measures of the source: once in a compilation, whatever can be kept."""
     key = calibration(statement)
     if key not in c.model.scores:
@@ -130,8 +122,7 @@ def _scores(source: Compilation, c: Compilation, statement: Measure) -> Scores:
         except GrowError as error:
             here = statement.file.span
             raise GrowError(*(replace(d, span=d.span or here) for d in error.diagnostics)) from error
-    found: Scores = c.model.scores[key]
-    return found
+    return c.model.scores[key]
 
 
 def calibration(statement: Measure) -> tuple[Path, int | None]:
@@ -182,7 +173,7 @@ def _add(scores: Scores, outputs: Feeds, probes: Sequence[Probe]) -> None:
         totals[:] = [np.add(a, b) for a, b in zip(totals, found, strict=True)] if totals else found
 
 
-def named_scores(c: Compilation, scores: Scores) -> Iterator[tuple[str, Floats]]:
+def named_scores(c: Analysis, scores: Scores) -> Iterator[tuple[str, Floats]]:
     """(`ffn.0`, one number for each unit) of every axis that has a name and is measured, and for `layers` one
     for each layer.
     """
@@ -202,14 +193,14 @@ def named_scores(c: Compilation, scores: Scores) -> Iterator[tuple[str, Floats]]
 # Where activations are
 
 
-def masks_of(c: Compilation) -> list[Value]:
+def masks_of(c: Analysis) -> list[Value]:
     """The model's inputs that say which places count."""
     ports = read_signature(c.model.file(c.path))
     names = {port.name for port in ports if port.role is Role.MASK and len(port.dims) > 1}
     return [value for value in c.graph.inputs if value.name in names]
 
 
-def _probes(c: Compilation) -> list[Probe]:
+def _probes(c: Analysis) -> list[Probe]:
     """For every reading and then for every ratio that the file shows."""
     masks, visible = masks_of(c), shown(c.model.file(c.path))
     blocks = find_blocks(c.axes, c.layers, c.roles)

@@ -13,7 +13,7 @@ from growc.graph import Node, Value, static_values
 from growc.unitmaps import BlendMap, InputMap, NumberMap, OutputMap, StateMap, UnitMap
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Analysis, Result
     from growc.indexmap import Floats, IndexMap, Ints
     from growc.passes.spaces import Instance
 
@@ -114,7 +114,7 @@ class Ports:
         return output in self.states and axis in self.states[output][1]
 
 
-def ports_of(c: Compilation) -> Ports:
+def ports_of(c: Result) -> Ports:
     """What a compilation says of them."""
     widths = Ports(
         outputs=c.outputs,
@@ -127,7 +127,7 @@ def ports_of(c: Compilation) -> Ports:
     return Ports(renamed=c.renamed).then(widths)  # the widths are those of the layers that it has now
 
 
-def logits(c: Compilation) -> frozenset[str]:
+def logits(c: Analysis) -> frozenset[str]:
     """Outputs that look like scores of many units: a weight makes their last axis, which has no name but
     `vocab`.
     """
@@ -155,6 +155,6 @@ def _is_product(value: Value, by_node: Mapping[Node, Instance], static: Collecti
     return False
 
 
-def _narrower(c: Compilation) -> bool:
+def _narrower(c: Result) -> bool:
     stages = c.lowered.stages
     return any(r.drops and r.space.addressed is not None for s in stages for r in s.requests.values())

@@ -27,7 +27,7 @@ from growc.prediction import Loss
 from growc.scores import Scores, read_scores, write_scores
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Analysis, Result
     from growc.importance import LayerScore
 
 Progress = Callable[[str, int, int], None]
@@ -67,7 +67,7 @@ class Profile:
 
 
 def profile(
-    c: Compilation,
+    c: Analysis,
     data: Path,
     samples: int | None,
     scores: Sequence[LayerScore],
@@ -200,9 +200,10 @@ def tried(
         return Trial(None, error.diagnostics[0].message)
 
 
-def ordered(model: Path, run: int, order: Sequence[int]) -> Compilation:
+def ordered(model: Path, run: int, order: Sequence[int]) -> Result:
     """A model compiled with the layers of one run in another order."""
     from growc.api import inspect
+    from growc.compilation import Request
     from growc.passes import AFTER_DEPTH
     from growc.passes import run as run_passes
     from growc.passes.branches import Branches
@@ -211,7 +212,8 @@ def ordered(model: Path, run: int, order: Sequence[int]) -> Compilation:
     c = inspect(model)
     pasts = [Past.of(len(r.layers)) for r in c.layers.runs]
     pasts[run] = pasts[run].after(Move(0, tuple(order)), (False,) * len(order))
-    return run_passes(AFTER_DEPTH, rearranged(c, Depth(tuple(pasts)), Branches(c.axes, c.layers)))
+    request = Request(**vars(c), first=c)
+    return run_passes(AFTER_DEPTH, rearranged(request, Depth(tuple(pasts)), Branches(c.axes, c.layers)))
 
 
 def _from(progress: Progress, phrase: str, start: int, total: int) -> Callable[[int], None]:

@@ -38,7 +38,7 @@ from growc.resolve import Bound, Resolved, load
 from growc.source import Source
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Result
     from growc.verification import Verification
 
 Progress = Callable[[str, int, int], None]
@@ -49,7 +49,7 @@ Declared = dict[str, tuple[int | None, ...]]
 def provenance(
     sources: Sequence[Source],
     resolved: Resolved,
-    c: Compilation,
+    c: Result,
     verification: Verification | None,
     earlier: Sequence[Mapping[str, Json]],
 ) -> dict[str, Json]:

@@ -1,13 +1,13 @@
 """The compiler, in order. Reading PIPELINE is reading how growc works; each pass is a module of this folder.
 
-Every pass takes a `Compilation` and returns it with the fields that it ensures.
+A pass takes a record of a compilation and gives the next kind of it: `a >> b` is b after a.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
 
-from growc.compilation import Compilation
+from growc.compilation import Result
 from growc.passes.analysis import ANALYSIS
 from growc.passes.assemble import assemble_pass, mend_pass
 from growc.passes.certify import certify_pass, hold_pass
@@ -19,68 +19,86 @@ from growc.passes.runner import Pass, run
 from growc.passes.solve_statements import solve_pass
 from growc.passes.untie import untie_pass
 
-__all__ = ("AFTER_DEPTH", "ANALYSIS", "PIPELINE", "PLANNING", "Pass", "run")
+__all__ = ("AFTER_ANALYSIS", "AFTER_DEPTH", "ANALYSIS", "PIPELINE", "PLANNING", "Pass", "run")
 
-ANALYSED = ("graph", "simulation", "norms", "axes", "ties", "roles", "layers")
+ANALYSED = ("graph", "input_sizes", "norms", "axes", "ties", "roles", "layers")
 """What the analysis makes: a pass that edits the model makes it again."""
 
-EVERYTHING = tuple(field.name for field in fields(Compilation))
-"""What a plan is made of: of a class whose axes follow others, all of it is made again."""
+REQUEST = (
+    Pass(
+        "untie",
+        untie_pass,
+        requires=("model", "statements", *ANALYSED),
+        ensures=("model", *ANALYSED, "untied", "first"),
+    )
+    >> Pass(
+        "groups",
+        groups_pass,
+        requires=("model", "statements", *ANALYSED, "first"),
+        ensures=("model", *ANALYSED),
+    )
+    >> Pass(
+        "match",
+        match_pass,
+        requires=("model", "statements", *ANALYSED, "first"),
+        ensures=("statements",),
+    )
+)
+"""The model as the statements ask for it, but for its layers."""
 
-AFTER_DEPTH: tuple[Pass, ...] = (
+DEPTH = Pass(
+    "depth",
+    depth_pass,
+    requires=("model", "statements", *ANALYSED, "first"),
+    ensures=("model", *ANALYSED, "depth", "renamed"),
+)
+
+AFTER_DEPTH = (
     Pass(
         "lower",
         lower_pass,
         requires=("model", "statements", "roles", "axes", "ties", "layers", "depth"),
         ensures=("lowered",),
-    ),
-    Pass(
+    )
+    >> Pass(
         "solve",
         solve_pass,
         requires=("graph", "axes", "norms", "ties", "roles", "layers", "lowered"),
         ensures=("steps", "scales", "attributes", "gaps", "outputs", "blends", "heard", "notes"),
-    ),
-    Pass(
+    )
+    >> Pass(
         "mend",
         mend_pass,
-        requires=("model", "simulation", "axes", "lowered"),
-        ensures=("mended",),
-    ),
-    Pass(
+        requires=("model", "input_sizes", "axes", "lowered"),
+        ensures=("repairs",),
+    )
+    >> Pass(
         "assemble",
         assemble_pass,
-        requires=("model", "graph", "axes", "roles", "untied", "lowered", "steps", "scales", "mended"),
+        requires=("model", "graph", "axes", "roles", "untied", "lowered", "steps", "scales", "repairs"),
         ensures=("assembled",),
-    ),
-    Pass(
+    )
+    >> Pass(
         "certify",
         certify_pass,
-        requires=("path", "model", *ANALYSED, "parameters", "depth", "lowered", "steps", "assembled"),
+        requires=(
+            "path",
+            "model",
+            *ANALYSED,
+            *("first", "depth", "lowered", "steps", "attributes", "gaps", "heard", "notes", "assembled"),
+        ),
         ensures=("plan",),
-    ),
+    )
 )
 
-PLANNING: tuple[Pass, ...] = (
-    *ANALYSIS,
-    Pass(
-        "untie",
-        untie_pass,
-        requires=("statements", *ANALYSED),
-        ensures=(*ANALYSED, "untied", "parameters"),
-    ),
-    Pass("groups", groups_pass, requires=("statements", "model", *ANALYSED), ensures=ANALYSED),
-    Pass("match", match_pass, requires=("statements", "model", *ANALYSED), ensures=("statements",)),
-    Pass(
-        "depth",
-        depth_pass,
-        requires=("statements", "model", *ANALYSED),
-        ensures=(*ANALYSED, "depth", "renamed", "parameters"),
-    ),
-    *AFTER_DEPTH,
-)
+AFTER_ANALYSIS = REQUEST >> DEPTH >> AFTER_DEPTH
+
+PLANNING = ANALYSIS >> AFTER_ANALYSIS
 """All but the class that stores the result."""
 
-PIPELINE: tuple[Pass, ...] = (
-    *PLANNING,
-    Pass("hold", hold_pass, requires=EVERYTHING, ensures=EVERYTHING),
-)
+EVERYTHING = tuple(field.name for field in fields(Result))
+"""What a plan is made of: of a class whose axes follow others, all of it is made again."""
+
+HOLD = Pass("hold", hold_pass, requires=EVERYTHING, ensures=(*EVERYTHING, "held"))
+
+PIPELINE = PLANNING >> HOLD

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from growc.compilation import Compilation
-from growc.passes.assemble import count_parameters
+from growc.compilation import Analysis, Captured, Named, Normed, Request, Simulated, Source, Spaced, Tied
+from growc.model import Model
 from growc.passes.inner_heads import count_inner_heads
 from growc.passes.layers import find_layers
 from growc.passes.raising.norms import find_norms
 from growc.passes.roles import find_roles
-from growc.passes.runner import Pass
+from growc.passes.runner import Pass, run
 from growc.passes.single_heads import count_heads
 from growc.passes.spaces import infer_spaces
 from growc.passes.ties import find_ties
@@ -21,62 +21,73 @@ from growc.passes.units import count_units
 from growc.passes.unseen import unseen_units
 
 
-def capture_pass(c: Compilation) -> Compilation:
+def capture_pass(c: Source) -> Captured:
     """The neutral graph: one weight one use, canonical order."""
-    return replace(c, graph=c.model.capture())
+    return Captured(**vars(c), graph=c.model.capture())
 
 
-def simulate_pass(c: Compilation) -> Compilation:
+def simulate_pass(c: Captured) -> Simulated:
     """Sizes and small values at a few sample points."""
-    return replace(c, simulation=c.model.simulate(c.graph))
+    return Simulated(**vars(c), input_sizes=c.model.simulate(c.graph))
 
 
-def norms_pass(c: Compilation) -> Compilation:
+def norms_pass(c: Simulated) -> Normed:
     """Norms that stand in pieces."""
-    return replace(c, norms=find_norms(c.graph))
+    return Normed(**vars(c), norms=find_norms(c.graph))
 
 
-def spaces_pass(c: Compilation) -> Compilation:
+def spaces_pass(c: Normed) -> Spaced:
     """Index spaces: which axes change together. Heads that no operator counts are made to be counted."""
     axes = infer_spaces(c.graph)
     unseen = unseen_units(axes)
     if unseen.unfolds or unseen.repeats:
-        c.model.spread(unseen)
-        c = norms_pass(simulate_pass(capture_pass(c)))
+        c = run(GRAPH, replace(c.part(Source), model=c.model.edit(unseen)))
         axes = infer_spaces(c.graph)
     count_units(axes)
     count_heads(axes)
     if c.inside:
         count_inner_heads(axes)
-    return replace(c, axes=axes)
+    return Spaced(**vars(c), axes=axes)
 
 
-def ties_pass(c: Compilation) -> Compilation:
+def ties_pass(c: Spaced) -> Tied:
     """Weights that are one."""
-    return replace(c, ties=find_ties(c.axes, c.untied))
+    return Tied(**vars(c), ties=find_ties(c.axes, c.untied))
 
 
-def roles_pass(c: Compilation) -> Compilation:
+def roles_pass(c: Tied) -> Named:
     """Names for spaces."""
-    return replace(c, roles=find_roles(c.axes))
+    return Named(**vars(c), roles=find_roles(c.axes))
 
 
-def layers_pass(c: Compilation) -> Compilation:
+def layers_pass(c: Named) -> Analysis:
     """Equal parts of streams, one behind the other."""
-    return replace(c, layers=find_layers(c.axes, c.roles.scopes.of_sum))
+    return Analysis(**vars(c), layers=find_layers(c.axes, c.roles.scopes.of_sum))
 
 
-ANALYSIS: tuple[Pass, ...] = (
-    Pass("capture", capture_pass, ("model",), ("graph",)),
-    Pass("simulate", simulate_pass, ("model", "graph"), ("simulation",)),
-    Pass("norms", norms_pass, ("graph",), ("norms",)),
-    Pass("spaces", spaces_pass, ("model", "graph", "inside"), ("graph", "simulation", "norms", "axes")),
-    Pass("ties", ties_pass, ("axes", "untied"), ("ties",)),
-    Pass("roles", roles_pass, ("axes",), ("roles",)),
-    Pass("layers", layers_pass, ("axes", "roles"), ("layers",)),
+GRAPH = (
+    Pass("capture", capture_pass, requires=("model",), ensures=("graph",))
+    >> Pass("simulate", simulate_pass, requires=("model", "graph"), ensures=("input_sizes",))
+    >> Pass("norms", norms_pass, requires=("graph",), ensures=("norms",))
 )
+"""What a graph shows before its spaces are known."""
+
+AXES = (
+    GRAPH
+    >> Pass(
+        "spaces",
+        spaces_pass,
+        requires=("model", "graph", "inside"),
+        ensures=("model", "graph", "input_sizes", "norms", "axes"),
+    )
+    >> Pass("ties", ties_pass, requires=("axes", "untied"), ensures=("ties",))
+    >> Pass("roles", roles_pass, requires=("axes",), ensures=("roles",))
+)
+"""All but the layers."""
+
+ANALYSIS = AXES >> Pass("layers", layers_pass, requires=("axes", "roles"), ensures=("layers",))
 
 
-def parameters_of(c: Compilation) -> int:
-    """How many parameters the source has."""
-    return c.parameters or count_parameters(c.axes, c.ties)
+def edited(c: Request, model: Model) -> Request:
+    """A request on a model that was edited, which is analysed again."""
+    return Request(**vars(run(ANALYSIS, replace(c.part(Source), model=model))), first=c.first)

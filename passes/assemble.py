@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from growc.compilation import Compilation
+from growc.compilation import Repaired, Solved, Stored
 from growc.graph import Graph, Node, Value, Weight
+from growc.model import Patch
 from growc.naming import unused
 from growc.passes.spaces import Axes
 from growc.passes.tables import continue_tables
@@ -19,20 +20,21 @@ from growc.passes.ties import Tie, cut_by_untie
 from growc.plans import AxisStep, WeightPlan
 
 
-def mend_pass(c: Compilation) -> Compilation:
+def mend_pass(c: Solved) -> Repaired:
     """Every size of the result, accounted for."""
-    return replace(c, mended=c.model.mend(c.axes, c.simulation, c.lowered.sizes.of, c.lowered.taken))
+    repairs = c.model.repair(c.axes, c.input_sizes, c.lowered.sizes.of, c.lowered.taken)
+    return Repaired(**vars(c), repairs=repairs)
 
 
-def assemble_pass(c: Compilation) -> Compilation:
+def assemble_pass(c: Repaired) -> Stored:
     """Stored tensors out of uses."""
     sizes = c.lowered.sizes
     shapes = {u: tuple(sizes.of(s)[0] for s in c.axes.of(u)) for u in c.graph.uses()}
     tables = continue_tables(c.graph, c.roles, sizes)
     cut = cut_by_untie(c.axes, c.untied)
     gone = c.lowered.taken.gone
-    made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.mended.patches, cut, gone)
-    return replace(c, assembled=c.model.put_back(made))
+    made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.repairs.patches, cut, gone)
+    return Stored(**vars(c), assembled=c.model.put_back(made))
 
 
 @dataclass
@@ -50,7 +52,7 @@ def assemble_weights(
     scales: Mapping[Value, float],
     shapes: Mapping[Value, tuple[int, ...]],
     literals: Mapping[Weight, WeightPlan],
-    patches: Mapping[Node, object],
+    patches: Mapping[Node, Patch],
     cut: frozenset[Value] = frozenset(),
     gone: frozenset[Value] = frozenset(),
 ) -> Assembled:
@@ -104,7 +106,7 @@ def _parted(weight: Weight, k: int) -> str:
     return weight.aliases[k - 1] if k <= len(weight.aliases) else f"{weight.name}.{k + 1}"
 
 
-def _by_chain(uses: Sequence[Value], patches: Mapping[Node, object]) -> list[list[Value]]:
+def _by_chain(uses: Sequence[Value], patches: Mapping[Node, Patch]) -> list[list[Value]]:
     """Uses of one tensor, parted where they want different patches of one node on their way."""
     groups: list[tuple[list[Value], dict[object, str]]] = []
     for use in uses:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from growc.compilation import Compilation
+from growc.compilation import Result, Stored
 from growc.depth import Depth
 from growc.graph import Weight
 from growc.passes.assemble import Assembled, count_parameters
@@ -23,18 +22,17 @@ from growc.weights import leaf_steps
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
 
 
-def certify_pass(c: Compilation) -> Compilation:
+def certify_pass(c: Stored) -> Result:
     """The plan with its certificate."""
-    return replace(c, plan=certify(c))
+    return Result(**vars(c), plan=certify(c))
 
 
-def hold_pass(c: Compilation) -> Compilation:
+def hold_pass(c: Result) -> Result:
     """What stores the result: of a class with a config, the config that is the plan."""
-    held: Compilation = c.model.hold(c)
-    return held
+    return c.model.hold(c)
 
 
-def certify(c: Compilation) -> Plan:
+def certify(c: Stored) -> Plan:
     """The plan of a compilation."""
     shapes = {
         use: plan.after
@@ -49,7 +47,7 @@ def certify(c: Compilation) -> Plan:
         c.lowered.axes | layer_counts(c.depth),
         tuple(c.lowered.summaries),
         tuple(c.assembled.weights),
-        (c.parameters or count_parameters(c.axes, c.ties), count_parameters(c.axes, c.ties, shapes)),
+        (count_parameters(c.first.axes, c.first.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
         (*c.depth.warnings, *c.lowered.warnings, *warnings_of(alike), *unnormed(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),

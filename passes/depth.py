@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from growc import recipe as ast
-from growc.compilation import Compilation
+from growc.compilation import Arranged, Request, Source
 from growc.depth import Depth, Move, Past
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
@@ -23,7 +23,7 @@ from growc.graph import Value
 from growc.layers import Instance, Layer, Layers, Obstacle, Run
 from growc.orders import Depth as DepthStatement
 from growc.orders import arrangement, by_scores, counted_back, new_layers
-from growc.passes.analysis import ANALYSIS, parameters_of
+from growc.passes.analysis import AXES
 from growc.passes.branches import Branches, Passage
 from growc.passes.counts import runs_in
 from growc.passes.lower import lowered
@@ -41,33 +41,33 @@ SizeOf = Callable[[str, Span, int], int]
 """The size of an axis before the statement of a number."""
 
 
-def depth_pass(c: Compilation) -> Compilation:
+def depth_pass(c: Request) -> Arranged:
     """The model with the layers that the recipe gives it, analysed again."""
     branches = Branches(c.axes, c.layers)
-    return rearranged(c, depth_of(c, branches), branches)
+    return rearranged(c, depth_of(c, c.statements, branches), branches)
 
 
-def depth_of(c: Compilation, branches: Branches) -> Depth:
+def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Depth:
     """What the statements make of the layers."""
     measuring = partial(c.model.measure_layers, c)
-    return arrange_layers(c.statements, c.layers, branches, lambda *asked: size_before(c, *asked), measuring)
+    size_of = partial(size_before, c, statements)
+    return arrange_layers(statements, c.layers, branches, size_of, measuring)
 
 
-def rearranged(c: Compilation, depth: Depth, branches: Branches) -> Compilation:
+def rearranged(c: Request, depth: Depth, branches: Branches) -> Arranged:
     """The model with other layers, analysed again."""
     if not depth.changed:
-        return replace(c, depth=depth, layers=with_past(c.layers, depth))
-    made = instances(c.layers, depth, branches)
-    placed = c.model.rearrange(c.graph, c.layers, made)
-    again = run_passes(ANALYSIS[:-1], c)
+        layers = with_past(c.layers, depth)
+        return Arranged(**vars(c) | {"layers": layers}, depth=depth, renamed={})
+    placed = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
+    again = run_passes(AXES, replace(c.part(Source), model=placed.model))
     layers = placed.layers(again.graph, c.layers, depth)
-    return replace(again, depth=depth, renamed=placed.renamed, layers=layers, parameters=parameters_of(c))
+    return Arranged(**vars(again), layers=layers, first=c.first, depth=depth, renamed=placed.renamed)
 
 
-def size_before(c: Compilation, name: str, span: Span, moment: int) -> int:
+def size_before(c: Request, statements: Sequence[Bound], name: str, span: Span, moment: int) -> int:
     """The size of an axis in the source before a statement, for expressions on numbers of layers."""
-    statements = [b for b in c.statements if b.number < moment]
-    sizes = lowered(c, statements).sizes
+    sizes = lowered(c, [b for b in statements if b.number < moment], Depth()).sizes
     found = {sizes.product(a.spaces) for a in named(name, span, c.roles, c.axes)}
     if len(found) > 1:
         listed = ", ".join(map(str, sorted(found)))

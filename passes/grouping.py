@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from growc import recipe as ast
 from growc.axes import atoms_of, leaves
 from growc.graph import Node, Value
+from growc.model import Unseen
 from growc.passes.flow import Flow
 from growc.passes.raising.heads import operands_of, weighs
 from growc.passes.roles import Roles
 from growc.passes.spaces import Axes, Instance
 from growc.passes.ties import Tie
-from growc.passes.unseen import Unseen
 from growc.ranking_rules import RANKINGS
 from growc.resolve import Bound
 

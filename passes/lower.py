@@ -14,7 +14,7 @@ from itertools import islice
 
 from growc import recipe as ast
 from growc.axes import Space, atoms_of, leaves
-from growc.compilation import Compilation
+from growc.compilation import Arranged, Mapped, Request
 from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
@@ -69,15 +69,15 @@ Measuring = Callable[[ast.Measure], Measured]
 """Carries out a `measure importance`."""
 
 
-def lower_pass(c: Compilation) -> Compilation:
+def lower_pass(c: Arranged) -> Mapped:
     """Statements as maps on spaces."""
-    return replace(c, lowered=lowered(c, c.statements))
+    return Mapped(**vars(c), lowered=lowered(c, c.statements, c.depth))
 
 
-def lowered(c: Compilation, statements: Sequence[Bound]) -> Lowered:
+def lowered(c: Request, statements: Sequence[Bound], depth: Depth) -> Lowered:
     """What statements come to, on the layers that the compilation has by now."""
     measuring = partial(c.model.measure, c)
-    return lower(statements, c.roles, c.axes, c.ties, c.layers, c.depth, measuring=measuring)
+    return lower(statements, c.roles, c.axes, c.ties, c.layers, depth, measuring=measuring)
 
 
 def lower(
@@ -86,12 +86,12 @@ def lower(
     axes: Axes,
     ties: Sequence[Tie],
     layers: Layers,
-    depth: Depth | None = None,
+    depth: Depth,
     *,
     measuring: Measuring,
 ) -> Lowered:
     """Lower all that maps axes; layers and `untie` have been dealt with before, `expect` is judged later."""
-    return _Lowering(roles, axes, ties, layers, measuring).run(statements, depth or Depth())
+    return _Lowering(roles, axes, ties, layers, measuring).run(statements, depth)
 
 
 class _Lowering:

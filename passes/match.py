@@ -13,8 +13,9 @@ from pathlib import Path
 
 from growc import recipe as ast
 from growc.checks import check
-from growc.compilation import Compilation
+from growc.compilation import Request
 from growc.config_sizes import sizes_of_config
+from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.files import foreign
 from growc.layers import Layers
@@ -31,17 +32,17 @@ from growc.support import unsupported
 PARTS = ("encoder", "decoder")
 
 
-def match_pass(c: Compilation) -> Compilation:
+def match_pass(c: Request) -> Request:
     """Plain statements in the place of `match`, by the sizes that the ones before it leave."""
 
     def today(done: Sequence[Bound]) -> Known:
-        sizes = lowered(c, done).sizes
-        depth = depth_of(replace(c, statements=done), Branches(c.axes, c.layers))
+        sizes = lowered(c, done, Depth()).sizes
+        depth = depth_of(c, done, Branches(c.axes, c.layers))
         return known_sizes(c.roles, sizes, c.layers, [run.count_before(None) for run in depth.runs])
 
     if not any(isinstance(b.statement, ast.Match) for b in c.statements):
         return c
-    return replace(c, statements=expand_matches(c.statements, today))
+    return Request(**vars(c) | {"statements": expand_matches(c.statements, today)})
 
 
 def expand_matches(statements: Sequence[Bound], today: Callable[[Sequence[Bound]], Known]) -> list[Bound]:

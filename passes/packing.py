@@ -10,61 +10,33 @@ moves channels.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from growc.axes import atoms_of, find, leaves
-from growc.compilation import Compilation
+from growc.compilation import Request
 from growc.graph import Node, Value, makers
 from growc.indexmap import Ints
-from growc.passes.analysis import ANALYSIS
+from growc.model import Packed, PackedPart
+from growc.passes.analysis import edited
 from growc.passes.flow import Flow
 from growc.passes.grouping import averages, groups_of_one
 from growc.passes.moving import moved
 from growc.passes.raising.heads import operands_of
 from growc.passes.roles import Roles
-from growc.passes.runner import run
 from growc.passes.spaces import Axes, Instance
 from growc.resolve import Bound
 from growc.traits import SIZES, TURN, VIEW
 from growc.walk import walk
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Queries, keys or values. `sizes`: of the axes that its rows are cut into, behind those of the packed
-    value; `order`: the axes of `value`, as numbers of all of these.
-    """
-
-    value: Value
-    sizes: tuple[int, ...]
-    order: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Packed:
-    """A value whose last axis has the rows of all parts. `rows`: of each part, in the order of its axes;
-    `uses`: the weights that make them, each with its axis of rows.
-    """
-
-    value: Value
-    parts: tuple[Part, ...]
-    rows: tuple[Ints, ...]
-    uses: tuple[tuple[Value, int], ...]
-
-
-def groups_pass(c: Compilation) -> Compilation:
+def groups_pass(c: Request) -> Request:
     """The model analysed again, with groups of one head each, where a statement is to make them larger."""
     packed = packed_heads(c.statements, c.axes, c.roles)
     if packed:
-        c.model.unpack(packed)
-        c = run(ANALYSIS, c)
+        c = edited(c, c.model.edit(packed))
     single = groups_of_one(c.statements, c.axes, c.roles, c.ties)
-    if not single.repeats:
-        return c
-    c.model.spread(single)
-    return run(ANALYSIS, c)
+    return edited(c, c.model.edit(single)) if single.repeats else c
 
 
 def packed_heads(statements: Sequence[Bound], axes: Axes, roles: Roles) -> list[Packed]:
@@ -169,14 +141,14 @@ class _Cone:
         ]
         return whole[-1]
 
-    def last_part(self, value: Value, whole: Value) -> tuple[Part, Ints] | None:
+    def last_part(self, value: Value, whole: Value) -> tuple[PackedPart, Ints] | None:
         """How a part lies before anything but moving is done to it: behind all cuts that do not matter."""
         found, following = self.part(value, whole), _only_user(value)
         if following is None or following.outputs[0] not in self.numbers:
             return found
         return self.last_part(following.outputs[0], whole) or found
 
-    def part(self, value: Value, whole: Value) -> tuple[Part, Ints] | None:
+    def part(self, value: Value, whole: Value) -> tuple[PackedPart, Ints] | None:
         """How a part lies, and its rows; None where its axes are no axes of the whole and factors of rows."""
         lead = self.numbers[whole].shape[:-1]
         place = np.argsort(self.numbers[whole].reshape(-1))[self.numbers[value]]
@@ -198,7 +170,7 @@ class _Cone:
         rows = place.reshape(-1)[np.argsort(straight.reshape(-1))][: int(np.prod(sizes))] % self.width
         whole_rows = np.arange(place.size // len(rows))[:, None] * self.width + rows
         same = (np.transpose(whole_rows.reshape(shape), order) == place).all()
-        return (Part(value, tuple(sizes), tuple(order)), rows) if same else None
+        return (PackedPart(value, tuple(sizes), tuple(order)), rows) if same else None
 
     def uses(self) -> list[tuple[Value, int]] | None:
         """The weights that make the channels; None where anything else has them, or reads them."""

@@ -3,33 +3,74 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Never, TypeVar
 
-from growc.compilation import Compilation
+from growc.compilation import Source
+
+Given = TypeVar("Given", bound=Source, contravariant=True)
+Made = TypeVar("Made", bound=Source, covariant=True)
+Later = TypeVar("Later", bound=Source)
+Begun = TypeVar("Begun", bound=Source)
+
+
+class Step(ABC, Generic[Given, Made]):
+    """One pass, or several in order."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Pass[Never, Source]]:
+        """The passes, in order."""
+
+    @abstractmethod
+    def run(self, given: Given) -> Made:
+        """What they make."""
+
+    def __rshift__(self, then: Step[Made, Later]) -> Step[Given, Later]:
+        """These and then others, which take what these make."""
+        return Passes((*self, *then), lambda given: then.run(self.run(given)))
 
 
 @dataclass(frozen=True)
-class Pass:
+class Passes(Step[Given, Made]):
+    """Several passes in order."""
+
+    each: tuple[Pass[Never, Source], ...]
+    all: Callable[[Given], Made]
+
+    def __iter__(self) -> Iterator[Pass[Never, Source]]:
+        return iter(self.each)
+
+    def run(self, given: Given) -> Made:
+        """What the last one makes."""
+        return self.all(given)
+
+
+@dataclass(frozen=True)
+class Pass(Step[Given, Made]):
     """One step of the compiler. `requires`: the fields that it reads; `ensures`: those that it fills in."""
 
     name: str
-    run: Callable[[Compilation], Compilation]
+    function: Callable[[Given], Made]
     requires: tuple[str, ...]
     ensures: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Pass[Never, Source]]:
+        yield self
 
     @property
     def does(self) -> str:
         """What it does, in a line."""
-        return (self.run.__doc__ or "").strip().partition("\n")[0]
+        return (self.function.__doc__ or "").strip().partition("\n")[0]
 
-    def __call__(self, c: Compilation) -> Compilation:
-        """The compilation with what the pass ensures. Raises ContractError where it changes anything else."""
-        made = self.run(c)
-        for field in fields(c):
-            if field.name not in self.ensures and getattr(made, field.name) is not getattr(c, field.name):
-                raise ContractError(f"the pass {self.name} changes `{field.name}`, and does not say so")
-        c.after(self, made)
+    def run(self, given: Given) -> Made:
+        """What the pass makes. Raises ContractError where that is not what it ensures."""
+        made = self.function(given)
+        for name, value in vars(made).items():
+            if name not in self.ensures and vars(given).get(name, self) is not value:
+                raise ContractError(f"the pass {self.name} changes `{name}`, and does not say so")
+        made.after(self, made)
         return made
 
 
@@ -37,14 +78,12 @@ class ContractError(Exception):
     """A pass does something that it does not say."""
 
 
-def run(passes: Sequence[Pass], c: Compilation) -> Compilation:
-    """All passes in order, without looking for circular garbage: that costs more the larger the graph is."""
+def run(passes: Step[Begun, Later], given: Begun) -> Later:
+    """Run passes, without looking for circular garbage: that costs more the larger the graph is."""
     collects = gc.isenabled()
     gc.disable()
     try:
-        for one in passes:
-            c = one(c)
-        return c
+        return passes.run(given)
     finally:
         if collects:
             gc.enable()

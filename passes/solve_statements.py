@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from growc.axes import Space
-from growc.compilation import Compilation
+from growc.compilation import Mapped, Solved
 from growc.graph import Node, Value
 from growc.indexmap import Bools
 from growc.passes.ancestry import Ancestry
@@ -32,7 +31,7 @@ from growc.plans import AxisStep, Gap
 from growc.stage import Sizes, Stage
 
 
-def solve_pass(c: Compilation) -> Compilation:
+def solve_pass(c: Mapped) -> Solved:
     """States of all tensors, statement by statement; what is done to each weight; what is not exact."""
     statements = _Statements(c)
     for stage in c.lowered.stages:
@@ -47,7 +46,7 @@ def solve_pass(c: Compilation) -> Compilation:
 class _Statements:
     """What the statements come to so far; `sizes` as they stand before the next one."""
 
-    def __init__(self, c: Compilation) -> None:
+    def __init__(self, c: Mapped) -> None:
         self.c, self.sizes = c, Sizes()
         self.carriers, self.ancestry = carriers_of(c.axes), Ancestry(c.axes, c.layers)
         self.steps: dict[Value, list[AxisStep]] = defaultdict(list, put_in_order(c.graph))
@@ -110,12 +109,12 @@ class _Statements:
         if self.noisy:
             yield from jumps(solution)
 
-    def done(self) -> Compilation:
+    def done(self) -> Solved:
         """The compilation with what the statements came to."""
         for use, factor in self.rescaling.factors.items():
             self.scales[use] *= factor
-        return replace(
-            self.c,
+        return Solved(
+            **vars(self.c),
             steps=dict(self.steps),
             scales=dict(self.scales),
             attributes=dict(self.attributes),

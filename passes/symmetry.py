@@ -17,7 +17,7 @@ import numpy as np
 
 from growc.axes import Space, atoms_of, find, leaves
 from growc.checks import ADDED_UP
-from growc.compilation import Compilation
+from growc.compilation import Stored
 from growc.fills import Entry
 from growc.graph import Node, Value
 from growc.indexmap import Bools, Floats, Ints
@@ -51,7 +51,7 @@ class Units:
 class Symmetry:
     """What the plan of a compilation leaves alike."""
 
-    c: Compilation
+    c: Stored
     uses: dict[Space, list[Value]] = field(default_factory=lambda: defaultdict(list))
     """Of each atom the uses of weights that have an axis of it."""
 
@@ -243,6 +243,6 @@ def heard(solution: Solution, before: Mapping[Space, Bools]) -> dict[Space, Bool
     return {**before, **found}
 
 
-def symmetries(c: Compilation) -> tuple[Alike, ...]:
+def symmetries(c: Stored) -> tuple[Alike, ...]:
     """What training cannot tell apart in the result of a compilation, and what it cannot reach."""
     return tuple(Symmetry(c).found())

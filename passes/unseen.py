@@ -9,23 +9,14 @@ have to be taken out of the channels behind it, as soon as these stand for thems
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from growc.axes import Space, atoms_of, find, leaves
 from growc.graph import Node, Value, static_values
+from growc.model import Unseen
 from growc.operators import labels
 from growc.passes.spaces import Axes, Instance
 from growc.passes.units import Place, Stretched, Way, by_group, is_group, is_one, merged
-
-
-@dataclass
-class Unseen:
-    """`unfolds`: (value, its axis of one element); heads are in front of the channels on its last axis.
-    `repeats`: (product, operand, axis of heads, query heads for each).
-    """
-
-    unfolds: list[Place] = field(default_factory=list)
-    repeats: list[tuple[Node, int, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from growc import recipe as ast
 from growc.axes import atoms_of
-from growc.compilation import Compilation
+from growc.compilation import Analysis, Request, Source
 from growc.diagnostic import Diagnostic, GrowError
 from growc.layers import Layers
-from growc.passes.analysis import ANALYSIS, parameters_of
+from growc.passes.analysis import ANALYSIS
 from growc.passes.region import region_of
 from growc.passes.runner import run
 from growc.passes.scopes import Scopes
@@ -23,11 +23,14 @@ from growc.passes.ties import tied_heads
 from growc.resolve import Bound
 
 
-def untie_pass(c: Compilation) -> Compilation:
+def untie_pass(c: Analysis) -> Request:
     """The model analysed again, without the ties that the recipe cuts."""
+    first = c
     asked = [b for b in c.statements if isinstance(b.statement, ast.Untie)]
     untied = heads_to_untie(asked, c.axes, c.roles.scopes, c.layers) if asked else frozenset()
-    return run(ANALYSIS, replace(c, untied=untied, parameters=parameters_of(c))) if untied else c
+    if untied:
+        c = run(ANALYSIS, replace(c.part(Source), untied=untied))
+    return Request(**vars(c), first=first)
 
 
 def heads_to_untie(asked: Sequence[Bound], axes: Axes, scopes: Scopes, layers: Layers) -> frozenset[int]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from growc.api import Progress
     from growc.checkpoint.growth import GrownWeights
     from growc.checkpoint.opened import Opened
-    from growc.compilation import Compilation
+    from growc.compilation import Result
     from growc.ports import Ports
     from growc.verification import Verification
 
@@ -31,12 +31,12 @@ class CheckpointDirectory:
     optimizer: Path | None = None
     remarks: tuple[str, ...] = ()
 
-    def write(self, c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
+    def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """The directory. Raises GrowError (G308) where a tensor is not as its class has it."""
-        from growc.checkpoint.growth import remarks, write_grown
+        from growc.checkpoint.growth import held_result, remarks, write_grown
         from growc.checkpoint.optimizing import carry_optimizer
 
-        grown: GrownWeights[Opened] = c.held
+        grown: GrownWeights[Opened] = held_result(c).held
         total = sum(grown.entry(name).nbytes for name in grown.plans)
         done = 0
 
@@ -92,14 +92,15 @@ class CheckpointDirectory:
         return compare(ports, source, result, inputs=None if inputs is None else Path(inputs))
 
     def in_wider(
-        self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress
+        self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
     ) -> dict[str, Verification]:
         """With 16-bit weights: both once more in single precision, of weights that were never rounded."""
         from growc.checkpoint.comparing import compare
+        from growc.checkpoint.growth import held_result
         from growc.checkpoint.twins import write_in_single
         from growc.ports import ports_of
 
-        twins = write_in_single(c.held, folder / "single")
+        twins = write_in_single(held_result(c).held, folder / "single")
         if twins is None:
             return {}
         given = None if inputs is None else Path(inputs)

@@ -17,6 +17,7 @@ from growc.checkpoint.shards import SHARD_SIZE, Part
 from growc.checkpoint.tensorfile import Entry
 from growc.checkpoint.unread import Unread
 from growc.checkpoint.write import Tell, as_they_are, write_checkpoint
+from growc.compilation import Result
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.shapes import Feature, same_tensors
 from growc.indexmap import Array
@@ -140,6 +141,19 @@ class GrownWeights(Generic[H]):
     def entry(self, name: str) -> Entry:
         """What a file says of it: it keeps its elements' type."""
         return Entry(name, self.source.entry(self.origin(name)).dtype, self.plans[name].after)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class HeldResult(Result, Generic[H]):
+    """A finished compilation of a class. held: the class that stores the result, and its weights there."""
+
+    held: GrownWeights[H]
+
+
+def held_result(c: Result) -> HeldResult[H]:
+    """A finished compilation, of a class."""
+    assert isinstance(c, HeldResult), "a class was compiled"
+    return c
 
 
 def parts(grown: GrownWeights[Opened]) -> Iterator[Part]:

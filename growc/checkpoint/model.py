@@ -15,6 +15,7 @@ from growc.checkpoint.directory import CONFIG, weight_files
 from growc.checkpoint.holder import Holder
 from growc.checkpoint.opened import Opened
 from growc.checkpoint.silence import quiet
+from growc.compilation import Result, Source
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.dialect import TorchModel, arguments
 from growc.dialects.torch.export import Captured, export
@@ -87,11 +88,17 @@ class HeldModel(TorchModel):
         """The files that say what the model computes: config and weights of a directory."""
         return [path / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)
 
-    def hold(self, c: Any) -> Any:
+    def hold(self, c: Result) -> Result:
         """With a config of the class. Raises GrowError (G309, G318, G319) where there is none."""
         from growc.checkpoint.solving import hold
 
         return hold(c)
+
+
+def held_model(c: Source) -> HeldModel:
+    """The model of a compilation of a class."""
+    assert isinstance(c.model, HeldModel), "a class was compiled"
+    return c.model
 
 
 def _require_plain(inputs: Mapping[str, Any]) -> None:

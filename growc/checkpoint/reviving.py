@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from growc import api
-from growc.checkpoint.growth import GrownWeights
+from growc.checkpoint.growth import GrownWeights, held_result
 from growc.checkpoint.living import Living, single
+from growc.checkpoint.model import held_model
 from growc.checkpoint.running import Loaded
 from growc.checkpoint.silence import quiet
-from growc.compilation import Compilation
+from growc.compilation import Result
 from growc.dialects.torch.arrays import to_torch, widened
 from growc.dialects.torch.cases import Case, Descent
 from growc.dialects.torch.dialect import arguments
@@ -34,23 +35,24 @@ def grow(resolved: Resolved, module: Any, example_inputs: Any = None, *, check: 
     """
     c = api.compile(resolved, module, example_inputs=example_inputs, keep_class=True)
     judge_plan(resolved.statements, c)
-    result = revived(c.held)
+    held: GrownWeights[Living] = held_result(c).held
+    model, result = held_model(c), revived(held)
     inputs = _inputs(c, module, example_inputs)
-    descent = Descent.of(c, [value.name for value in c.model.source.graph.outputs])
-    cases = descent.cases(module, inputs, c.model.captured if check else None)
+    descent = Descent.of(c, [value.name for value in model.source.graph.outputs])
+    cases = descent.cases(module, inputs, model.captured if check else None)
     finish(resolved, c, module, result, cases, descent, check=check)
-    twins = in_single(c.held) if check and c.plan.certificate.exact else None
+    twins = in_single(held) if check and c.plan.certificate.exact else None
     if twins is not None:
         wider = [Case(*tree_map_only(Tensor, single, (one.source, one.result))) for one in cases]
         finish(Resolved(()), c, *twins, wider, descent, check=True)
     return result
 
 
-def _inputs(c: Compilation, module: Any, example_inputs: Any) -> Inputs:
+def _inputs(c: Result, module: Any, example_inputs: Any) -> Inputs:
     """Arguments of forward that have values: those given, or growc's, where the module is."""
     if example_inputs is not None and not is_on_meta(example_inputs):
         return arguments(example_inputs)
-    drawn = Loaded(module).fitting(real_inputs(c.model.holder.module))
+    drawn = Loaded(module).fitting(real_inputs(held_model(c).holder.module))
     return (), tree_map_only(Tensor, lambda tensor: tensor.to(module.device), drawn)
 
 

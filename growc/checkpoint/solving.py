@@ -10,11 +10,12 @@ from typing import Any
 import torch
 
 from growc.checkpoint.following import following
-from growc.checkpoint.growth import GrownWeights
+from growc.checkpoint.growth import GrownWeights, HeldResult
 from growc.checkpoint.holder import Holder
+from growc.checkpoint.model import held_model
 from growc.checkpoint.silence import quiet
 from growc.checkpoint.storedaxes import StoredAxes
-from growc.compilation import Compilation
+from growc.compilation import Result, Source
 from growc.diagnostic import GrowError
 from growc.dialects.torch.compensation import Compensation, compensate
 from growc.dialects.torch.config import Solved, solve
@@ -31,28 +32,29 @@ from growc.passes.certify import now_stored
 from growc.passes.inner_heads import inner_heads
 from growc.plans import Certificate, Gap, WeightPlan
 from growc.resolve import Bound, load
-from growc.source import Source
+from growc.source import Source as Text
 from growc.weights import stays_zero
 
 FOLLOWING = 32
 """More axes than these do not follow."""
 
-Followed = tuple[Compilation, Solved, Target, tuple[str, ...]]
+Followed = tuple[Result, Solved, Target, tuple[str, ...]]
 """The plan, the config that holds it, what it is, and what is said of the axes that follow."""
 
 
-def hold(c: Compilation) -> Compilation:
+def hold(c: Result) -> Result:
     """The compilation with the class of its result, and what becomes of the weights there.
 
     Where only the class ties an axis to another one, it follows; where it has a fixed number of parts with
     one head in each, these have more. The model can be emitted no more. Raises
     GrowError (G308, G318, G319) where no config of the class is the plan.
     """
+    model = held_model(c)
     try:
         c, answer, target, told = _found(c)
     finally:
-        c.model.tried.clear()
-    source: Holder = c.model.holder
+        model.tried.clear()
+    source = model.holder
     module = source.build(answer.config, constants=True)
     made_up, idle = _made_up(module, target)
     held = GrownWeights(source, module, _planned(c), answer.config, made_up.factors, answer.leads)
@@ -65,10 +67,10 @@ def hold(c: Compilation) -> Compilation:
         bytes_to_write=written,
         notes=(*c.plan.notes, *told, *idle, *_unread(held)),
     )
-    return replace(c, held=held, plan=plan)
+    return HeldResult(**vars(replace(c, plan=plan)), held=held)
 
 
-def _found(c: Compilation) -> Followed:
+def _found(c: Result) -> Followed:
     """The plan that a config holds. Raises GrowError (G318) where none does."""
     held = _held(c)
     if isinstance(held, Unsolved):
@@ -76,7 +78,7 @@ def _found(c: Compilation) -> Followed:
     return held
 
 
-def _held(c: Compilation) -> Followed | Unsolved:
+def _held(c: Result) -> Followed | Unsolved:
     """The plan that a config holds. A config that comes close leads to axes that follow; where one holds
     the plan then, but is another one, it may have come close by chance: the next ones are tried first.
     """
@@ -90,7 +92,7 @@ def _held(c: Compilation) -> Followed | Unsolved:
     return found[0] if found or not isinstance(first, Unsolved) else first
 
 
-def _followed(c: Compilation, answer: Solved | Unsolved, target: Target) -> Followed | None:
+def _followed(c: Result, answer: Solved | Unsolved, target: Target) -> Followed | None:
     """The plan where more axes follow until a config holds it; None where no more can."""
     told: tuple[str, ...] = ()
     while isinstance(answer, Unsolved):
@@ -107,19 +109,19 @@ def _followed(c: Compilation, answer: Solved | Unsolved, target: Target) -> Foll
     return c, answer, target, told
 
 
-def _answer(c: Compilation) -> tuple[Solved | Unsolved, Target]:
-    source: Holder = c.model.holder
-    target = _target(c)
+def _answer(c: Result) -> tuple[Solved | Unsolved, Target]:
+    model = held_model(c)
+    source, target = model.holder, _target(c)
     with quiet():
-        return solve(source.config, target, source.build, c.model.tried), target
+        return solve(source.config, target, source.build, model.tried), target
 
 
-def _refused(c: Compilation, answer: Unsolved, axes: StoredAxes) -> GrowError:
-    module = c.model.holder.module
-    kind = type(module).__name__
+def _refused(c: Result, answer: Unsolved, axes: StoredAxes) -> GrowError:
+    holder = held_model(c).holder
+    module, kind = holder.module, type(holder.module).__name__
     for weight in now_stored(c.assembled)[:1]:
         return GrowError(computed_otherwise(kind, weight.name, weight.computed))
-    stored = ((w.copy_of, w.name) for w in c.plan.weights if w.copy_of in c.model.holder.stored)
+    stored = ((w.copy_of, w.name) for w in c.plan.weights if w.copy_of in holder.stored)
     copies = Counter(origin for origin, name in stored if name.startswith(f"{origin}."))
     repeated = {name: count + 1 for name, count in copies.items()}
     verbs = frozenset(type(bound.statement).__name__.lower() for bound in c.statements)
@@ -127,34 +129,34 @@ def _refused(c: Compilation, answer: Unsolved, axes: StoredAxes) -> GrowError:
     return GrowError(refusal(kind, answer, asked, repeated))
 
 
-def _works(c: Compilation, more: Sequence[str]) -> bool:
+def _works(c: Result, more: Sequence[str]) -> bool:
     """Whether a config holds the plan with more statements behind those of the recipe."""
     last = max((bound.number for bound in c.statements), default=0)
     try:
-        said = load([Source("help", "\n".join(more))], {}).statements
+        said = load([Text("help", "\n".join(more))], {}).statements
         again = _again(c, [replace(bound, number=last + bound.number) for bound in said], c.inside)
         held = _held(again)
         if isinstance(held, Unsolved):
             return False
         c, answer, target, _ = held
-        _made_up(c.model.holder.build(answer.config, constants=True), target)
+        _made_up(held_model(c).holder.build(answer.config, constants=True), target)
     except GrowError:
         return False
     return True
 
 
-def _again(c: Compilation, more: Sequence[Bound], inside: bool) -> Compilation:
-    """The same plan with more statements; `inside`: as of `Compilation`."""
+def _again(c: Result, more: Sequence[Bound], inside: bool) -> Result:
+    """The same plan with more statements; `inside`: as of a compilation's `Source`."""
     from growc.passes import PLANNING, run
 
     statements = (*c.statements, *more)
-    start = Compilation(c.path, c.model.again(c.path), statements, c.progress, c.keeps, inside)
-    return run(PLANNING, start)
+    model = held_model(c).again(c.path)
+    return run(PLANNING, Source(c.path, model, statements, c.progress, c.keeps, inside))
 
 
-def _told(c: Compilation, bound: Bound, leader: Bound) -> str:
+def _told(c: Result, bound: Bound, leader: Bound) -> str:
     ours, theirs = (getattr(one.statement, "axis").name for one in (bound, leader))  # noqa: B009
-    kind = type(c.model.holder.module).__name__
+    kind = type(held_model(c).holder.module).__name__
     return f"`{ours}` follows `{theirs}`, to which the config of `{kind}` ties it"
 
 
@@ -165,19 +167,20 @@ def _unread(held: GrownWeights[Holder]) -> list[str]:
     return [f"`{name}` is as large as `{kind}` makes it: the program does not read it" for name in found]
 
 
-def _planned(c: Compilation) -> dict[str, WeightPlan]:
+def _planned(c: Result) -> dict[str, WeightPlan]:
     """What becomes of the tensors that are stored, by the names of the result."""
-    stored = c.model.holder.stored
+    stored = held_model(c).holder.stored
     return {w.name: w for w in c.plan.weights if (w.copy_of or w.source) in stored}
 
 
-def _target(c: Compilation) -> Target:
+def _target(c: Result) -> Target:
     """What the class is to be."""
     program = planned_graph(c)
     _stay_on_cpu(program)
-    inputs = c.model.inputs
+    model = held_model(c)
+    inputs = model.inputs
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
-    fixed = set(c.model.captured.symbols.values()) <= {"batch"}
+    fixed = set(model.captured.symbols.values()) <= {"batch"}
     log = operator_log(program, tensors, fixed)
     ties = ties_of(program)
     shapes = read_by(log.reads, shapes_of(program), ties)
@@ -214,7 +217,7 @@ def _idle(kind: str, zeros: Sequence[str]) -> str:
 computes at their place, not what the layers do that were copied"
 
 
-def _with_factors(c: Compilation, held: GrownWeights[Holder]) -> tuple[WeightPlan, ...]:
+def _with_factors(c: Result, held: GrownWeights[Holder]) -> tuple[WeightPlan, ...]:
     """The weights of the plan, with what makes up for the class."""
     names = {name: same for same in same_tensors(held.module) for name in same}
     factors = [held.factor(names.get(weight.name, [])) for weight in c.plan.weights]

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from growc.axes import Space, factors, find
-from growc.compilation import Compilation
+from growc.checkpoint.model import held_model
+from growc.compilation import Result
 from growc.resolve import Bound
 from growc.stage import Stage
 
@@ -21,14 +22,14 @@ Place = tuple[str, int]
 class StoredAxes:
     """first: of all names of a tensor the first, by which the graph knows it."""
 
-    c: Compilation
+    c: Result
     spaces: dict[Place, Space]
     first: Callable[[str], str]
 
     @staticmethod
-    def of(c: Compilation) -> StoredAxes:
+    def of(c: Result) -> StoredAxes:
         """Those of a compilation."""
-        names: dict[str, str] = c.model.holder.first
+        names = held_model(c).holder.first
         found: dict[Place, Space] = {}
         for use in c.graph.uses():
             assert use.weight is not None

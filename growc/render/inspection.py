@@ -20,13 +20,13 @@ from growc.render.picture import picture_lines
 from growc.render.text import count, many, table
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Analysis
 
 SHOWN = 12
 """Frozen places that a person is shown; `--json` has all."""
 
 
-def inspect_data(c: Compilation) -> dict[str, Json]:
+def inspect_data(c: Analysis) -> dict[str, Json]:
     """What `growc inspect --json` prints."""
     nodes = {(f.node, f.cause): None for f in frozen_axes(c.axes)}
     return {
@@ -41,7 +41,7 @@ def inspect_data(c: Compilation) -> dict[str, Json]:
     }
 
 
-def scope_sizes(c: Compilation, scope: str) -> dict[str, int | list[int]]:
+def scope_sizes(c: Analysis, scope: str) -> dict[str, int | list[int]]:
     """The sizes of every named axis of which something lies in a scope."""
     found: dict[str, int | list[int]] = {}
     for name, axes in c.roles.axes.items():
@@ -55,7 +55,7 @@ def layer_counts(runs: Sequence[Run]) -> dict[str, int | list[int]]:
     return {"layers": one(tuple(numbers(runs)))} if runs else {}
 
 
-def inspect_lines(c: Compilation) -> Iterator[str]:
+def inspect_lines(c: Analysis) -> Iterator[str]:
     """Roles, sizes, and what is frozen."""
     parameters = count(count_parameters(c.axes, c.ties))
     yield f"{c.path.name} · {parameters} parameters · {many(len(c.graph.nodes), 'node')}"
@@ -90,7 +90,7 @@ def _more(n: int) -> str:
     return "" if n == 1 else f", and {n - 1} more"
 
 
-def role_row(c: Compilation, name: str) -> tuple[str, str, str]:
+def role_row(c: Analysis, name: str) -> tuple[str, str, str]:
     """`ffn`, `3072`, `12 spaces`."""
     found = c.roles.axes[name]
     if name == "kv_heads" and found == c.roles.axes.get("heads"):
@@ -135,7 +135,7 @@ def absent(axes: dict[str, list[RoleAxis]]) -> Iterator[str]:
 # -------------------------------------------------------------------------------------------- explain
 
 
-def explain_lines(c: Compilation, name: str, found: Sequence[RoleAxis], everything: bool) -> Iterator[str]:
+def explain_lines(c: Analysis, name: str, found: Sequence[RoleAxis], everything: bool) -> Iterator[str]:
     """Why axes change together: every weight axis of every space of a name, and the operators on the way.
 
     Without `everything`, places that are reached alike (in equal layers) stand once, and so do spaces.
@@ -155,9 +155,7 @@ def explain_lines(c: Compilation, name: str, found: Sequence[RoleAxis], everythi
         yield f"{many(more, 'more space')} of {c.path.name} like {like} (--all)."
 
 
-def space_lines(
-    c: Compilation, name: str, axis: RoleAxis, found: list[Way], everything: bool
-) -> Iterator[str]:
+def space_lines(c: Analysis, name: str, axis: RoleAxis, found: list[Way], everything: bool) -> Iterator[str]:
     """One space."""
     axes = "1 weight axis" if len(found) == 1 else f"{len(found)} weight axes that change together"
     yield f"`{name}` of {c.path.name}: {many(axis.size, 'unit')}, {axes}"

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from growc.axes import find
-from growc.dialects.onnx.patches import Part
+from growc.compilation import (
+    Analysis,
+    Arranged,
+    Captured,
+    Kind,
+    Mapped,
+    Named,
+    Normed,
+    Repaired,
+    Request,
+    Result,
+    Simulated,
+    Solved,
+    Source,
+    Spaced,
+    Stored,
+    Tied,
+)
+from growc.model import Part
 from growc.render.terminal import numbers_text, plan_lines, step_text, weight_row
 from growc.render.text import many, table
 
 if TYPE_CHECKING:
     from growc.axes import Space
-    from growc.compilation import Compilation
     from growc.graph import Node, Size, Value
     from growc.indexmap import IndexMap
     from growc.passes.spaces import Axes
@@ -22,14 +39,14 @@ LEAST = 6
 """So many numbers of a table or of an attribute are shown."""
 
 
-def lines_after(name: str, c: Compilation) -> Iterator[str]:
+def lines_after(name: str, made: Source) -> Iterator[str]:
     """A heading, and what the pass of this name made."""
     yield f"After {name}:"
-    yield from (f"  {line}".rstrip() for line in [*PRINTERS[name](c)] or ["nothing"])
+    yield from (f"  {line}".rstrip() for line in [*PRINTERS[name](made)] or ["nothing"])
     yield ""
 
 
-def graph_lines(c: Compilation) -> Iterator[str]:
+def graph_lines(c: Captured) -> Iterator[str]:
     """Every node: its results, its operator, its operands, how its operator treats maps."""
     weights = ((w.name, f"{w.dtype}{list(w.shape)}") for w in c.graph.weights)
     yield from table(("weight", *row) for row in weights)
@@ -38,13 +55,13 @@ def graph_lines(c: Compilation) -> Iterator[str]:
     yield from table(("output", v.name) for v in c.graph.outputs)
 
 
-def size_lines(c: Compilation) -> Iterator[str]:
+def size_lines(c: Simulated) -> Iterator[str]:
     """Every value: its type, its sizes at the sample points, and its elements where they are known."""
     values = (v for v in c.graph.values() if v.weight is None)
     yield from table((v.name, v.dtype, _sizes(v.sizes), *_known(v)) for v in values)
 
 
-def norm_lines(c: Compilation) -> Iterator[str]:
+def norm_lines(c: Normed) -> Iterator[str]:
     """Every norm, by what it computes."""
     for norm in c.norms:
         axes = ", ".join(map(str, norm.axes))
@@ -52,7 +69,7 @@ def norm_lines(c: Compilation) -> Iterator[str]:
         yield f"{norm.result.name} = {norm.formula.name} of {norm.source.name} over {axes} ({eps})"
 
 
-def space_lines(c: Compilation) -> Iterator[str]:
+def space_lines(c: Spaced) -> Iterator[str]:
     """Every space, with its size and the axes that it is; then every node with its line."""
     called = _Names(c.axes)
     rows = []
@@ -71,14 +88,14 @@ def space_lines(c: Compilation) -> Iterator[str]:
     )
 
 
-def tie_lines(c: Compilation) -> Iterator[str]:
+def tie_lines(c: Tied) -> Iterator[str]:
     """Uses of weights that are one tensor."""
     for tie in c.ties:
         turned = (" transposed" if turned else "" for turned in tie.turned)
         yield " = ".join(_read(use) + how for use, how in zip(tie.uses, turned, strict=True))
 
 
-def role_lines(c: Compilation) -> Iterator[str]:
+def role_lines(c: Named) -> Iterator[str]:
     """Every name, with the spaces that bear it."""
     called = _Names(c.axes)
     for name, axes in c.roles.axes.items():
@@ -86,7 +103,7 @@ def role_lines(c: Compilation) -> Iterator[str]:
             yield f"{name} {axis.size}: {' '.join(map(called.of, axis.spaces))}"
 
 
-def layer_lines(c: Compilation) -> Iterator[str]:
+def layer_lines(c: Analysis) -> Iterator[str]:
     """Every layer of every run: between which values it lies."""
     for number, run in enumerate(c.layers.runs):
         yield f"run {number}{run.scope and f' ({run.scope})'}: {many(len(run.layers), 'layer')}"
@@ -96,13 +113,13 @@ def layer_lines(c: Compilation) -> Iterator[str]:
             yield f"  layer {k}: {layer.start.name} -> {layer.end.name}, {nodes}, kind {kind}"
 
 
-def untied_lines(c: Compilation) -> Iterator[str]:
+def untied_lines(c: Request) -> Iterator[str]:
     """The heads that are cut from their tables, and what stays tied."""
     yield f"cut: {numbers_text(sorted(c.untied)) or 'none'}"
     yield from tie_lines(c)
 
 
-def statement_lines(c: Compilation) -> Iterator[str]:
+def statement_lines(c: Request) -> Iterator[str]:
     """The statements, one a line."""
     from growc import grammar
     from growc.recipe import Recipe
@@ -111,7 +128,7 @@ def statement_lines(c: Compilation) -> Iterator[str]:
         yield f"{bound.number}: {grammar.format(Recipe((bound.statement,))).rstrip()}"
 
 
-def depth_lines(c: Compilation) -> Iterator[str]:
+def depth_lines(c: Arranged) -> Iterator[str]:
     """Which layer of the source each layer of the result is."""
     for number, past in enumerate(c.depth.runs):
         zero = [k for k, zeroed in enumerate(past.zeroed) if zeroed]
@@ -121,7 +138,7 @@ def depth_lines(c: Compilation) -> Iterator[str]:
     yield from layer_lines(c)
 
 
-def lowered_lines(c: Compilation) -> Iterator[str]:
+def lowered_lines(c: Mapped) -> Iterator[str]:
     """Every statement as the map of each space that it resizes."""
     called = _Names(c.axes)
     for stage in c.lowered.stages:
@@ -134,7 +151,7 @@ def lowered_lines(c: Compilation) -> Iterator[str]:
             yield f"  {type(group).__name__.lower()} {called.of(group.keys)} {called.of(group.group)}"
 
 
-def step_lines(c: Compilation) -> Iterator[str]:
+def step_lines(c: Solved) -> Iterator[str]:
     """What is done to each weight, what becomes of outputs, what is not exact."""
     done = [use for use in c.graph.uses() if c.steps.get(use) or c.scales.get(use, 1.0) != 1.0]
     for use in done:
@@ -150,49 +167,52 @@ def step_lines(c: Compilation) -> Iterator[str]:
     yield from (f"gap at {gap.node} ({gap.op}): {gap.cause}" for gap in c.gaps)
 
 
-def patch_lines(c: Compilation) -> Iterator[str]:
+def patch_lines(c: Repaired) -> Iterator[str]:
     """Operands and attributes of nodes that change."""
-    for node, patch in c.mended.patches.items():
+    for node, patch in c.repairs.patches.items():
         operands = (f"operand {i} = [{', '.join(map(_entry, new))}]" for i, new in patch.operands.items())
         attributes = (f"{name} = {value}" for name, value in patch.attributes.items())
         yield f"{node.name or _names(node.outputs)} ({node.kind}): {', '.join([*operands, *attributes])}"
 
 
-def tensor_lines(c: Compilation) -> Iterator[str]:
+def tensor_lines(c: Stored) -> Iterator[str]:
     """The stored tensors of the result that are not those of the source."""
     yield from table(weight_row(weight) for weight in c.assembled.weights if weight.changed)
 
 
-def certified_lines(c: Compilation) -> Iterator[str]:
+def certified_lines(c: Result) -> Iterator[str]:
     """The plan."""
     yield from plan_lines(c.plan, everything=True)
 
 
-def held_lines(c: Compilation) -> Iterator[str]:
-    """The fields of the config that holds the plan."""
-    for name, value in ({} if c.held is None else c.held.config).items():
-        if c.held.source.config.get(name) != value:
-            yield f"{name}: {c.held.source.config.get(name)} -> {value}"
+def printer(kind: type[Kind], lines: Callable[[Kind], Iterator[str]]) -> Callable[[Source], Iterator[str]]:
+    """What prints records of a kind."""
+
+    def printed(made: Source) -> Iterator[str]:
+        assert isinstance(made, kind), "a pass makes the kind that it says"
+        return lines(made)
+
+    return printed
 
 
-PRINTERS: Mapping[str, Callable[[Compilation], Iterator[str]]] = {
-    "capture": graph_lines,
-    "simulate": size_lines,
-    "norms": norm_lines,
-    "spaces": space_lines,
-    "ties": tie_lines,
-    "roles": role_lines,
-    "layers": layer_lines,
-    "untie": untied_lines,
-    "groups": space_lines,
-    "match": statement_lines,
-    "depth": depth_lines,
-    "lower": lowered_lines,
-    "solve": step_lines,
-    "mend": patch_lines,
-    "assemble": tensor_lines,
-    "certify": certified_lines,
-    "hold": held_lines,
+PRINTERS = {
+    "capture": printer(Captured, graph_lines),
+    "simulate": printer(Simulated, size_lines),
+    "norms": printer(Normed, norm_lines),
+    "spaces": printer(Spaced, space_lines),
+    "ties": printer(Tied, tie_lines),
+    "roles": printer(Named, role_lines),
+    "layers": printer(Analysis, layer_lines),
+    "untie": printer(Request, untied_lines),
+    "groups": printer(Request, space_lines),
+    "match": printer(Request, statement_lines),
+    "depth": printer(Arranged, depth_lines),
+    "lower": printer(Mapped, lowered_lines),
+    "solve": printer(Solved, step_lines),
+    "mend": printer(Repaired, patch_lines),
+    "assemble": printer(Stored, tensor_lines),
+    "certify": printer(Result, certified_lines),
+    "hold": printer(Result, certified_lines),
 }
 
 

@@ -14,13 +14,13 @@ from growc.passes.roles import RoleAxis
 from growc.render.text import many
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Analysis
 
 WIDTH = 80
 """No line is longer."""
 
 
-def picture_lines(c: Compilation) -> Iterator[str]:
+def picture_lines(c: Analysis) -> Iterator[str]:
     """For every stream: what makes it, the branches on it by kind, and what reads it at the end."""
     picture = _Picture(c)
     for k, axis in enumerate(c.roles.axes.get("hidden", [])):
@@ -29,7 +29,7 @@ def picture_lines(c: Compilation) -> Iterator[str]:
 
 
 class _Picture:
-    def __init__(self, c: Compilation) -> None:
+    def __init__(self, c: Analysis) -> None:
         self.c, self.flow = c, Flow(c.axes)
         self.tied = {use for tie in c.ties for use in tie.uses if tie.is_head}
         self.names = {

@@ -13,7 +13,7 @@ from random_models import random_model
 from random_recipes import random_recipe
 
 from growc.api import compile, recipe  # noqa: A004 - growc.api.compile is what it is
-from growc.compilation import Compilation
+from growc.compilation import Result
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.onnx.saving import save
@@ -106,14 +106,14 @@ def judged(model: Path, text: str, cases: Sequence[Feeds]) -> Verdict:
     return Verdict("false gap" if equal else "gap", causes, difference)
 
 
-def written(c: Compilation, folder: Path) -> Path:
+def written(c: Result, folder: Path) -> Path:
     """The grown model of a compilation, in a folder."""
     folder.mkdir(exist_ok=True)
-    rewrite(c.graph, c.assembled, c.mended, c.attributes)
+    rewrite(c.graph, c.assembled, c.repairs, c.attributes)
     return save(c.model.source, folder, "grown.onnx", False, lambda name, count: None)[-1]
 
 
-def _difference(c: Compilation, expected: Sequence[Feeds], grown: Sequence[Feeds]) -> float:
+def _difference(c: Result, expected: Sequence[Feeds], grown: Sequence[Feeds]) -> float:
     maps = ports_of(c).output_maps()
     largest = 0.0
     for before, after in zip(expected, grown, strict=True):
@@ -125,7 +125,7 @@ def _difference(c: Compilation, expected: Sequence[Feeds], grown: Sequence[Feeds
     return largest
 
 
-def _measured(c: Compilation, model: Path, target: Path, cases: Sequence[Feeds]) -> tuple[float, float, bool]:
+def _measured(c: Result, model: Path, target: Path, cases: Sequence[Feeds]) -> tuple[float, float, bool]:
     """How far the grown model lies from its source, the source's own rounding where that matters, and whether
     all that the grown one gives is finite.
 

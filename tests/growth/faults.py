@@ -15,7 +15,7 @@ from growc.plans import DRAWN, MEAN, ZERO, AxisStep, Layout, LeafStep, Noise, We
 from growc.weights import leaf_steps
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Result
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ NONE = Mutant("none")
 Change = Callable[[LeafStep], LeafStep]
 
 
-def steps(c: Compilation, verb: str, axes: int = 0) -> Iterator[tuple[int, WeightPlan, int]]:
+def steps(c: Result, verb: str, axes: int = 0) -> Iterator[tuple[int, WeightPlan, int]]:
     """(number, weight, number of the step) for every step with a verb on weights of so many axes (0: any)."""
     for i, weight in enumerate(c.assembled.weights):
         for k, step in enumerate(weight.steps):
@@ -88,49 +88,49 @@ def changes(step: LeafStep) -> bool:
 # ------------------------------------------------------------------------------------------ kinds
 
 
-def eps_attribute_not_scaled(c: Compilation) -> Iterator[Mutant]:
+def eps_attribute_not_scaled(c: Result) -> Iterator[Mutant]:
     for node in c.attributes:
         yield Mutant(
             f"eps of {node.name}", attributes={n: v for n, v in c.attributes.items() if n is not node}
         )
 
 
-def eps_constant_not_scaled(c: Compilation) -> Iterator[Mutant]:
+def eps_constant_not_scaled(c: Result) -> Iterator[Mutant]:
     for i, weight in enumerate(c.assembled.weights):
         if weight.scale != 1:
             yield Mutant(f"eps in {weight.name}", {i: replace(weight, scale=1.0)})
 
 
-def gain_not_scaled(c: Compilation) -> Iterator[Mutant]:
+def gain_not_scaled(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "scales"):
         if any(changes(s) for s in leaf_steps(weight.steps[k].layout)):
             yield mutant(i, weight, k, edited(weight.steps[k].layout, unscaled))
 
 
-def bias_not_mapped(c: Compilation) -> Iterator[Mutant]:
+def bias_not_mapped(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "makes", 1):
         if "key" in weight.name:  # adds one number to all scores of a query: softmax does not see it
             continue
         yield mutant(i, weight, k, edited(weight.steps[k].layout, rolled))
 
 
-def making_order_wrong(c: Compilation) -> Iterator[Mutant]:
+def making_order_wrong(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "makes", 2):
         yield mutant(i, weight, k, edited(weight.steps[k].layout, rolled))
 
 
-def reader_order_wrong(c: Compilation) -> Iterator[Mutant]:
+def reader_order_wrong(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "reads"):
         yield mutant(i, weight, k, edited(weight.steps[k].layout, rolled))
 
 
-def reader_not_divided(c: Compilation) -> Iterator[Mutant]:
+def reader_not_divided(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "reads"):
         if any(changes(s) for s in leaf_steps(weight.steps[k].layout)):
             yield mutant(i, weight, k, edited(weight.steps[k].layout, unscaled))
 
 
-def share_doubled(c: Compilation) -> Iterator[Mutant]:
+def share_doubled(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "reads"):
         for unit in range(weight.steps[k].layout.after):
             whole = flat(weight.steps[k].layout)
@@ -140,20 +140,20 @@ def share_doubled(c: Compilation) -> Iterator[Mutant]:
                 yield mutant(i, weight, k, Layout("leaf", (), made))
 
 
-def packed(c: Compilation) -> Iterator[tuple[int, WeightPlan, int]]:
+def packed(c: Result) -> Iterator[tuple[int, WeightPlan, int]]:
     for i, weight, k in steps(c, "makes"):
         if weight.steps[k].layout.kind == "sum" and len(weight.steps[k].layout.parts) == 3:
             yield i, weight, k
 
 
-def heads_permuted_in_values_only(c: Compilation) -> Iterator[Mutant]:
+def heads_permuted_in_values_only(c: Result) -> Iterator[Mutant]:
     for i, weight, k in packed(c):
         layout = weight.steps[k].layout
         last = edited(layout.parts[2], rolled, 0)
         yield mutant(i, weight, k, replace(layout, parts=(*layout.parts[:2], last)))
 
 
-def packed_parts_swapped(c: Compilation) -> Iterator[Mutant]:
+def packed_parts_swapped(c: Result) -> Iterator[Mutant]:
     for i, weight, k in packed(c):
         whole = flat(weight.steps[k].layout)
         third = whole.after // 3
@@ -162,20 +162,20 @@ def packed_parts_swapped(c: Compilation) -> Iterator[Mutant]:
         yield mutant(i, weight, k, Layout("leaf", (), swapped))
 
 
-def tables(c: Compilation) -> list[int]:
+def tables(c: Result) -> list[int]:
     """Numbers of the weights that hold the tied table (one, or one for each time that it is stored)."""
     tied = {use for tie in c.ties if tie.is_head for use in tie.uses}
     return [i for i, uses in enumerate(c.assembled.uses) if any(u in tied for u in uses)]
 
 
-def tie_broken_on_one_side(c: Compilation) -> Iterator[Mutant]:
+def tie_broken_on_one_side(c: Result) -> Iterator[Mutant]:
     for i in tables(c):
         weight = c.assembled.weights[i]
         for k, step in enumerate(weight.steps):
             yield mutant(i, weight, k, edited(step.layout, rolled))
 
 
-def tied_head_divided_twice(c: Compilation) -> Iterator[Mutant]:
+def tied_head_divided_twice(c: Result) -> Iterator[Mutant]:
     def squared(step: LeafStep) -> LeafStep:
         return replace(step, weight=np.where(step.index >= 0, step.weight**2, step.weight))
 
@@ -186,7 +186,7 @@ def tied_head_divided_twice(c: Compilation) -> Iterator[Mutant]:
         yield mutant(i, weight, k, edited(weight.steps[k].layout, squared))
 
 
-def embedding_row_scaled(c: Compilation) -> Iterator[Mutant]:
+def embedding_row_scaled(c: Result) -> Iterator[Mutant]:
     weights = {i: c.assembled.weights[i] for i in tables(c)}
     size = max(max(w.before) for w in weights.values())
     for row in range(size):
@@ -200,7 +200,7 @@ def embedding_row_scaled(c: Compilation) -> Iterator[Mutant]:
         yield Mutant(f"row {row}", made)
 
 
-def noise_on_a_making_weight(c: Compilation) -> Iterator[Mutant]:
+def noise_on_a_making_weight(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "makes", 2):
 
         def noisy(step: LeafStep) -> LeafStep:
@@ -211,7 +211,7 @@ def noise_on_a_making_weight(c: Compilation) -> Iterator[Mutant]:
             yield mutant(i, weight, k, edited(weight.steps[k].layout, noisy))
 
 
-def noise_not_balanced(c: Compilation) -> Iterator[Mutant]:
+def noise_not_balanced(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "reads"):
         if any(s.noise is not None for s in leaf_steps(weight.steps[k].layout)):
 
@@ -221,7 +221,7 @@ def noise_not_balanced(c: Compilation) -> Iterator[Mutant]:
             yield mutant(i, weight, k, edited(weight.steps[k].layout, loose))
 
 
-def zero_column_missing(c: Compilation) -> Iterator[Mutant]:
+def zero_column_missing(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "reads"):
         for n, step in enumerate(leaf_steps(weight.steps[k].layout)):
             for unit in np.flatnonzero((step.index < 0) & (step.filler == ZERO)):
@@ -235,7 +235,7 @@ def zero_column_missing(c: Compilation) -> Iterator[Mutant]:
                 yield mutant(i, weight, k, edited(weight.steps[k].layout, filled, n))
 
 
-def mean_left_out(c: Compilation) -> Iterator[Mutant]:
+def mean_left_out(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "makes"):
         if any((s.filler == MEAN).any() for s in leaf_steps(weight.steps[k].layout)):
 
@@ -245,7 +245,7 @@ def mean_left_out(c: Compilation) -> Iterator[Mutant]:
             yield mutant(i, weight, k, edited(weight.steps[k].layout, empty))
 
 
-def new_units_drawn(c: Compilation) -> Iterator[Mutant]:
+def new_units_drawn(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "makes", 2):
 
         def drawn(step: LeafStep) -> LeafStep:

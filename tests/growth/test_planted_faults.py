@@ -21,7 +21,7 @@ from growc.dialects.onnx.saving import save
 from growc.verification import Verification, verify
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Result
 
 BOTH = "widen heads to 8 with uniform copy\nwiden ffn to 256 with uniform copy"
 AVERAGE = f"widen hidden to 64 with average fill\n{BOTH}"
@@ -68,12 +68,12 @@ def run(path: Path, text: str, folder: Path, mutant: faults.Mutant = faults.NONE
     assert c.plan.certificate.exact
     weights = [mutant.weights.get(i, w) for i, w in enumerate(c.assembled.weights)]
     kept = c.attributes if mutant.attributes is None else _same_nodes(c, mutant)
-    rewrite(c.graph, replace(c.assembled, weights=weights), c.mended, kept)
+    rewrite(c.graph, replace(c.assembled, weights=weights), c.repairs, kept)
     files = save(c.model.source, folder, "grown.onnx", False, lambda name, count: None)
     return verify(path, files[-1], output_maps=ports.ports_of(c).output_maps())
 
 
-def _same_nodes(c: Compilation, mutant: faults.Mutant) -> dict[object, object]:
+def _same_nodes(c: Result, mutant: faults.Mutant) -> dict[object, object]:
     """The attributes of a mutant on the nodes of another compilation of the same recipe."""
     assert mutant.attributes is not None
     kept = {node.outputs[0].name for node in mutant.attributes}

@@ -27,6 +27,7 @@ from growc.indexmap import IndexMap
 from growc.layers import Layers
 from growc.operators import Line, labels
 from growc.passes.ancestry import Ancestry
+from growc.passes.apart import Taken
 from growc.passes.assemble import assemble_weights
 from growc.passes.certify import rounded
 from growc.passes.links import build_links, carriers_of
@@ -284,11 +285,11 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     sizes.apply(stage)
     resized = {v: tuple(sizes.of(s) for s in one.axes.of(v)) for v in one.graph.inputs}
     try:
-        mended = one.model.mend(one.axes, resized, sizes.of)
+        repairs = one.model.repair(one.axes, resized, sizes.of, Taken())
     except GrowError as refusal:
         return Judgement(refused=str(refusal.diagnostics[0]))
     shapes = {u: tuple(sizes.of(s)[0] for s in one.axes.of(u)) for u in one.graph.uses()}
-    made = assemble_weights(one.graph, steps, {}, shapes, {}, mended.patches)
+    made = assemble_weights(one.graph, steps, {}, shapes, {}, repairs.patches)
     if gaps := tuple(g.cause for g in rounded(made)):
         return Judgement(gaps)
     attributes = {
@@ -297,7 +298,7 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     }
     feeds = {v.name: grown(one, solution, v.name, i) for i, v in enumerate(one.graph.inputs)}
     try:
-        rewrite(one.graph, made, mended, attributes)
+        rewrite(one.graph, made, repairs, attributes)
         after = execute(ir.to_proto(one.graph.source), feeds)
     except (GrowError, InvalidArgument) as refusal:
         return Judgement(refused=str(refusal))

@@ -6,13 +6,19 @@ import importlib
 from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
-from graphs import ROOT
+from graphs import ROOT, STREAM, save
+from test_printed_passes import CASES
 
-from growc.compilation import Compilation
+from growc import api
+from growc.compilation import Source
+from growc.dialects.onnx.dialect import OnnxModel
 from growc.passes import PIPELINE, PLANNING, Pass, run
 from growc.passes.runner import ContractError
+
+GIVEN = tuple(field.name for field in fields(Source))
 
 
 def test_every_file_of_passes_is_imported_as_a_module():
@@ -24,20 +30,46 @@ def test_every_file_of_passes_is_imported_as_a_module():
 
 
 def test_a_pass_requires_what_is_given_or_ensured_before():
-    given = {field.name for field in fields(Compilation)}
-    there = given - {name for one in PLANNING for name in one.ensures} | {"statements", "untied"}
+    there = set(GIVEN)
     for one in PLANNING:
         assert [name for name in one.requires if name not in there] == [], one.name
-        assert set(one.ensures) <= given
         there |= set(one.ensures)
 
 
 def test_a_pass_says_what_it_does_in_a_line():
-    assert len({one.name for one in PIPELINE}) == len(PIPELINE)
+    assert len({one.name for one in PIPELINE}) == len([*PIPELINE])
     assert all(one.does.endswith(".") for one in PIPELINE)
 
 
-def test_a_pass_that_changes_what_it_does_not_ensure_is_refused():
+def test_a_pass_that_changes_what_it_does_not_ensure_is_refused(tmp_path):
     renamed = Pass("rename", lambda c: replace(c, path=Path("other")), (), ("graph",))
+    model = OnnxModel.open(save(tmp_path / "stream.onnx", STREAM))
     with pytest.raises(ContractError, match="the pass rename changes `path`"):
-        run([renamed], Compilation(Path("model"), None))
+        run(renamed, Source(Path("model"), model))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_pass_reads_what_it_requires(name, tmp_path):
+    case = CASES[name]
+    save(tmp_path / "other.onnx", STREAM.replace("12", "20"))
+    model = OnnxModel.open(save(tmp_path / "model.onnx", case.graph, opset=case.opset, **case.weights))
+    recipe = case.recipe.replace("other.onnx", str(tmp_path / "other.onnx"))
+    made = Source(tmp_path / "model.onnx", model, api.recipe(recipe).statements)
+    for one in PLANNING:
+        read: set[str] = set()
+        before, made = made, one.function(_watched(made, read))
+        assert read <= {*one.requires}, one.name
+        assert {k for k, v in vars(made).items() if vars(before).get(k, read) is not v} <= {*one.ensures}
+
+
+def _watched(record: Any, read: set[str]) -> Any:
+    """The same record; which of its fields are read is told."""
+
+    class Watched(type(record)):  # type: ignore[misc]
+        def __getattribute__(self, name: str) -> Any:
+            read.update({name} & vars(record).keys())
+            return super().__getattribute__(name)
+
+    found = object.__new__(Watched)
+    found.__dict__.update(vars(record))
+    return found

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 import pytest
 from graphs import MLP, STREAM, save
 
 from growc import api
-from growc.compilation import Compilation
+from growc.compilation import Source
 from growc.passes import PIPELINE, Pass
 from growc.render.passes import PRINTERS, lines_after
 
@@ -112,7 +112,7 @@ def printed(case: Case, name: str, folder: Path) -> str:
     """What a pass makes, each time that it runs."""
     lines: list[str] = []
 
-    def after(one: Pass, made: Compilation) -> None:
+    def after(one: Pass[Never, Source], made: Source) -> None:
         if one.name == name:
             lines.extend(lines_after(name, made))
 

@@ -29,7 +29,7 @@ from registry import ATTENTIONS, ZOO, Built, build  # noqa: E402
 
 from growc import api  # noqa: E402
 from growc.axes import find, leaves  # noqa: E402
-from growc.compilation import Compilation  # noqa: E402
+from growc.compilation import Analysis, Result, Source  # noqa: E402
 from growc.diagnostic import GrowError  # noqa: E402
 from growc.dialects.onnx.dialect import OnnxModel  # noqa: E402
 from growc.dialects.torch.dialect import TorchModel, reader  # noqa: E402
@@ -73,7 +73,7 @@ def captured(model: Built) -> Captured:
 # ---------------------------------------------------------------------------------------------- facts
 
 
-def analysed(c: Compilation) -> Facts:
+def analysed(c: Analysis) -> Facts:
     """What the analysis says."""
     found: Facts = {f"axes `{name}`": _spaces(c, name) for name in c.roles.axes}
     found["layers"] = [f"{len(r.layers)} {r.scope} {r.kinds} {r.period}" for r in c.layers.runs]
@@ -94,7 +94,7 @@ def analysed(c: Compilation) -> Facts:
     return found
 
 
-def _spaces(c: Compilation, name: str) -> list[str]:
+def _spaces(c: Analysis, name: str) -> list[str]:
     """The spaces of a role that change by themselves: how many there are of a size, scope and number of
     places where matrices have them.
     """
@@ -113,7 +113,7 @@ def _spaces(c: Compilation, name: str) -> list[str]:
     return [f"{n} x {what}" for what, n in sorted(found.items())]
 
 
-def _bearing(c: Compilation, atoms: set[int]) -> int:
+def _bearing(c: Analysis, atoms: set[int]) -> int:
     """In how many places a matrix with an axis of these units is used."""
     return sum(
         any(find(x) in atoms for s in c.axes.of(use) for x in leaves(s))
@@ -122,7 +122,7 @@ def _bearing(c: Compilation, atoms: set[int]) -> int:
     )
 
 
-def planned(c: Compilation) -> Facts:
+def planned(c: Result) -> Facts:
     """What a plan says."""
     plan = c.plan
     shapes = {
@@ -143,10 +143,10 @@ def said(opened: Any, name: str, recipe: str) -> Facts:
     """What is said of a model, or of a plan for it."""
     bound = api.recipe(recipe).statements if recipe else ()
     try:
-        c = run(PIPELINE if recipe else ANALYSIS, Compilation(Path(name), opened, bound))
+        begun = Source(Path(name), opened, bound)
+        return planned(run(PIPELINE, begun)) if recipe else analysed(run(ANALYSIS, begun))
     except GrowError as error:
         return {"refused": [d.code for d in error.diagnostics]}
-    return planned(c) if recipe else analysed(c)
 
 
 def facts(name: str, path: Path, recipes: Sequence[str] = RECIPES) -> dict[str, dict[str, Facts]]:

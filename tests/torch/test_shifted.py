@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from growc import api, weights
-from growc.compilation import Compilation
+from growc.compilation import Result
 from growc.dialects.onnx.emit import rewrite
 from growc.plan_json import from_json, to_json
 
@@ -58,12 +58,12 @@ class Tied(nn.Module):
 IDS = {"ids": torch.arange(10).reshape(2, 5)}
 
 
-def planned(recipe: str) -> Compilation:
+def planned(recipe: str) -> Result:
     return api.compile(api.recipe(recipe), Tied().eval(), example_inputs=IDS)
 
 
-def grown(c: Compilation) -> ir.Model:
-    rewrite(c.graph, c.assembled, c.mended, c.attributes)
+def grown(c: Result) -> ir.Model:
+    rewrite(c.graph, c.assembled, c.repairs, c.attributes)
     return c.model.source
 
 

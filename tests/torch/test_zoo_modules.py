@@ -12,7 +12,7 @@ from lowered import in_onnxruntime, opaque
 from registry import ZOO, Built
 
 from growc import api
-from growc.compilation import Compilation
+from growc.compilation import Source
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.torch.dialect import TorchModel, reader
@@ -57,9 +57,9 @@ def test_a_module_of_the_zoo_is_lowered_and_grown(name):
     for recipe in GROWTHS:
         opened = TorchModel.open(program, read)
         try:
-            c = run(PIPELINE, Compilation(Path(name), opened, api.recipe(recipe).statements))
+            c = run(PIPELINE, Source(Path(name), opened, api.recipe(recipe).statements))
         except GrowError:
             continue  # an axis that the model lacks, or one that is frozen
         if c.plan.certificate.exact and not c.graph.states:  # caches are given in their new size
-            rewrite(c.graph, c.assembled, c.mended, c.attributes)
+            rewrite(c.graph, c.assembled, c.repairs, c.attributes)
             assert worst(model, c.model.source) <= 2e-5, recipe

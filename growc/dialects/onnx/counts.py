@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from growc.axes import find
-from growc.dialects.onnx.patches import Demands, Patch
+from growc.dialects.onnx.patches import Demands
 from growc.dialects.onnx.simulate import Simulation
+from growc.model import Patch
 from growc.passes.spaces import Instance
 
 COUNTS: dict[str, Mapping[str, str]] = {

@@ -12,9 +12,10 @@ import numpy as np
 
 from growc.axes import find
 from growc.dialects.onnx.grids import counted, is_list
-from growc.dialects.onnx.patches import Demands, Entries, Part, Patch, part_of, refusal
+from growc.dialects.onnx.patches import Demands, part_of, refusal
 from growc.dialects.onnx.simulate import Simulation
 from growc.graph import Node, Size, Value
+from growc.model import Entries, Part, Patch
 from growc.operators import labels
 from growc.passes.spaces import Instance
 

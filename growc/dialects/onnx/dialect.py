@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import onnx_ir as ir
 
 from growc.axes import Space
 from growc.brief import brief
+from growc.compilation import Request, Result, Source
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.broadcasts import part
 from growc.dialects.onnx.capture import capture, dtype_name
@@ -18,7 +20,7 @@ from growc.dialects.onnx.container import files_of, load
 from growc.dialects.onnx.control import CONTROL
 from growc.dialects.onnx.folding import Folded
 from growc.dialects.onnx.fused import Fused
-from growc.dialects.onnx.mend import Mended, mend
+from growc.dialects.onnx.mend import mend
 from growc.dialects.onnx.number_ranges import RANGES
 from growc.dialects.onnx.operand import COMPLEX, REAL
 from growc.dialects.onnx.samples import settle
@@ -29,18 +31,17 @@ from growc.dialects.onnx.table import OPERATORS
 from growc.dialects.onnx.unpack import unpack
 from growc.graph import Graph, Node, Size, Value
 from growc.layers import Instance, Layers
+from growc.model import Edit, Repairs, Unseen
 from growc.passes.apart import Taken
 from growc.passes.assemble import Assembled
 from growc.passes.measured import Measured
-from growc.passes.packing import Packed
 from growc.passes.spaces import Axes
-from growc.passes.unseen import Unseen
 from growc.recipe import Measure
 from growc.scores import Scores
 
 
 @dataclass
-class IrModel:
+class IrModel(ABC):
     """A model in onnx-ir's form, opened: its graph, its operator table, its simulation."""
 
     __repr__ = brief
@@ -77,27 +78,35 @@ class IrModel:
         """The neutral graph."""
         return capture(self.source, self)
 
-    def spread(self, unseen: Unseen) -> None:
-        """Let the graph count the heads that a broadcast shares; it is to be captured once more."""
-        self.spreading += spread(unseen, inside=not self.repeats)
+    def edit(self, edit: Edit) -> Self:
+        """The model with heads that are counted, or queries, keys and values that are cut apart."""
+        if isinstance(edit, Unseen):
+            self.spreading += spread(edit, inside=not self.repeats)
+        else:
+            unpack(self.source, edit)
         self.simulator = Simulator(self.source)
-
-    def unpack(self, packed: Sequence[Packed]) -> None:
-        """Let queries, keys and values of one projection be cut apart; it is to be captured once more."""
-        unpack(self.source, packed)
-        self.simulator = Simulator(self.source)
+        return self
 
     def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
-        """Give the model other layers, in place; it is to be captured again."""
-        made = rearrange(graph, layers, orders, self.remember)
+        """The model with other layers."""
+        made = rearrange(graph, layers, orders, self.remember, self)
         placed = [p.values for run in made.runs.values() for p in run]
         self.fused = [copy for one in self.fused for copy in one.copies(placed, made.gone, made.data)]
         self.folded, self.spreading = [], counting(self.source)
         self.simulator = Simulator(self.source)
         return made
 
+    @abstractmethod
     def remember(self, nodes: Iterable[ir.Node]) -> None:
         """Nodes are about to say something else than in the source."""
+
+    @abstractmethod
+    def file(self, path: Path) -> Path:
+        """The file that onnxruntime runs."""
+
+    @abstractmethod
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes."""
 
     def fault(self, path: Path) -> str:
         """What is wrong with the file as such, if it can be told."""
@@ -123,13 +132,13 @@ class IrModel:
             value.dtype = "" if kind is None else dtype_name(ir.DataType(kind))
         return inputs
 
-    def mend(
+    def repair(
         self,
         axes: Axes,
-        inputs: dict[Value, tuple[Size, ...] | None],
+        inputs: Mapping[Value, tuple[Size, ...] | None],
         resize: Callable[[Space], Size],
-        taken: Taken | None = None,
-    ) -> Mended:
+        taken: Taken,
+    ) -> Repairs:
         """Account for every size of the result."""
         return mend(axes, self.simulator, inputs, self.counts, resize, taken)
 
@@ -137,21 +146,27 @@ class IrModel:
         """The stored tensors of a plan, where computed weights that change are made of what others are."""
         return made
 
-    def hold(self, c: Any) -> Any:
+    def hold(self, c: Result) -> Result:
         """A compilation with what stores its result, where that is more than the graph itself."""
         return c
 
-    def measure(self, c: Any, statement: Measure) -> Measured:
+    def measure(self, c: Request, statement: Measure) -> Measured:
         """What `measure importance` finds. Raises GrowError (G309, G403)."""
         from growc.importance import measured
 
         return measured(c, statement)
 
-    def measure_layers(self, c: Any, statement: Measure) -> list[list[float | None]]:
+    def measure_layers(self, c: Request, statement: Measure) -> list[list[float | None]]:
         """What `measure importance` finds of the source's layers, run by run. Raises GrowError likewise."""
         from growc.importance import measured_layers
 
         return measured_layers(c, statement)
+
+
+def ir_model(c: Source) -> IrModel:
+    """The model of a compilation."""
+    assert isinstance(c.model, IrModel), "every dialect is one of onnx-ir by now"
+    return c.model
 
 
 @dataclass
@@ -168,6 +183,9 @@ class OnnxModel(IrModel):
     def open(path: Path) -> OnnxModel:
         """Raises GrowError (G310) where the file cannot be read."""
         return OnnxModel(load(path))
+
+    def remember(self, nodes: Iterable[ir.Node]) -> None:
+        """A file is written from what nodes say now."""
 
     def again(self, path: Path) -> OnnxModel:
         """The file as it was before any pass."""

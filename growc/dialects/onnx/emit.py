@@ -17,26 +17,26 @@ from growc.dialects.onnx.broadcasts import names_in, rejoin
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
 from growc.dialects.onnx.leaving import all_gone, left_out
-from growc.dialects.onnx.mend import Mended
 from growc.dialects.onnx.origins import model_of, node_of, stored_of, value_of
-from growc.dialects.onnx.patches import Entries, Part, Patch
 from growc.dialects.onnx.sharing import share
 from growc.dialects.onnx.spread import counting, settle
 from growc.dialects.onnx.stored import Stored
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.graph import Graph, Node, Size, Value, Weight
 from growc.indexmap import Array
+from growc.model import Entries, Part, Patch, Repairs
 from growc.naming import unused
+from growc.passes.apart import Taken
 from growc.passes.assemble import Assembled, chain
 from growc.plans import WeightPlan
 from growc.weights import execute, read_for
 
 
 def rewrite(
-    graph: Graph, weights: Assembled, mended: Mended, attributes: Mapping[Node, Mapping[str, Any]]
+    graph: Graph, weights: Assembled, repairs: Repairs, attributes: Mapping[Node, Mapping[str, Any]]
 ) -> None:
     """Change the graph's onnx-ir model in place. The graph can be used no further."""
-    writer = _Rewriter(graph, mended)
+    writer = _Rewriter(graph, repairs)
     plans = list(zip(weights.weights, weights.uses, weights.sources, strict=True))
     origins = {source.name: value_of(source) for source in weights.sources}
     made = [_tensors(plan, source, origins) for plan, _, source in plans]  # none is replaced yet
@@ -44,41 +44,41 @@ def rewrite(
         writer.weight(plan, tensors, uses, source)
         if plan.scale != 1.0 and source.elements == 1:
             _put_second(uses)
-    for node, patch in mended.patches.items():
+    for node, patch in repairs.patches.items():
         if not node.chain:
             writer.patch(node, patch, node_of(node))
-    for value, number in mended.constants.items():
+    for value, number in repairs.constants.items():
         writer.stand_in(value_of(value), number)
     for node, changed in attributes.items():
         for name, value in changed.items():
             node_of(node).attributes[name] = ir.AttrFloat32(name, float(value))
     writer.shapes()
-    left_out(graph, mended.taken, writer)
+    left_out(graph, repairs.taken, writer)
     settle(graph.dialect.spreading, writer, repeats=graph.dialect.repeats)
     kept = {value_of(source) for plan, _, source in plans if plan.changed}
     for folded in graph.dialect.folded:
         if folded.stand_in not in kept:
             folded.restore(kept)
-    sizes = {value_of(v): after for v, after in mended.sizes.items()}
+    sizes = {value_of(v): after for v, after in repairs.sizes.items()}
     restore(graph.dialect.fused, lambda one: share(one, writer, sizes))
     rejoin(model_of(graph))
     RemoveUnusedNodesPass()(model_of(graph))
-    all_gone(graph, mended.taken)
+    all_gone(graph, repairs.taken)
 
 
-def settle_repeats(graph: Graph, mended: Mended) -> None:
+def settle_repeats(graph: Graph, repairs: Repairs) -> None:
     """Plain operators for repeated heads in a model that was rewritten with operators of growc's own."""
-    settle(counting(model_of(graph)), _Rewriter(graph, mended), repeats=False)
+    settle(counting(model_of(graph)), _Rewriter(graph, repairs), repeats=False)
 
 
 def patching(graph: Graph) -> Callable[[Node, Patch, ir.Node], None]:
     """What lets a node of the model, which a node of the graph came from, say something else."""
-    return _Rewriter(graph, Mended()).patch
+    return _Rewriter(graph, Repairs(Taken())).patch
 
 
 class _Rewriter:
-    def __init__(self, graph: Graph, mended: Mended) -> None:
-        self.graph, self.model, self.mended = graph, model_of(graph), mended
+    def __init__(self, graph: Graph, repairs: Repairs) -> None:
+        self.graph, self.model, self.repairs = graph, model_of(graph), repairs
         self.names = names_in(self.model)
 
     # ---- weights
@@ -163,8 +163,8 @@ class _Rewriter:
         """Behind uses that keep the stored tensor, patches act on the model's own nodes, once on each."""
         chained = {node_of(node): node for use in uses for node in chain(use)}
         for origin, node in chained.items():
-            if node in self.mended.patches:
-                self.patch(node, self.mended.patches[node], origin)
+            if node in self.repairs.patches:
+                self.patch(node, self.repairs.patches[node], origin)
 
     def redirect(self, use: Value, made: ir.Value) -> None:
         """Let one use read another tensor; the chain on the way is copied."""
@@ -182,8 +182,8 @@ class _Rewriter:
                 node_of(node).replace_input_with(operand, made)
                 continue
             copy = self.copied(node_of(node), operand, made)
-            if node in self.mended.patches:
-                self.patch(node, self.mended.patches[node], copy)
+            if node in self.repairs.patches:
+                self.patch(node, self.repairs.patches[node], copy)
             self.redirect(node.outputs[0], copy.outputs[0])
 
     def alias(self, body: ir.Graph, last: ir.Node | None, value: ir.Value) -> ir.Value:
@@ -288,7 +288,7 @@ class _Rewriter:
 
     def shapes(self) -> None:
         """Declared shapes follow: static sizes as numbers, symbols where they still mean the same."""
-        for value, after in self.mended.sizes.items():
+        for value, after in self.repairs.sizes.items():
             origin = value_of(value)
             if value.weight is not None or origin.shape is None or value.sizes == after:
                 continue

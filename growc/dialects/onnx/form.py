@@ -10,7 +10,7 @@ from growc.resolve import Resolved
 
 if TYPE_CHECKING:
     from growc.api import Progress
-    from growc.compilation import Compilation
+    from growc.compilation import Result
     from growc.ports import Ports
     from growc.verification import Verification
 
@@ -20,19 +20,20 @@ class OnnxFile:
 
     remarks: tuple[str, ...] = ()
 
-    def write(self, c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
+    def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """The file, and one for weights where they stand beside it. Raises GrowError (G311)."""
         from onnx.checker import ValidationError
 
         from growc.dialects.onnx.container import EXTERNAL
+        from growc.dialects.onnx.dialect import ir_model
         from growc.dialects.onnx.emit import rewrite
         from growc.dialects.onnx.saving import EXTERNAL_ABOVE, save
         from growc.dialects.onnx.schemas import check_model
         from growc.output import METADATA
 
-        model = c.model.source
+        model = ir_model(c).source
         external = bool(model.meta.get(EXTERNAL)) or c.plan.bytes_to_write > EXTERNAL_ABOVE
-        rewrite(c.graph, c.assembled, c.mended, c.attributes)
+        rewrite(c.graph, c.assembled, c.repairs, c.attributes)
         model.metadata_props.pop(METADATA, None)  # that of an earlier growth; a new one is appended
         done = 0
 
@@ -90,7 +91,7 @@ class OnnxFile:
         )
 
     def in_wider(
-        self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress
+        self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
     ) -> dict[str, Verification]:
         """A model with 16-bit floats once more as a float32 copy, which is grown by the same recipe.
 

@@ -2,7 +2,7 @@
 consumer.
 
 Needs: the source graph, the new shape of every weight use, and the sizes that the spaces demand of every
-value. Gives: `Mended`, patches of shape operands and attributes. Each node is evaluated again in topological
+value. Gives: `Repairs`, patches of shape operands and attributes. Each node is evaluated again in topological
 order; where its result differs from what is demanded, that node's own shape operand is replaced. What still
 differs is refused (G308), so no number is touched because it happens to equal a size, and none is overlooked.
 A real number that is computed from sizes at run time (a score scale) keeps the source's value. Equal at the
@@ -12,7 +12,6 @@ sample points is equal, but for what compares or bounds sizes: that may change b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,7 @@ from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import MULTIPLE
 from growc.dialects.onnx.patches import (
     Demands,
-    Part,
-    Patch,
+    changed_operand,
     leaves_doubt,
     loses_remainder,
     part_of,
@@ -34,19 +32,9 @@ from growc.dialects.onnx.patches import (
 from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
 from growc.graph import Graph, Node, Size, Value
 from growc.indexmap import Array
+from growc.model import Part, Patch, Repairs
 from growc.passes.apart import Taken
 from growc.passes.spaces import Axes, Instance
-
-
-@dataclass
-class Mended:
-    """What must change besides weights. `constants`: run-time numbers that keep the source's value."""
-
-    patches: dict[Node, Patch] = field(default_factory=dict)
-    constants: dict[Value, Array] = field(default_factory=dict)
-    sizes: dict[Value, tuple[Size, ...] | None] = field(default_factory=dict)
-    taken: Taken = field(default_factory=Taken)
-    """What goes with units that are taken out one by one, or gets other numbers."""
 
 
 def mend(
@@ -55,14 +43,14 @@ def mend(
     inputs: Mapping[Value, tuple[Size, ...] | None],
     counts: Mapping[Value, Size],
     resize: Callable[[Space], Size],
-    taken: Taken | None = None,
-) -> Mended:
+    taken: Taken,
+) -> Repairs:
     """Simulate the result and mend it; `resize` gives the new size of a space, `counts` the lengths that data
     decides.
 
     Raises GrowError (G308) naming the node that cannot be accounted for.
     """
-    return _Mender(axes, simulator, resize, taken or Taken()).run(inputs, counts)
+    return _Mender(axes, simulator, resize, taken).run(inputs, counts)
 
 
 class _Mender:
@@ -72,7 +60,7 @@ class _Mender:
         self.axes, self.simulator = axes, simulator
         self.wants = Demands(axes, resize, simulator.opsets)
         self.instances = {i.node: i for i in axes.instances}
-        self.done = Mended(taken=taken)
+        self.done = Repairs(taken)
         self.resized: set[Value] = set()
         """Numbers that are counted up to a size that changes, once they are too many to be known."""
         self.unsure: set[Value] = set()
@@ -81,7 +69,7 @@ class _Mender:
     def weight_shape(self, use: Value) -> tuple[int, ...]:
         return tuple(self.wants.resize(s)[0] for s in self.axes.of(use))
 
-    def run(self, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]) -> Mended:
+    def run(self, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]) -> Repairs:
         graph: Graph = self.axes.graph
         grown = {v: self.wants.demand(v) for v in inputs}  # states grow with the outputs that carry them on
         try:
@@ -189,7 +177,7 @@ class _Mender:
     def fits(self, node: Node, sim: Simulation, run: Callable[..., None], patch: Patch) -> bool:
         operands = {}
         for i in patch.operands:
-            made = patch.operand(node, i, sim)
+            made = changed_operand(patch, node, i, sim)
             if made is None:
                 return False
             operands[i] = made

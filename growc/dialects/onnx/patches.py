@@ -7,9 +7,8 @@ was whole in the source and is so no longer, it says nothing: the part is taken 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -18,52 +17,18 @@ from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.simulate import Simulation
 from growc.graph import Node, Size, Value
 from growc.indexmap import Array
+from growc.model import Part, Patch
 from growc.passes.spaces import Axes
 
 
-@dataclass(frozen=True)
-class Part:
-    """A fraction of a number at run time: of `whole`, or of the element that stood there."""
-
-    factor: Fraction
-    whole: Value | None = field(default=None, repr=False)
-
-
-Entries = tuple[int | Part | None, ...]
-"""A shape operand: a number, None for the element that stood there, or a part of a number."""
-
-
-@dataclass
-class Patch:
-    """Changed operands (by number) and attributes (None: dropped) of one node; `op`, where it becomes
-    another. `judged` operands are what they must be, though that may not be what they were.
-    """
-
-    operands: dict[int, Entries] = field(default_factory=dict)
-    attributes: dict[str, Any] = field(default_factory=dict)
-    op: str = ""
-    judged: tuple[int, ...] = ()
-
-    def merged(self, other: Patch) -> Patch:
-        """Both, the other one's where they differ."""
-        operands, attributes = self.operands | other.operands, self.attributes | other.attributes
-        return Patch(operands, attributes, self.op or other.op)
-
-    def literal(self, numbers: Sequence[int], before: Value | None) -> Array:
-        """The numbers of an operand in the shape of the one that stood there, but for its first axis."""
-        made = np.asarray(numbers, dtype=np.int64)
-        if self.op or before is None or before.sizes is None:
-            return made
-        return made.reshape((-1, *(s[0] for s in before.sizes[1:])) if before.sizes else ())
-
-    def operand(self, node: Node, i: int, sim: Simulation) -> tuple[Array, ...] | None:
-        """A changed operand at every sample point; None where it takes a number that is not known."""
-        value = node.input(i)
-        rows = [_element(entry, value, k, sim) for k, entry in enumerate(self.operands[i])]
-        if any(row is None for row in rows):
-            return None
-        points = zip(*(row for row in rows if row is not None), strict=True) if rows else [()] * sim.points
-        return tuple(self.literal(point, value) for point in points)
+def changed_operand(patch: Patch, node: Node, i: int, sim: Simulation) -> tuple[Array, ...] | None:
+    """A changed operand at every sample point; None where it takes a number that is not known."""
+    value = node.input(i)
+    rows = [_element(entry, value, k, sim) for k, entry in enumerate(patch.operands[i])]
+    if any(row is None for row in rows):
+        return None
+    points = zip(*(row for row in rows if row is not None), strict=True) if rows else [()] * sim.points
+    return tuple(patch.literal(point, value) for point in points)
 
 
 def _element(entry: int | Part | None, value: Value | None, k: int, sim: Simulation) -> Size | None:

@@ -17,8 +17,8 @@ import onnx_ir as ir
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.fused import PART_OF
 from growc.dialects.onnx.origins import maker_of, node_of, value_of
+from growc.model import Unseen
 from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
-from growc.passes.unseen import Unseen
 
 ATTENDS = "growc::Attention"
 """Of a fused operator the part that shares key/value heads among query heads by itself."""

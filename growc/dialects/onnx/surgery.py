@@ -26,6 +26,7 @@ from growc.dialects.onnx.owners import Place, around, bodies
 from growc.dialects.onnx.rowtables import Remember, RowTables
 from growc.graph import Graph, Node
 from growc.layers import Instance, Layer, Layers
+from growc.model import Model
 from growc.naming import unused
 
 
@@ -37,6 +38,7 @@ class Rearranged:
     what is fed.
     """
 
+    model: Model
     runs: Mapping[int, Sequence[Placed]]
     renamed: Mapping[str, str | None]
     gone: frozenset[ir.Node]
@@ -70,7 +72,11 @@ class Rearranged:
 
 
 def rearrange(
-    graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]], remember: Remember
+    graph: Graph,
+    layers: Layers,
+    orders: Mapping[int, Sequence[Instance]],
+    remember: Remember,
+    model: Model,
 ) -> Rearranged:
     """Rebuild the runs of these numbers in the graph's onnx-ir model, in place; `remember` is called with
     nodes before their numbers change.
@@ -88,7 +94,7 @@ def rearrange(
         if folded not in norms:
             folded.restore()
     RemoveUnusedNodesPass()(model_of(graph))
-    return surgery.finish()
+    return surgery.finish(model)
 
 
 class _Surgery:
@@ -132,7 +138,7 @@ class _Surgery:
             for body in (b for node in (outer, *around(outer)) for b in bodies(node)):
                 body.outputs.clear()
 
-    def finish(self) -> Rearranged:
+    def finish(self, model: Model) -> Rearranged:
         """Order and names, once the old layers are gone. Raises GrowError (G314) where they are not."""
         left = next((n for n in self.graph if n in self.gone), None)
         if left is not None:
@@ -151,7 +157,7 @@ class _Surgery:
             if now is None or now.name != name:
                 renamed[name] = None if now is None else now.name
         data = frozenset(self.source.data)
-        return Rearranged(self.building.runs, renamed, self.gone, self.taken, data)
+        return Rearranged(model, self.building.runs, renamed, self.gone, self.taken, data)
 
     # ---- what stands around the layers
 

@@ -16,7 +16,7 @@ from growc.dialects.onnx.capture import COPY_OF, ORDER
 from growc.dialects.onnx.origins import maker_of, node_of, value_of
 from growc.dialects.onnx.tensors import constant_of
 from growc.graph import Order, Value
-from growc.passes.packing import Packed
+from growc.model import Packed
 
 
 def unpack(model: ir.Model, found: Sequence[Packed]) -> None:

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from growc.compilation import Compilation
+from growc.compilation import Result
 from growc.dialects.torch.arrays import to_numpy, to_torch, widened
 from growc.dialects.torch.call import DTYPES
 from growc.dialects.torch.calling import Calling, identifier
+from growc.dialects.torch.dialect import torch_model
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.running import Inputs, outputs
 from growc.dialects.torch.tracing import placeholder_values
@@ -54,10 +55,11 @@ class Descent:
     returns: tuple[str, ...] = ()
 
     @staticmethod
-    def of(c: Compilation, returns: Sequence[str]) -> Descent:
+    def of(c: Result, returns: Sequence[str]) -> Descent:
         """Of a finished compilation, whose model is rewritten."""
-        takes = {v.name: (DTYPES.get(v.dtype, torch.float32), _dims(v)) for v in c.model.source.graph.inputs}
-        return Descent(Calling.of(c.model.captured), ports_of(c), takes, c.model.gives, tuple(returns))
+        model = torch_model(c)
+        takes = {v.name: (DTYPES.get(v.dtype, torch.float32), _dims(v)) for v in model.source.graph.inputs}
+        return Descent(Calling.of(model.captured), ports_of(c), takes, model.gives, tuple(returns))
 
     def cases(self, source: nn.Module, inputs: Inputs, captured: Captured | None = None) -> list[Case]:
         """The arguments that are given, others of their sizes, and other sizes, where the source takes them:

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from torch import Tensor, nn
 
 from growc.brief import brief
+from growc.compilation import Source
 from growc.dialects.onnx.container import files_of
 from growc.dialects.onnx.dialect import IrModel
 from growc.dialects.torch.export import Captured, export
@@ -91,6 +92,12 @@ class TorchModel(IrModel):
     def files(self, path: Path) -> list[Path]:
         """The files that say what the model computes: a `.pt2`, or of a module what it is lowered to."""
         return [path] if path.suffix == ".pt2" and path.is_file() else files_of(self.lowered.path)
+
+
+def torch_model(c: Source) -> TorchModel:
+    """The model of a compilation of a module."""
+    assert isinstance(c.model, TorchModel), "a module was compiled"
+    return c.model
 
 
 def arguments(example_inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:

@@ -15,12 +15,13 @@ from torch import Tensor, fx
 from torch.export.graph_signature import InputKind
 from torch.utils._pytree import TreeSpec
 
-from growc.compilation import Compilation
+from growc import compilation
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.emit import rewrite, settle_repeats
 from growc.dialects.onnx.origins import node_of
 from growc.dialects.torch.call import DTYPES
 from growc.dialects.torch.cases import Descent
+from growc.dialects.torch.dialect import torch_model
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.holdings import Holdings, computed, stored_name
 from growc.dialects.torch.literals import remember
@@ -32,16 +33,17 @@ from growc.dialects.torch.results import OUTPUT, Result, arranged, with_constant
 from growc.dialects.torch.writing import is_tensor, returned, write
 
 
-def planned_graph(c: Compilation) -> GrownModule:
+def planned_graph(c: compilation.Result) -> GrownModule:
     """The result's graph for evaluation, with all that is stored on meta, in its new sizes.
 
     What no checkpoint holds has its values.
     """
-    holdings = replace(Holdings.of(c), read=lambda name: c.model.read(name).to("meta"))
+    read = torch_model(c).read
+    holdings = replace(Holdings.of(c), read=lambda name: read(name).to("meta"))
     return emit(c, holdings, lambda value: torch.empty(_sizes(value), dtype=_dtype(value), device="meta"))
 
 
-def grown_module(c: Compilation, training: Captured | GrowError | None = None) -> GrownModule:
+def grown_module(c: compilation.Result, training: Captured | GrowError | None = None) -> GrownModule:
     """The result with the weights of its plan, each computed once.
 
     `training`: the source as it was captured in training, or why it could not be.
@@ -50,7 +52,7 @@ def grown_module(c: Compilation, training: Captured | GrowError | None = None) -
 
 
 def emit(
-    c: Compilation,
+    c: compilation.Result,
     holdings: Holdings,
     tensor: Callable[[ir.Value], Tensor],
     training: Captured | GrowError | None = None,
@@ -59,23 +61,23 @@ def emit(
     try:
         return _emitted(c, holdings, tensor, training)
     finally:
-        for graph in (c.model.captured, training):
+        for graph in (torch_model(c).captured, training):
             if isinstance(graph, Captured):
                 take_out(graph.program.graph)
 
 
 def _emitted(
-    c: Compilation,
+    c: compilation.Result,
     holdings: Holdings,
     tensor: Callable[[ir.Value], Tensor],
     training: Captured | GrowError | None,
 ) -> GrownModule:
-    captured: Captured = c.model.captured
+    opened = torch_model(c)
+    captured, model = opened.captured, opened.source
     _require_pure(captured)
-    model: ir.Model = c.model.source
-    remember([*model.graph, *(one.node for one in c.model.fused)])
+    remember([*model.graph, *(one.node for one in opened.fused)])
     places = _places(c)
-    rewrite(c.graph, c.assembled, c.mended, c.attributes)
+    rewrite(c.graph, c.assembled, c.repairs, c.attributes)
     call_repeats(model.graph, captured.program.graph)
     rebuilding = Rebuilding(captured, model, placeholders(captured), places)
     calls = rebuilding.all()
@@ -93,7 +95,7 @@ def _emitted(
         missing = reason_of(error)
     held, returns = holdings.tensors(used, tensor), (r.output for r in results if r.output is not None)
     descent = Descent.of(c, [model.graph.outputs[k].name or "" for k in returns])
-    settle_repeats(c.graph, c.mended)
+    settle_repeats(c.graph, c.repairs)
     return GrownModule(held, graphs, spec, descent, missing)
 
 
@@ -104,11 +106,11 @@ def _require_pure(captured: Captured) -> None:
 
 
 def _results(
-    c: Compilation, captured: Captured, places: Mapping[ir.Node, tuple[int, int]]
+    c: compilation.Result, captured: Captured, places: Mapping[ir.Node, tuple[int, int]]
 ) -> tuple[TreeSpec, list[Result]]:
     """What forward returns by now. Raises GrowError (G308) where it cannot have this structure."""
     found = []
-    for output, value in enumerate(c.model.source.graph.outputs):
+    for output, value in enumerate(torch_model(c).source.graph.outputs):
         node = value.producer()
         layer = places.get(node)
         past = None if layer is None else c.layers.runs[layer[0]].past
@@ -143,14 +145,14 @@ def reason_of(error: GrowError) -> str:
     return ": ".join([first.message, *first.notes[:1]])
 
 
-def _places(c: Compilation) -> dict[ir.Node, tuple[int, int]]:
+def _places(c: compilation.Result) -> dict[ir.Node, tuple[int, int]]:
     """The layer that each node stands in, by run and position; fused nodes stand where their parts do."""
     found: dict[ir.Node, tuple[int, int]] = {}
     for run, one in enumerate(c.layers.runs):
         for position, layer in enumerate(one.layers):
             for node in layer.nodes:
                 found[node_of(node)] = run, position
-    for fused in c.model.fused:
+    for fused in torch_model(c).fused:
         inside = [found[part] for part in fused.lowering.made if part in found]
         if inside:
             found[fused.node] = inside[0]

@@ -17,7 +17,7 @@ from growc.verification import Verification, cases_for_both, grown_feeds
 
 if TYPE_CHECKING:
     from growc.api import Progress
-    from growc.compilation import Compilation
+    from growc.compilation import Result
     from growc.dialects.torch.module import GrownModule
 
 OTHER_INPUTS = "the result takes other tensors than its source: all of them by name"
@@ -28,23 +28,25 @@ class ProgramFile:
     """See growc.forms.Form. made: what was written last."""
 
     remarks: tuple[str, ...] = ()
-    made: tuple[Compilation, GrownModule] | None = None
+    made: tuple[Result, GrownModule] | None = None
 
-    def write(self, c: Compilation, folder: Path, target: Path, progress: Progress) -> list[Path]:
+    def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """The program. Raises GrowError (G308) where what was grown is none."""
         import torch
 
+        from growc.dialects.torch.dialect import torch_model
         from growc.dialects.torch.emit import grown_module
         from growc.dialects.torch.exported import program_of
 
         progress(f"writing {target.name}", 0, 0)
         grown = grown_module(c)
-        program = program_of(grown, c.model.captured)
+        captured = torch_model(c).captured
+        program = program_of(grown, captured)
         draft = folder / target.name
         with draft.open("wb") as file:
             torch.export.save(program, file)
         self.made = c, grown
-        specs = program.call_spec.in_spec, c.model.captured.program.call_spec.in_spec
+        specs = program.call_spec.in_spec, captured.program.call_spec.in_spec
         self.remarks = () if specs[0] == specs[1] else (OTHER_INPUTS,)
         return [draft]
 
@@ -80,7 +82,7 @@ class ProgramFile:
         return beside_plan(measured, c, after.module, cases, grown.descent)
 
     def in_wider(
-        self, c: Compilation, folder: Path, inputs: str | Path | None, progress: Progress
+        self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
     ) -> dict[str, Verification]:
         """Nothing more: both are run with wider numbers as well."""
         return {}

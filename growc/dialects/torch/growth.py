@@ -10,10 +10,10 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from growc import api
-from growc.compilation import Compilation
+from growc.compilation import Result
 from growc.diagnostic import GrowError
 from growc.dialects.torch.cases import Case, Descent
-from growc.dialects.torch.dialect import arguments
+from growc.dialects.torch.dialect import arguments, torch_model
 from growc.dialects.torch.emit import grown_module, reason_of
 from growc.dialects.torch.export import Captured, export
 from growc.dialects.torch.holdings import Holdings
@@ -41,7 +41,7 @@ def grow(
     c = api.compile(resolved, module, example_inputs=args or inputs[1])
     judge_plan(resolved.statements, c)
     result = grown_module(c, _in_training(module, inputs))
-    cases = result.descent.cases(module, inputs, c.model.captured if check else None)
+    cases = result.descent.cases(module, inputs, torch_model(c).captured if check else None)
     finish(resolved, c, module, result, cases, result.descent, check=check)
     if check:
         measured = beside_plan(result.verification, c, result, cases, result.descent)
@@ -51,7 +51,7 @@ def grow(
 
 
 def beside_plan(
-    measured: Verification, c: Compilation, result: nn.Module, cases: Sequence[Case], descent: Descent
+    measured: Verification, c: Result, result: nn.Module, cases: Sequence[Case], descent: Descent
 ) -> Verification:
     """What was measured of a result, and how far it is from its plan or why that was not measured.
 
@@ -67,12 +67,11 @@ def _with_ways(measured: Verification, beside: Mapping[str, Verification | str])
     return replace(measured, beside={**measured.beside, **known}, notes=(*measured.notes, *notes))
 
 
-def _of_plan(
-    c: Compilation, result: nn.Module, cases: Sequence[Case], descent: Descent
-) -> Verification | str:
+def _of_plan(c: Result, result: nn.Module, cases: Sequence[Case], descent: Descent) -> Verification | str:
     try:
-        with awake(c.model.source, result, Holdings.of(c)):
-            return require_planned(c.model.source, result, cases, descent)
+        source = torch_model(c).source
+        with awake(source, result, Holdings.of(c)):
+            return require_planned(source, result, cases, descent)
     except GrowError as error:
         if any(diagnostic.code != "G403" for diagnostic in error.diagnostics):
             raise
@@ -81,7 +80,7 @@ def _of_plan(
 
 def finish(
     resolved: Resolved,
-    c: Compilation,
+    c: Result,
     module: nn.Module,
     result: Any,
     cases: Sequence[Case],

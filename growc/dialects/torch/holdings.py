@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.export.graph_signature import InputKind
 
-from growc.compilation import Compilation
+from growc.compilation import Result
 from growc.dialects.torch.arrays import to_torch
+from growc.dialects.torch.dialect import torch_model
 from growc.dialects.torch.export import Captured
 from growc.dialects.torch.lowering import Read
 from growc.dialects.torch.module import Tensors
@@ -42,9 +43,10 @@ class Holdings:
     read: Read
 
     @staticmethod
-    def of(c: Compilation) -> Holdings:
+    def of(c: Result) -> Holdings:
         """The holdings of a compiled module."""
-        captured: Captured = c.model.captured
+        model = torch_model(c)
+        captured = model.captured
         program = captured.program
         nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
         kinds: dict[str, InputKind] = {}
@@ -63,9 +65,7 @@ class Holdings:
         plans = {w.name: w for w in c.assembled.weights}
         gone = frozenset(kinds) - used - passing
         made = frozenset(weight.name for weight in c.assembled.sources if weight.computed)
-        return Holdings(
-            captured, plans, kinds, frozenset(passing), frozenset(frozen), gone, made, c.model.read
-        )
+        return Holdings(captured, plans, kinds, frozenset(passing), frozenset(frozen), gone, made, model.read)
 
     def origin(self, name: str) -> str:
         """The tensor of the source that one of the result comes from."""

@@ -21,7 +21,8 @@ from hostile.net import Net
 from hostile.recipes import Seen, recipe
 
 if TYPE_CHECKING:
-    from growc.compilation import Compilation
+    from growc.compilation import Analysis, Result
+    from growc.compilation import Source as Begun
     from growc.diagnostic import GrowError
     from growc.plans import Plan
 
@@ -144,16 +145,17 @@ def _shape(value: onnx.ValueInfoProto) -> list[Any]:
     return [d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim]
 
 
-def planned(begun: Compilation, text: str) -> Compilation:
+def planned(begun: Begun, text: str) -> Result:
     """The passes that are left for a recipe; they may change the graph of the model."""
     from growc.api import recipe as resolved
-    from growc.passes import ANALYSIS, PIPELINE, run
+    from growc.compilation import Analysis
+    from growc.passes import AFTER_ANALYSIS, PIPELINE, run
 
-    left = PIPELINE if begun.roles is None else PIPELINE[len(ANALYSIS) :]
-    return run(left, replace(begun, statements=resolved(text).statements))
+    begun = replace(begun, statements=resolved(text).statements)
+    return run(AFTER_ANALYSIS, begun) if isinstance(begun, Analysis) else run(PIPELINE, begun)
 
 
-def seen(analysed: Compilation, model: onnx.ModelProto) -> Seen:
+def seen(analysed: Analysis, model: onnx.ModelProto) -> Seen:
     """What `inspect` says of a file."""
     from growc.render.inspection import inspect_data
 

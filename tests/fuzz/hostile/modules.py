@@ -98,7 +98,7 @@ def _grow(
     outcome: Outcome, built: Built, cases: list[tuple[Any, ...]], wanted: list[list[np.ndarray]], text: str
 ) -> None:
     import growc
-    from growc.compilation import Compilation
+    from growc.compilation import Source
     from growc.dialects.torch.dialect import TorchModel
     from growc.dialects.torch.emit import grown_module
 
@@ -109,7 +109,7 @@ def _grow(
         for again in range(RECIPES):
             outcome.recipe = text or recipe(outcome.seed * RECIPES + again + 500_000, found)
             try:
-                c = planned(Compilation(Path("module"), model), outcome.recipe)
+                c = planned(Source(Path("module"), model), outcome.recipe)
                 grown = grown_module(c)  # as it evaluates: a capture in training would take as long again
                 break
             except growc.GrowError:

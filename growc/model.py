@@ -1,0 +1,186 @@
+"""What the passes see of a model, in any format; and the data of the edits that they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+
+from growc.axes import Space
+from growc.graph import Graph, Node, Size, Value
+from growc.indexmap import Array, Ints
+from growc.layers import Instance, Layers
+
+if TYPE_CHECKING:
+    from growc.compilation import Request, Result
+    from growc.depth import Depth
+    from growc.passes.apart import Taken
+    from growc.passes.assemble import Assembled
+    from growc.passes.measured import Measured
+    from growc.passes.spaces import Axes
+    from growc.recipe import Measure
+    from growc.scores import Scores
+
+# ---- edits of heads
+
+
+@dataclass
+class Unseen:
+    """`unfolds`: (value, its axis of one element); heads are in front of the channels on its last axis.
+    `repeats`: (product, operand, axis of heads, query heads for each).
+    """
+
+    unfolds: list[tuple[Value, int]] = field(default_factory=list)
+    repeats: list[tuple[Node, int, int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedPart:
+    """Queries, keys or values. `sizes`: of the axes that its rows are cut into, behind those of the packed
+    value; `order`: the axes of `value`, as numbers of all of these.
+    """
+
+    value: Value
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A value whose last axis has the rows of all parts. `rows`: of each part, in the order of its axes;
+    `uses`: the weights that make them, each with its axis of rows.
+    """
+
+    value: Value
+    parts: tuple[PackedPart, ...]
+    rows: tuple[Ints, ...]
+    uses: tuple[tuple[Value, int], ...]
+
+
+Edit = Unseen | Sequence[Packed]
+"""Heads that a graph does not count are counted, or projections of queries, keys and values are cut apart."""
+
+
+class Rearranged(Protocol):
+    """A model with other layers."""
+
+    @property
+    def model(self) -> Model:
+        """It."""
+
+    @property
+    def renamed(self) -> Mapping[str, str | None]:
+        """Inputs and outputs that have another name now, or none."""
+
+    def layers(self, graph: Graph, before: Layers, depth: Depth) -> Layers:
+        """Its layers, on its graph. Raises GrowError (G314) where nothing is left of one."""
+
+
+# ---- repairs of shapes
+
+
+@dataclass(frozen=True)
+class Part:
+    """A fraction of a number at run time: of `whole`, or of the element that stood there."""
+
+    factor: Fraction
+    whole: Value | None = field(default=None, repr=False)
+
+
+Entries = tuple[int | Part | None, ...]
+"""A shape operand: a number, None for the element that stood there, or a part of a number."""
+
+
+@dataclass
+class Patch:
+    """Changed operands (by number) and attributes (None: dropped) of one node; `op`, where it becomes
+    another. `judged` operands are what they must be, though that may not be what they were.
+    """
+
+    operands: dict[int, Entries] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    op: str = ""
+    judged: tuple[int, ...] = ()
+
+    def merged(self, other: Patch) -> Patch:
+        """Both, the other one's where they differ."""
+        operands, attributes = self.operands | other.operands, self.attributes | other.attributes
+        return Patch(operands, attributes, self.op or other.op)
+
+    def literal(self, numbers: Sequence[int], before: Value | None) -> Array:
+        """The numbers of an operand in the shape of the one that stood there, but for its first axis."""
+        made = np.asarray(numbers, dtype=np.int64)
+        if self.op or before is None or before.sizes is None:
+            return made
+        return made.reshape((-1, *(s[0] for s in before.sizes[1:])) if before.sizes else ())
+
+
+@dataclass
+class Repairs:
+    """What must change besides weights. `constants`: run-time numbers that keep the source's value; `taken`:
+    what goes with units that are taken out one by one, or gets other numbers.
+    """
+
+    taken: Taken
+    patches: dict[Node, Patch] = field(default_factory=dict)
+    constants: dict[Value, Array] = field(default_factory=dict)
+    sizes: dict[Value, tuple[Size, ...] | None] = field(default_factory=dict)
+
+
+class Model(Protocol):
+    """A model, opened. told: what a reader of any plan should know of how it was captured. lenient: whether
+    masks that are not given are open. scores: what was measured of it.
+    """
+
+    told: tuple[str, ...]
+    scores: dict[tuple[Path, int | None], Scores]
+
+    @property
+    def lenient(self) -> bool:
+        """Whether masks that are not given are open."""
+
+    def capture(self) -> Graph:
+        """The neutral graph."""
+
+    def simulate(self, graph: Graph) -> Mapping[Value, tuple[Size, ...] | None]:
+        """Fill in sizes and known values; returns the sizes of the inputs. Raises GrowError (G311)."""
+
+    def edit(self, edit: Edit) -> Self:
+        """The model with another graph, which is to be captured."""
+
+    def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
+        """The model with other layers. Raises GrowError (G314) where a layer that goes is needed."""
+
+    def repair(
+        self,
+        axes: Axes,
+        inputs: Mapping[Value, tuple[Size, ...] | None],
+        resize: Callable[[Space], Size],
+        taken: Taken,
+    ) -> Repairs:
+        """Account for every size of the result. Raises GrowError (G308) where one cannot be accounted for."""
+
+    def put_back(self, made: Assembled) -> Assembled:
+        """The stored tensors of a plan, where computed weights that change are made of what others are."""
+
+    def hold(self, c: Result) -> Result:
+        """A compilation with what stores its result, where that is more than the graph itself."""
+
+    def measure(self, c: Request, statement: Measure) -> Measured:
+        """What `measure importance` finds. Raises GrowError (G309, G403)."""
+
+    def measure_layers(self, c: Request, statement: Measure) -> list[list[float | None]]:
+        """What `measure importance` finds of the source's layers, run by run. Raises GrowError likewise."""
+
+    def file(self, path: Path) -> Path:
+        """The file that onnxruntime runs."""
+
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes."""
+
+    def fault(self, path: Path) -> str:
+        """What is wrong with the file as such, if it can be told."""
