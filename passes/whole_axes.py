@@ -122,7 +122,7 @@ def _scale_eps(solving: Solving, link: Link, factor: float) -> None:
 
 def _norm_cause(solving: Solving, link: Link, state: IndexMap) -> tuple[str, str]:
     assert link.formula is not None
-    name, axis, fill = link.formula.name, solving.stage.axis, "average fill"
+    name, axis = link.formula.name, solving.stage.axis
     multiple = f"a multiple of {state.source}" if len(link.sources) == 1 else "a whole multiple"
     if state.junk.any():
         return f"{name} over {axis} sees units that are no combination of the source's", ""
@@ -133,14 +133,14 @@ def _norm_cause(solving: Solving, link: Link, state: IndexMap) -> tuple[str, str
     if state.zeros.any():
         return (
             f"{name} over {axis} sees zero units on a stream that is not centred",
-            f"`{fill}` is exact here",
+            "`average fill` is exact here",
         )
     if state.mean.any():
         return f"{name} over {axis} sees mean units beside copies", ""
     counts = ", ".join(map(str, np.unique(state.counts)))
     remedy = f"{multiple} with `cyclic copy` is exact"
     if link.formula.centred:
-        remedy = f"`{fill}` is exact where no norm makes the stream; {remedy}"
+        remedy = f"`average fill` is exact where no norm makes the stream; {remedy}"
     return f"{name} over {axis} sees unequal copy counts ({counts})", remedy
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from pathlib import Path
 
 import pytest
 from graphs import ROOT
@@ -42,6 +44,33 @@ LINES = [
 @pytest.mark.parametrize("line", LINES)
 def test_every_word_of_the_tables_is_read_and_printed(line):
     assert grammar.format(grammar.parse(Source("-e", line))) == f"{line}\n"
+
+
+def compared(path: Path) -> set[str]:
+    """The names of fills in a file, and the words of other tables that it compares a name with."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    found = {n.value for n in nodes if isinstance(n, ast.Constant) and n.value in FILLS}
+    for node in nodes:
+        if (
+            isinstance(node, ast.Compare)
+            and isinstance(node.left, ast.Attribute)
+            and node.left.attr == "name"
+        ):
+            strings = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
+            found |= strings & {*RANKINGS, *DEEPER, *SHALLOWER}
+    return found
+
+
+def test_rows_alone_know_words_by_their_names():
+    files = (path for folder in ("growc", "passes", "grammar") for path in (ROOT / folder).rglob("*.py"))
+    named = {path.relative_to(ROOT).as_posix() for path in files if compared(path)}
+    assert named == {"growc/fills.py"}
+
+
+def test_a_word_would_be_seen(tmp_path):
+    text = """if fill == "zero fill" or ranking.name in ("first", "keep") or node.name == "to": pass"""
+    (tmp_path / "pass.py").write_text(text)
+    assert compared(tmp_path / "pass.py") == {"zero fill", "first", "keep"}
 
 
 def test_the_page_of_the_language_lists_the_words(golden):
