@@ -211,7 +211,7 @@ def _ordered(
     if order.count is not None and not 1 <= top <= count:
         message = f"the {order.name} {top} layers cannot be repeated: the model has {count}"
         raise GrowError(Diagnostic("G302", message, order.count.span, f"1 to {count} here"))
-    return rule.layers(count, size, top, scores or ())
+    return rule.layers(count, size, top, scores if rule.measured and scores else ())
 
 
 # ------------------------------------------------------------------------------------------------- errors

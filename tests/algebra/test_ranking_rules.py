@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
-from growc.ranking_rules import RANKINGS, RankingRule
+from growc.indexmap import Floats
+from growc.ranking_rules import RANKINGS, RankingRule, Units
 
 
 @pytest.mark.parametrize("rule", RANKINGS.values(), ids=RANKINGS)
@@ -22,3 +25,16 @@ def test_units_that_stay_by_their_places_keep_their_order(rule: RankingRule, cou
     assert len(stay) == size
     assert (np.diff(stay) > 0).all()
     assert set(stay.tolist()) <= set(range(count))
+
+
+@pytest.mark.parametrize("rule", [r for r in RANKINGS.values() if r.scores], ids=lambda rule: rule.name)
+def test_a_ranking_says_whether_it_asks_for_importance(rule: RankingRule) -> None:
+    asked: list[str] = []
+
+    def answer(question: str) -> Callable[[], Floats]:
+        return lambda: asked.append(question) or np.zeros(3)
+
+    assert rule.scores is not None
+    rule.scores(Units(answer("importance"), answer("magnitude"), answer("drawn")))
+    assert ("importance" in asked) == rule.measured
+    assert ("drawn" in asked) == (rule.takes == "seed")
