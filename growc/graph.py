@@ -122,12 +122,7 @@ class Value:
     @property
     def unmoved(self) -> Value:
         """What it is but for its layout: the use of a stored tensor, if it is one that is on its way."""
-        value = self
-        while value.weight is None and value.producer is not None and value.producer.chain:
-            if value.producer.inputs[0] is None:
-                break
-            value = value.producer.inputs[0]
-        return value
+        return backward(self, lambda node: node.chain)
 
 
 Operands = Mapping[int, Range]
@@ -364,6 +359,15 @@ def static_values(graph: Graph) -> set[Value]:
         ):
             found.update(node.outputs)
     return found
+
+
+def backward(value: Value, through: Callable[[Node], bool]) -> Value:
+    """The value behind nodes that pass a test, along the first operand of each."""
+    while (node := value.producer) is not None and node.inputs and through(node):
+        if node.inputs[0] is None:
+            break
+        value = node.inputs[0]
+    return value
 
 
 def makers(values: Iterable[Value | None]) -> Iterator[Node]:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.axes import Space, atoms_of, find, leaves
-from growc.graph import Node, Value
+from growc.graph import Node, Value, backward
 from growc.indexmap import Floats
 from growc.operators import FACTORS, choosing, names_of
-from growc.passes.flow import Flow, through_casts
+from growc.passes.flow import THROUGH, Flow, through_casts
 from growc.passes.magnitude import placed
 from growc.passes.raising.heads import REPEAT_OP
 from growc.passes.spaces import Axes, Instance
@@ -109,12 +109,7 @@ class Activations:
 
 def _unrepeated(value: Value) -> Value:
     """The value before any cast, and before heads that are put into groups."""
-    value = through_casts(value)
-    while (
-        value.producer is not None and value.producer.op == REPEAT_OP and value.producer.inputs[0] is not None
-    ):
-        value = through_casts(value.producer.inputs[0])
-    return value
+    return backward(value, lambda node: node.has(*THROUGH) or node.op == REPEAT_OP)
 
 
 def _of_streams(

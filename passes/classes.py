@@ -7,10 +7,12 @@ makes and reads it: who may determine its state, and in which form.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from growc.graph import Value
 from growc.links import Link, Links, Var
+from growc.walk import walk
 
 SCALING = ("product", "quotient")
 
@@ -92,14 +94,11 @@ def _contracted(links: Links, classes: Classes, carriers: set[Value]) -> set[Var
         if link.kind != "make":
             for target in link.targets:
                 makers[links.root(target)].append(link)
-    found: set[Var] = set()
-    while pending:
-        root = pending.pop()
-        if root in found:
-            continue
-        found.add(root)
+
+    def scaled(root: Var) -> Iterator[Var]:
         for link in makers[root]:
-            scaled = [links.root(v) for v in link.sources if link.kind in SCALING]
-            free = [r for r in scaled if all(m.kind in SCALING for m in makers[r])]
-            pending += [r for r in free if not classes.free[r]][:1]
-    return found
+            sources = [links.root(v) for v in link.sources if link.kind in SCALING]
+            free = [r for r in sources if all(m.kind in SCALING for m in makers[r])]
+            yield from [r for r in free if not classes.free[r]][:1]
+
+    return set(walk(pending, scaled))

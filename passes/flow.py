@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from growc.axes import Space, atoms_of, find, leaves
-from growc.graph import Node, Value, makers, static_values
+from growc.graph import Node, Value, backward, makers, static_values
 from growc.operators import Axes as Terms
 from growc.operators import labels, names_of
 from growc.passes.raising.norms import find_norms
@@ -126,46 +126,38 @@ class Flow:
 
     def product_below(self, softmax: Node) -> tuple[Instance, int] | None:
         """The product of what a softmax gives with another activation, and which operand that is."""
-        pending, seen = [softmax.outputs[0]], {softmax}
-        while pending:
-            value = pending.pop(0)
-            for node, i in value.users:
-                if node in seen or node not in self.by_node:
-                    continue
-                seen.add(node)
-                instance = self.by_node[node]
-                if instance.line.treatment != "contract":
-                    pending.extend(node.outputs)
-                elif self.weight_of(instance) is None and i < 2:
-                    return instance, 1 - i
+
+        def readers(node: Node) -> Iterator[tuple[Node, int]]:
+            yield from (use for v in node.outputs for use in v.users if use[0] in self.by_node)
+
+        def behind(use: tuple[Node, int]) -> Iterator[tuple[Node, int]]:
+            product = self.by_node[use[0]].line.treatment == "contract"
+            return iter(()) if product else readers(use[0])
+
+        for node, operand in walk(readers(softmax), behind, nearest=True):
+            instance = self.by_node[node]
+            product = instance.line.treatment == "contract" and self.weight_of(instance) is None
+            if product and operand < 2:
+                return instance, 1 - operand
         return None
 
     def made_from(self, branch: Value, base: Value) -> bool:
         """Whether `branch` is computed from `base` through at least one weight."""
         base = through_casts(base)
         limit = self.order.get(base.producer, -1) if base.producer else -1
-        seen: set[tuple[Node, bool]] = set()
-        pending = [(branch, False)]
-        while pending:
-            value, mapped = pending.pop()
-            if value is base or through_casts(value) is base:
-                if mapped:
-                    return True
-                continue
-            node = value.producer
-            if node is None or self.order[node] <= limit or (node, mapped) in seen:
-                continue
-            seen.add((node, mapped))
-            instance = self.by_node.get(node)
-            if instance is None:
-                continue
+
+        def above(place: tuple[Value, bool]) -> Iterator[tuple[Value, bool]]:
+            value, mapped = place
+            instance = None if value.producer is None else self.by_node.get(value.producer)
+            if instance is None or self.order[instance.node] <= limit or through_casts(value) is base:
+                return
             linear = instance.line.treatment == "contract" and self.weight_of(instance) is not None
-            pending.extend((v, mapped or linear) for v in node.operands)
-        return False
+            yield from ((v, mapped or linear) for v in instance.node.operands)
+
+        places = walk([(branch, False)], above)
+        return any(mapped and through_casts(value) is base for value, mapped in places)
 
 
 def through_casts(value: Value) -> Value:
     """The value before any Cast, Identity, or rounding to integers and back."""
-    while value.producer is not None and value.producer.has(*THROUGH):
-        value = value.producer.required(0)
-    return value
+    return backward(value, lambda node: node.has(*THROUGH))

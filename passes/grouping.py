@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from growc import recipe as ast
 from growc.axes import atoms_of, leaves
-from growc.graph import Node, Value
+from growc.graph import Node, Value, backward, makers
 from growc.model import Unseen
 from growc.passes.flow import Flow
 from growc.passes.raising.heads import operands_of, weighs
@@ -21,6 +21,7 @@ from growc.passes.spaces import Axes, Instance
 from growc.passes.ties import Tie
 from growc.ranking_rules import RANKINGS
 from growc.resolve import Bound
+from growc.walk import walk
 
 
 def averages(statement: ast.Statement) -> bool:
@@ -66,24 +67,19 @@ class _Finder(Flow):
 
     def makers(self, value: Value | None) -> set[object]:
         """The weights next above a value; tied ones are one."""
-        found: set[object] = set()
-        pending, seen = [value], {value}
-        while pending:
-            at = pending.pop()
-            instance = None if at is None or at.producer is None else self.by_node.get(at.producer)
-            if instance is None:
-                continue
-            place = self.weight_of(instance) if instance.line.treatment == "contract" else None
-            if place is not None:
-                use = instance.node.inputs[place]
-                while use is not None and use.weight is None and use.producer is not None:
-                    use = use.producer.inputs[0]
-                found.add(None if use is None else self.tied.get(use, use.weight))
-                continue
-            fresh = [v for v in instance.node.inputs if v is not None and v not in seen]
-            seen.update(fresh)
-            pending += fresh
-        return found
+
+        def weight(node: Node) -> Value | None:
+            instance = self.by_node.get(node)
+            product = instance is not None and instance.line.treatment == "contract"
+            place = self.weight_of(instance) if product and instance is not None else None
+            return None if place is None else node.inputs[place]
+
+        def above(node: Node) -> Iterator[Node]:
+            return makers(node.inputs if node in self.by_node and weight(node) is None else ())
+
+        factors = (weight(node) for node in walk(makers([value]), above))
+        uses = {backward(use, lambda node: True) for use in factors if use is not None}
+        return {self.tied.get(use, use.weight) for use in uses}
 
     def place(self, instance: Instance, operand: int) -> tuple[Node, int, int, int] | None:
         """The axis of heads, of an operand or of what it was before they were merged with others."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 
-from growc.graph import Node, Value
+from growc.graph import Node, Value, used_by
 from growc.layers import Layer, Rows
 from growc.traits import JOIN, SAME, SIZES
+from growc.walk import walk
 
 SILENT = frozenset({"stash_type"})
 """Attributes that change nothing but how exactly is computed."""
@@ -45,13 +46,11 @@ def _from_outside(layer: Layer) -> set[Value]:
 
 def _made_from(start: Value) -> set[Value]:
     """The values that elements of this one go into."""
-    found, pending = {start}, [start]
-    while pending:
-        for node, _ in pending.pop().users:
-            if not node.has(SIZES):
-                pending += (v for v in node.outputs if v not in found)
-                found.update(node.outputs)
-    return found
+
+    def behind(value: Value) -> Iterator[Value]:
+        yield from (out for node in used_by([value]) if not node.has(SIZES) for out in node.outputs)
+
+    return set(walk([start], behind))
 
 
 def digest(value: Value) -> int:

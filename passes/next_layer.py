@@ -20,6 +20,7 @@ from growc.passes.spaces import Axes
 from growc.plans import AxisStep, Gap, NextLayer
 from growc.stage import Stage
 from growc.traits import SUM
+from growc.walk import walk
 
 Steps = Mapping[Value, Sequence[AxisStep]]
 
@@ -82,14 +83,15 @@ def _weights(node: Node) -> Iterator[Value]:
 
 def _behind(result: Value) -> Iterator[Value]:
     """Gain and bias of a norm that stands in pieces: what meets its result before anything else does."""
-    pending = [result]
-    while pending:
-        value = pending.pop()
+
+    def met(value: Value) -> Iterator[tuple[Value, Node]]:
         for node, operand in value.users:
             others = [_stored(v) for i, v in enumerate(node.inputs) if i != operand and v is not None]
             if len(others) == 1 and others[0] is not None and (node.has(SUM) or node.treatment == "multiply"):
-                yield others[0]
-                pending += node.outputs
+                yield others[0], node
+
+    for value in walk([result], lambda v: (out for _, node in met(v) for out in node.outputs)):
+        yield from (use for use, _ in met(value))
 
 
 def _alike(a: Value, b: Value) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from growc.graph import Clamp, Value, Weight
+from growc.graph import Clamp, Value, Weight, backward
 from growc.passes.intervals import (
     ANY,
     NOTHING,
@@ -104,9 +104,8 @@ def _clamped(at: At, clamp: Clamp) -> Range:
 
 def _is_size(value: Value) -> bool:
     """Whether numbers are elements of a shape that are the same for all inputs."""
-    node, known = value.producer, value.known or ()
+    known = value.known or ()
     if any(not np.array_equal(k, known[0]) for k in known):
         return False
-    while node is not None and node.has(SAME, VIEW, TAKE) and node.inputs[0] is not None:
-        node = node.inputs[0].producer
+    node = backward(value, lambda node: node.has(SAME, VIEW, TAKE)).producer
     return node is not None and node.has(SIZES)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from growc.axes import find
-from growc.graph import Value, readers, static_values
+from growc.graph import Node, Value, backward, readers, static_values
 from growc.passes.flow import THROUGH
 from growc.passes.norms import Norm
 from growc.passes.solution import DUAL, Solution
@@ -20,6 +20,7 @@ from growc.passes.spaces import Axes
 from growc.passes.ties import Tie, looked_up
 from growc.plans import Gap
 from growc.stage import Sizes, Stage
+from growc.walk import walk
 
 
 def dropped(stage: Stage) -> Iterator[Gap]:
@@ -90,14 +91,16 @@ class Rescaling:
 
     def activation(self, use: Value) -> Value | None:
         """What a weight is multiplied with."""
-        pending = list(use.users)
-        while pending:
-            node, operand = pending.pop()
-            instance = self.by_node.get(node)
-            if instance is not None and instance.line.treatment == "contract":
+
+        def behind(place: tuple[Node, int]) -> Iterator[tuple[Node, int]]:
+            node, _ = place
+            layout = node in self.by_node and self.by_node[node].line.treatment == "layout"
+            if node.chain or node.has(*THROUGH) or layout:
+                yield from node.outputs[0].users
+
+        for node, operand in walk(use.users, behind):
+            if node in self.by_node and self.by_node[node].line.treatment == "contract":
                 return node.inputs[1 - operand]
-            if node.chain or node.has(*THROUGH) or (instance and instance.line.treatment == "layout"):
-                pending += node.outputs[0].users
         return None
 
     def affine(self, value: Value) -> list[Value] | None:
@@ -128,6 +131,5 @@ class Rescaling:
 
 def stored(value: Value | None) -> Value | None:
     """The use of a weight that a value is, but for its layout; none of a single number."""
-    while value is not None and value.weight is None:
-        value = value.producer.inputs[0] if value.producer is not None and value.producer.inputs else None
-    return value if value is not None and value.sizes and max(value.sizes)[0] > 1 else None
+    use = None if value is None else backward(value, lambda node: True)
+    return use if use is not None and use.weight and use.sizes and max(use.sizes)[0] > 1 else None

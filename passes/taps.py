@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from growc.graph import Node, Value
+from growc.graph import Node, Value, used_by
 from growc.layers import Layer
+from growc.walk import walk
 
 Cone = tuple[tuple[str, ...], tuple[Node, ...]]
 """What is made of one value for outputs alone: its operators, and its nodes."""
@@ -45,12 +46,8 @@ def _alike(
 def _cones(place: Value, loose: Set[Node], data: Set[Value]) -> Iterator[Cone]:
     """What is made of a value alone, head by head."""
     for head in dict.fromkeys(node for node, _ in place.users if node in loose):
-        nodes = {head: None}
-        pending = [head]
-        while pending:
-            behind = {n: None for v in pending.pop().outputs for n, _ in v.users if n in loose}
-            pending += [n for n in behind if n not in nodes]
-            nodes |= behind
+        behind = walk([head], lambda node: (n for n in used_by(node.outputs) if n in loose), nearest=True)
+        nodes = tuple(behind)
         made = {place, *(v for n in nodes for v in n.outputs)}
         if all(v in made or v not in data for n in nodes for v in n.operands):
-            yield tuple(n.op for n in nodes), tuple(nodes)
+            yield tuple(n.op for n in nodes), nodes

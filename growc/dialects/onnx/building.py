@@ -26,6 +26,7 @@ from growc.dialects.onnx.stored import Stored
 from growc.dialects.onnx.tensors import constant_of
 from growc.graph import Node, Value
 from growc.layers import Instance, Layer
+from growc.walk import walk
 
 Named = ir.Value | ir.Node
 
@@ -318,9 +319,12 @@ class _Copying:
 
 def _reaches(value: ir.Value, zeros: set[ir.Value]) -> bool:
     """Whether a constant is made of one of these."""
-    node = value.producer()
-    inputs = () if node is None else node.inputs
-    return bool(zeros) and (value in zeros or any(v is not None and _reaches(v, zeros) for v in inputs))
+
+    def above(value: ir.Value) -> Iterator[ir.Value]:
+        node = value.producer()
+        yield from () if node is None else (v for v in node.inputs if v is not None)
+
+    return bool(zeros) and any(one in zeros for one in walk([value], above))
 
 
 def _zeros(value: ir.Value) -> ir.LazyTensor:

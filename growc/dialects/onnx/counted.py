@@ -7,9 +7,13 @@ tensor have one symbol.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from growc.graph import Graph, Node, Size, Value
+from growc.graph import Graph, Node, Size, Value, backward
+from growc.traits import SAME
+from growc.walk import walk
 
 COUNTING = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
 """Operators whose results have one length that data decides: it is that of all axes that are not told."""
@@ -37,25 +41,27 @@ def sizes_of(names: list[str], points: int) -> dict[str, Size]:
 def _counts_in(node: Node) -> object:
     """What decides the length: of NonZero a tensor, whatever its type."""
     value = node.inputs[0]
-    while node.op == "NonZero" and value is not None and value.producer is not None:
-        if value.producer.op not in ("Cast", "Identity"):
-            break
-        value = value.producer.inputs[0]
-    return value if node.op == "NonZero" else node
+    return backward(value, _same) if node.op == "NonZero" and value is not None else node
+
+
+def _same(node: Node) -> bool:
+    return node.has(SAME)
 
 
 def _said(node: Node) -> int | None:
     """The length of a NonZero that is split into parts of known sizes: a loop that was unrolled over them."""
-    pending = [(node.outputs[0], 1)] if node.op == "NonZero" else []
-    while pending:
-        value, axis = pending.pop()
+
+    def behind(place: tuple[Value, int]) -> Iterator[tuple[Value, int]]:
+        value, axis = place
         for user, operand in value.users:
-            if user.op in ("Cast", "Identity"):
-                pending.append((user.outputs[0], axis))
+            if operand == 0 and user.has(SAME):
+                yield user.outputs[0], axis
             elif user.op == "Transpose":
-                order = user.integers("perm") or [1, 0]
-                pending.append((user.outputs[0], order.index(axis)))
-            elif user.op == "Split" and operand == 0 and user.integer("axis") % 2 == axis:
+                yield user.outputs[0], (user.integers("perm") or [1, 0]).index(axis)
+
+    for value, axis in walk([(node.outputs[0], 1)] if node.op == "NonZero" else (), behind):
+        for user, operand in value.users:
+            if user.op == "Split" and operand == 0 and user.integer("axis") % 2 == axis:
                 parts = _parts(user)
                 if parts is not None:
                     return parts

@@ -30,6 +30,7 @@ from onnx.reference import ReferenceEvaluator
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.operand import REAL
 from growc.dialects.onnx.owners import around, bodies
+from growc.dialects.onnx.table import backward
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.indexmap import Array
 from growc.naming import unused
@@ -118,11 +119,7 @@ def _contracted(model: ir.Model, cones: _Cones) -> Iterator[ir.Value]:
 
 def _unmoved(value: ir.Value) -> ir.Value:
     """What a value is but for its layout: that is in front of every use of a weight."""
-    node = value.producer()
-    while node is not None and op_name(node) in MOVES and node.inputs[0] is not None:
-        value = node.inputs[0]
-        node = value.producer()
-    return value
+    return backward(value, lambda node: op_name(node) in MOVES)
 
 
 def _given_out(model: ir.Model) -> Iterator[ir.Value]:

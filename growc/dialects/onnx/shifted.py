@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
-from growc.dialects.onnx.table import has
+from growc.dialects.onnx.table import backward, has
 from growc.dialects.onnx.tensors import constant_of, read_tensor
 from growc.traits import SAME, TAKE, TURN, VIEW
 
@@ -66,10 +66,7 @@ def _sum(node: ir.Node) -> tuple[ir.Value, ir.Value, float] | None:
 
 def _root(value: ir.Value) -> ir.Value | None:
     """The stored vector that a value is, through layout operators."""
-    node = value.producer()
-    while node is not None and has(node, *ON_ITS_WAY) and node.inputs[0] is not None:
-        value = node.inputs[0]
-        node = value.producer()
+    value = backward(value, lambda node: has(node, *ON_ITS_WAY))
     tensor = constant_of(value)
     vector = tensor is not None and tensor.dtype in REAL and sum(int(d) > 1 for d in tensor.shape) == 1
     return value if vector else None

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.table import has, treatment_of
+from growc.dialects.onnx.table import backward, has, treatment_of
 from growc.traits import JOIN, REPEAT, SAME, SIZES, SUM, TAKE, TURN, VIEW
 from growc.walk import walk
 
@@ -86,16 +86,15 @@ def moving_values(graph: ir.Graph) -> set[ir.Value]:
 
 def _arrivals(start: ir.Value, outputs: set[ir.Value], moving: set[ir.Value]) -> Iterator[Carry]:
     """The outputs that a value is carried to, and the first node on the way that joins something to it."""
-    pending, seen = [Carry(start, None)], {start}
-    while pending:
-        value, by = pending.pop(0)
+
+    def behind(carry: Carry) -> Iterator[Carry]:
+        for use in carry.output.uses():
+            for after, joins in _carried(use.node, use.idx, moving):
+                yield Carry(after, carry.by or (use.node if joins else None))
+
+    for value, by in walk([Carry(start, None)], behind, nearest=True):
         if value in outputs and not (by is not None and _is_stream(value, moving)):
             yield Carry(value, by)
-        for use in value.uses():
-            for after, joins in _carried(use.node, use.idx, moving):
-                if after not in seen:
-                    seen.add(after)
-                    pending.append(Carry(after, by or (use.node if joins else None)))
 
 
 def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tuple[ir.Value, bool]]:
@@ -113,9 +112,7 @@ def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tup
 
 def _is_stream(value: ir.Value, moving: set[ir.Value]) -> bool:
     """Whether anything is added to a value, or to what the operators around it made it from."""
-    source = value
-    while (node := source.producer()) is not None and has(node, *MOVES) and node.inputs[0] is not None:
-        source = node.inputs[0]
+    source = backward(value, _moves)
     return any(
         has(node, SUM) and sum(v in moving for v in node.inputs) > 1 for node in _users(source, _moves)
     )

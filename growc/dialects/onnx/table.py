@@ -6,6 +6,8 @@ every axis that it touches is frozen, which is safe.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
@@ -203,6 +205,15 @@ def has(node: ir.Node | None, *traits: Trait) -> bool:
     """Whether one of these laws holds of what a node of a model makes."""
     row = None if node is None else OPERATORS.get(op_name(node))
     return row is not None and not row.traits.isdisjoint(traits)
+
+
+def backward(value: ir.Value, through: Callable[[ir.Node], bool]) -> ir.Value:
+    """The value behind nodes that pass a test, along the first operand of each."""
+    while (node := value.producer()) is not None and node.inputs and through(node):
+        if node.inputs[0] is None:
+            break
+        value = node.inputs[0]
+    return value
 
 
 def treatment_of(node: ir.Node) -> str:

@@ -15,6 +15,7 @@ from torch import fx
 
 from growc.dialects.torch.call import TYPES, sizes_of
 from growc.dialects.torch.export import Captured
+from growc.walk import walk
 
 UNIFORM = ("empty", "full", "ones", "scalar_tensor", "zeros")
 """Calls that make one number everywhere: they are the same at any size, and stay."""
@@ -60,10 +61,8 @@ class Constants:
 
     def given(self, node: fx.Node) -> list[fx.Node]:
         """The placeholders that a constant is made from."""
-        found = [node]
-        for one in found:
-            found += [given for given in one.all_input_nodes if given not in found]
-        return [one for one in found if one.op == "placeholder"]
+        made_of = walk([node], lambda one: one.all_input_nodes, nearest=True)
+        return [one for one in made_of if one.op == "placeholder"]
 
     def value(self, node: fx.Node, made: dict[fx.Node, Any] | None = None) -> Any:
         """The constant."""

@@ -8,7 +8,7 @@ run. A call is made once for every place where it stands: its arguments are what
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -24,6 +24,7 @@ from growc.dialects.torch.export import Captured
 from growc.dialects.torch.literals import Parameter, changed, refusal
 from growc.dialects.torch.lowering import SAME
 from growc.dialects.torch.stacks import Move, move_of
+from growc.walk import walk
 
 Layer = tuple[int, int]
 """A layer of the result, by run and position."""
@@ -225,13 +226,13 @@ def names_of(value: ir.Value) -> list[fx.Node]:
 
 def parts_of(last: ir.Node) -> list[ir.Node]:
     """The nodes of one call, from the one that gives its result backwards."""
-    own, found = last.meta[SITE].node, [last]
-    for part in found:
-        for value in part.inputs:
-            node = None if value is None else value.producer()
-            if node is not None and SITE in node.meta and node.meta[SITE].node is own and node not in found:
-                found.append(node)
-    return found
+
+    def before(part: ir.Node) -> Iterator[ir.Node]:
+        for node in (value.producer() for value in part.inputs if value is not None):
+            if node is not None and SITE in node.meta and node.meta[SITE].node is last.meta[SITE].node:
+                yield node
+
+    return list(walk([last], before, nearest=True))
 
 
 def in_order(calls: Iterable[Made], source: fx.Graph) -> list[Made]:

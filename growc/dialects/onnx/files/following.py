@@ -11,7 +11,7 @@ import onnx.defs
 import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
-from growc.dialects.onnx.table import OPERATORS, has, treatment_of
+from growc.dialects.onnx.table import OPERATORS, backward, has, treatment_of
 from growc.traits import DEQUANTISE, JOIN, REPEAT, SAME, SUM, TAKE, TURN, VIEW, WRITE, Trait
 from growc.walk import walk
 
@@ -89,12 +89,7 @@ def is_weight(value: ir.Value) -> bool:
 
 def origin(value: ir.Value, *through: Trait) -> ir.Value:
     """The value that stands behind operators of these traits, which choose nothing by number."""
-    while (node := value.producer()) is not None and has(node, *through) and treatment_of(node) != "lookup":
-        first = node.inputs[0]
-        if first is None:
-            break
-        value = first
-    return value
+    return backward(value, lambda node: has(node, *through) and treatment_of(node) != "lookup")
 
 
 def scalar(value: ir.Value | None) -> float | None:
