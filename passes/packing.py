@@ -86,7 +86,7 @@ class _Cone:
         self.numbers: dict[Value, Ints] = {self.top: np.arange(int(np.prod(shape))).reshape(shape)}
         for node in flow.axes.graph.nodes:
             if node.input(0) in self.numbers:
-                found = moved(node, self.numbers[node.required(0)], self.point)
+                found = moved(flow.axes.graph, node, self.numbers[node.required(0)], self.point)
                 self.numbers.update(zip(node.outputs, found, strict=False))
 
     def packed(self) -> Packed | None:

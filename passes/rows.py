@@ -130,7 +130,7 @@ def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> Way | None
     """How the rows come from stored tensors that nothing else reads."""
     found = [Way()]
     for read in reads:
-        found = [longer for way in found for longer in ways(read.whole, read.axis, way, static)]
+        found = [longer for way in found for longer in ways(graph, read.whole, read.axis, way, static)]
     taken = {read.node for read in reads}
     return next((way for way in found if _alone(graph, way, taken)), None)
 

@@ -6,17 +6,17 @@ there are several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from growc.graph import Node, Size, Value, Weight
+from growc.graph import Graph, Node, Size, Value, Weight
+from growc.operators import labels
+from growc.passes.spaces import site_of
+from growc.traits import DEQUANTISE, QUANTISE, SAME, VIEW
 
 Above = Mapping[int, int]
 """For operands of a node, the axis that has the rows."""
-
-SHAPED: Mapping[str, int] = {"Reshape": 1, "Expand": 1, "Resize": 3}
-"""Operators that name the sizes of what they make, and the operand that does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Way:
         return {v.producer: axis for v, axis in self.axes.items() if v.producer is not None}
 
 
-def ways(value: Value, axis: int, way: Way, static: Set[Value]) -> Iterator[Way]:
+def ways(graph: Graph, value: Value, axis: int, way: Way, static: Set[Value]) -> Iterator[Way]:
     """All ways by which the rows along an axis of a value may come from tables, as `way` goes on."""
     if value in way.axes:
         if way.axes[value] == axis:
@@ -46,12 +46,12 @@ def ways(value: Value, axis: int, way: Way, static: Set[Value]) -> Iterator[Way]
         return
     if value.producer is None or value not in static:
         return
-    for above in above_of(value.producer, axis):
+    for above in above_of(graph, value, axis):
         found = [longer]
         for operand, at in above.items():
             given = value.producer.inputs[operand]
             assert given is not None
-            found = [more for one in found for more in ways(given, at, one, static)]
+            found = [more for one in found for more in ways(graph, given, at, one, static)]
         yield from found
 
 
@@ -60,95 +60,50 @@ def _plain(weight: Weight) -> bool:
     return weight.floating and weight.stored is None and not weight.computed and weight.order is None
 
 
-def above_of(node: Node, axis: int) -> Iterator[Above]:
-    """Where the rows along an axis of what a node makes may stand in its operands."""
-    rule = _RULES.get(node.op)
-    first, out = node.input(0), node.outputs[0]
-    if rule is None or first is None or first.sizes is None or out.sizes is None:
+def above_of(graph: Graph, made: Value, axis: int) -> Iterator[Above]:
+    """Where the rows along an axis of a result may stand in the operands, of zeros where they are zero."""
+    node = made.producer
+    first = None if node is None else node.input(0)
+    if node is None or first is None or first.sizes is None or made.sizes is None or not _sized(node):
         return
-    yield from rule(node, axis, first.sizes, out.sizes)
+    if node.has(SAME, QUANTISE, DEQUANTISE):
+        yield from [{0: axis}] if first.sizes[axis] == made.sizes[axis] else []
+    elif node.has(VIEW):
+        yield from ({0: k} for k in _viewed(node, axis, first.sizes, made.sizes))
+    elif (row := graph.dialect.operators.get(node.op)) is not None:
+        line = row.line(site_of(node, graph.dialect.opset(graph)))
+        term = (line.outputs[node.outputs.index(made)] or ("_",) * made.rank)[axis]
+        above = {i: terms.index(term) for i, terms in enumerate(line.inputs) if terms and term in terms}
+        chosen = any(above.get(0) == one.axis for one in node.addresses if not one.end)
+        if above and not chosen and labels(term) == [term] and line.treatment.startswith(KEEPING):
+            yield above
 
+
+KEEPING = ("layout", "lookup", "pointwise zero")
+"""How treatments begin that make zeros of zeros."""
 
 Sizes = tuple[Size, ...]
 
 
-def _same(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    if before[axis] == after[axis]:
-        yield {0: axis}
+def _sized(node: Node) -> bool:
+    """Whether the sizes that a node lists, if it does, are known and those of all axes."""
+    if node.laws.shape is None:
+        return True
+    listed = node.input(node.laws.shape)
+    return (listed is None or listed.known is not None) and "axes" not in node.attributes
 
 
-def _transpose(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    yield {0: (node.integers("perm") or range(len(before))[::-1])[axis]}
-
-
-def _unsqueeze(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    added = _axes(node, len(after))
-    if added is not None and axis not in added:
-        yield {0: axis - sum(a < axis for a in added)}
-
-
-def _squeeze(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    gone = _axes(node, len(before))
-    if gone is not None:
-        yield {0: [k for k in range(len(before)) if k not in gone][axis]}
-
-
-def _axes(node: Node, rank: int) -> set[int] | None:
-    """The axes that a node names; None where it names none."""
-    given = node.named_axes
-    return None if given is None else {a % rank for a in given}
-
-
-def _concat(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    if node.integer("axis", 0) % len(after) != axis:
-        yield dict.fromkeys(range(len(node.inputs)), axis)
-
-
-def _gather(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    at, more = node.integer("axis", 0) % len(before), len(after) - len(before)
-    if axis < at or axis > at + more:
-        yield {0: axis if axis < at else axis - more}
-
-
-def _reshape(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    """As many elements stand between two rows as before."""
-    for k, size in enumerate(before):
-        if size == after[axis] and _named(node) and _behind(before, k) == _behind(after, axis):
-            yield {0: k}
+def _viewed(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[int]:
+    """The axes that have the rows before they got another shape."""
+    named = node.named_axes if node.laws.shape is None else None
+    if node.laws.shape is not None:  # as many elements stand between two rows as before
+        behind = _behind(after, axis)
+        yield from (k for k, n in enumerate(before) if n == after[axis] and _behind(before, k) == behind)
+    elif named is not None:
+        rank = max(len(before), len(after))
+        kept = [k for k in range(rank) if k not in {a % rank for a in named}]
+        yield from [kept[axis]] if len(after) < len(before) else [kept.index(axis)] if axis in kept else []
 
 
 def _behind(sizes: Sizes, axis: int) -> list[int]:
     return [prod(point[axis + 1 :]) for point in zip(*sizes, strict=True)]
-
-
-def _expand(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    at = axis - len(after) + len(before)
-    if at >= 0 and before[at] == after[axis] and _named(node):
-        yield {0: at}
-
-
-def _resize(node: Node, axis: int, before: Sizes, after: Sizes) -> Iterator[Above]:
-    if before[axis] == after[axis] and "axes" not in node.attributes and _named(node):
-        yield {0: axis}
-
-
-def _named(node: Node) -> bool:
-    """Whether the sizes that a node names are known, if it names any."""
-    value = node.input(SHAPED[node.op])
-    return value is None or value.known is not None
-
-
-KEPT = ("Cast", "Identity", "QuantizeLinear", "DequantizeLinear")
-_Rule = Callable[[Node, int, Sizes, Sizes], Iterator[Above]]
-
-_RULES: Mapping[str, _Rule] = {
-    **dict.fromkeys([*KEPT, "Slice", "Tanh", "Relu", "Neg"], _same),
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
-    "Squeeze": _squeeze,
-    "Concat": _concat,
-    "Gather": _gather,
-    "Reshape": _reshape,
-    "Expand": _expand,
-    "Resize": _resize,
-}

@@ -30,6 +30,7 @@ from growc.dialects.onnx.surgery import Rearranged, rearrange
 from growc.dialects.onnx.table import OPERATORS
 from growc.dialects.onnx.unpack import unpack
 from growc.graph import Graph, Node, Size, Value
+from growc.indexmap import Array
 from growc.layers import Instance, Layers
 from growc.model import Edit, Repairs, Unseen
 from growc.passes.apart import Taken
@@ -115,6 +116,11 @@ class IrModel(ABC):
     def outermost(self, node: Node) -> bool:
         """Whether a node stands in no body."""
         return isinstance(node.origin, ir.Node) and node.origin.graph is self.source.graph
+
+    def evaluate(self, node: Node, operands: Sequence[Array | None]) -> Sequence[Array] | None:
+        """What a node makes of these operands; None where that cannot be told."""
+        proto = self.simulator.proto(node, {}, len(operands), "")
+        return self.simulator.evaluate(node, proto, list(operands))
 
     def simulate(self, graph: Graph) -> dict[Value, tuple[Size, ...] | None]:
         """Fill in sizes and known values; returns the sizes of the inputs. Raises GrowError (G311)."""

@@ -20,7 +20,6 @@ from growc.dialects.onnx.origins import node_of, value_of
 from growc.graph import Graph, Node, Order
 from growc.layers import Instance, Layers, Rows
 from growc.model import Patch
-from growc.passes.rowwise import SHAPED
 
 Remember = Callable[[Iterable[ir.Node]], None]
 """What is done to nodes before they say something else than in the source."""
@@ -97,7 +96,7 @@ class RowTables:
     def _sized(self, node: Node, axis: int, count: int) -> None:
         """Let a node make so many rows."""
         origin: ir.Node = node_of(node)
-        i = SHAPED.get(node.op)
+        i = node.laws.shape
         value = None if i is None else node.input(i)
         known = None if value is None or value.known is None else value.known[0].reshape(-1).tolist()
         if i is not None and known is not None and known[axis] > 0:
