@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import onnx_ir as ir
 import torch
 
-from growc.dialects.torch.call import Call, UnknownError
+from growc.dialects.torch.call import Call, Dims, Extents, Operand, Size, UnknownError
 
 REDUCTIONS = {
     "amax": "ReduceMax",
@@ -29,55 +29,60 @@ def _reduced(at: Call, op: str, value: ir.Value, axes: list[int], keep: bool) ->
     return at.add(op, value, at.constant(axes), keepdims=int(keep))
 
 
-def reduce(at: Call, x: Any, dim: Any, keepdim: bool = False) -> ir.Value:
+def reduce(at: Call, x: Operand, dim: Dims, keepdim: bool = False) -> ir.Value:
     """Sums, means, extremes of axes."""
     if at.rank(x) == 0:
         return at.tensor(x, at.dtype)
     return _reduced(at, REDUCTIONS[_kind(at)], at.tensor(x, at.dtype), at.axes(dim, x), keepdim)
 
 
-def reduce_all(at: Call, x: Any) -> ir.Value:
+def reduce_all(at: Call, x: Operand) -> ir.Value:
     """Sums, means, extremes of everything."""
     return reduce(at, x, None)
 
 
-def every(at: Call, x: Any, dim: Any = None, keepdim: bool = False) -> ir.Value:
+def every(at: Call, x: Operand, dim: Dims = None, keepdim: bool = False) -> ir.Value:
     """Whether nothing is zero."""
     return _logical(at, "ReduceMin", x, dim, keepdim)
 
 
-def some(at: Call, x: Any, dim: Any = None, keepdim: bool = False) -> ir.Value:
+def some(at: Call, x: Operand, dim: Dims = None, keepdim: bool = False) -> ir.Value:
     """Whether anything is not zero."""
     return _logical(at, "ReduceMax", x, dim, keepdim)
 
 
-def _logical(at: Call, op: str, x: Any, dim: Any, keep: bool) -> ir.Value:
+def _logical(at: Call, op: str, x: Operand, dim: Dims, keep: bool) -> ir.Value:
     numbers = at.cast(at.tensor(x, torch.bool), torch.int32)
     return at.cast(_reduced(at, op, numbers, at.axes(dim, x), keep), torch.bool)
 
 
 def vector_norm(
-    at: Call, x: Any, p: Any = None, ord_: Any = None, dim: Any = None, keepdim: bool = False
+    at: Call,
+    x: Operand,
+    p: float | None = None,
+    ord_: float | None = None,
+    dim: Dims = None,
+    keepdim: bool = False,
 ) -> ir.Value:
     """The length of vectors, in the sum of squares or of magnitudes."""
-    op = {1: "ReduceL1", 2: "ReduceL2"}.get(2 if p is None and ord_ is None else p or ord_)
+    op = {1.0: "ReduceL1", 2.0: "ReduceL2"}.get(2 if p is None and ord_ is None else p or ord_ or 0)
     if op is None:
         raise UnknownError
     return _reduced(at, op, at.tensor(x, at.dtype), at.axes(dim, x), keepdim)
 
 
-def softmax(at: Call, x: Any, dim: int) -> ir.Value:
+def softmax(at: Call, x: Operand, dim: int) -> ir.Value:
     """Softmax, or its logarithm."""
     op = "LogSoftmax" if "log" in _kind(at) else "Softmax"
     return at.add(op, at.tensor(x, at.dtype), axis=at.axis(dim, x))
 
 
-def cumsum(at: Call, x: Any, dim: int) -> ir.Value:
+def cumsum(at: Call, x: Operand, dim: int) -> ir.Value:
     """Sums of what came before."""
     return at.add("CumSum", at.tensor(x, at.dtype), at.constant(at.axis(dim, x)))
 
 
-def extreme(at: Call, x: Any, dim: int, keepdim: bool) -> list[ir.Value]:
+def extreme(at: Call, x: Operand, dim: int, keepdim: bool) -> list[ir.Value]:
     """The largest or smallest element, and its number."""
     axis, kind = at.axis(dim, x), _kind(at)
     value = at.tensor(x)
@@ -85,7 +90,7 @@ def extreme(at: Call, x: Any, dim: int, keepdim: bool) -> list[ir.Value]:
     return [_reduced(at, REDUCTIONS[kind], value, [axis], keepdim), number]
 
 
-def arg_extreme(at: Call, x: Any, dim: int | None, keepdim: bool) -> ir.Value:
+def arg_extreme(at: Call, x: Operand, dim: int | None, keepdim: bool) -> ir.Value:
     """The number of the largest or smallest element."""
     op = "ArgMax" if "max" in _kind(at) else "ArgMin"
     if dim is None:
@@ -94,20 +99,20 @@ def arg_extreme(at: Call, x: Any, dim: int | None, keepdim: bool) -> ir.Value:
     return at.add(op, at.tensor(x), axis=at.axis(dim, x), keepdims=int(keepdim))
 
 
-def topk(at: Call, x: Any, k: Any, dim: int, largest: bool, sorted_: bool) -> list[ir.Value]:
+def topk(at: Call, x: Operand, k: Size, dim: int, largest: bool, sorted_: bool) -> list[ir.Value]:
     """The largest or smallest elements, and their numbers."""
     options = {"axis": at.axis(dim, x), "largest": int(largest), "sorted": int(sorted_)}
     return at.several("TopK", at.tensor(x), at.ints([k], "k"), outputs=2, **options)
 
 
-def sort(at: Call, x: Any, dim: int, descending: bool) -> list[ir.Value]:
+def sort(at: Call, x: Operand, dim: int, descending: bool) -> list[ir.Value]:
     """All elements in order, and their numbers."""
     axis = at.axis(dim, x)
     count = at.shape(at.tensor(x), axis, axis + 1)
     return at.several("TopK", at.tensor(x), count, outputs=2, axis=axis, largest=int(descending))
 
 
-def argsort(at: Call, x: Any, dim: int, descending: bool) -> ir.Value:
+def argsort(at: Call, x: Operand, dim: int, descending: bool) -> ir.Value:
     """The numbers of all elements in order."""
     return sort(at, x, dim, descending)[1]
 
@@ -117,10 +122,10 @@ def argsort(at: Call, x: Any, dim: int, descending: bool) -> ir.Value:
 
 def average_pool(
     at: Call,
-    x: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
+    x: Operand,
+    kernel_size: Extents,
+    stride: Extents,
+    padding: Extents,
     ceil_mode: bool,
     count_include_pad: bool,
 ) -> ir.Value:
@@ -129,14 +134,28 @@ def average_pool(
 
 
 def max_pool(
-    at: Call, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    at: Call,
+    x: Operand,
+    kernel_size: Extents,
+    stride: Extents,
+    padding: Extents,
+    dilation: Extents,
+    ceil_mode: bool,
 ) -> ir.Value:
     """The largest elements of windows."""
     return _pool(at, "MaxPool", x, kernel_size, stride, padding, dilation, ceil_mode, None)
 
 
 def _pool(
-    at: Call, op: str, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, count: Any
+    at: Call,
+    op: str,
+    x: Operand,
+    kernel: Extents,
+    stride: Extents,
+    padding: Extents,
+    dilation: Extents,
+    ceil: bool,
+    count: int | None,
 ) -> ir.Value:
     from growc.dialects.torch.contract import spread
 
@@ -156,7 +175,7 @@ def _pool(
     )
 
 
-def adaptive_pool(at: Call, x: Any, output_size: Any) -> ir.Value:
+def adaptive_pool(at: Call, x: Operand, output_size: Sequence[int]) -> ir.Value:
     """Means of windows, so many that a given number of them covers the image."""
     space = len(output_size)
     if at.rank(x) != space + 2:

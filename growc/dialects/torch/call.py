@@ -26,6 +26,22 @@ Path = tuple[int | str, ...]
 """Where a literal stands among the arguments of a call: (1,), or ("dim",)."""
 
 
+Size = int | fx.Node
+"""A size: a number, or the call that gives it."""
+
+Extents = int | Sequence[int]
+"""One for each axis of an image, or one for all of them."""
+
+Dims = int | Sequence[int] | None
+"""Numbers of axes, from the end where they are negative; None: all axes."""
+
+Operand = fx.Node | float
+"""A tensor, or a number."""
+
+Given = Size | ir.Value
+"""A size that an operand holds."""
+
+
 class Place(NamedTuple):
     """Where a literal went: an operand or attribute of a node, its first element there, and how many it has;
     None: all that follow.
@@ -127,30 +143,31 @@ class Call(Lowering):
         value = self.result[0] if isinstance(self.result, (list, tuple)) else self.result
         return dtype_of(value)
 
-    def sizes(self, argument: Any = None) -> list[Any]:
+    def sizes(self, argument: Operand | None = None) -> list[int | torch.SymInt]:
         """The sizes of a tensor argument, or of the result: numbers and symbols."""
-        value = self.result if argument is None else argument.meta["val"]
-        return sizes_of(value)
+        node = self.node if argument is None else argument
+        assert isinstance(node, fx.Node)
+        return sizes_of(node.meta["val"])
 
-    def rank(self, argument: Any = None) -> int:
+    def rank(self, argument: Operand | None = None) -> int:
         """The number of axes of a tensor argument, or of the result."""
         return len(self.sizes(argument))
 
-    def fixed(self, argument: Any, axis: int) -> int:
+    def fixed(self, argument: Operand, axis: int) -> int:
         """A size that is a number. Raises UnknownError where it is a symbol."""
         size = self.sizes(argument)[axis]
         if not isinstance(size, int):
             raise UnknownError
         return size
 
-    def axis(self, dim: Any, argument: Any = None, extra: int = 0) -> int:
+    def axis(self, dim: object, argument: Operand | None = None, extra: int = 0) -> int:
         """A dim counted from the front."""
         if not isinstance(dim, int):
             raise UnknownError
         rank = self.rank(argument) + extra
         return dim % rank if rank else 0
 
-    def axes(self, dims: Any, argument: Any) -> list[int]:
+    def axes(self, dims: Dims, argument: Operand) -> list[int]:
         """Dims counted from the front; all of them where none are given."""
         rank = self.rank(argument)
         if dims is None or dims == []:
@@ -159,7 +176,7 @@ class Call(Lowering):
 
     # ---------------------------------------------------------------- operands
 
-    def tensor(self, argument: Any, dtype: torch.dtype | None = None, name: str = "") -> ir.Value:
+    def tensor(self, argument: Operand, dtype: torch.dtype | None = None, name: str = "") -> ir.Value:
         """A tensor or number of the call as an operand, in a type where that is given.
 
         `name`: of the argument, so that a number is traceable.
@@ -179,7 +196,7 @@ class Call(Lowering):
             return self.add("aten::to", value, to=element(dtype))
         return self.cast(value, dtype)
 
-    def maybe(self, argument: Any, dtype: torch.dtype | None = None) -> ir.Value | None:
+    def maybe(self, argument: Operand | None, dtype: torch.dtype | None = None) -> ir.Value | None:
         """As `tensor`; None stays."""
         return None if argument is None else self.tensor(argument, dtype)
 
@@ -192,7 +209,7 @@ class Call(Lowering):
         made: ir.Value = self.program.constant(np.asarray(numbers), dtype)
         return made
 
-    def ints(self, numbers: Sequence[Any] | Any, argument: str = "") -> ir.Value:
+    def ints(self, numbers: Given | Sequence[Given], argument: str = "") -> ir.Value:
         """Numbers, symbols and sizes as one operand with one axis; `argument`: the call's, where they are."""
         items = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers]
         parts: list[ir.Value] = []
@@ -221,18 +238,19 @@ class Call(Lowering):
             return self.constant([int(d) for d in value.shape][start:end])  # type: ignore[arg-type]
         return self.add("Shape", value, start=start, end=end)
 
-    def size(self, argument: Any, axis: int) -> Any:
+    def size(self, argument: Operand, axis: int) -> int | ir.Value:
         """The size of one axis: its number, or what it is at run time."""
         size = self.sizes(argument)[axis]
         return size if isinstance(size, int) else self.shape(self.tensor(argument), axis, axis + 1)
 
     def ones(
-        self, sizes: Sequence[Any], dtype: torch.dtype, argument: str = "", fill: float = 1.0
+        self, sizes: Sequence[object], dtype: torch.dtype, argument: str = "", fill: float = 1.0
     ) -> ir.Value:
         """A constant parameter in the place of one that the call leaves out."""
-        if not all(isinstance(s, int) for s in sizes):
+        known = [s for s in sizes if isinstance(s, int)]
+        if len(known) < len(sizes):
             raise UnknownError
-        made: ir.Value = self.program.constant(np.full(tuple(sizes), fill), dtype)
+        made: ir.Value = self.program.constant(np.full(known, fill), dtype)
         made.meta[ASSUMED] = True
         return self.took(made, argument)
 
@@ -252,13 +270,13 @@ def element(dtype: torch.dtype | None) -> int:
     return int(TYPES[dtype])
 
 
-def sizes_of(value: torch.Tensor) -> list[Any]:
+def sizes_of(value: torch.Tensor) -> list[int | torch.SymInt]:
     """The sizes of a fake tensor: numbers and symbols. A symbol that torch found to be one number is that."""
     fixed = (s if isinstance(s, int) else s.node.expr for s in value.shape)
     return [int(f) if getattr(f, "is_number", True) else s for f, s in zip(fixed, value.shape, strict=True)]
 
 
-def dtype_of(value: Any) -> torch.dtype:
+def dtype_of(value: object) -> torch.dtype:
     """The type of a fake value; symbols are whole numbers, or float64."""
     if isinstance(value, torch.Tensor):
         return value.dtype

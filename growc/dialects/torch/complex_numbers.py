@@ -5,12 +5,13 @@ A map of units has real factors, so what a linear operator does to it is the sam
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import onnx_ir as ir
 import torch
+from torch import fx
 
-from growc.dialects.torch.call import Call, UnknownError, element
+from growc.dialects.torch.call import Call, Dims, Operand, Size, UnknownError, element
 
 KNOWN = """
     _conj _fft_c2c _fft_c2r _fft_r2c _to_copy _unsafe_view abs add alias bmm broadcast_to cat chunk
@@ -26,7 +27,7 @@ HALVES = {"fft_rfft": 1, "fft_rfft2": 1, "fft_rfftn": 1, "fft_irfft": -1, "fft_i
 """Transforms of real numbers, whose last axis has half of the frequencies, and those back to real numbers."""
 
 
-def understood(node: Any) -> bool:
+def understood(node: fx.Node) -> bool:
     """Whether a call is on real numbers, or of an operator whose row knows complex ones."""
     values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
     several = [v for value in values for v in (value if isinstance(value, (list, tuple)) else [value])]
@@ -34,29 +35,44 @@ def understood(node: Any) -> bool:
     return plain or _kind(node) in KNOWN.split()
 
 
-def modulus(at: Call, x: Any) -> ir.Value:
+def modulus(at: Call, x: Operand) -> ir.Value:
     """The distance from zero."""
     return at.add("Abs", at.tensor(x))
 
 
-def part(at: Call, x: Any) -> ir.Value:
+def part(at: Call, x: Operand) -> ir.Value:
     """Imaginary parts, and conjugates: what is made of each number by itself, and linear."""
     return at.add(f"aten::{_kind(at.node).strip('_')}", at.tensor(x), to=element(at.dtype))
 
 
-def of_two(at: Call, abs_: Any = None, angle: Any = None, real: Any = None, imag: Any = None) -> ir.Value:
+def of_two(
+    at: Call,
+    abs_: Operand | None = None,
+    angle: Operand | None = None,
+    real: Operand | None = None,
+    imag: Operand | None = None,
+) -> ir.Value:
     """Numbers by their sizes and angles, or by both of their parts."""
     given = (real, imag) if abs_ is None else (abs_, angle)
-    return at.add(f"aten::{_kind(at.node)}", *map(at.tensor, given), to=element(at.dtype))
+    return at.add(
+        f"aten::{_kind(at.node)}",
+        *(at.tensor(part) for part in given if part is not None),
+        to=element(at.dtype),
+    )
 
 
-def pairs(at: Call, x: Any) -> ir.Value:
+def pairs(at: Call, x: Operand) -> ir.Value:
     """Real and imaginary parts along a last axis, or numbers of these."""
     return at.add(f"aten::{_kind(at.node)}", at.tensor(x), to=element(at.dtype))
 
 
 def transform(
-    at: Call, x: Any, n: Any = None, s: Any = None, dim: Any = None, norm: str | None = None
+    at: Call,
+    x: Operand,
+    n: Size | None = None,
+    s: Sequence[Size] | None = None,
+    dim: Dims = None,
+    norm: str | None = None,
 ) -> ir.Value:
     """A Fourier transform along one axis, or several."""
     kind = _kind(at.node)
@@ -64,35 +80,39 @@ def transform(
     if dim is None:
         dim = range(-len(sizes), 0) if sizes else range(at.rank(x))
     dims = [dim] if isinstance(dim, int) else list(dim)
-    return _fourier(at, x, dims, sizes or [0] * len(dims), HALVES.get(kind, 0), str(norm))
+    return _fourier(at, x, dims, sizes or [0 for _ in dims], HALVES.get(kind, 0), str(norm))
 
 
-def transform_whole(at: Call, x: Any, dim: Any, normalization: int, forward: bool) -> ir.Value:
+def transform_whole(at: Call, x: Operand, dim: Sequence[int], normalization: int, forward: bool) -> ir.Value:
     """The same, of complex numbers to complex ones."""
     return _fourier(at, x, dim, [0] * len(dim), 0, f"{normalization} {forward}")
 
 
-def transform_real(at: Call, x: Any, dim: Any, normalization: int, onesided: bool) -> ir.Value:
+def transform_real(at: Call, x: Operand, dim: Sequence[int], normalization: int, onesided: bool) -> ir.Value:
     """The same, of real numbers."""
     return _fourier(at, x, dim, [0] * len(dim), int(onesided), str(normalization))
 
 
-def transform_back(at: Call, x: Any, dim: Any, normalization: int, last_dim_size: Any) -> ir.Value:
+def transform_back(
+    at: Call, x: Operand, dim: Sequence[int], normalization: int, last_dim_size: Size
+) -> ir.Value:
     """The same, to real numbers."""
     return _fourier(at, x, dim, [*[0] * (len(dim) - 1), last_dim_size], -1, str(normalization))
 
 
-def _fourier(at: Call, x: Any, dims: Any, sizes: list[Any], half: int, way: str) -> ir.Value:
+def _fourier(
+    at: Call, x: Operand, dims: Sequence[int], sizes: Sequence[Size], half: int, way: str
+) -> ir.Value:
     """`half`: 1 where half of the frequencies of the last axis are left, -1 where it comes out of these."""
-    if not all(isinstance(size, int) for size in sizes):
+    axes, given = [at.axis(d, x) for d in dims], [max(size, 0) for size in sizes if isinstance(size, int)]
+    if len(given) < len(sizes):
         raise UnknownError
-    axes, given = [at.axis(d, x) for d in dims], [max(size, 0) for size in sizes]
     if not axes:
         return at.tensor(x, at.dtype)
     told = {"axes": axes, "sizes": given, "half": half, "to": element(at.dtype)}
     return at.add("aten::fft", at.tensor(x), **told, kind=f"{_kind(at.node)} {way}")
 
 
-def _kind(node: Any) -> str:
+def _kind(node: fx.Node) -> str:
     words = str(node.target).split(".")
     return words[1] if len(words) > 1 else ""

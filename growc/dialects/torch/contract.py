@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
-from growc.dialects.torch.call import Call, UnknownError
+from growc.dialects.torch.call import Call, Extents, Operand, UnknownError
 
 
-def linear(at: Call, x: Any, weight: Any, bias: Any = None) -> ir.Value:
+def linear(at: Call, x: Operand, weight: Operand, bias: Operand | None = None) -> ir.Value:
     """A product with a matrix that is stored as (out, in), and a bias."""
     turned = at.tensor(weight)
     if at.rank(weight) == 2:
@@ -21,16 +20,18 @@ def linear(at: Call, x: Any, weight: Any, bias: Any = None) -> ir.Value:
 
 def addmm(
     at: Call,
-    x: Any,
-    mat1: Any = None,
-    mat2: Any = None,
-    batch1: Any = None,
-    batch2: Any = None,
-    beta: Any = 1,
-    alpha: Any = 1,
+    x: Operand,
+    mat1: Operand | None = None,
+    mat2: Operand | None = None,
+    batch1: Operand | None = None,
+    batch2: Operand | None = None,
+    beta: Operand = 1,
+    alpha: Operand = 1,
 ) -> ir.Value:
     """beta · x + alpha · a·b."""
     a, b = (mat1, mat2) if batch1 is None else (batch1, batch2)
+    assert a is not None
+    assert b is not None
     made = at.add("MatMul", at.tensor(a), at.tensor(b))
     if alpha != 1:
         made = at.add("Mul", made, at.tensor(alpha, at.dtype, "alpha"))
@@ -42,26 +43,28 @@ def addmm(
     return at.add("Add", made, bias)
 
 
-def bilinear(at: Call, input1: Any, input2: Any, weight: Any, bias: Any = None) -> ir.Value:
+def bilinear(
+    at: Call, input1: Operand, input2: Operand, weight: Operand, bias: Operand | None = None
+) -> ir.Value:
     """A product of two vectors and a tensor."""
     left = at.add("Einsum", at.tensor(input1), at.tensor(weight), equation="...i,oij->...oj")
     made = at.add("Einsum", left, at.tensor(input2), equation="...oj,...j->...o")
     return made if bias is None else at.add("Add", made, at.tensor(bias))
 
 
-def einsum(at: Call, equation: str, tensors: Sequence[Any]) -> ir.Value:
+def einsum(at: Call, equation: str, tensors: Sequence[Operand]) -> ir.Value:
     """Einsum."""
     return at.add("Einsum", *map(at.tensor, tensors), equation=equation.replace(" ", ""))
 
 
 def conv(
     at: Call,
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
+    stride: Extents = 1,
+    padding: Extents | str = 0,
+    dilation: Extents = 1,
     groups: int = 1,
 ) -> ir.Value:
     """A convolution."""
@@ -86,31 +89,32 @@ def conv(
     return at.add("Squeeze", made, at.constant([0])) if flat else made
 
 
-def _pads(padding: Any, kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
+def _pads(padding: Extents | str, kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
     if padding == "same":
         totals = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
         return [t // 2 for t in totals] + [t - t // 2 for t in totals]
     return [0] * 2 * len(kernel) if padding == "valid" else spread(padding, len(kernel)) * 2
 
 
-def spread(given: Any, count: int) -> list[int]:
+def spread(given: Extents | str, count: int) -> list[int]:
     """One number for all axes, or one for each."""
-    numbers = [given] if isinstance(given, int) else list(given)
-    if not all(isinstance(n, int) for n in numbers):
+    items = [given] if isinstance(given, int) else given
+    numbers = [n for n in items if isinstance(n, int)]
+    if len(numbers) < len(items):
         raise UnknownError
     return numbers * count if len(numbers) == 1 else numbers
 
 
 def conv_transpose(
     at: Call,
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
+    stride: Extents = 1,
+    padding: Extents = 0,
+    output_padding: Extents = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: Extents = 1,
 ) -> ir.Value:
     """A transposed convolution."""
     space = at.rank(weight) - 2
@@ -132,13 +136,13 @@ def conv_transpose(
 
 def attention(
     at: Call,
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    attn_mask: Operand | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    scale: Any = None,
+    scale: Operand | None = None,
     enable_gqa: bool = False,
 ) -> ir.Value:
     """softmax(q·k·scale + mask)·v; grouped heads only where the call allows them."""

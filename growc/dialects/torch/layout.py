@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import onnx_ir as ir
 
-from growc.dialects.torch.call import LAST, Call, UnknownError, sizes_of
+from growc.dialects.torch.call import LAST, Call, Dims, Operand, Size, UnknownError, sizes_of
 
 
-def reshape(at: Call, x: Any, shape: Any = None, size: Any = None) -> ir.Value:
+def reshape(
+    at: Call, x: Operand, shape: Sequence[Size] | None = None, size: Sequence[Size] | None = None
+) -> ir.Value:
     """Sizes that are given."""
     name = "shape" if size is None else "size"
-    return at.add("Reshape", at.tensor(x), at.ints(shape if size is None else size, name))
+    return at.add("Reshape", at.tensor(x), at.ints((shape or ()) if size is None else size, name))
 
 
-def reshape_as(at: Call, x: Any, other: Any) -> ir.Value:
+def reshape_as(at: Call, x: Operand, other: Operand) -> ir.Value:
     """The sizes of another tensor."""
     return at.add("Reshape", at.tensor(x), _as_of(at, other))
 
 
-def _as_of(at: Call, other: Any) -> ir.Value:
+def _as_of(at: Call, other: Operand) -> ir.Value:
     """The sizes of a tensor that the call names; where they are numbers they change with it."""
     sizes = at.shape(at.tensor(other))
     return sizes if sizes.const_value is None else at.took(sizes, "other")
 
 
-def flatten(at: Call, x: Any, start_dim: int, end_dim: int) -> ir.Value:
+def flatten(at: Call, x: Operand, start_dim: int, end_dim: int) -> ir.Value:
     """Axes from one to another become one."""
     start, end, rank = at.axis(start_dim, x), at.axis(end_dim, x), at.rank(x)
     if rank == 0:
@@ -39,7 +40,7 @@ def flatten(at: Call, x: Any, start_dim: int, end_dim: int) -> ir.Value:
     return at.add("Reshape", at.tensor(x), at.ints([*[0] * start, -1, *behind]))
 
 
-def unflatten(at: Call, x: Any, dim: int, sizes: Any) -> ir.Value:
+def unflatten(at: Call, x: Operand, dim: int, sizes: Sequence[Size]) -> ir.Value:
     """One axis becomes several."""
     axis = at.axis(dim, x)
     behind = [at.shape(at.tensor(x), axis + 1)] if axis + 1 < at.rank(x) else []
@@ -47,21 +48,21 @@ def unflatten(at: Call, x: Any, dim: int, sizes: Any) -> ir.Value:
     return at.add("Reshape", at.tensor(x), shape)
 
 
-def expand(at: Call, x: Any, size: Any) -> ir.Value:
+def expand(at: Call, x: Operand, size: Sequence[Size]) -> ir.Value:
     """Axes of one element are stretched; -1 is an axis that stays."""
     return at.add("Expand", at.tensor(x), at.ints([1 if s == -1 else s for s in _plain(size)], "size"))
 
 
-def _plain(sizes: Sequence[Any]) -> list[Any]:
+def _plain(sizes: Sequence[Size]) -> list[Size]:
     return [int(s) if isinstance(s, int) else s for s in sizes]
 
 
-def expand_as(at: Call, x: Any, other: Any) -> ir.Value:
+def expand_as(at: Call, x: Operand, other: Operand) -> ir.Value:
     """Stretched to the sizes of another tensor."""
     return at.add("Expand", at.tensor(x), _as_of(at, other))
 
 
-def transpose(at: Call, x: Any, dim0: int, dim1: int) -> ir.Value:
+def transpose(at: Call, x: Operand, dim0: int, dim1: int) -> ir.Value:
     """Two axes change places."""
     order = list(range(at.rank(x)))
     if not order:
@@ -71,22 +72,22 @@ def transpose(at: Call, x: Any, dim0: int, dim1: int) -> ir.Value:
     return at.add("Transpose", at.tensor(x), perm=order)
 
 
-def swap(at: Call, x: Any) -> ir.Value:
+def swap(at: Call, x: Operand) -> ir.Value:
     """The last two axes change places."""
     return transpose(at, x, -2, -1)
 
 
-def turn(at: Call, x: Any) -> ir.Value:
+def turn(at: Call, x: Operand) -> ir.Value:
     """All axes in reverse."""
     return at.add("Transpose", at.tensor(x), perm=list(range(at.rank(x)))[::-1])
 
 
-def permute(at: Call, x: Any, dims: Sequence[int]) -> ir.Value:
+def permute(at: Call, x: Operand, dims: Sequence[int]) -> ir.Value:
     """Axes in another order."""
     return at.add("Transpose", at.tensor(x), perm=[at.axis(d, x) for d in dims])
 
 
-def movedim(at: Call, x: Any, source: int, destination: int) -> ir.Value:
+def movedim(at: Call, x: Operand, source: int, destination: int) -> ir.Value:
     """One axis moves to another place."""
     a, b = at.axis(source, x), at.axis(destination, x)
     order = [k for k in range(at.rank(x)) if k != a]
@@ -94,18 +95,18 @@ def movedim(at: Call, x: Any, source: int, destination: int) -> ir.Value:
     return at.add("Transpose", at.tensor(x), perm=order)
 
 
-def squeeze(at: Call, x: Any, dim: Any = None) -> ir.Value:
+def squeeze(at: Call, x: Operand, dim: Dims = None) -> ir.Value:
     """Axes of one element go; others stay."""
     gone = [a for a in at.axes(dim, x) if at.sizes(x)[a] == 1]
     return at.add("Squeeze", at.tensor(x), at.constant(gone)) if gone else at.tensor(x)
 
 
-def unsqueeze(at: Call, x: Any, dim: int) -> ir.Value:
+def unsqueeze(at: Call, x: Operand, dim: int) -> ir.Value:
     """A new axis of one element."""
     return at.add("Unsqueeze", at.tensor(x), at.constant([at.axis(dim, x, extra=1)]))
 
 
-def cat(at: Call, tensors: Sequence[Any], dim: int = 0) -> ir.Value:
+def cat(at: Call, tensors: Sequence[Operand], dim: int = 0) -> ir.Value:
     """Tensors end to end. What is empty for lack of axes takes no part; what may grow beside does."""
     rank = at.rank(at.node)
     kept = [t for t in tensors if at.rank(t) == rank]
@@ -113,32 +114,36 @@ def cat(at: Call, tensors: Sequence[Any], dim: int = 0) -> ir.Value:
     return inputs[0] if len(inputs) == 1 else at.add("Concat", *inputs, axis=at.axis(dim, kept[0]))
 
 
-def stack(at: Call, tensors: Sequence[Any], dim: int = 0) -> ir.Value:
+def stack(at: Call, tensors: Sequence[Operand], dim: int = 0) -> ir.Value:
     """Tensors side by side on a new axis."""
     axis = at.axis(dim, tensors[0], extra=1)
     inputs = [at.add("Unsqueeze", at.tensor(t, at.dtype), at.constant([axis])) for t in tensors]
     return at.add("Concat", *inputs, axis=axis)
 
 
-def split(at: Call, x: Any, split_size: Any, dim: int = 0) -> list[ir.Value]:
+def split(at: Call, x: Operand, split_size: Operand, dim: int = 0) -> list[ir.Value]:
     """Parts of one size; the last one may be smaller."""
     axis, parts = at.axis(dim, x), len(at.result)
-    sizes = [sizes_of(part)[axis] for part in at.result]
-    if not isinstance(split_size, int) or not all(isinstance(s, int) for s in sizes):
+    sizes = [s for part in at.result if isinstance(s := sizes_of(part)[axis], int)]
+    if not isinstance(split_size, int) or len(sizes) < parts:
         raise UnknownError
     return at.several("Split", at.tensor(x), at.ints(sizes, "split_size"), outputs=parts, axis=axis)
 
 
 def split_sizes(
-    at: Call, x: Any, split_sizes: Any = None, split_size: Any = None, dim: int = 0
+    at: Call,
+    x: Operand,
+    split_sizes: Sequence[Size] | None = None,
+    split_size: Sequence[Size] | None = None,
+    dim: int = 0,
 ) -> list[ir.Value]:
     """Parts of given sizes."""
     name = "split_sizes" if split_size is None else "split_size"
-    sizes = at.ints(split_sizes if split_size is None else split_size, name)
+    sizes = at.ints((split_sizes or ()) if split_size is None else split_size, name)
     return at.several("Split", at.tensor(x), sizes, outputs=len(at.result), axis=at.axis(dim, x))
 
 
-def chunk(at: Call, x: Any, chunks: int, dim: int = 0) -> list[ir.Value]:
+def chunk(at: Call, x: Operand, chunks: int, dim: int = 0) -> list[ir.Value]:
     """A number of parts of one size; the last one may be smaller."""
     axis, parts = at.axis(dim, x), len(at.result)
     sizes = [sizes_of(part)[axis] for part in at.result]
@@ -149,25 +154,27 @@ def chunk(at: Call, x: Any, chunks: int, dim: int = 0) -> list[ir.Value]:
     return at.several("Split", at.tensor(x), at.constant(sizes), outputs=parts, axis=axis)
 
 
-def unbind(at: Call, x: Any, dim: int = 0) -> list[ir.Value]:
+def unbind(at: Call, x: Operand, dim: int = 0) -> list[ir.Value]:
     """The elements of an axis, one by one."""
     axis = at.axis(dim, x)
     return [at.add("Gather", at.tensor(x), at.constant(k), axis=axis) for k in range(len(at.result))]
 
 
-def repeat(at: Call, x: Any, repeats: Any = None, dims: Any = None) -> ir.Value:
+def repeat(
+    at: Call, x: Operand, repeats: Sequence[Size] | None = None, dims: Sequence[Size] | None = None
+) -> ir.Value:
     """A tensor several times, side by side on each axis."""
-    times = list(dims if repeats is None else repeats)
+    times = list((dims or ()) if repeats is None else repeats)
     name, lead = "dims" if repeats is None else "repeats", len(times) - at.rank(x)
     if lead < 0:
-        times, lead = [1] * -lead + times, 0
+        times, lead = [*[1] * -lead, *times], 0
     value = at.tensor(x)
     if lead:
         value = at.add("Unsqueeze", value, at.constant(list(range(lead))))
     return at.add("Tile", value, at.ints(times, name if len(times) == len(at.arguments[name]) else ""))
 
 
-def repeat_interleave(at: Call, x: Any, repeats: Any, dim: Any = None) -> ir.Value:
+def repeat_interleave(at: Call, x: Operand, repeats: Size, dim: int | None = None) -> ir.Value:
     """Every element several times, one behind the other."""
     value, rank = at.tensor(x), at.rank(x)
     axis = 0 if dim is None else at.axis(dim, x)
@@ -181,7 +188,7 @@ def repeat_interleave(at: Call, x: Any, repeats: Any, dim: Any = None) -> ir.Val
     return at.add("Reshape", made, at.ints([*[0] * axis, -1, *behind]))
 
 
-def roll(at: Call, x: Any, shifts: Any, dims: Any) -> ir.Value:
+def roll(at: Call, x: Operand, shifts: Sequence[Size], dims: Sequence[int]) -> ir.Value:
     """Elements move along axes, and come in again on the other side."""
     value = at.tensor(x)
     if not dims:
@@ -198,14 +205,14 @@ def roll(at: Call, x: Any, shifts: Any, dims: Any) -> ir.Value:
     return value
 
 
-def flip(at: Call, x: Any, dims: Sequence[int]) -> ir.Value:
+def flip(at: Call, x: Operand, dims: Sequence[int]) -> ir.Value:
     """Axes in reverse."""
     axes = [at.axis(d, x) for d in dims]
     bounds = ([-1] * len(axes), [-LAST] * len(axes), axes, [-1] * len(axes))
     return at.add("Slice", at.tensor(x), *map(at.constant, bounds))
 
 
-def meshgrid(at: Call, tensors: Sequence[Any], indexing: str) -> list[ir.Value]:
+def meshgrid(at: Call, tensors: Sequence[Operand], indexing: str) -> list[ir.Value]:
     """Coordinates of a grid."""
     if indexing != "ij":
         raise UnknownError
@@ -219,7 +226,9 @@ def meshgrid(at: Call, tensors: Sequence[Any], indexing: str) -> list[ir.Value]:
     return found
 
 
-def pad(at: Call, x: Any, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> ir.Value:
+def pad(
+    at: Call, x: Operand, pad: Sequence[Size], mode: str = "constant", value: Operand | None = None
+) -> ir.Value:
     """Elements around axes, the last axis first."""
     count = len(pad) // 2
     axes = [at.rank(x) - 1 - k for k in range(count)]
@@ -229,18 +238,18 @@ def pad(at: Call, x: Any, pad: Sequence[Any], mode: str = "constant", value: Any
     return at.add("Pad", at.tensor(x), amounts, filler, at.constant(axes), mode=modes[mode])
 
 
-def triangle(at: Call, x: Any, diagonal: int) -> ir.Value:
+def triangle(at: Call, x: Operand, diagonal: int) -> ir.Value:
     """A triangle of the last two axes."""
     upper = int("triu" in str(at.node.target))
     return at.add("Trilu", at.tensor(x), at.constant(diagonal), upper=upper)
 
 
-def pixel_shuffle(at: Call, x: Any, upscale_factor: int) -> ir.Value:
+def pixel_shuffle(at: Call, x: Operand, upscale_factor: int) -> ir.Value:
     """Channels become pixels."""
     return at.add("DepthToSpace", at.tensor(x), blocksize=upscale_factor, mode="CRD")
 
 
-def pixel_unshuffle(at: Call, x: Any, downscale_factor: int) -> ir.Value:
+def pixel_unshuffle(at: Call, x: Operand, downscale_factor: int) -> ir.Value:
     """Pixels become channels: (c r s), of which SpaceToDepth makes (r s c)."""
     r = downscale_factor
     value = at.add("Unsqueeze", at.tensor(x), at.constant([2, 4]))
@@ -252,7 +261,14 @@ def pixel_unshuffle(at: Call, x: Any, downscale_factor: int) -> ir.Value:
     return at.add("Reshape", value, at.constant([0, -1, height // r, width // r]))
 
 
-def im2col(at: Call, x: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> ir.Value:
+def im2col(
+    at: Call,
+    x: Operand,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> ir.Value:
     """The windows of an image: (channels · places in a window), and one window behind the other."""
     if at.rank(x) != 4:
         raise UnknownError
@@ -271,14 +287,24 @@ def im2col(at: Call, x: Any, kernel_size: Any, dilation: Any, padding: Any, stri
     return at.add("Reshape", merged, at.constant([0, 0, -1]))
 
 
-def upsample(at: Call, x: Any, output_size: Any, scale_factors: Any, align_corners: bool = False) -> ir.Value:
+def upsample(
+    at: Call,
+    x: Operand,
+    output_size: Sequence[Size] | None,
+    scale_factors: Sequence[float],
+    align_corners: bool = False,
+) -> ir.Value:
     """An image of another size."""
     kind = str(at.node.target).split(".")[1]
     mode = "nearest" if "nearest" in kind else "cubic" if "bicubic" in kind else "linear"
     way = "align_corners" if align_corners else "asymmetric" if mode == "nearest" else "half_pixel"
     if way == "half_pixel":
         way = "pytorch_half_pixel"
-    options: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": way, "cubic_coeff_a": -0.75}
+    options: dict[str, str | float] = {
+        "mode": mode,
+        "coordinate_transformation_mode": way,
+        "cubic_coeff_a": -0.75,
+    }
     if mode == "nearest":
         options["nearest_mode"] = "floor"
     value = at.tensor(x)

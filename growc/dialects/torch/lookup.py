@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch import fx
 
-from growc.dialects.torch.call import LAST, Call, UnknownError
+from growc.dialects.torch.call import LAST, Call, Operand, Size, UnknownError
 
 
-def embedding(at: Call, weight: Any, indices: Any, padding_idx: int = -1) -> ir.Value:
+def embedding(at: Call, weight: Operand, indices: Operand, padding_idx: int = -1) -> ir.Value:
     """Rows of a table; padding counts only in training."""
     return at.add("Gather", at.tensor(weight), at.tensor(indices), axis=0)
 
 
-def select(at: Call, x: Any, dim: int, index: Any) -> ir.Value:
+def select(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
     """One element of an axis."""
     number = at.tensor(index, torch.int64, "index")
     return at.add("Gather", at.tensor(x), number, axis=at.axis(dim, x))
 
 
-def slice_(at: Call, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> ir.Value:
+def slice_(
+    at: Call,
+    x: Operand,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
+) -> ir.Value:
     """Elements from a start to an end."""
     begin, stop = 0 if start is None else start, LAST if end is None else end
     whole = isinstance(begin, int) and begin == 0 and isinstance(stop, int) and stop >= LAST - 1
@@ -32,7 +39,7 @@ def slice_(at: Call, x: Any, dim: int = 0, start: Any = None, end: Any = None, s
     return at.add("Slice", at.tensor(x), *bounds, *([] if step == 1 else [at.ints(step)]))
 
 
-def narrow(at: Call, x: Any, dim: int, start: Any, length: Any) -> ir.Value:
+def narrow(at: Call, x: Operand, dim: int, start: Size, length: Size) -> ir.Value:
     """So many elements from a start."""
     if not isinstance(start, int) or not isinstance(length, int) or start < 0:
         raise UnknownError
@@ -40,19 +47,19 @@ def narrow(at: Call, x: Any, dim: int, start: Any, length: Any) -> ir.Value:
     return at.add("Slice", at.tensor(x), *bounds)
 
 
-def index_select(at: Call, x: Any, dim: int, index: Any) -> ir.Value:
+def index_select(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
     """Elements of an axis by a list of numbers."""
     return at.add("Gather", at.tensor(x), at.tensor(index), axis=at.axis(dim, x))
 
 
-def gather(at: Call, x: Any, dim: int, index: Any) -> ir.Value:
+def gather(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
     """One element of an axis for each element of a tensor of numbers."""
     if at.rank(x) == 0:
         raise UnknownError
     return at.add("GatherElements", at.tensor(x), at.tensor(index), axis=at.axis(dim, x))
 
 
-def take_along_dim(at: Call, x: Any, indices: Any, dim: Any) -> ir.Value:
+def take_along_dim(at: Call, x: Operand, indices: Operand, dim: int) -> ir.Value:
     """As gather, where sizes agree."""
     axis = at.axis(dim, x)
     pairs = enumerate(zip(at.sizes(x), at.sizes(indices), strict=True))
@@ -61,7 +68,7 @@ def take_along_dim(at: Call, x: Any, indices: Any, dim: Any) -> ir.Value:
     return gather(at, x, dim, indices)
 
 
-def index(at: Call, x: Any, indices: Sequence[Any]) -> ir.Value:
+def index(at: Call, x: Operand, indices: Sequence[fx.Node | None]) -> ir.Value:
     """Elements by tensors of numbers for some axes."""
     given = {k: i for k, i in enumerate(indices) if i is not None}
     if any(i.meta["val"].dtype is torch.bool for i in given.values()):
@@ -83,7 +90,7 @@ def index(at: Call, x: Any, indices: Sequence[Any]) -> ir.Value:
     return at.add("Transpose", made, perm=order)
 
 
-def numbered(at: Call, indices: Sequence[Any]) -> ir.Value:
+def numbered(at: Call, indices: Sequence[fx.Node]) -> ir.Value:
     """Tensors of numbers, broadcast to one another, side by side on a last axis."""
     values = [at.tensor(i, torch.int64) for i in indices]
     ranks = [at.rank(i) for i in indices]
@@ -98,7 +105,9 @@ def numbered(at: Call, indices: Sequence[Any]) -> ir.Value:
     return wide[0] if len(wide) == 1 else at.add("Concat", *wide, axis=max(ranks))
 
 
-def index_put(at: Call, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> ir.Value:
+def index_put(
+    at: Call, x: Operand, indices: Sequence[fx.Node | None], values: Operand, accumulate: bool = False
+) -> ir.Value:
     """Elements by tensors of numbers for the first axes become others, or take them on."""
     given = [i for i in indices if i is not None]
     if any(i is None for i in indices[: len(given)]):
@@ -121,17 +130,21 @@ def index_put(at: Call, x: Any, indices: Sequence[Any], values: Any, accumulate:
     return at.add("ScatterND", data, places, updates, reduction="add" if accumulate else "none")
 
 
-def scatter(at: Call, x: Any, dim: int, index: Any, src: Any = None, value: Any = None) -> ir.Value:
+def scatter(
+    at: Call, x: Operand, dim: int, index: Operand, src: Operand | None = None, value: Operand | None = None
+) -> ir.Value:
     """One element of an axis for each element of a tensor of numbers becomes another."""
-    return _scattered(at, x, dim, index, value if src is None else src, "none")
+    source = value if src is None else src
+    assert source is not None
+    return _scattered(at, x, dim, index, source, "none")
 
 
-def scatter_add(at: Call, x: Any, dim: int, index: Any, src: Any) -> ir.Value:
+def scatter_add(at: Call, x: Operand, dim: int, index: Operand, src: Operand) -> ir.Value:
     """One element of an axis for each element of a tensor of numbers takes on another."""
     return _scattered(at, x, dim, index, src, "add")
 
 
-def _scattered(at: Call, x: Any, dim: int, index: Any, source: Any, reduction: str) -> ir.Value:
+def _scattered(at: Call, x: Operand, dim: int, index: Operand, source: Operand, reduction: str) -> ir.Value:
     numbers, updates = at.tensor(index), at.tensor(source, at.dtype)
     if not isinstance(source, torch.fx.Node):
         updates = at.add("Expand", updates, at.shape(numbers))
@@ -142,17 +155,17 @@ def _scattered(at: Call, x: Any, dim: int, index: Any, source: Any, reduction: s
     )
 
 
-def index_add(at: Call, x: Any, dim: int, index: Any, source: Any) -> ir.Value:
+def index_add(at: Call, x: Operand, dim: int, index: Operand, source: Operand) -> ir.Value:
     """Elements of an axis take on others, by a list of numbers."""
     return _along_first(at, x, dim, index, source, "add")
 
 
-def index_copy(at: Call, x: Any, dim: int, index: Any, source: Any) -> ir.Value:
+def index_copy(at: Call, x: Operand, dim: int, index: Operand, source: Operand) -> ir.Value:
     """Elements of an axis become others, by a list of numbers."""
     return _along_first(at, x, dim, index, source, "none")
 
 
-def _along_first(at: Call, x: Any, dim: int, index: Any, source: Any, reduction: str) -> ir.Value:
+def _along_first(at: Call, x: Operand, dim: int, index: Operand, source: Operand, reduction: str) -> ir.Value:
     axis = at.axis(dim, x)
     order = [axis, *(k for k in range(at.rank(x)) if k != axis)]
     data, updates = at.tensor(x), at.tensor(source, at.dtype)
@@ -165,24 +178,24 @@ def _along_first(at: Call, x: Any, dim: int, index: Any, source: Any, reduction:
     return at.add("Transpose", made, perm=[order.index(k) for k in range(len(order))])
 
 
-def nonzero(at: Call, x: Any) -> ir.Value:
+def nonzero(at: Call, x: Operand) -> ir.Value:
     """Where a tensor is not zero: a row of numbers for each."""
     return at.add("Transpose", _nonzero(at, x), perm=[1, 0])
 
 
-def nonzero_numbers(at: Call, condition: Any) -> list[ir.Value]:
+def nonzero_numbers(at: Call, condition: Operand) -> list[ir.Value]:
     """The same, the numbers along each axis by themselves."""
     found = _nonzero(at, condition)
     return [at.add("Gather", found, at.constant(k), axis=0) for k in range(at.rank(condition))]
 
 
-def _nonzero(at: Call, x: Any) -> ir.Value:
+def _nonzero(at: Call, x: Operand) -> ir.Value:
     if at.rank(x) == 0:
         raise UnknownError
     return at.add("NonZero", at.tensor(x))
 
 
-def one_hot(at: Call, x: Any, num_classes: int) -> ir.Value:
+def one_hot(at: Call, x: Operand, num_classes: int) -> ir.Value:
     """Ones where the number is."""
     if num_classes < 0:
         raise UnknownError
@@ -190,18 +203,24 @@ def one_hot(at: Call, x: Any, num_classes: int) -> ir.Value:
     return at.cast(at.add("Equal", wide, at.constant(list(range(num_classes)))), at.dtype)
 
 
-def select_scatter(at: Call, x: Any, src: Any, dim: int, index: Any) -> ir.Value:
+def select_scatter(at: Call, x: Operand, src: Operand, dim: int, index: Operand) -> ir.Value:
     """One element of an axis becomes another."""
     axis, whole = at.axis(dim, x), at.sizes(x)[at.axis(dim, x)]
     if not isinstance(index, int) or (index < 0 and not isinstance(whole, int)):
         raise UnknownError
-    start = index % whole if index < 0 else index
+    start = index % int(whole) if index < 0 else index
     part = at.add("Unsqueeze", at.tensor(src, at.dtype), at.constant([axis]))
     return _between(at, x, axis, start, start + 1, part)
 
 
 def slice_scatter(
-    at: Call, x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    at: Call,
+    x: Operand,
+    src: Operand,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
 ) -> ir.Value:
     """Elements from a start to an end become others."""
     axis, whole = at.axis(dim, x), at.sizes(x)[at.axis(dim, x)]
@@ -215,7 +234,7 @@ def slice_scatter(
     return _between(at, x, axis, begin, stop, at.tensor(src, at.dtype))
 
 
-def _between(at: Call, x: Any, axis: int, start: int, stop: int, part: ir.Value) -> ir.Value:
+def _between(at: Call, x: Operand, axis: int, start: int, stop: int, part: ir.Value) -> ir.Value:
     """A tensor with something else in the place of a part of one axis."""
     parts, data = [part], at.tensor(x)
     if start:

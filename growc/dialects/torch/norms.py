@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import onnx_ir as ir
 import torch
 
-from growc.dialects.torch.call import Call, UnknownError
+from growc.dialects.torch.call import Call, Operand, Size, UnknownError
 
 
-def layer_norm(at: Call, x: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> ir.Value:
+def layer_norm(
+    at: Call, x: Operand, normalized_shape: Sequence[Size], weight: Operand, bias: Operand, eps: float
+) -> ir.Value:
     """LayerNormalization over the last axes."""
     gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
     inputs = [at.tensor(x), gain, *([] if bias is None else [at.tensor(bias)])]
@@ -18,7 +20,9 @@ def layer_norm(at: Call, x: Any, normalized_shape: Any, weight: Any, bias: Any, 
     return at.follows(made, eps="epsilon")
 
 
-def rms_norm(at: Call, x: Any, normalized_shape: Any, weight: Any, eps: float | None) -> ir.Value:
+def rms_norm(
+    at: Call, x: Operand, normalized_shape: Sequence[Size], weight: Operand, eps: float | None
+) -> ir.Value:
     """RMSNormalization over the last axes."""
     gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
     small = torch.finfo(at.dtype).eps if eps is None else eps
@@ -26,13 +30,13 @@ def rms_norm(at: Call, x: Any, normalized_shape: Any, weight: Any, eps: float | 
     return at.follows(made, eps="epsilon")
 
 
-def _parameters(at: Call, x: Any, weight: Any, bias: Any) -> list[ir.Value]:
+def _parameters(at: Call, x: Operand, weight: Operand, bias: Operand) -> list[ir.Value]:
     channels = [at.sizes(x)[1]]
     gain = at.maybe(weight) or at.ones(channels, at.dtype, "weight")
     return [gain, at.maybe(bias) or at.ones(channels, at.dtype, "bias", 0.0)]
 
 
-def group_norm(at: Call, x: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> ir.Value:
+def group_norm(at: Call, x: Operand, num_groups: int, weight: Operand, bias: Operand, eps: float) -> ir.Value:
     """Groups of channels, each by itself."""
     inputs = [at.tensor(x), *_parameters(at, x, weight, bias)]
     made = at.add("GroupNormalization", *inputs, num_groups=num_groups, epsilon=eps)
@@ -40,7 +44,14 @@ def group_norm(at: Call, x: Any, num_groups: int, weight: Any, bias: Any, eps: f
 
 
 def batch_norm(
-    at: Call, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float
+    at: Call,
+    x: Operand,
+    weight: Operand,
+    bias: Operand,
+    running_mean: Operand,
+    running_var: Operand,
+    training: bool,
+    eps: float,
 ) -> ir.Value:
     """Channels by what was measured of them in training; or by themselves, where nothing is measured.
 
@@ -57,11 +68,11 @@ def batch_norm(
 
 def instance_norm(
     at: Call,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
+    x: Operand,
+    weight: Operand,
+    bias: Operand,
+    running_mean: Operand,
+    running_var: Operand,
     use_input_stats: bool,
     eps: float,
 ) -> ir.Value:
@@ -72,7 +83,7 @@ def instance_norm(
     return at.follows(at.add("InstanceNormalization", *inputs, epsilon=eps), eps="epsilon")
 
 
-def weight_norm(at: Call, v: Any, g: Any, dim: int) -> ir.Value:
+def weight_norm(at: Call, v: Operand, g: Operand, dim: int) -> ir.Value:
     """A weight of given lengths, each over all axes but one, or of one length (`dim` -1)."""
     others = at.constant([k for k in range(at.rank(v)) if k != dim])
     direction = at.tensor(v)

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from growc.dialects.torch.call import Call, UnknownError
+from growc.dialects.torch.call import Call, Operand, UnknownError
 
 LSTM_ORDER, GRU_ORDER = (0, 3, 1, 2), (1, 0, 2)
 """Where onnx's gates stand in torch's: input, output, forget, cell; update, reset, new."""
@@ -15,9 +15,9 @@ LSTM_ORDER, GRU_ORDER = (0, 3, 1, 2), (1, 0, 2)
 
 def lstm(
     at: Call,
-    x: Any,
-    hx: Sequence[Any],
-    params: Sequence[Any],
+    x: Operand,
+    hx: Sequence[Operand],
+    params: Sequence[Operand],
     has_biases: bool,
     num_layers: int,
     dropout: float,
@@ -33,9 +33,9 @@ def lstm(
 
 def gru(
     at: Call,
-    x: Any,
-    hx: Any,
-    params: Sequence[Any],
+    x: Operand,
+    hx: Operand,
+    params: Sequence[Operand],
     has_biases: bool,
     num_layers: int,
     dropout: float,
@@ -52,9 +52,9 @@ def gru(
 def _layers(
     at: Call,
     op: str,
-    x: Any,
-    states: Sequence[Any],
-    params: Sequence[Any],
+    x: Operand,
+    states: Sequence[Operand],
+    params: Sequence[Operand],
     biased: bool,
     layers: int,
     dropped: bool,
@@ -82,7 +82,7 @@ def _layers(
     return [value, *(e[0] if len(e) == 1 else at.add("Concat", *e, axis=0) for e in ends)]
 
 
-def _states(at: Call, given: Any, first: int, count: int, layers: int) -> ir.Value:
+def _states(at: Call, given: Operand, first: int, count: int, layers: int) -> ir.Value:
     value = at.tensor(given)
     if layers == 1:
         return value
@@ -109,7 +109,7 @@ def _stacked(at: Call, values: Sequence[ir.Value], axis: int) -> ir.Value:
     return values[0] if len(values) == 1 else at.add("Concat", *values, axis=axis)
 
 
-def _gates(at: Call, parameter: Any, order: Sequence[int]) -> ir.Value:
+def _gates(at: Call, parameter: Operand, order: Sequence[int]) -> ir.Value:
     """A parameter as (1, gates · units, …), its gates in onnx's order."""
     behind = [at.fixed(parameter, k) for k in range(1, at.rank(parameter))]
     apart = at.add("Reshape", at.tensor(parameter), at.constant([len(order), -1, *behind]))
