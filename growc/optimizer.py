@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from growc.fills import new_units
 from growc.indexmap import Ints
 from growc.plans import ZERO, Layout, LeafStep, Plan, WeightPlan
 from growc.weights import execute, leaf_steps
+
+if TYPE_CHECKING:
+    from torch import nn
 
 State = dict[str, Any]
 """The state_dict of a torch optimizer: `state` by the number of a parameter, and `param_groups`."""
@@ -167,7 +170,7 @@ class _Carrier:
         return proved and not uneven and weight.name not in self.copies and weight.normed is None
 
 
-def parameter_groups(module: Any, state: State) -> list[list[str]]:
+def parameter_groups(module: nn.Module, state: State) -> list[list[str]]:
     """The names of a module's parameters by group, in the order in which an optimizer numbers them.
 
     They are the names in the state where it has some. Else one group has all parameters, and two are a

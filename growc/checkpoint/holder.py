@@ -15,6 +15,7 @@ from growc.indexmap import Array
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
     from growc.dialects.torch.trials import Build
 
@@ -26,7 +27,7 @@ class Holder(ABC):
     module: on meta. stored: for every name of the class's state, the one under which the same tensor lies.
     """
 
-    module: Any
+    module: nn.Module
     stored: Mapping[str, str]
 
     @property
@@ -58,6 +59,6 @@ class Holder(ABC):
         return found.float() if found.is_floating_point() else found
 
 
-def first_names(module: Any) -> dict[str, str]:
+def first_names(module: nn.Module) -> dict[str, str]:
     """For every name of a tensor of a module's state, the first of its names."""
     return {name: same[0] for same in same_tensors(module) for name in same}

@@ -17,6 +17,8 @@ from growc.dialects.torch.shapes import same_tensors
 from growc.indexmap import Array
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from growc.dialects.torch.trials import Build
 
 
@@ -70,7 +72,7 @@ class Opened(Holder):
         return self.names.read(self.stored[name])
 
 
-def _stored(path: Path, module: Any, names: ModuleNames) -> dict[str, str]:
+def _stored(path: Path, module: nn.Module, names: ModuleNames) -> dict[str, str]:
     state = module.state_dict()
     found: dict[str, str] = {}
     for same in same_tensors(module):
@@ -90,7 +92,7 @@ def _stored(path: Path, module: Any, names: ModuleNames) -> dict[str, str]:
     return found
 
 
-def _no_model(path: Path, module: Any, reason: str) -> GrowError:
+def _no_model(path: Path, module: nn.Module, reason: str) -> GrowError:
     message = f"the weights in `{path}` are not those of a `{type(module).__name__}`: {reason}"
     return GrowError(Diagnostic("G310", message))
 

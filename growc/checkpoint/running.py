@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._pytree import keystr, tree_flatten_with_path
@@ -25,6 +25,9 @@ from growc.dialects.torch.classes import class_of
 from growc.dialects.torch.lowering import plain_name
 from growc.session import Feeds
 
+if TYPE_CHECKING:
+    from torch import nn
+
 WHOLE = 1 << 29
 """No weights of more bytes than these are loaded at a time."""
 
@@ -36,7 +39,7 @@ class Loaded:
     weights: entered to run it; where they stay on disk, the module is on meta.
     """
 
-    module: Any
+    module: nn.Module
     weights: contextlib.AbstractContextManager[Any] = field(default_factory=contextlib.nullcontext)
 
     @property

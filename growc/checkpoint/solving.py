@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -34,6 +34,9 @@ from growc.plans import Certificate, Gap, WeightPlan
 from growc.resolve import Bound, load
 from growc.source import Source as Text
 from growc.weights import stays_zero
+
+if TYPE_CHECKING:
+    from torch import nn
 
 FOLLOWING = 32
 """More axes than these do not follow."""
@@ -189,7 +192,7 @@ def _target(c: Result) -> Target:
     return Target(shapes, among(ties, shapes), log, inputs, _layers(planned), zeros, fixed)
 
 
-def _made_up(module: Any, target: Target) -> tuple[Compensation, list[str]]:
+def _made_up(module: nn.Module, target: Target) -> tuple[Compensation, list[str]]:
     """What makes up in weights for what the class computes from its config, and what nothing makes up for;
     and what is said of branches that add nothing yet, where the class computes something else in them.
 
@@ -227,7 +230,7 @@ def _with_factors(c: Result, held: GrownWeights[Holder]) -> tuple[WeightPlan, ..
     )
 
 
-def _gaps(module: Any, made_up: Compensation) -> list[Gap]:
+def _gaps(module: nn.Module, made_up: Compensation) -> list[Gap]:
     """Numbers of the class that are not those of the plan."""
     kind = type(module).__name__
     remedy = "`keep_class=False`, in Python, gives a module that has the numbers of the plan"

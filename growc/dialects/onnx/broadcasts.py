@@ -88,9 +88,9 @@ def _equal(a: ir.Value | None, b: ir.Value | None) -> bool:
     """Whether values are one, constants of equal numbers, or made of equal ones by equal nodes."""
     if a is None or b is None or a is b:
         return a is b
-    tensors = constant_of(a), constant_of(b)
-    if tensors != (None, None):
-        return None not in tensors and _numbers(tensors[0]) == _numbers(tensors[1])
+    mine, its = constant_of(a), constant_of(b)
+    if mine is not None or its is not None:
+        return mine is not None and its is not None and _numbers(mine) == _numbers(its)
     one, other = a.producer(), b.producer()
     if one is None or other is None or (_kind(one), a.index()) != (_kind(other), b.index()):
         return False

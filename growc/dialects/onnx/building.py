@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -23,7 +22,7 @@ from growc.dialects.onnx.origins import node_of, stored_of, value_of
 from growc.dialects.onnx.owners import Place
 from growc.dialects.onnx.rowtables import RowTables
 from growc.dialects.onnx.stored import Stored
-from growc.dialects.onnx.tensors import constant_of
+from growc.dialects.onnx.tensors import shape_of, stored_tensor
 from growc.graph import Node, Value
 from growc.layers import Instance, Layer
 from growc.walk import walk
@@ -253,7 +252,7 @@ class _Copying:
             self.name(value, value.name, own=True)
             return value
         if node is None:
-            return self.initializer(value, value.const_value)
+            return self.initializer(value, stored_tensor(value))
         inputs = [None if v is None else self.constant(v, zeros) for v in node.inputs]
         if self.first and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
             return value
@@ -275,7 +274,9 @@ class _Copying:
             new.meta[COPY_OF] = old.name
         return copy
 
-    def initializer(self, value: ir.Value, tensor: Any, *, zero: bool = False) -> ir.Value:
+    def initializer(
+        self, value: ir.Value, tensor: ir.TensorProtocol | None, *, zero: bool = False
+    ) -> ir.Value:
         name = f"growc.fresh.{self.place}.{len(self.building.runs[self.place[0]])}.{len(self.made.numbered)}"
         new = ir.Value(name=name, shape=value.shape, type=value.type, const_value=tensor)
         new.meta.update(value.meta)
@@ -328,8 +329,8 @@ def _reaches(value: ir.Value, zeros: set[ir.Value]) -> bool:
 
 
 def _zeros(value: ir.Value) -> ir.LazyTensor:
-    tensor = constant_of(value)
-    shape, dtype = tuple(int(d) for d in tensor.shape), tensor.dtype
+    tensor = stored_tensor(value)
+    shape, dtype = shape_of(tensor), tensor.dtype
     return ir.LazyTensor(
         lambda: ir.tensor(np.zeros(shape, dtype=dtype.numpy()), dtype=dtype),
         dtype=dtype,

@@ -27,9 +27,10 @@ from growc.dialects.onnx.shifted import ON_ITS_WAY, shifts
 from growc.dialects.onnx.states import state_pairs
 from growc.dialects.onnx.stored import DEQUANTIZE, Stored, stored
 from growc.dialects.onnx.table import has
-from growc.dialects.onnx.tensors import constant_of, read_tensor
+from growc.dialects.onnx.tensors import constant_of, read_tensor, shape_of, stored_tensor
 from growc.dialects.onnx.value_laws import LAWS
 from growc.graph import FLOATING, Graph, Node, Order, Value, Weight
+from growc.indexmap import Array
 
 COPY_OF, ZERO, ORDER = "growc.copy_of", "growc.zero", "growc.order"
 ALIASES, ASSUMED = "growc.aliases", "growc.assumed"
@@ -79,9 +80,9 @@ def _captured(step: Step) -> Iterator[ir.Value]:
             yield from (v for v in operands if v is not None and v not in own)
 
 
-def stored_weight(value: ir.Value, tensor: Any) -> Weight:
+def stored_weight(value: ir.Value, tensor: ir.TensorProtocol) -> Weight:
     """A stored tensor that is not quantised."""
-    shape = [int(d) for d in tensor.shape]
+    shape = list(shape_of(tensor))
     order: Order | None = value.meta.get(ORDER)
     read = partial(read_tensor, tensor) if order is None else partial(_in_order, tensor, order)
     if order is not None:
@@ -90,7 +91,7 @@ def stored_weight(value: ir.Value, tensor: Any) -> Weight:
     return Weight(value.name or "", tuple(shape), dtype_name(tensor.dtype), read, value, **past)
 
 
-def _in_order(tensor: Any, order: Order) -> Any:
+def _in_order(tensor: ir.TensorProtocol, order: Order) -> Array:
     found = read_tensor(tensor).take(order.units, axis=order.axis)
     there = np.expand_dims(order.units >= 0, tuple(range(1, found.ndim - order.axis)))
     return np.where(there, found, np.zeros_like(found))
@@ -253,16 +254,16 @@ class _Capture:
         value = self.shifted.sums.get(value, value)
         tensor, maker = constant_of(value), self.makers.get(value)
         if tensor is not None or value in self.stored:
-            return self.constant(value, tensor)
+            return self.constant(value)
         if maker in self.chains:
             return self.add(maker).outputs[0]
         return self.value(value)
 
-    def constant(self, value: ir.Value, tensor: Any) -> Value:
+    def constant(self, value: ir.Value) -> Value:
         found = self.stored.get(value)
         key = found or value
         if key not in self.weights:
-            made = stored_weight(value, tensor) if found is None else _quantised(value, found)
+            made = stored_weight(value, stored_tensor(value)) if found is None else _quantised(value, found)
             made.computed = next((f.stored for f in self.dialect.folded if value is f.stand_in), ())
             made.shift = self.shifted.of.get(value, 0.0)
             self.weights[key] = made

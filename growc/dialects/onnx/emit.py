@@ -21,7 +21,7 @@ from growc.dialects.onnx.origins import model_of, node_of, stored_of, value_of
 from growc.dialects.onnx.sharing import share
 from growc.dialects.onnx.spread import counting, settle
 from growc.dialects.onnx.stored import Stored
-from growc.dialects.onnx.tensors import constant_of, read_tensor
+from growc.dialects.onnx.tensors import read_tensor, shape_of, stored_tensor
 from growc.graph import Graph, Node, Size, Value, Weight
 from growc.indexmap import Array
 from growc.model import Entries, Part, Patch, Repairs
@@ -83,11 +83,14 @@ class _Rewriter:
 
     # ---- weights
 
-    def weight(self, plan: WeightPlan, tensors: list[Any], uses: list[Value], source: Weight) -> None:
-        stored = stored_of(source)
+    def weight(
+        self, plan: WeightPlan, tensors: list[ir.TensorProtocol | None], uses: list[Value], source: Weight
+    ) -> None:
+        stored, first = stored_of(source), tensors[0]
+        assert first is not None, "zero points and scales may be missing, and nothing else"
         if plan.name == plan.source:
             if plan.changed and stored is None:
-                self.replace(value_of(source), tensors[0])
+                self.replace(value_of(source), first)
             elif plan.changed and stored is not None:
                 self.requantise(stored.node, plan, stored, tensors)
                 for twin in stored.twins:
@@ -95,7 +98,7 @@ class _Rewriter:
             self.patch_chains(uses)
             return
         if stored is None:
-            made = self.initializer(plan.name, tensors[0])
+            made = self.initializer(plan.name, first)
         else:
             integers = stored.node.inputs[0]
             assert integers is not None
@@ -105,7 +108,9 @@ class _Rewriter:
         for use in uses:
             self.redirect(use, made)
 
-    def requantise(self, node: ir.Node, plan: WeightPlan, stored: Stored, tensors: list[Any]) -> None:
+    def requantise(
+        self, node: ir.Node, plan: WeightPlan, stored: Stored, tensors: list[ir.TensorProtocol | None]
+    ) -> None:
         """Give a quantised weight other integers, scales and zero points, which others may still read."""
         for i, tensor in enumerate(tensors):
             old = node.inputs[i] if i < len(node.inputs) else None
@@ -131,19 +136,19 @@ class _Rewriter:
         twin.attributes.update(node.attributes)
         twin.outputs[0].shape, twin.outputs[0].type = node.outputs[0].shape, node.outputs[0].type
 
-    def replace(self, origin: ir.Value, tensor: Any) -> None:
+    def replace(self, origin: ir.Value, tensor: ir.TensorProtocol) -> None:
         node = origin.producer()
         if node is None:
             origin.const_value = tensor
         else:  # a Constant node: small, so it is computed here and now
             node.attributes.clear()
             node.attributes["value"] = ir.AttrTensor("value", ir.tensor(tensor.numpy(), dtype=tensor.dtype))
-        origin.shape = ir.Shape(tensor.shape)
+        origin.shape = ir.Shape(shape_of(tensor))
         origin.type = ir.TensorType(tensor.dtype)
 
-    def initializer(self, name: str, tensor: Any) -> ir.Value:
+    def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
         value = ir.Value(
-            name=self.unused(name), type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape)
+            name=self.unused(name), type=ir.TensorType(tensor.dtype), shape=ir.Shape(shape_of(tensor))
         )
         value.const_value = tensor
         tensor.name = value.name
@@ -330,24 +335,27 @@ def _put_second(uses: Sequence[Value]) -> None:
                 node_of(node).replace_input_with(1, first)
 
 
-def _scope(node: ir.Node) -> Any:
+def _scope(node: ir.Node) -> ir.Graph | ir.Function:
     """The graph or body in which a node stands."""
+    assert node.graph is not None, node
     return node.graph
 
 
-def _tensors(plan: WeightPlan, source: Weight, origins: Mapping[str, Any]) -> list[Any]:
+def _tensors(
+    plan: WeightPlan, source: Weight, origins: Mapping[str, ir.Value]
+) -> list[ir.TensorProtocol | None]:
     """The planned tensor; of a quantised weight its integers, scales and zero points."""
     stored = stored_of(source)
     if stored is not None:
         return stored.grown(plan)
-    return [_lazy(plan, value_of(source), {n: constant_of(origins[n]) for n in read_for(plan)})]
+    return [_lazy(plan, value_of(source), {n: stored_tensor(origins[n]) for n in read_for(plan)})]
 
 
-def _lazy(plan: WeightPlan, origin: ir.Value, beside: Mapping[str, Any]) -> Any:
+def _lazy(plan: WeightPlan, origin: ir.Value, beside: Mapping[str, ir.TensorProtocol]) -> ir.LazyTensor:
     """The planned tensor, computed when it is asked for and not kept. `beside`: the other tensors for it."""
-    source = constant_of(origin)
+    source = stored_tensor(origin)
 
-    def compute() -> Any:
+    def compute() -> ir.TensorProtocol:
         made = execute(plan, read_tensor(source), lambda name: read_tensor(beside[name]))
         return ir.tensor(made, dtype=source.dtype)
 

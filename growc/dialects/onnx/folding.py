@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import onnx
@@ -31,7 +30,7 @@ from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.operand import REAL
 from growc.dialects.onnx.owners import around, bodies
 from growc.dialects.onnx.table import backward
-from growc.dialects.onnx.tensors import constant_of, read_tensor
+from growc.dialects.onnx.tensors import constant_of, read_tensor, shape_of, stored_tensor
 from growc.indexmap import Array
 from growc.naming import unused
 
@@ -70,7 +69,7 @@ class Folded:
     def stored(self) -> tuple[str, ...]:
         """The names of what it is computed from, but for single numbers."""
         found = [v for n in self.cone for v in n.inputs if v is not None and constant_of(v) is not None]
-        return tuple(dict.fromkeys(v.name or "" for v in found if _is_large(constant_of(v))))
+        return tuple(dict.fromkeys(v.name or "" for v in found if _is_large(stored_tensor(v))))
 
     def restore(self, changed: Container[ir.Value] = ()) -> None:
         """Let the computation stand where it stood. `changed`: stored tensors that are others by now."""
@@ -89,7 +88,7 @@ class Folded:
                 made.shape = None
 
 
-def _is_large(tensor: Any) -> bool:
+def _is_large(tensor: ir.TensorProtocol) -> bool:
     return int(tensor.dtype) in REAL and tensor.size > 1
 
 
@@ -186,10 +185,10 @@ def _is_arithmetic(node: ir.Node) -> bool:
     return node.op_type != "Cast" or node.attributes["to"].value in WIDE
 
 
-def _computed(value: ir.Value, cone: Sequence[ir.Node], opsets: Mapping[str, int]) -> Any:
+def _computed(value: ir.Value, cone: Sequence[ir.Node], opsets: Mapping[str, int]) -> ir.LazyTensor | None:
     """The tensor that a cone makes, computed when it is asked for; None where its shape cannot be told."""
     made = {v for n in cone for v in n.outputs}
-    leaves = {v.name or "": constant_of(v) for n in cone for v in _operands(n) if v not in made}
+    leaves = {v.name or "": stored_tensor(v) for n in cone for v in _operands(n) if v not in made}
     proto = _model(value, cone, leaves, opsets)
     kind = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph.output[0].type.tensor_type
     dims = [d.dim_value for d in kind.shape.dim]
@@ -197,7 +196,7 @@ def _computed(value: ir.Value, cone: Sequence[ir.Node], opsets: Mapping[str, int
         return None
     dtype = ir.DataType(kind.elem_type)
 
-    def compute() -> Any:
+    def compute() -> ir.TensorProtocol:
         feeds = {i.name: _widened(read_tensor(leaves[i.name])) for i in proto.graph.input}
         [result] = ReferenceEvaluator(proto).run(None, feeds)
         return ir.Tensor(np.asarray(result).astype(dtype.numpy()), dtype=dtype)
@@ -206,13 +205,16 @@ def _computed(value: ir.Value, cone: Sequence[ir.Node], opsets: Mapping[str, int
 
 
 def _model(
-    value: ir.Value, cone: Sequence[ir.Node], leaves: Mapping[str, Any], opsets: Mapping[str, int]
+    value: ir.Value,
+    cone: Sequence[ir.Node],
+    leaves: Mapping[str, ir.TensorProtocol],
+    opsets: Mapping[str, int],
 ) -> onnx.ModelProto:
     """A cone as a model: integers are in it, real tensors are fed to it."""
     inputs, numbers = [], []
     for name, tensor in leaves.items():
         if int(tensor.dtype) in REAL:
-            inputs.append(make_tensor_value_info(name, int(tensor.dtype), list(tensor.shape)))
+            inputs.append(make_tensor_value_info(name, int(tensor.dtype), shape_of(tensor)))
         else:
             numbers.append(from_array(tensor.numpy(), name))
     nodes = [ir.serde.serialize_node(node) for node in cone]

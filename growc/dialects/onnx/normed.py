@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.folding import Folded
-from growc.dialects.onnx.tensors import constant_of, read_tensor
+from growc.dialects.onnx.tensors import constant_of, read_tensor, shape_of, stored_tensor
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _spread(factor: ir.Value, rank: int) -> tuple[ir.Value, tuple[int, ...]]:
 
 
 def _shape(value: ir.Value) -> tuple[int, ...]:
-    return tuple(int(d) for d in constant_of(value).shape)
+    return shape_of(stored_tensor(value))
 
 
 def _powers(value: ir.Value) -> Powers | None:

@@ -54,7 +54,7 @@ def save(
     return [data, path] if external else [path]
 
 
-def _is_large(tensor: Any) -> bool:
+def _is_large(tensor: ir.TensorProtocol) -> bool:
     if tensor is None or tensor.dtype == ir.DataType.STRING:
         return False
     return isinstance(tensor, ir.ExternalTensor) or tensor.nbytes >= INLINE_LIMIT

@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.table import backward, has
-from growc.dialects.onnx.tensors import constant_of, read_tensor
+from growc.dialects.onnx.tensors import constant_of, read_tensor, shape_of
 from growc.traits import SAME, TAKE, TURN, VIEW
 
 ON_ITS_WAY = (SAME, VIEW, TURN, TAKE)
@@ -68,7 +68,7 @@ def _root(value: ir.Value) -> ir.Value | None:
     """The stored vector that a value is, through layout operators."""
     value = backward(value, lambda node: has(node, *ON_ITS_WAY))
     tensor = constant_of(value)
-    vector = tensor is not None and tensor.dtype in REAL and sum(int(d) > 1 for d in tensor.shape) == 1
+    vector = tensor is not None and tensor.dtype in REAL and sum(d > 1 for d in shape_of(tensor)) == 1
     return value if vector else None
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from growc.dialects.onnx.tensors import shape_of
 from growc.indexmap import Array
 from growc.plans import WeightPlan
 from growc.quantised import Blocks, Quantised, real, requantised
@@ -40,9 +40,9 @@ class Stored(Quantised):
     node: ir.Node
     blocks: Blocks
     shape: tuple[int, ...]
-    integers: Any
-    scales: Any = None
-    zeros: Any = None
+    integers: ir.TensorProtocol
+    scales: ir.TensorProtocol | None = None
+    zeros: ir.TensorProtocol | None = None
     twins: list[ir.Node] = field(default_factory=list)
 
     @property
@@ -74,7 +74,7 @@ class Stored(Quantised):
         """Attributes of the node that tell sizes."""
         return {}
 
-    def grown(self, plan: WeightPlan) -> list[Any]:
+    def grown(self, plan: WeightPlan) -> list[ir.TensorProtocol | None]:
         """The operands of the result, in the order of the node; computed when they are asked for."""
         made = [
             self.tensor(self.integers, lambda: self.grown_data(plan), plan.after),
@@ -95,9 +95,9 @@ class Stored(Quantised):
         """How many bytes the tensors of the result have."""
         return sum(int(tensor.nbytes) for tensor in self.grown(plan) if tensor is not None)
 
-    def zeroed(self) -> Any:
+    def zeroed(self) -> ir.TensorProtocol | None:
         """The integers, where all that they stand for is zero: their zero points."""
-        return self.tensor(self.integers, self.middles, tuple(self.integers.shape))
+        return self.tensor(self.integers, self.middles, shape_of(self.integers))
 
     def middles(self) -> Array:
         """The zero point of each element."""
@@ -111,7 +111,7 @@ class Stored(Quantised):
         """Scales and zero points of the result."""
         return self.blocks.grown(plan, self.scale(), self.zero())
 
-    def small(self, tensor: Any, plan: WeightPlan) -> tuple[int, ...]:
+    def small(self, tensor: ir.TensorProtocol | None, plan: WeightPlan) -> tuple[int, ...]:
         """The shape in which scales or zero points of the result are stored."""
         rank, whole = (
             0 if tensor is None else len(tensor.shape),
@@ -120,13 +120,15 @@ class Stored(Quantised):
         return whole if rank == len(whole) > 1 else tuple(d for d in whole if d > 1) or (1,) * rank
 
     @staticmethod
-    def tensor(old: Any, compute: Callable[[], Array], shape: tuple[int, ...]) -> Any:
+    def tensor(
+        old: ir.TensorProtocol | None, compute: Callable[[], Array], shape: tuple[int, ...]
+    ) -> ir.TensorProtocol | None:
         """A tensor of the type of `old`."""
         if old is None:
             return None
         dtype = old.dtype
 
-        def made() -> Any:
+        def made() -> ir.TensorProtocol:
             values = compute()
             if dtype.name in _INTEGERS:
                 values = np.clip(values, dtype.min, dtype.max)
@@ -156,9 +158,9 @@ class Packed(Stored):
         rows = np.asarray(self.zeros.numpy()).reshape(shape[0], -1)
         return unpacked(rows, self.bits)[:, : shape[1]].astype(np.int64)
 
-    def zeroed(self) -> Any:
+    def zeroed(self) -> ir.TensorProtocol | None:
         """Bytes of zero points."""
-        shape = tuple(map(int, self.integers.shape))
+        shape = shape_of(self.integers)
         width = math.prod(shape) // self.shape[0]
         return self.tensor(self.integers, lambda: packed(self.middles(), self.bits, width), shape)
 
@@ -167,12 +169,12 @@ class Packed(Stored):
         named = {"N": plan.after[0], "K": plan.after[1]}
         return {name: size for name, size in named.items() if name in self.node.attributes}
 
-    def grown(self, plan: WeightPlan) -> list[Any]:
+    def grown(self, plan: WeightPlan) -> list[ir.TensorProtocol | None]:
         """Bytes of the integers, scales, bytes of the zero points."""
         rows, count = self.blocks.shape(plan.after)
         width = plan.after[1] * self.bits // 8
         if len(self.integers.shape) == 3:
-            blob = int(self.integers.shape[2])
+            blob = shape_of(self.integers)[2]
             shape: tuple[int, ...] = (rows, count, blob)
             width = count * blob
         else:
@@ -215,20 +217,21 @@ def packed(values: Array, bits: int, width: int) -> Array:
     return made
 
 
-def stored(op: str, node: ir.Node, operands: list[Any]) -> Stored | None:
+def stored(op: str, node: ir.Node, operands: list[ir.TensorProtocol | None]) -> Stored | None:
     """The weight that a node makes of constants; None where its form is not known."""
-    given = [*operands, None, None]
+    integers, given = operands[0], [*operands[1:], None, None]
+    assert integers is not None, "what makes a weight of integers reads them first"
     if op == "growc::Unpacked":
-        return _packed(node, *given[:3])
-    integers, scales, zeros = (given[0], None, given[1]) if op == "growc::Shift" else given[:3]
-    shape = tuple(int(d) for d in integers.shape)
+        return _packed(node, integers, *given[:2])
+    scales, zeros = (None, given[0]) if op == "growc::Shift" else given[:2]
+    shape = shape_of(integers)
     if integers.dtype.name not in _INTEGERS or not shape or integers.size < 2:
         return None
     blocks = _blocks(node, shape, zeros if scales is None else scales)
     return None if blocks is None else Stored(node, blocks, shape, integers, scales, zeros)
 
 
-def _blocks(node: ir.Node, shape: tuple[int, ...], scales: Any) -> Blocks | None:
+def _blocks(node: ir.Node, shape: tuple[int, ...], scales: ir.TensorProtocol | None) -> Blocks | None:
     rank = len(shape)
     scaled = node.op_type != "Shift"
     if scales is None or scales.size == 1:
@@ -242,16 +245,21 @@ def _blocks(node: ir.Node, shape: tuple[int, ...], scales: Any) -> Blocks | None
     return None
 
 
-def _packed(node: ir.Node, integers: Any, scales: Any, zeros: Any) -> Packed | None:
+def _packed(
+    node: ir.Node,
+    integers: ir.TensorProtocol,
+    scales: ir.TensorProtocol | None,
+    zeros: ir.TensorProtocol | None,
+) -> Packed | None:
     bits, block = (
         node.attributes.get_int("bits", 4),
         node.attributes.get_int("block_size", 128),
     )
     if 8 % bits or integers.dtype.name != "UINT8" or (zeros is not None and zeros.dtype.name != "UINT8"):
         return None
-    width = int(integers.shape[-1]) * 8 // bits
+    width = shape_of(integers)[-1] * 8 // bits
     shape = (
-        node.attributes.get_int("N", int(integers.shape[0])),
+        node.attributes.get_int("N", shape_of(integers)[0]),
         node.attributes.get_int("K", width),
     )
     return Packed(node, Blocks((1, block)), shape, integers, scales, zeros)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 
@@ -13,7 +11,7 @@ from growc.files import first_line
 from growc.indexmap import Array
 
 
-def constant_of(value: ir.Value) -> Any:
+def constant_of(value: ir.Value) -> ir.TensorProtocol | None:
     """The tensor behind a value that is an initializer or the output of a Constant node; else None."""
     if value.const_value is not None and (value.is_initializer() or value.producer() is None):
         return value.const_value
@@ -23,15 +21,26 @@ def constant_of(value: ir.Value) -> Any:
     return _constant_tensor(node)
 
 
-def read_tensor(tensor: Any) -> Array:
+def stored_tensor(value: ir.Value) -> ir.TensorProtocol:
+    """The tensor behind a value that is known to be stored."""
+    found = constant_of(value)
+    assert found is not None, value
+    return found
+
+
+def shape_of(tensor: ir.TensorProtocol) -> tuple[int, ...]:
+    """The sizes of a tensor."""
+    return tuple(int(d) for d in tensor.shape.numpy())
+
+
+def read_tensor(tensor: ir.TensorProtocol) -> Array:
     """The values of a tensor; those of external data as a memory map, of which only what is used is read.
 
     Raises GrowError (G311) where it cannot be read.
     """
     try:
         if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
-            shape = tuple(int(d) for d in tensor.shape.numpy())
-            return np.memmap(tensor.path, tensor.dtype.numpy(), "r", tensor.offset or 0, shape)
+            return np.memmap(tensor.path, tensor.dtype.numpy(), "r", tensor.offset or 0, shape_of(tensor))
         return np.asarray(tensor.numpy())
     except GrowError:
         raise
@@ -41,10 +50,10 @@ def read_tensor(tensor: Any) -> Array:
         raise GrowError(Diagnostic("G311", message)) from error
 
 
-def _constant_tensor(node: ir.Node) -> Any:
+def _constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
     for attribute in node.attributes.values():
         if attribute.name == "value":
-            return attribute.value
+            return attribute.as_tensor()
         if attribute.name in ("value_int", "value_ints"):
             return ir.tensor(attribute.value, dtype=ir.DataType.INT64)
         if attribute.name in ("value_float", "value_floats"):

@@ -18,7 +18,7 @@ from growc.dialects.onnx.capture import ORDER, stored_weight
 from growc.dialects.onnx.folding import Folded
 from growc.dialects.onnx.normed import WeightNorm, weight_norm
 from growc.dialects.onnx.origins import value_of
-from growc.dialects.onnx.tensors import constant_of
+from growc.dialects.onnx.tensors import stored_tensor
 from growc.dialects.torch.lowering import OWNER
 from growc.graph import Value, Weight
 from growc.passes.assemble import Assembled
@@ -74,7 +74,7 @@ def _agree(
 def _parts(norm: WeightNorm, entries: Sequence[Entry]) -> list[Entry]:
     """Direction and length, for all uses of what they make."""
     whole, uses = entries[0][0], [use for _, own, _ in entries for use in own]
-    direction, length = (stored_weight(value, constant_of(value)) for value in norm.leaves)
+    direction, length = (stored_weight(value, stored_tensor(value)) for value in norm.leaves)
     shape = tuple(1 if axis in norm.axes else whole.after[axis] for axis in norm.places)
     along = {axis: place for place, axis in enumerate(norm.places) if axis not in norm.axes}
     steps = tuple(replace(step, axis=along[step.axis]) for step in whole.steps if step.axis in along)
