@@ -14,13 +14,14 @@ import pytest
 from numpy.typing import NDArray
 
 from growc.dialects.onnx.dialect import OnnxModel
+from growc.graph import Graph
 from growc.passes.norms import Formula, Norm, scalar
-from growc.passes.raising.norms import find_norms
+from growc.passes.raising.norms import STEPS, find_norms
 
 EPS = 1e-2
 CONSTANTS = """
     float eps = {0.01}, float one = {1}, float two = {2}, float three = {3},
-    float half = {0.5}, float minus = {-0.5},
+    float half = {0.5}, float minus = {-0.5}, float inverse = {-1},
     float[6] gain = {1, 2, 3, 4, 5, 6}, float[6] bias = {1, 1, 2, 2, 3, 3},
     int64[1] last = {-1}, int64[1] middle = {1}, int64[3] shape = {2, 3, 6}, int64[3] along = {1, 1, 6}
 """
@@ -36,10 +37,14 @@ def model(body: str, opset: int = 18) -> onnx.ModelProto:
 
 
 def norms(body: str, opset: int = 18) -> list[Norm]:
+    return find_norms(captured(body, opset))
+
+
+def captured(body: str, opset: int = 18) -> Graph:
     opened = OnnxModel(ir.from_proto(model(body, opset)))
     graph = opened.capture()
     opened.simulate(graph)
-    return find_norms(graph)
+    return graph
 
 
 def values(body: str, name: str, opset: int = 18) -> NDArray[np.float32]:
@@ -147,6 +152,50 @@ SPELLINGS = {
 }
 
 
+ROOT = "d = Sqrt(a) n = Div(x, d)"
+MEANS = "mu = ReduceMean(x, last) c = Sub(x, mu) s = Mul(x, x) m = ReduceMean(s, last)"
+
+STATISTICS = {
+    "mean of magnitudes": (
+        "p = Abs(x) q = ReduceMean(p, last) b = Max(q, eps) n = Div(x, b)",
+        Formula(outside=True, power=1),
+    ),
+    "variance by the power of a mean": (
+        f"{MEANS} u = Pow(mu, two) v = Sub(m, u) a = Add(v, eps) d = Sqrt(a) n = Div(c, d)",
+        Formula(centred=True),
+    ),
+    "variance by a mean times itself": (
+        f"{MEANS} u = Mul(mu, mu) v = Sub(m, u) a = Add(v, eps) d = Sqrt(a) n = Div(c, d)",
+        Formula(centred=True),
+    ),
+    "length times a number": ("l = ReduceL2(x, last) n1 = Mul(three, l) n = Div(x, n1)", Formula(total=True)),
+    "sum by a number": (
+        f"s = Mul(x, x) q = ReduceSum(s, last) m = Div(q, three) a = Add(m, eps) {ROOT}",
+        Formula(total=True),
+    ),
+    "root to the power of minus one": (
+        f"{MEAN_SQUARE} d = Sqrt(a) r = Pow(d, inverse) n = Mul(x, r)",
+        Formula(),
+    ),
+    "powers of minus one and one half": (
+        f"{MEAN_SQUARE} i = Pow(a, inverse) r = Pow(i, half) n = Mul(x, r)",
+        Formula(),
+    ),
+    "root of a reciprocal": (f"{MEAN_SQUARE} i = Reciprocal(a) r = Sqrt(i) n = Mul(x, r)", Formula()),
+    "root of a quotient": (f"{MEAN_SQUARE} i = Div(one, a) r = Sqrt(i) n = Mul(x, r)", Formula()),
+    "sum of squares of one operator": (
+        f"q = ReduceSumSquare(x, last) a = Add(q, eps) {ROOT}",
+        Formula(total=True),
+    ),
+    "eps added to a length": (
+        "l = ReduceL2(x, last) b = Add(l, eps) n = Div(x, b)",
+        Formula(total=True, outside=True),
+    ),
+    "mean square with a bound": (f"s = Mul(x, x) m = ReduceMean(s, last) a = Max(m, eps) {ROOT}", Formula()),
+    "clipped mean square": (f"s = Mul(x, x) m = ReduceMean(s, last) a = Clip(m, eps) {ROOT}", Formula()),
+}
+
+
 FORMULAS = {
     "layer_norm": Formula(centred=True),
     "rms_norm": Formula(),
@@ -172,6 +221,29 @@ def test_a_norm_is_recognised_however_it_is_spelt(name: str) -> None:
     assert (found.formula, found.source.name, found.result.name) == (wanted, "x", "n")
     assert found.axes == (-1,)
     np.testing.assert_allclose(values(body, "n"), formula(kind, sample(1)), rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_a_statistic_is_recognised_however_it_is_spelt(name: str) -> None:
+    body, wanted = STATISTICS[name]
+    (found,) = norms(f"{body} y = Identity(n)")
+    assert (found.formula, found.source.name, found.result.name) == (wanted, "x", "n")
+
+
+def test_a_spelling_needs_each_step_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = [body for _, body in SPELLINGS.values()]
+    bodies += [f"{body} y = Identity(n)" for body, _ in STATISTICS.values()]
+    graphs = [captured(body) for body in bodies]
+
+    def found() -> list[list[tuple[Formula, bool]]]:
+        return [[(norm.formula, norm.eps is None) for norm in find_norms(graph)] for graph in graphs]
+
+    whole = found()
+    for op, steps in STEPS.items():
+        for step in steps:
+            monkeypatch.setitem(STEPS, op, [other for other in steps if other is not step])
+            assert found() != whole, f"no spelling has {op} of {step.operands}"
+        monkeypatch.setitem(STEPS, op, steps)
 
 
 @pytest.mark.parametrize("name", [n for n in SPELLINGS if "without a bound" not in n])

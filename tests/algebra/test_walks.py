@@ -1,7 +1,8 @@
-"""The one walk over graphs."""
+"""The one walk over graphs, and the one way back."""
 
 from __future__ import annotations
 
+from growc.graph import Node, Value, backward
 from growc.walk import walk
 
 DIAMOND = {"a": "bc", "b": "d", "c": "d", "d": "ae", "e": ""}
@@ -26,3 +27,11 @@ def test_a_step_is_taken_after_its_start_was_handed_out() -> None:
 
     assert next(at for at in walk([0], step) if at == 3) == 3
     assert taken == [0, 1, 2]
+
+
+def test_the_way_back_ends_at_the_first_node_that_does_not_pass() -> None:
+    values = [Value(name) for name in "abcd"]
+    for op, given, made in zip(["Gather", "Cast", "Cast"], values, values[1:], strict=False):
+        made.producer = Node(op, op, (given,), (made,), {})
+    assert backward(values[-1], lambda node: node.op == "Cast") is values[1]
+    assert backward(values[-1], lambda node: True) is values[0]
