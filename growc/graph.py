@@ -124,6 +124,13 @@ class Value:
         """What it is but for its layout: the use of a stored tensor, if it is one that is on its way."""
         return backward(self, lambda node: node.chain)
 
+    @property
+    def reader(self) -> Node | None:
+        """The node that reads a stored tensor, behind the layout operators on its way to this use."""
+        for user, _ in self.users[:1]:
+            return user.outputs[0].reader if user.chain else user
+        return None
+
 
 Operands = Mapping[int, Range]
 """The ranges of operands, by their numbers: those that have an element for each unit."""

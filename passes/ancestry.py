@@ -42,9 +42,7 @@ class Ancestry:
 
     def place(self, use: Value) -> Place | None:
         """The layer that reads a weight."""
-        while use.users and use.users[0][0].chain:
-            use = use.users[0][0].outputs[0]
-        return self.home.get(use.users[0][0]) if use.users else None
+        return None if use.reader is None else self.home.get(use.reader)
 
     def before(self, place: Place, moment: int) -> Place:
         """The number of a layer, or of the one that it comes from, before a statement."""

@@ -19,7 +19,7 @@ from growc.axes import Space, atoms_of, find, leaves
 from growc.checks import ADDED_UP
 from growc.compilation import Stored
 from growc.fills import Entry
-from growc.graph import Node, Value
+from growc.graph import Value
 from growc.indexmap import Bools, Floats, Ints
 from growc.passes.probing import Probe, standing_for
 from growc.passes.roles import RoleAxis
@@ -109,11 +109,7 @@ class Symmetry:
 
     def place(self, use: Value) -> tuple[int, int] | None:
         """The run and the layer that a weight works in; None where it works in none."""
-        node: Node | None = use.users[0][0] if use.users else None
-        while node is not None and node.chain:
-            users = node.outputs[0].users
-            node = users[0][0] if users else None
-        return None if node is None else self.home.get(node)
+        return None if use.reader is None else self.home.get(use.reader)
 
     def shares(self, atom: Space) -> bool:
         """Whether a weight reads the units that can give copies different shares."""

@@ -107,7 +107,7 @@ def patched(diff: str) -> Iterator[tuple[str, str]]:
 
 def test_the_diffs_of_contributing_fit_the_tree_and_are_short():
     diffs = blocks(CONTRIBUTING, "diff")
-    assert len(diffs) == 3
+    assert len(diffs) == 4
     for diff in diffs:
         made = dict(patched(diff))
         assert made

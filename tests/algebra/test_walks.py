@@ -35,3 +35,12 @@ def test_the_way_back_ends_at_the_first_node_that_does_not_pass() -> None:
         made.producer = Node(op, op, (given,), (made,), {})
     assert backward(values[-1], lambda node: node.op == "Cast") is values[1]
     assert backward(values[-1], lambda node: True) is values[0]
+
+
+def test_a_stored_tensor_is_read_behind_what_lays_it_out() -> None:
+    use, turned, read = (Value(name) for name in "abc")
+    turn = Node("Transpose", "turn", (use,), (turned,), {}, chain=True)
+    reader = Node("MatMul", "reader", (turned,), (read,), {})
+    use.users, turned.users = [(turn, 0)], [(reader, 1)]
+    assert use.reader is reader
+    assert read.reader is None
