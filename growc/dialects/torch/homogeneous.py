@@ -11,26 +11,41 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from growc.dialects.onnx.table import OPERATORS
 from growc.dialects.torch.entries import CONSTANT, SCALED, Entry, Wire
+from growc.dialects.torch.table import STANDS_FOR
 
-SAME = """
-    view t transpose permute slice select expand _to_copy neg abs relu mean sum repeat split
+
+def _standing(*treatments: str) -> set[str]:
+    """Operators for which one of these treatments stands in the table of ONNX."""
+    return {name for name, op in STANDS_FOR.items() if OPERATORS[op].treatment in treatments}
+
+
+COMPOSED = """
+    view t transpose permute slice select expand _to_copy abs mean sum repeat split
     split_with_sizes unbind chunk flip roll gather index index_select im2col avg_pool2d _adaptive_avg_pool2d
     adaptive_avg_pool2d max_pool2d_with_indices upsample_bilinear2d upsample_nearest2d diagonal amax amin
     cumsum dropout native_dropout unfold as_strided view_as_complex view_as_real constant_pad_nd
-    repeat_interleave leaky_relu
+    repeat_interleave
 """
-"""f(c·x) = c·f(x) for c > 0, in the first operand; the others have no factor."""
+"""Operators of which no row names one of ONNX: they become several, or their arguments choose which."""
+SAME = frozenset(COMPOSED.split()) | _standing("layout", "pointwise zero homogeneous")
+"""f(c·x) = c·f(x) for c > 0, in the first operand; the others have no factor. So f(0) = 0."""
 SUMS = "add sub cat stack maximum minimum where"
 """Operands of one factor. The first of `where` is a mask."""
-PRODUCTS = "mul mm bmm matmul dot mv convolution embedding addmm baddbmm div complex polar"
+BIAS = {"addmm": 0, "baddbmm": 0, "convolution": 2}
+"""Products that a bias is added to, if there is one, and which operand that is."""
+FACTORS = frozenset({"mul", *BIAS}) | _standing("contract")
+"""Products of all operands but the bias: without a bias, zero where one of them is."""
+PRODUCTS = (*sorted(FACTORS), "embedding", "div", "complex", "polar")
 SPREAD = 1e-5
 """Factors of the entries of one constant are equal where their logarithms differ by less."""
 POWERS = {"rsqrt": -0.5, "sqrt": 0.5, "reciprocal": -1.0}
 VARIANCES = {"var": 2.0, "var_mean": 2.0, "std": 1.0, "std_mean": 1.0}
 """Their degrees. The literal is the factor on the mean square."""
+REAL = ("float", "bfloat", "complex")
+"""How the names of types of real and complex numbers begin."""
 LAYER_NORMS = frozenset({"native_layer_norm", "native_group_norm", "_fused_rms_norm"})
-BIASED = frozenset({"addmm", "baddbmm"})
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,7 @@ class NoFactorError(Exception):
 def balances(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
     """The equations of one operator. Raises NoFactorError."""
     name, out = planned.operator, made[0]
-    if not planned.kinds[0].startswith(("float", "bfloat", "complex")):
+    if not planned.kinds[0].startswith(REAL):
         _alike(planned, found)
         return [Balance({wire: 1.0}) for wire in (*given, *made)]
     if name in LAYER_NORMS:
@@ -60,6 +75,18 @@ def balances(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence
         return RULES[name](planned, found, given, made)
     _alike(planned, found)
     return none((*given, *made))
+
+
+def scales(entry: Entry) -> bool:
+    """Whether an operator is homogeneous in its first operand: one that pads puts in zeros alone."""
+    pads = entry.operator == "constant_pad_nd" and (entry.exact or entry.whole)[-1] != 0
+    return entry.operator in SAME and not pads
+
+
+def parted(name: str, given: Sequence[Wire]) -> tuple[list[Wire], list[Wire]]:
+    """The bias of a product, if it has one, and its factors."""
+    place = BIAS.get(name, len(given))
+    return list(given[place : place + 1]), [*given[:place], *given[place + 1 :]]
 
 
 def equal(a: Wire, b: Wire) -> Balance:
@@ -98,6 +125,8 @@ def _norm(given: Sequence[Wire], out: Wire, shift: float) -> list[Balance]:
 
 def _same(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
     _alike(planned, found)
+    if not scales(planned):
+        return none((*given, *made))
     return [equal(given[0], wire) for wire in made] + none(given[1:])
 
 
@@ -116,9 +145,7 @@ def _product(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence
     shift = _shift(planned, found)
     if name == "embedding":
         return [equal(given[0], out), *none(given[1:])]
-    biases, factors = ([given[0]], given[1:]) if name in BIASED else ([], list(given))
-    if name == "convolution":
-        biases, factors = list(given[2:]), given[:2]
+    biases, factors = parted(name, given)
     if name == "div":
         shift = -shift if len(given) == 1 else shift
         terms = {factors[0]: 1.0} | ({factors[1]: -1.0} if len(factors) > 1 else {})
@@ -159,9 +186,9 @@ Rule = Callable[[Entry, Entry, Sequence[Wire], Sequence[Wire]], list[Balance]]
 RULES: dict[str, Rule] = {
     name: rule
     for names, rule in (
-        (SAME, _same),
+        (" ".join(sorted(SAME)), _same),
         (SUMS, _sum),
-        (PRODUCTS, _product),
+        (" ".join(PRODUCTS), _product),
         (" ".join((*POWERS, "pow")), _power),
         (" ".join(VARIANCES), _variance),
         (f"{CONSTANT} full scalar_tensor full_like fill", _filled),

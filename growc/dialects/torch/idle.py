@@ -11,18 +11,11 @@ import math
 from collections.abc import Collection, Sequence
 
 from growc.dialects.torch.entries import Entry, Log, Wire
+from growc.dialects.torch.homogeneous import FACTORS, REAL, SUMS, parted, scales
 from growc.dialects.torch.ordering import Ordered, ordered
 
-SAME = """
-    view t transpose permute slice select expand _to_copy neg mean sum repeat split
-    split_with_sizes unbind chunk flip roll unfold diagonal
-"""
-"""Zero, where their first operand is."""
-PRODUCTS = "mul mm bmm matmul dot mv"
-"""Zero, where any operand is."""
-BIASED = {"addmm": 0, "baddbmm": 0, "convolution": 2}
-"""The same where the bias is zero too, if there is one, and which operand that is."""
-SUMS = "add sub"
+ADDING = ("add", "sub")
+"""Sums that are their other operand where one is zero."""
 
 
 def awake(log: Log, zeros: Collection[str]) -> Log:
@@ -41,7 +34,7 @@ def _awake(log: Log, zeros: Collection[str]) -> Ordered:
         given = tuple(now.get(wire, wire) for wire in log.wires[number])
         wires.append(given)
         if _is_zero(log, entry, given, zero):
-            zero.update((number, place) for place in range(len(entry.shapes)))
+            zero.update((number, place) for place, kind in enumerate(entry.kinds) if kind.startswith(REAL))
         elif (other := _other(log, entry, given, zero)) is not None:
             now[number, 0] = other
     results = [now.get(wire, wire) for wire in log.wires[-1]]
@@ -54,17 +47,13 @@ def _is_zero(log: Log, entry: Entry, given: Sequence[Wire], zero: Collection[Wir
     if not given or not all(map(math.isfinite, _numbers(log, entry, given))):
         return False
     name = entry.operator
-    if name in SAME.split():
+    if scales(entry):
         return given[0] in zero
     if name in SUMS.split():
         return len(given) > 1 and all(wire in zero for wire in given)
-    factors = list(given)
-    if name in BIASED:
-        biases = factors[BIASED[name] :][:1]
-        del factors[BIASED[name] : BIASED[name] + 1]
-        if any(wire not in zero for wire in biases):
-            return False
-    return (name in PRODUCTS.split() or name in BIASED) and any(wire in zero for wire in factors)
+    biases, factors = parted(name, given)
+    zeros = all(wire in zero for wire in biases) and any(wire in zero for wire in factors)
+    return name in FACTORS and zeros
 
 
 def _numbers(log: Log, entry: Entry, given: Sequence[Wire]) -> list[float]:
@@ -75,7 +64,7 @@ def _numbers(log: Log, entry: Entry, given: Sequence[Wire]) -> list[float]:
 
 def _other(log: Log, entry: Entry, given: Sequence[Wire], zero: Collection[Wire]) -> Wire | None:
     """The operand that a sum is, where the other one is zero."""
-    if entry.operator not in SUMS.split() or len(given) != 2 or entry.exact or entry.whole not in ((), (1,)):
+    if entry.operator not in ADDING or len(given) != 2 or entry.exact or entry.whole not in ((), (1,)):
         return None
     left, right = given
     if right in zero and _as_made(log, left, entry):

@@ -478,3 +478,10 @@ def _defaults(target: Any) -> Mapping[str, Any]:
 
 
 TABLE = _table(ROWS)
+
+STANDS_FOR: Mapping[str, str] = {
+    key.split(".")[1]: pattern.split()[0]
+    for key, pattern in (re.split(r"\s{2,}", line.strip()) for line in ROWS.splitlines() if "  aten." in line)
+    if not pattern.endswith("()")
+}
+"""The operator that stands for a call, where a row names one."""
