@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator
 import numpy as np
 
 from growc.axes import Space, find, leaves, segments
-from growc.graph import Node, Value
+from growc.graph import Node, Value, backward
 from growc.operators import Term, labels, names_of
 from growc.passes.flow import Flow
 from growc.passes.routing import ROUTED
@@ -110,10 +110,7 @@ def routers(flow: Flow, routed: Collection[Space]) -> set[Value]:
     for product in flow.maps:
         batch = set(_stacked(flow, product))
         if any(s in ranked and s not in batch for s in flow.made(product)):
-            value = product.node.inputs[flow.weight_of(product) or 0]
-            while value is not None and value.weight is None and value.producer is not None:
-                value = value.producer.inputs[0]
-            found |= {value} if value is not None else set()
+            found.add(backward(product.node.required(flow.weight_of(product) or 0), lambda node: True))
     return found
 
 

@@ -16,11 +16,12 @@ import numpy as np
 from growc.axes import Space, find, leaves
 from growc.composites import assemble
 from growc.diagnostic import Diagnostic, GrowError
-from growc.graph import Node, Value
+from growc.graph import Node, Value, backward
 from growc.indexmap import Array, IndexMap, Ints
 from growc.passes.flow import THROUGH
 from growc.passes.spaces import Axes, Instance
 from growc.traits import SIZES
+from growc.walk import walk
 
 
 def renumbered(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[str, Ints]:
@@ -108,26 +109,25 @@ def _moves(node: Node, by_node: Mapping[Node, Instance]) -> bool:
 
 def _input(axes: Axes, value: Value, by_node: Mapping[Node, Instance]) -> Value:
     """The model input that numbers come from."""
-    while value.producer is not None:
-        if not _moves(value.producer, by_node) or value.producer.inputs[0] is None:
-            raise _refused(value.producer, "computes them")
-        value = value.producer.inputs[0]
-    return value
+    source = backward(value, lambda node: _moves(node, by_node))
+    if source.producer is not None:
+        raise _refused(source.producer, "computes them")
+    return source
 
 
 def _only_looks_up(axes: Axes, source: Value, space: Space, by_node: Mapping[Node, Instance]) -> None:
-    pending = list(source.users)
-    while pending:
-        node, operand = pending.pop()
-        if node.has(SIZES):
-            continue
+    def looks_up(node: Node, operand: int) -> bool:
         instance = by_node.get(node)
         rows = [] if instance is None else [find(s) for s in looked_up(axes, instance)]
-        if operand > 0 and rows == [space]:
-            continue
-        if operand > 0 or not _moves(node, by_node):
+        return node.has(SIZES) or (operand > 0 and rows == [space])
+
+    def further(user: tuple[Node, int]) -> Iterator[tuple[Node, int]]:
+        if not looks_up(*user):
+            yield from (after for out in user[0].outputs for after in out.users)
+
+    for node, operand in walk(source.users, further):
+        if not looks_up(node, operand) and (operand > 0 or not _moves(node, by_node)):
             raise _refused(node, "uses them as well")
-        pending += [user for out in node.outputs for user in out.users]
 
 
 def _refused(node: Node, what: str) -> GrowError:

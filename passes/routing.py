@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from growc.graph import Graph, Node, Value
 from growc.operators import Axes, Line
 from growc.traits import JOIN, RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
+from growc.walk import walk
 
 WHOLE = ("int32", "int64")
 """Element types that hold every number of a unit."""
@@ -97,23 +98,24 @@ def _stops(ranking: Node, outputs: set[Value], compared: Collection[Node]) -> li
     axis = _ranked_axis(ranking)
     if axis is None:
         return None
+
+    def given_on(value: Value) -> Iterator[Node]:
+        yield from (node for node, operand in value.users if _gives_on(node, operand))
+
     found = [(ranking, Stop(ranking, False, 0, axis))]
-    pending, numbers, joins = [ranking.outputs[-1]], {ranking.outputs[-1]}, set[Node]()
-    while pending:
-        value = pending.pop()
-        if value in outputs:
-            return None
-        for node, operand in value.users:
-            if _gives_on(node, operand):
-                joins.update([node] if node.has(JOIN) else [])
-                pending += [v for v in node.outputs if v not in numbers]
-                numbers.update(node.outputs)
-            elif not node.has(SIZES) and node not in compared:
-                stops = list(_numbered(ranking, node, operand))
-                if not stops:
-                    return None
-                found += [(node, stop) for stop in stops]
-    return found if all(numbers.issuperset(node.operands) for node in joins) else None
+    numbers = list(
+        walk(ranking.outputs[-1:], lambda v: (out for node in given_on(v) for out in node.outputs))
+    )
+    joins = {node for value in numbers for node in given_on(value) if node.has(JOIN)}
+    if not outputs.isdisjoint(numbers) or not all(set(numbers).issuperset(node.operands) for node in joins):
+        return None
+    for node, operand in (user for value in numbers for user in value.users):
+        if not (_gives_on(node, operand) or node.has(SIZES) or node in compared):
+            stops = list(_numbered(ranking, node, operand))
+            if not stops:
+                return None
+            found += [(node, stop) for stop in stops]
+    return found
 
 
 def _gives_on(node: Node, operand: int) -> bool:
