@@ -79,15 +79,13 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def reorder(self, meta: Any, axis: rc.AxisRef, ranking: rc.Ranking) -> rc.Reorder:
         return rc.Reorder(axis, ranking, span=self.at(meta))
 
-    def stack(self, meta: Any, size: ex.Expr, order: rc.Order, zero: rc.ZeroOutputs | None) -> rc.Stack:
+    def stack(self, meta: Any, size: ex.Expr, order: rc.Order, zero: bool | None) -> rc.Stack:
         return rc.Stack(size, order, zero is not None, span=self.at(meta))
 
     def subclone_layers(self, meta: Any, size: ex.Expr, order: rc.Order) -> rc.SubcloneLayers:
         return rc.SubcloneLayers(size, order, span=self.at(meta))
 
-    def arrange(
-        self, meta: Any, layers: tuple[rc.LayerRange, ...], zero: rc.ZeroOutputs | None
-    ) -> rc.Arrange:
+    def arrange(self, meta: Any, layers: tuple[rc.LayerRange, ...], zero: bool | None) -> rc.Arrange:
         return rc.Arrange(layers, zero is not None, span=self.at(meta))
 
     def drop(self, meta: Any, layers: rc.LayerRange) -> rc.Drop:
@@ -159,44 +157,19 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
 
     rescaling = options
 
-    def split(self, meta: Any, keyword: Token, how: Token) -> rc.Split:
-        return rc.Split("equal" if how == "equal" else "random", span=self.at(meta))
+    def option(self, meta: Any, *parts: Token | float | ex.Expr) -> rc.Option:
+        number = next((part for part in parts if isinstance(part, float)), 0.0)
+        expr = next((part for part in parts if not isinstance(part, Token | float)), None)
+        return rc.Option(_name(parts), number, expr, span=self.at(meta))
 
-    def noise(self, meta: Any, scale: float) -> rc.Noise:
-        return rc.Noise(scale, "new", span=self.at(meta))
+    def zero_outputs(self, meta: Any) -> bool:
+        return True
 
-    def noise_on_copies(self, meta: Any, scale: float) -> rc.Noise:
-        return rc.Noise(scale, "on copies", span=self.at(meta))
+    def seed(self, meta: Any, number: ex.Expr) -> ex.Expr:
+        return number
 
-    def noise_balanced(self, meta: Any, scale: float) -> rc.Noise:
-        return rc.Noise(scale, "balanced", span=self.at(meta))
-
-    def zero_outputs(self, meta: Any) -> rc.ZeroOutputs:
-        return rc.ZeroOutputs(span=self.at(meta))
-
-    def from_next_layer(self, meta: Any) -> rc.FromNextLayer:
-        return rc.FromNextLayer(span=self.at(meta))
-
-    def in_blocks(self, meta: Any, size: ex.Expr) -> rc.InBlocks:
-        return rc.InBlocks(size, span=self.at(meta))
-
-    def plain(self, meta: Any) -> rc.Plain:
-        return rc.Plain(span=self.at(meta))
-
-    def seed(self, meta: Any, number: ex.Expr) -> rc.Seed:
-        return rc.Seed(number, span=self.at(meta))
-
-    def rescaled(self, meta: Any) -> rc.Rescaled:
-        return rc.Rescaled("readers", span=self.at(meta))
-
-    def rescaled_in_norms(self, meta: Any) -> rc.Rescaled:
-        return rc.Rescaled("norms", span=self.at(meta))
-
-    def unscaled(self, meta: Any) -> rc.Rescaled:
-        return rc.Rescaled("nowhere", span=self.at(meta))
-
-    def ranking(self, meta: Any, *parts: Token | rc.Seed | rc.Text | None) -> rc.Ranking:
-        seed = next((part.number for part in parts if isinstance(part, rc.Seed)), None)
+    def ranking(self, meta: Any, *parts: Token | ex.Expr | rc.Text | None) -> rc.Ranking:
+        seed = next((part for part in parts if not isinstance(part, Token | rc.Text)), None)
         file = next((part for part in parts if isinstance(part, rc.Text)), None)
         return rc.Ranking(_name(parts), seed, file, span=self.at(meta))
 
@@ -204,7 +177,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         count = next((part for part in parts if not isinstance(part, Token)), None)
         return rc.Order(_name(parts), count, span=self.at(meta))
 
-    def depth(self, meta: Any, order: rc.Order, zero: rc.ZeroOutputs | None) -> Depth:
+    def depth(self, meta: Any, order: rc.Order, zero: bool | None) -> Depth:
         return Depth(order, zero is not None)
 
     # Conditions

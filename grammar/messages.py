@@ -16,6 +16,7 @@ from lark import Token
 from growc.diagnostic import Diagnostic, nearest
 from growc.fills import FILLS
 from growc.grammar.builder import parse_integer
+from growc.option_rules import GROWING, SHRINKING
 from growc.orders import DEEPER, SHALLOWER
 from growc.ranking_rules import RANKINGS
 from growc.recipe import ROLES
@@ -86,11 +87,6 @@ def _words(name: str, words: Mapping[str, Word]) -> Kind:
 
 
 _AXIS = "ROLE LAYERS AXIS"
-_WIDEN_OPTIONS = [
-    *("split equal", "split random", "noise S", "noise S on copies", "noise S balanced"),
-    *("with zero outputs", "from next layer", "in blocks of EXPR", "plain", "seed N"),
-]
-
 KINDS = (
     _kind("statement", " ".join(FORMS).upper(), choices=FORMS),
     _kind("expression", f"{_AXIS} INT NAME LPAR MINUS MIN MAX", words=False),
@@ -100,8 +96,8 @@ KINDS = (
         choices=["exact", "preserved within X", "AXIS == EXPR"],
     ),
     _words("fill", FILLS),
-    _kind("option", "SPLIT NOISE WITH FROM IN PLAIN SEED", choices=_WIDEN_OPTIONS),
-    _kind("option", "RESCALED UNSCALED", choices=["rescaled", "rescaled in norms", "unscaled"]),
+    _words("option", GROWING),
+    _words("option", SHRINKING),
     _words("order", {**DEEPER, **SHALLOWER}),
     _words("order", DEEPER),
     _words("order", SHALLOWER),

@@ -12,6 +12,7 @@ from itertools import groupby
 
 from growc import recipe as rc
 from growc.expression import spell
+from growc.option_rules import OPTIONS
 
 INDENT = "    "
 
@@ -165,23 +166,9 @@ def _ranking(ranking: rc.Ranking) -> str:
 
 
 def _option(option: rc.Option) -> str:
-    match option:
-        case rc.Split():
-            return f"split {option.how}"
-        case rc.Noise():
-            return f"noise {_number(option.scale)}" + ("" if option.kind == "new" else f" {option.kind}")
-        case rc.ZeroOutputs():
-            return "with zero outputs"
-        case rc.FromNextLayer():
-            return "from next layer"
-        case rc.InBlocks():
-            return f"in blocks of {spell(option.size)}"
-        case rc.Plain():
-            return "plain"
-        case rc.Seed():
-            return f"seed {spell(option.number)}"
-        case rc.Rescaled():
-            return {"readers": "rescaled", "norms": "rescaled in norms", "nowhere": "unscaled"}[option.where]
+    value = _number(option.number) if option.expr is None else spell(option.expr)
+    rule = OPTIONS[option.name]
+    return " ".join(value if word == rule.takes else word for word in rule.spelling.split())
 
 
 def _condition(condition: rc.Condition) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from growc.fills import FILLS
+from growc.option_rules import GROWING, SHRINKING
 from growc.orders import DEEPER, SHALLOWER
 from growc.ranking_rules import RANKINGS
 from growc.recipe import ROLES
-from growc.words import Word
+from growc.words import FILE, Word
 
-_TAKEN = {"": "", "seed": " [seed]", "file": " text", "count": " _expr"}
+TAKEN = {FILE: "text", "EXPR": "_expr", "K": "_expr", "N": "_expr", "S": "_number"}
 
 
 def rules() -> str:
@@ -19,6 +20,8 @@ def rules() -> str:
         [
             f"ROLE.1: /({'|'.join(role for role in ROLES if role != 'layers')})(?!\\w)/",
             _rule("fill", FILLS),
+            _rule("option", GROWING),
+            _rule("rescaled", SHRINKING, " -> option"),
             _rule("ranking", RANKINGS),
             _rule("deeper", DEEPER, " -> order"),
             _rule("shallower", SHALLOWER, " -> order"),
@@ -29,6 +32,10 @@ def rules() -> str:
 
 def _rule(name: str, words: Mapping[str, Word], tree: str = "") -> str:
     """A rule that is one of some words, with what each takes, and gives their tokens."""
-    quoted = (" ".join(f'"{word}"' for word in entry.split()) for entry in words)
-    taken = (_TAKEN[entry.takes] + tree for entry in words.values())
-    return f"!{name}: {' | '.join(map(str.__add__, quoted, taken))}"
+    return f"!{name}: {' | '.join(_symbols(word) + tree for word in words.values())}"
+
+
+def _symbols(word: Word) -> str:
+    """The symbols of a spelling."""
+    parts = (TAKEN.get(part) or f'"{part}"' for part in word.spelling.split())
+    return " ".join(parts) + (" [seed]" if word.seeded else "")

@@ -9,14 +9,9 @@ from growc import recipe as rc
 from growc.diagnostic import Diagnostic
 from growc.expression import UNKNOWN, Binary, Expr, Int, fold, names, spell
 from growc.fills import FILLS
+from growc.option_rules import OPTIONS
 from growc.ranking_rules import KEEPING_NUMBERS, RANKINGS
 from growc.source import Span
-
-ADDED_UP = ("ffn", "heads", "experts", "channels")
-"""Axes whose units' outputs are added up, so that zero outputs mean anything."""
-
-RESCALED = ("hidden", "ffn", "heads", "channels")
-"""Axes that readers contract, so that they can be rescaled when it shrinks."""
 
 NUMBERED = ("vocab", "positions")
 """Axes whose units the outside knows by their numbers."""
@@ -40,7 +35,8 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
         case rc.Subclone():
             yield from _at_least(1, statement.size, "a size")
             yield from _twice(statement.options)
-            yield from _rescaling(statement)
+            for option in statement.options[:1]:
+                yield from _without_meaning(option, statement.axis)
             yield from _ranking(statement.axis, statement.ranking)
         case rc.Reorder():
             yield from _width(statement.axis, "reordered")
@@ -149,19 +145,10 @@ def _ranking(axis: rc.AxisRef, ranking: rc.Ranking, reorder: bool = False) -> It
     yield from _fixed(ranking.seed, "a seed")
 
 
-def _rescaling(statement: rc.Subclone) -> Iterator[Diagnostic]:
-    option, axis = rc.option(statement.options, rc.Rescaled), statement.axis
-    named = isinstance(axis, rc.NamedAxis) and axis.name not in RESCALED
-    if option is not None and option.where != "nowhere" and named:
-        message = f"`{option.span.text}` has no meaning on `{axis.name}`"
-        notes = (f"it is for {', '.join(f'`{name}`' for name in RESCALED)}",)
-        yield Diagnostic("G205", message, option.span, notes=notes)
-
-
 def _twice(options: tuple[rc.Option, ...]) -> Iterator[Diagnostic]:
-    first: dict[type, Span] = {}
+    first: dict[str, Span] = {}
     for option in options:
-        earlier = first.setdefault(type(option), option.span)
+        earlier = first.setdefault(OPTIONS[option.name].about, option.span)
         if earlier is not option.span:
             same = option.span.text == earlier.text
             message = (
@@ -176,31 +163,31 @@ def _options(
     yield from _twice(options)
     yield from _contradictions(options, fill)
     for option in options:
-        match option:
-            case rc.Noise(scale=scale) if not 0 <= scale < math.inf:
-                yield Diagnostic("G206", "a noise is at least 0", option.span)
-            case rc.InBlocks(size=size):
-                yield from _at_least(1, size, "a block")
-            case rc.Seed(number=number):
-                yield from _at_least(0, number, "a seed")
-                yield from _fixed(number, "a seed")
-            case rc.ZeroOutputs() if isinstance(axis, rc.NamedAxis) and axis.name not in ADDED_UP:
-                message = f"`with zero outputs` has no meaning on `{axis.name}`"
-                notes = (f"it is for {', '.join(f'`{name}`' for name in ADDED_UP)}",)
-                yield Diagnostic("G205", message, option.span, notes=notes)
+        rule = OPTIONS[option.name]
+        yield from _without_meaning(option, axis)
+        if option.expr is None and not rule.least <= option.number < math.inf:
+            yield Diagnostic("G206", f"{rule.value} is at least {rule.least}", option.span)
+        yield from _at_least(rule.least, option.expr, rule.value)
+        if rule.fixed:
+            yield from _fixed(option.expr, rule.value)
+
+
+def _without_meaning(option: rc.Option, axis: rc.AxisRef | None) -> Iterator[Diagnostic]:
+    rule = OPTIONS[option.name]
+    if isinstance(axis, rc.NamedAxis) and rule.axes and axis.name not in rule.axes:
+        message = f"`{rule.name}` has no meaning on `{axis.name}`"
+        notes = (f"it is for {', '.join(f'`{name}`' for name in rule.axes)}",)
+        yield Diagnostic("G205", message, option.span, notes=notes)
 
 
 def _contradictions(options: Iterable[rc.Option], fill: rc.Fill) -> Iterator[Diagnostic]:
     """Options that find nothing to act on: shares where nothing is copied, or where new units read zero."""
-    zero = next((option for option in options if isinstance(option, rc.ZeroOutputs)), None)
+    zero = next((option for option in options if OPTIONS[option.name].silent), None)
     for option in options:
-        match option:
-            case rc.Split() | rc.Noise(kind="on copies" | "balanced"):
-                shares = True
-            case rc.Plain() | rc.FromNextLayer():
-                shares = False
-            case _:
-                continue
+        rule = OPTIONS[option.name]
+        if not rule.needs:
+            continue
+        shares = rule.needs == "shares"
         what = f"`{option.span.text}`" if option.span.text else "this option"
         enough = ("all", "some") if shares else ("all",)
         if FILLS[fill.name].copies not in enough:
@@ -208,7 +195,7 @@ def _contradictions(options: Iterable[rc.Option], fill: rc.Fill) -> Iterator[Dia
             yield Diagnostic(
                 "G204", message, option.span, related=((fill.span, "this makes no such copies"),)
             )
-        elif zero is not None and shares and option != rc.Split("equal"):
+        elif zero is not None and rule.unequal:
             message = (
                 f"{what} is about the shares of copies, and `with zero outputs` leaves the new ones none"
             )

@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, cast
 
-from growc.checks import ADDED_UP
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Binary, Expr, Int, Name
+from growc.option_rules import OPTIONS
 from growc.orders import DEEPER, SHALLOWER
 from growc.recipe import (
-    FromNextLayer,
-    InBlocks,
     Match,
     NamedAxis,
     Option,
@@ -30,7 +28,6 @@ from growc.recipe import (
     Subclone,
     SubcloneLayers,
     Widen,
-    ZeroOutputs,
 )
 from growc.resolve import Bound
 
@@ -39,9 +36,6 @@ ROLES = ("hidden", "kv_heads", "heads", "head_dim", "ffn", "experts", "channels"
 
 OUTSIDE = ("vocab", "positions")
 """Axes of the inputs' numbering: where a model has none, there is nothing to match."""
-
-INSIDE_LAYERS = ("hidden", "kv_heads", "heads", "head_dim", "ffn", "experts")
-"""Axes that layers make, so that new units can come from the next one."""
 
 
 @dataclass(frozen=True)
@@ -200,15 +194,9 @@ PAIRING = 'statements on parts of the model (`in encoder`, `axis N of "GLOB"`) c
 
 def _fits(option: Option, role: str) -> bool:
     """Whether an option of a `match` means anything on an axis; blocks are runs of the stream."""
-    match option:
-        case ZeroOutputs():
-            return role in ADDED_UP
-        case FromNextLayer():
-            return role in INSIDE_LAYERS
-        case InBlocks():
-            return role == "hidden"
-        case _:
-            return True
+    rule = OPTIONS[option.name]
+    axes = rule.in_match or rule.axes
+    return not axes or role in axes
 
 
 def _amount(role: str, size: int) -> str:

@@ -139,13 +139,12 @@ _DEEPER = (
         "layer i stands floor((i+1)N/L) − floor(iN/L) times in a row (ELLE, LLaMA-Pro)",
     ),
     OrderRule(
-        "top",
+        "top K",
         lambda count, size, top, scores: [
             *range(count),
             *(count - top + layer % top for layer in range(size - count)),
         ],
         "0..L, then L − K + (t mod K), t = 0, 1, … (MSLT)",
-        takes="count",
     ),
     OrderRule(
         "middle",
@@ -204,7 +203,7 @@ def _ordered(
     scores: Sequence[float] | None = None,
 ) -> list[int]:
     """The layers of a `stack` or `subclone layers`: `size` of them."""
-    assert (order.count is not None) == (rule.takes == "count")
+    assert (order.count is not None) == bool(rule.takes)
     if rule.measured and (scores is None or len(scores) != count):
         raise GrowError(Diagnostic("G214", "the layers' importance was not measured", order.span))
     top = 0 if order.count is None else evaluate(order.count)

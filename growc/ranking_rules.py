@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from growc.indexmap import Floats, Ints
-from growc.words import Word
+from growc.words import FILE, Word
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,11 @@ _ROWS = (
         "random",
         "drawn, by `seed N` (default 0)",
         scores=lambda units: units.drawn(),
-        takes="seed",
+        seeded=True,
     ),
     RankingRule(
-        "keep",
+        f"keep {FILE}",
         "those whose numbers the file lists, one a line",
-        takes="file",
         keeps_numbers=True,
     ),
     RankingRule(

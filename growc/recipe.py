@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 from growc.expression import Expr, Name, Node, TensorAxis
 
@@ -107,63 +107,12 @@ class Fill(Node):
 
 
 @dataclass(frozen=True)
-class Split(Node):
-    """`split equal` or `split random`: the shares of one unit's copies in a reading weight."""
+class Option(Node):
+    """One of growc.option_rules.OPTIONS, with the number or the expression that it takes."""
 
-    how: Literal["equal", "random"]
-
-
-@dataclass(frozen=True)
-class Noise(Node):
-    """`noise S`, `noise S on copies` or `noise S balanced`."""
-
-    scale: float
-    kind: Literal["new", "on copies", "balanced"] = "new"
-
-
-@dataclass(frozen=True)
-class ZeroOutputs(Node):
-    """`with zero outputs`: the new reading columns are zero."""
-
-
-@dataclass(frozen=True)
-class FromNextLayer(Node):
-    """`from next layer`: what makes the new units comes from layer l + 1."""
-
-
-@dataclass(frozen=True)
-class InBlocks(Node):
-    """`in blocks of SIZE`: units are runs of channels."""
-
-    size: Expr
-
-
-@dataclass(frozen=True)
-class Plain(Node):
-    """`plain`: copies stay unweighted where RMSNorms read them."""
-
-
-@dataclass(frozen=True)
-class Seed(Node):
-    """`seed N`."""
-
-    number: Expr
-
-
-@dataclass(frozen=True)
-class Rescaled(Node):
-    """`rescaled`, `rescaled in norms` or `unscaled`: where sqrt(d/d') goes."""
-
-    where: Literal["readers", "norms", "nowhere"]
-
-
-Option = Split | Noise | ZeroOutputs | FromNextLayer | InBlocks | Plain | Seed | Rescaled
-Kind = TypeVar("Kind", Split, Noise, ZeroOutputs, FromNextLayer, InBlocks, Plain, Seed, Rescaled)
-
-
-def option(options: tuple[Option, ...], kind: type[Kind]) -> Kind | None:
-    """The option of this kind, or None; a resolved statement has at most one."""
-    return next((item for item in options if isinstance(item, kind)), None)
+    name: str
+    number: float = 0.0
+    expr: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
@@ -14,21 +13,8 @@ from growc.draws import Draws
 from growc.fills import Entries, FillRule
 from growc.graph import Size
 from growc.indexmap import Bools, IndexMap, Ints
-from growc.recipe import Noise
+from growc.option_rules import Options
 from growc.source import Span
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a statement says besides its fill."""
-
-    split_random: bool = False
-    noise: Noise | None = None
-    zero_outputs: bool = False
-    plain: bool = False
-    rescale: Literal["readers", "norms", "nowhere"] = "nowhere"
-    """Where sqrt(d/d') goes when an axis shrinks."""
-    next_layer: bool = False
 
 
 @dataclass(frozen=True, eq=False)

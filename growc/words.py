@@ -1,19 +1,27 @@
-"""A word of the language, and what is written behind it. Tables of such words are a part of the grammar."""
+"""Words of the language that stand in tables. The grammar and its messages are made of these."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+
+FILE = '"FILE"'
+HOLES = (FILE, "EXPR", "K", "N", "S")
+"""What stands in a spelling for a file, for expressions, and (S) for a number that may have a fraction."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """One or several words, and what follows: a seed, where one is given; a file; a count."""
+    """One or several words, spelled with what they take. A seed may follow if they are `seeded`."""
 
-    name: str
-    takes: Literal["", "seed", "file", "count"] = field(default="", kw_only=True)
+    spelling: str
+    seeded: bool = field(default=False, kw_only=True)
 
     @property
-    def spelling(self) -> str:
-        """How it is written, with what must follow."""
-        return self.name + {"file": ' "FILE"', "count": " K"}.get(self.takes, "")
+    def name(self) -> str:
+        """The words alone."""
+        return " ".join(word for word in self.spelling.split() if word not in HOLES)
+
+    @property
+    def takes(self) -> str:
+        """What stands in the spelling for what the words take; nothing where they take nothing."""
+        return next((word for word in self.spelling.split() if word in HOLES), "")

@@ -20,13 +20,14 @@ from growc import recipe as ast
 from growc.axes import Space
 from growc.diagnostic import Diagnostic, GrowError
 from growc.indexmap import IndexMap, Ints
+from growc.option_rules import Options
 from growc.passes.grouping import averages
 from growc.passes.rankings import listed_units
 from growc.passes.requests import Ask, Requests, chosen, size_span
 from growc.passes.roles import RoleAxis, Roles
 from growc.ranking_rules import RANKINGS
 from growc.source import Span
-from growc.stage import Options, Pool, Shuffle, Split, Stage
+from growc.stage import Pool, Shuffle, Split, Stage
 
 
 @dataclass(frozen=True, eq=False)

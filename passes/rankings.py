@@ -22,6 +22,7 @@ from growc.passes.magnitude import Magnitudes
 from growc.passes.measured import Measured
 from growc.ranking_rules import KEEPING_NUMBERS, RANKINGS, RankingRule, Units
 from growc.source import Span
+from growc.words import FILE
 
 
 @dataclass
@@ -41,7 +42,7 @@ class Rankings:
         self.allow(rule, units, ranking.span)
         if rule.places is not None:
             return rule.places(count, size)
-        if rule.takes == "file":
+        if rule.takes == FILE:
             return kept_units(ranking, count, size)
         return np.sort(self.order(ranking, units, draws)[:size])
 
@@ -53,7 +54,7 @@ class Rankings:
             raise GrowError(Diagnostic("G313", message, ranking.span))
         if rule.places is not None:
             return np.arange(count)
-        if rule.takes == "file":
+        if rule.takes == FILE:
             first = listed_units(ranking, count)
             return np.concatenate([first, np.setdiff1d(np.arange(count), first)])
         return np.argsort(-self.scores(ranking, units, draws), kind="stable")

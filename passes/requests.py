@@ -10,19 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from growc import recipe as ast
 from growc.axes import Reason, Space, atoms_of, find, leaves
-from growc.checks import RESCALED
 from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
 from growc.expression import Expr, evaluate
 from growc.fills import FILLS, appended, new_units
 from growc.graph import Node
 from growc.indexmap import IndexMap, Ints
+from growc.option_rules import RESCALED, Options
 from growc.passes.computed import computed_along
 from growc.passes.placing import Place, Placing
 from growc.passes.rankings import Rankings
@@ -33,7 +32,7 @@ from growc.ranking_rules import RANKINGS
 from growc.resolve import Bound
 from growc.room import OF_UNIT, require
 from growc.source import Span
-from growc.stage import Options, Request, Sizes, Stage
+from growc.stage import Request, Sizes, Stage
 
 Resizing = ast.Widen | ast.Subclone | ast.Reorder
 """Statements that map axes."""
@@ -151,11 +150,11 @@ class Requests:
         statement = ask.statement
         if isinstance(statement, ast.Reorder):
             return self.placing(ask).all_of(spaces)
-        option = ast.option(statement.options, ast.InBlocks)
-        block = 1 if option is None else self.size_of(option.size, ask)
-        if option is not None and (block < 1 or before % block or after % block):
+        said = options_of(statement).block
+        block = 1 if said is None else self.size_of(said, ask)
+        if said is not None and (block < 1 or before % block or after % block):
             message = f"{before} and {after} are not both multiples of {block}"
-            raise GrowError(Diagnostic("G305", message, option.size.span))
+            raise GrowError(Diagnostic("G305", message, said.span))
         return self.placing(ask).resized(spaces, before, after, block)
 
     def inside_groups(
@@ -203,24 +202,10 @@ def options_of(statement: Resizing) -> Options:
     """What a statement says besides its fill or ranking."""
     if isinstance(statement, ast.Reorder):
         return Options()
-    if isinstance(statement, ast.Subclone):
-        rescaled = ast.option(statement.options, ast.Rescaled)
-        usual: Literal["readers", "nowhere"] = "readers" if statement.axis.name in RESCALED else "nowhere"
-        return Options(rescale=usual if rescaled is None else rescaled.where)
-    split, noise = ast.option(statement.options, ast.Split), ast.option(statement.options, ast.Noise)
-    return Options(
-        split is not None and split.how == "random",
-        None if noise is None or noise.scale == 0 else noise,
-        ast.option(statement.options, ast.ZeroOutputs) is not None,
-        ast.option(statement.options, ast.Plain) is not None,
-        next_layer=ast.option(statement.options, ast.FromNextLayer) is not None,
-    )
+    shrinks = isinstance(statement, ast.Subclone) and statement.axis.name in RESCALED
+    return Options(rescale="readers" if shrinks else "nowhere").and_also(statement.options)
 
 
 def _seed(statement: Resizing) -> int:
-    if isinstance(statement, ast.Widen):
-        option = ast.option(statement.options, ast.Seed)
-        seed = None if option is None else option.number
-    else:
-        seed = statement.ranking.seed
+    seed = options_of(statement).seed if isinstance(statement, ast.Widen) else statement.ranking.seed
     return 0 if seed is None else evaluate(seed, lambda name, span: 0, lambda moment, name, span: 0)

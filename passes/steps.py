@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from growc import recipe as ast
 from growc.axes import Space, find
 from growc.fills import Entry
 from growc.graph import Graph, Value
 from growc.indexmap import Floats, IndexMap, Ints
 from growc.links import Var
+from growc.option_rules import Noise as NoiseOption
 from growc.passes.ancestry import Ancestry
 from growc.passes.narrowed import means_are_met
 from growc.passes.solution import DUAL, GAIN, PRIMAL, Solution
@@ -185,7 +185,7 @@ class _Steps:
     def counts(request: Request) -> Ints:
         return np.concatenate([request.map.counts, [0]])  # index -1 looks at the last entry
 
-    def unbalanced(self, use: Value, option: ast.Noise) -> None:
+    def unbalanced(self, use: Value, option: NoiseOption) -> None:
         cause = f"the noise on {self.stage.axis} changes the function"
         remedy = f"`noise {option.scale:g} balanced` keeps it"
         if not any(g.cause == cause for g in self.solution.gaps):

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.axes import Space, atoms_of, find, leaves
-from growc.checks import ADDED_UP
 from growc.compilation import Stored
 from growc.fills import Entry
 from growc.graph import Value
 from growc.indexmap import Bools, Floats, Ints
+from growc.option_rules import ADDED_UP
 from growc.passes.probing import Probe, standing_for
 from growc.passes.roles import RoleAxis
 from growc.passes.solution import Solution

@@ -9,11 +9,12 @@ import pytest
 
 from growc.indexmap import Floats
 from growc.ranking_rules import RANKINGS, RankingRule, Units
+from growc.words import FILE
 
 
 @pytest.mark.parametrize("rule", RANKINGS.values(), ids=RANKINGS)
 def test_a_ranking_chooses_in_one_way(rule: RankingRule) -> None:
-    ways = (rule.scores is not None, rule.places is not None, rule.takes == "file", rule.averages)
+    ways = (rule.scores is not None, rule.places is not None, rule.takes == FILE, rule.averages)
     assert sum(ways) == 1
 
 
@@ -37,4 +38,4 @@ def test_a_ranking_says_whether_it_asks_for_importance(rule: RankingRule) -> Non
     assert rule.scores is not None
     rule.scores(Units(answer("importance"), answer("magnitude"), answer("drawn")))
     assert ("importance" in asked) == rule.measured
-    assert ("drawn" in asked) == (rule.takes == "seed")
+    assert ("drawn" in asked) == rule.seeded

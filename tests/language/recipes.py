@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from hypothesis import strategies as st
@@ -10,7 +11,9 @@ from growc import expression as ex
 from growc import recipe as rc
 from growc.fills import FILLS
 from growc.grammar.parser import keywords
+from growc.option_rules import GROWING, SHRINKING
 from growc.orders import DEEPER, SHALLOWER
+from growc.words import Word
 
 RESERVED = {*keywords().values(), *rc.ROLES}
 
@@ -18,6 +21,12 @@ strings = st.text(st.characters(exclude_characters='"\r\n', exclude_categories=(
 texts = st.builds(rc.Text, strings)
 let_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True).filter(lambda n: n not in RESERVED)
 scales = st.floats(0, 1e30, allow_nan=False, allow_infinity=False)
+
+
+def names_of(words: Mapping[str, Word], *taken: str) -> st.SearchStrategy[str]:
+    """The words that take one of these."""
+    return st.sampled_from([name for name, word in words.items() if word.takes in taken])
+
 
 tensor_axes = st.builds(ex.TensorAxis, st.integers(0, 9), strings)
 atoms = st.one_of(
@@ -45,20 +54,18 @@ scopes = st.one_of(
 )
 fills = st.builds(rc.Fill, st.sampled_from(list(FILLS)))
 options = st.one_of(
-    st.builds(rc.Split, st.sampled_from(["equal", "random"])),
-    st.builds(rc.Noise, scales, st.sampled_from(["new", "on copies", "balanced"])),
-    st.builds(rc.InBlocks, expressions),
-    st.builds(rc.Seed, expressions),
-    st.sampled_from([rc.ZeroOutputs(), rc.FromNextLayer(), rc.Plain()]),
+    st.builds(rc.Option, names_of(GROWING, "")),
+    st.builds(rc.Option, names_of(GROWING, "S"), number=scales),
+    st.builds(rc.Option, names_of(GROWING, "N", "EXPR"), expr=expressions),
 )
-rescalings = st.builds(rc.Rescaled, st.sampled_from(["readers", "norms", "nowhere"]))
+rescalings = st.builds(rc.Option, names_of(SHRINKING, ""))
 rankings = st.one_of(
     st.builds(rc.Ranking, st.sampled_from(["importance", "magnitude", "even", "first"])),
     st.builds(rc.Ranking, st.just("random"), seed=st.none() | expressions),
     st.builds(rc.Ranking, st.just("keep"), file=texts),
 )
 tops = st.builds(rc.Order, st.just("top"), expressions)
-deeper = st.builds(rc.Order, st.sampled_from([o.name for o in DEEPER.values() if not o.takes])) | tops
+deeper = st.builds(rc.Order, names_of(DEEPER, "")) | tops
 shallower = st.builds(rc.Order, st.sampled_from(list(SHALLOWER)))
 conditions = st.one_of(
     st.just(rc.Exact()),

@@ -6,9 +6,10 @@ import pytest
 from graphs import STREAM, save
 
 import growc
-from growc import api
+from growc import api, fluent
 from growc.diagnostic import GrowError
 from growc.grammar import parse
+from growc.option_rules import GROWING
 from growc.recipe import Statement
 from growc.source import Source
 
@@ -124,3 +125,10 @@ def test_a_built_recipe_is_taken_where_a_text_is(tmp_path):
     assert growc.plan(built, model).axes == growc.plan(str(built), model).axes
     made = growc.apply(built, model, tmp_path / "grown.onnx")
     assert made.verification.relative < 1e-6
+
+
+def test_every_option_of_a_fill_can_be_said():
+    said = {*fluent._WORDS.values(), *fluent._VALUES.values()}
+    for rule in GROWING.values():
+        parts = ("{}" if part in (rule.takes, "equal", "random") else part for part in rule.spelling.split())
+        assert " ".join(parts) in said

@@ -11,6 +11,7 @@ from graphs import ROOT
 
 from growc import grammar
 from growc.fills import FILLS
+from growc.option_rules import GROWING, SHRINKING, OptionRule
 from growc.orders import DEEPER, SHALLOWER
 from growc.ranking_rules import RANKINGS
 from growc.recipe import ROLES
@@ -28,9 +29,15 @@ def with_table(text: str, first: str, rows: list[tuple[str, ...]]) -> str:
     return made
 
 
+def _filled(option: OptionRule) -> str:
+    return " ".join("2" if word == option.takes else word for word in option.spelling.split())
+
+
 LINES = [
     *(f"expect {role} == 8" for role in ROLES),
     *(f"widen ffn to 8 with {fill.spelling}" for fill in FILLS.values()),
+    *(f"widen ffn to 8 with tail copy {_filled(option)}" for option in GROWING.values()),
+    *(f"subclone ffn to 8 by magnitude {_filled(option)}" for option in SHRINKING.values()),
     *(f"subclone kv_heads to 8 by {ranking.spelling}" for ranking in RANKINGS.values()),
     *(f"stack layers to 8 by {order.spelling}" for order in DEEPER.values()),
     *(f"subclone layers to 8 by {order.spelling}" for order in SHALLOWER.values()),

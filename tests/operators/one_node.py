@@ -26,6 +26,7 @@ from growc.fills import FILLS
 from growc.indexmap import IndexMap
 from growc.layers import Layers
 from growc.operators import Line, labels
+from growc.option_rules import Options
 from growc.passes.ancestry import Ancestry
 from growc.passes.apart import Taken
 from growc.passes.assemble import assemble_weights
@@ -36,7 +37,7 @@ from growc.passes.solution import Solution
 from growc.passes.solve import solve
 from growc.passes.spaces import Axes, Instance, infer_spaces
 from growc.passes.steps import weight_steps
-from growc.stage import Options, Request, Sizes, Stage
+from growc.stage import Request, Sizes, Stage
 
 OPSETS = (14, 17, 20, 23)
 SYMBOLS = {"b": 2, "s": 3}
