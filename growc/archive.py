@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 RECORD = "extra/growc.json"
@@ -16,12 +17,10 @@ def record_of(path: Path) -> str:
     """What growc wrote into an archive; nothing where it wrote none, or there is no archive."""
     if not path.is_file():
         return ""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.partition("/")[2] == RECORD]
-            return archive.read(names[0]).decode("utf-8") if names else ""
-    except Exception:  # noqa: BLE001 - whatever a damaged archive leads to
-        return ""
+    with suppress(Exception), zipfile.ZipFile(path) as archive:  # a damaged one leads to anything
+        names = [name for name in archive.namelist() if name.partition("/")[2] == RECORD]
+        return archive.read(names[0]).decode("utf-8") if names else ""
+    return ""
 
 
 def add_record(path: Path, text: str) -> None:

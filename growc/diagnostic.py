@@ -50,6 +50,19 @@ class Diagnostic:
     related: tuple[tuple[Span, str], ...] = ()
 
 
+class Attempt:
+    """A wall around code from elsewhere, which may raise anything: afterwards `error` says what it raised."""
+
+    error: Exception | None = None
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self.error = error if isinstance(error, Exception) else None
+        return self.error is not None
+
+
 class GrowError(Exception):
     """Everything that was found wrong in one go; at least one diagnostic, in the order of reading."""
 

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,15 +84,14 @@ def read_scores(path: Path) -> Scores | None:
     """What was kept; None where nothing is, or nothing that can be read."""
     if not path.is_file():
         return None
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            head = json.loads(str(file["growc"]))
-            count = sum(name.startswith("sum.") for name in file.files)
-            sums, counts = ([file[f"{kind}.{k}"] for k in range(count)] for kind in ("sum", "count"))
-            known = head["fingerprint"], head["cases"], head["done"]
-            return Scores(*known, sums, counts, head.get("profile", {}))
-    except Exception:  # noqa: BLE001 - whatever a file that is none of scores leads numpy to
-        return None
+    # A file that holds no scores can lead numpy to anything.
+    with suppress(Exception), np.load(path, allow_pickle=False) as file:
+        head = json.loads(str(file["growc"]))
+        count = sum(name.startswith("sum.") for name in file.files)
+        sums, counts = ([file[f"{kind}.{k}"] for k in range(count)] for kind in ("sum", "count"))
+        known = head["fingerprint"], head["cases"], head["done"]
+        return Scores(*known, sums, counts, head.get("profile", {}))
+    return None
 
 
 def require(path: Path, mark: str) -> None:

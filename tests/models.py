@@ -118,7 +118,7 @@ def _architecture(name: str) -> Any:
             transformers.BertConfig(**sizes)
         )
 
-    class Llama(transformers.LlamaForCausalLM):  # type: ignore[misc]
+    class Llama(transformers.LlamaForCausalLM):
         """LLaMA as a function from tensors to logits."""
 
         def forward(self, input_ids: Any, attention_mask: Any) -> Any:

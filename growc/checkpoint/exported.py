@@ -11,7 +11,7 @@ import torch
 
 from growc.checkpoint.running import Loaded
 from growc.checkpoint.silence import quiet
-from growc.diagnostic import GrowError
+from growc.diagnostic import Attempt, GrowError
 from growc.dialects.onnx.form import OnnxFile
 from growc.ports import Ports
 
@@ -24,18 +24,16 @@ def compare_exported(
     """The fields of a measurement that this one stands beside, or a note why there is none."""
     if not (before.whole and after.whole):
         return {"notes": (*notes, "not compared as ONNX files: an exporter needs all weights in memory")}
-    with tempfile.TemporaryDirectory(prefix="growc-") as name:
-        try:
-            files = [
-                _export(loaded, case, Path(name) / f"{number}.onnx")
-                for number, loaded in enumerate((before, after))
-            ]
-            found = OnnxFile().verify(ports, files[0], files[1], None, lambda *_: None)
-            return {"beside": {WAY: found}}
-        except GrowError as error:
-            reason = error.diagnostics[0].message
-        except Exception as error:  # noqa: BLE001 - an exporter raises whatever a model leads it to
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    with Attempt() as attempt, tempfile.TemporaryDirectory(prefix="growc-") as name:
+        files = [
+            _export(loaded, case, Path(name) / f"{number}.onnx")
+            for number, loaded in enumerate((before, after))
+        ]
+        found = OnnxFile().verify(ports, files[0], files[1], None, lambda *_: None)
+        return {"beside": {WAY: found}}
+    error = attempt.error  # an exporter raises whatever a model leads it to
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    reason = error.diagnostics[0].message if isinstance(error, GrowError) else reason
     return {"notes": (*notes, f"not compared as ONNX files: {reason}")}
 
 

@@ -49,7 +49,7 @@ def twins(draw: st.DrawFn) -> tuple[IndexMap, IndexMap]:
     return a, IndexMap.of(a.source, *columns)
 
 
-def _columns(m: IndexMap) -> tuple[np.ndarray, ...]:  # type: ignore[type-arg]
+def _columns(m: IndexMap) -> tuple[np.ndarray, ...]:
     return m.index, m.weight, m.mean, m.junk
 
 

@@ -150,7 +150,7 @@ def test_drawn_rows_have_the_spread_of_the_source_and_leave_the_others_alone() -
     "make", [lambda: drawn_step(6, 9), lambda: noise_step([0, 1, 2, 3, 4, 5, 1, 1, 5], 0.1, None)]
 )
 def test_a_transposed_weight_gets_the_same_draws_transposed(make: object) -> None:
-    step = make()  # type: ignore[operator]
+    step = make()
     array = np.random.default_rng(0).standard_normal((6, 4))
     straight = execute(plan((6, 4), axis(0, leaf(step))), array)
     turned = execute(plan((4, 6), axis(1, leaf(step))), np.ascontiguousarray(array.T))

@@ -23,24 +23,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "zoo")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "zoo"))
 
-import torch  # noqa: E402
-import transformers  # noqa: E402
-import zoo  # noqa: E402, F401 - these fill the registry
+import torch
+import transformers
+from facts import Facts
+from registry import Built, build
+from torch import Tensor, nn
+from zoo import ZOO
 
-sys.path[:0] = [str(HERE)]
-import further_images  # noqa: E402, F401
-import further_texts  # noqa: E402, F401
-import more  # noqa: E402, F401
-from facts import Facts  # noqa: E402
-from registry import ZOO, Built, build  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from growc import api  # noqa: E402
-from growc.diagnostic import GrowError  # noqa: E402
+import further_images
+import further_texts
+import more
 
+from growc import api
+from growc.diagnostic import Attempt, GrowError
+
+FURTHER = (further_images, further_texts, more)
+"""They go on with what the zoo registers."""
 CLOSE = 2e-4
 """Outputs of an exact result differ by less, relative to the largest number."""
 EXACT, AS_PLANNED, AS_CERTIFIED, REFUSED, WRONG = "exact", "as planned", "as certified", "refused", "wrong"
@@ -132,7 +134,7 @@ def loaded(name: str, path: Path) -> nn.Module:
         tensors = module.state_dict()  # from_pretrained leaves constants of some classes without values
         module = chosen(module.config)
         module.load_state_dict(tensors)
-    return module.eval()  # type: ignore[no-any-return]
+    return module.eval()
 
 
 def outputs(name: str, module: nn.Module) -> list[Tensor]:
@@ -177,15 +179,17 @@ def planned(name: str, text: str, source: nn.Module) -> list[Tensor]:
 def judged(name: str, text: str, source: Path, target: Path) -> Outcome:
     """Grow a directory, and compare what comes of it."""
     start = time.monotonic()
-    try:
+    with Attempt() as attempt:  # a crash is an outcome as well
         done = api.apply(text, source, target, check=False, force=True)
-    except GrowError as error:
-        first = error.diagnostics[0]
+    if isinstance(attempt.error, GrowError):
+        first = attempt.error.diagnostics[0]
         said = "; ".join([f"{first.code} {first.message}", *first.notes, first.help or ""])
         return Outcome(REFUSED, said.strip("; "), 0.0, time.monotonic() - start)
-    except Exception as error:  # noqa: BLE001 - a crash is an outcome as well
+    if attempt.error is not None:
         traceback.print_exc(file=sys.stderr)
-        return Outcome(WRONG, f"{type(error).__name__}: {error}", 0.0, time.monotonic() - start)
+        return Outcome(
+            WRONG, f"{type(attempt.error).__name__}: {attempt.error}", 0.0, time.monotonic() - start
+        )
     seconds, exact = time.monotonic() - start, done.plan.certificate.exact
     try:
         made = outputs(name, loaded(name, target))

@@ -91,7 +91,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_work(tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_an_output_that_is_full_is_exit_4(tmp_path, unbuffered):
     save(tmp_path / "mlp.onnx", MLP)
-    with open("/dev/full", "w") as full:  # noqa: PTH123
+    with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*GROWC, "inspect", tmp_path / "mlp.onnx"],
             stdout=full,

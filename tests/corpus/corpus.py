@@ -18,7 +18,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,12 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE)]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from corpus_cases import ROOT, Case, everything  # noqa: E402
-from digests import Digests, versions  # noqa: E402
+from corpus_cases import ROOT, Case, everything
+from digests import Digests, versions
 
-RECORD = HERE / "digests.json"
+RECORD = Path(__file__).resolve().parent / "digests.json"
 SAME, UNKNOWN, DIFFERENT = "same", "not on record", "different"
 OTHER_SOURCE, OTHER_MACHINE = "another source", "different, beside other libraries or another processor"
 
@@ -73,10 +72,9 @@ def _named(zoo: Path, name: str) -> tuple[str, Digests]:
     return name, made(_by_name(zoo)[name])
 
 
-def _by_name(zoo: Path, known: dict[str, Case] = {}) -> Mapping[str, Case]:  # noqa: B006 - kept on purpose
-    if not known:
-        known.update({case.name: case for case in everything(zoo)})
-    return known
+@cache
+def _by_name(zoo: Path) -> Mapping[str, Case]:
+    return {case.name: case for case in everything(zoo)}
 
 
 def _quiet() -> None:

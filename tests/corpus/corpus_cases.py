@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path += [str(TESTS / part) for part in ("zoo", "fuzz", "torch", "checkpoint")] + [str(TESTS)]
+sys.path.extend(
+    str(Path(__file__).resolve().parents[1] / part) for part in ("zoo", "fuzz", "torch", "checkpoint", ".")
+)
 
-from digests import Digests, of_apply, of_growth, of_module, of_path  # noqa: E402
+from digests import Digests, of_apply, of_growth, of_module, of_path
 
-ROOT = TESTS.parent
+ROOT = Path(__file__).resolve().parents[2]
 RECIPES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "wide": (("hidden",), "widen hidden to 2 * hidden with cyclic copy split random noise 0.1 balanced"),
     "ffn": (("ffn",), "widen ffn to 3 * ffn / 2 with uniform copy split random seed 3"),
@@ -201,7 +202,7 @@ def examples() -> Iterator[Case]:
 
 
 def _of_example(recipe: Path, model: Path) -> Callable[[Path], Digests]:
-    return lambda folder: {"source": of_path(model)} | of_apply(recipe, model, folder)  # type: ignore[arg-type]
+    return lambda folder: {"source": of_path(model)} | of_apply(recipe, model, folder)
 
 
 def smoke() -> list[Case]:

@@ -95,7 +95,7 @@ def everything(source: Path, target: Path) -> None:
 def static(source: Path, target: Path, operators: list[str] | None) -> None:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
-    class Once(CalibrationDataReader):  # type: ignore[misc]
+    class Once(CalibrationDataReader):
         def __init__(self) -> None:
             self.left = [{"x": np.random.default_rng(0).standard_normal((2, 3, 8)).astype(np.float32)}]
 

@@ -239,7 +239,7 @@ def assert_advanced(before: list[Weight], after: list[Weight], last: int) -> Non
             upper = expanded(Weight(above.name, old.layer, above.axes, above.value), read)
             fresh = np.arange(expected.shape[made]) >= sizes[old.axes[made][-1]]
             keep = [slice(None)] * expected.ndim
-            keep[made] = fresh  # type: ignore[call-overload]
+            keep[made] = fresh
             expected[tuple(keep)] = upper[tuple(keep)]
         assert_same(new.value, expected, old)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 from onnx import helper, numpy_helper
 
-from growc.api import compile, recipe  # noqa: A004 - growc.api.compile is what it is
+from growc import api
 from growc.diagnostic import GrowError
 from growc.weights import execute
 
@@ -23,7 +23,7 @@ COMMUTATIVE = frozenset({"Add", "Mul"})
 def outcome(path: Path, text: str, names: Names) -> object:
     """What becomes of each stored weight, by its name of old: a digest for each version; or why not."""
     try:
-        done = compile(recipe(text), path)
+        done = api.compile(api.recipe(text), path)
     except GrowError as refusal:
         return sorted(d.code for d in refusal.diagnostics)
     found: dict[str, set[str]] = {}

@@ -14,6 +14,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from growc.diagnostic import Attempt
+
 ROWS, WIDTH = 16, 6
 OPSET = 18
 
@@ -24,7 +26,7 @@ class Numbers:
 
     random: np.random.Generator
     nodes: list[onnx.NodeProto] = field(default_factory=list)
-    stored: dict[str, np.ndarray] = field(default_factory=dict)  # type: ignore[type-arg]
+    stored: dict[str, np.ndarray] = field(default_factory=dict)
 
     def node(self, op: str, *operands: str, **attributes: object) -> str:
         """One more node; its result."""
@@ -165,7 +167,7 @@ def numbers(seed: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
 
 
-def feeds(seed: int) -> list[dict[str, np.ndarray]]:  # type: ignore[type-arg]
+def feeds(seed: int) -> list[dict[str, np.ndarray]]:
     """Inputs of several sizes: numbers of rows, and masks."""
     random = np.random.default_rng(seed)
     shapes = [(2, 3), (1, 1), (3, 8), (2, 16)]
@@ -193,13 +195,13 @@ def opened(model: bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def outputs(model: bytes, seed: int) -> list[np.ndarray | None]:  # type: ignore[type-arg]
+def outputs(model: bytes, seed: int) -> list[np.ndarray | None]:
     """What onnxruntime makes of each input; None where it refuses (numbers outside of the table)."""
     session = opened(model)
-    found: list[np.ndarray | None] = []  # type: ignore[type-arg]
+    found: list[np.ndarray | None] = []
     for feed in feeds(seed):
-        try:
+        with Attempt() as attempt:  # onnxruntime has no common base
             found.append(np.asarray(session.run(None, feed)[0]))
-        except Exception:  # noqa: BLE001 - onnxruntime has no common base
+        if attempt.error is not None:
             found.append(None)
     return found

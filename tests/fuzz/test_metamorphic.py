@@ -66,5 +66,5 @@ def unchanged(path: Path, recipes: list[str] | tuple[str, ...], seed: int) -> No
 def _regardless_of_names(found: object) -> object:
     if isinstance(found, list):
         return found
-    exact, gaps, weights = found  # type: ignore[misc]
+    exact, gaps, weights = found
     return exact, gaps, set().union(*weights.values())

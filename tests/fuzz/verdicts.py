@@ -12,9 +12,9 @@ from random_builder import INT64, Net
 from random_models import random_model
 from random_recipes import random_recipe
 
-from growc.api import compile, recipe  # noqa: A004 - growc.api.compile is what it is
+from growc import api
 from growc.compilation import Result
-from growc.diagnostic import GrowError
+from growc.diagnostic import Attempt, GrowError
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.onnx.saving import save
 from growc.difference import compare
@@ -79,17 +79,17 @@ def judged(model: Path, text: str, cases: Sequence[Feeds]) -> Verdict:
     """Whether what growc says of a recipe on a model is true."""
     if not _finite(_run(model, True, cases)):
         return Verdict("ill", "an output is not finite")
-    try:
-        compilation = compile(recipe(text), model)
+    with Attempt() as attempt:  # any other exception is what is looked for
+        compilation = api.compile(api.recipe(text), model)
         target = written(compilation, model.with_name("grown"))
-    except GrowError as refusal:
-        first = refusal.diagnostics[0]
+    if isinstance(attempt.error, GrowError):
+        first = attempt.error.diagnostics[0]
         bad = first.code.startswith(("G1", "G2", "G4", "G5", "G9")) or not first.message
         return Verdict(
             "broken" if bad else "refused", f"{first.code} {first.message} {' '.join(first.notes)}"
         )
-    except Exception as error:  # noqa: BLE001 - any other exception is what is looked for
-        return Verdict("crash", f"{type(error).__name__}: {error}")
+    if attempt.error is not None:
+        return Verdict("crash", f"{type(attempt.error).__name__}: {attempt.error}")
     try:
         difference, rounding, finite = _measured(compilation, model, target, cases)
     except GrowError as error:

@@ -63,7 +63,7 @@ def test_numbers_clamped_by_the_size_of_a_table_keep_the_source_s(tmp_path: Path
 
 
 @pytest.mark.parametrize("axis", [np.array([0]), np.array(0), np.array([-2], dtype=np.int32)])
-def test_the_axis_of_a_running_sum_is_a_scalar_or_a_list_of_one(tmp_path: Path, axis: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_the_axis_of_a_running_sum_is_a_scalar_or_a_list_of_one(tmp_path: Path, axis: np.ndarray) -> None:
     graph = """
     m (float[N, 5] x) => (float[N, 6] y)
     <float[5, 8] up, float[8, 6] down>

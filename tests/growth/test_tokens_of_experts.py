@@ -87,7 +87,7 @@ class Looped(Experts):
         self.script = torch.jit.script(over_chosen)
 
     def mixed(self, rows: Tensor, mask: Tensor, shares: Tensor) -> Tensor:
-        return self.script(rows, mask, shares, self.up, self.down)  # type: ignore[no-any-return]
+        return self.script(rows, mask, shares, self.up, self.down)
 
 
 class Language(nn.Module):

@@ -82,7 +82,7 @@ def test_axes_in_a_let_mean_the_model_at_its_place():
         def earlier(moment: int, name: str, span: Span) -> int:
             return history[moment]
 
-        return evaluate(expr, now, earlier)  # type: ignore[arg-type]
+        return evaluate(expr, now, earlier)
 
     assert value(first, first.statement.size) == 1536
     assert value(second, second.statement.size) == 4 * 1536 + 1536

@@ -49,7 +49,7 @@ UNARY = [
 ]
 
 
-def scalar(value: float) -> np.ndarray:  # type: ignore[type-arg]
+def scalar(value: float) -> np.ndarray:
     return np.asarray(value, dtype=np.float32)
 
 

@@ -10,17 +10,17 @@ LOOSE = {"epsilon": 1e-2}
 
 
 def int32(*values: int) -> Feed:
-    return np.asarray(values, dtype=np.int32)  # type: ignore[return-value]
+    return np.asarray(values, dtype=np.int32)
 
 
 def ms(
     op: str, *inputs: object, outputs: int = 1, absent: tuple[int, ...] = (), **attributes: object
 ) -> Case:
-    return Case(MS + op, inputs, attributes, outputs, since=17, until=17, absent=absent)  # type: ignore[arg-type]
+    return Case(MS + op, inputs, attributes, outputs, since=17, until=17, absent=absent)
 
 
 def ones(*inputs: object, outputs: int = 1, op: str = "Attention", **attributes: object) -> Case:
-    return Case(op, inputs, attributes, outputs, since=23)  # type: ignore[arg-type]
+    return Case(op, inputs, attributes, outputs, since=23)
 
 
 ACTIVATIONS = [

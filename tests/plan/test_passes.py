@@ -65,7 +65,7 @@ def test_a_pass_reads_what_it_requires(name, tmp_path):
 def _watched(record: Any, read: set[str]) -> Any:
     """The same record; which of its fields are read is told."""
 
-    class Watched(type(record)):  # type: ignore[misc]
+    class Watched(type(record)):
         def __getattribute__(self, name: str) -> Any:
             read.update({name} & vars(record).keys())
             return super().__getattribute__(name)

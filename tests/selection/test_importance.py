@@ -102,7 +102,7 @@ def test_what_was_interrupted_goes_on_and_comes_to_the_same(
     monkeypatch.setattr(Session, "run", fails)
     with pytest.raises(KeyboardInterrupt):
         growc.measure(model, file, tmp_path / "part.npz")
-    assert scores.read_scores(tmp_path / "part.npz").done == 2  # type: ignore[union-attr]
+    assert scores.read_scores(tmp_path / "part.npz").done == 2
     after = growc.measure(model, file, tmp_path / "part.npz")
     assert calls[0] == 3 + 2
     assert all((after[axis] == whole[axis]).all() for axis in whole)

@@ -24,7 +24,7 @@ Parts = tuple[Tensor, Tensor, Tensor]
 
 
 def three(x: Tensor) -> Parts:
-    return tuple(x.unflatten(-1, (3, HEADS, DEPTH)).permute(2, 0, 3, 1, 4))  # type: ignore[return-value]
+    return tuple(x.unflatten(-1, (3, HEADS, DEPTH)).permute(2, 0, 3, 1, 4))
 
 
 def three_in_a_head(x: Tensor) -> Parts:
@@ -111,7 +111,7 @@ def test_packed_heads_come_apart_and_become_means(
         warnings.simplefilter("ignore")
         torch.onnx.export(
             source, (x,), tmp_path / "m.onnx", input_names=["x"], dynamo=dynamo, opset_version=18, **options
-        )  # type: ignore[arg-type]
+        )
     left = 1 if unpack is groups else 2
     done = growc.apply(
         f"subclone kv_heads to {left} by mean", tmp_path / "m.onnx", tmp_path / "out.onnx", check=False

@@ -24,7 +24,7 @@ def llama(kv_heads: int, heads: int = HEADS, ffn: int = 40) -> Any:
     import torch
     import transformers
 
-    class Llama(transformers.LlamaForCausalLM):  # type: ignore[misc]
+    class Llama(transformers.LlamaForCausalLM):
         def forward(self, input_ids: Any, attention_mask: Any) -> Any:
             return super().forward(input_ids, attention_mask, use_cache=False).logits
 

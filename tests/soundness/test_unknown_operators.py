@@ -25,7 +25,7 @@ def mystery(declared: bool) -> object:
 def test_an_unknown_operator_in_the_stream_freezes_hidden_and_is_named(
     tmp_path: Path, declared: bool
 ) -> None:
-    model = stream(tmp_path / "model.onnx", mystery(declared))  # type: ignore[arg-type]
+    model = stream(tmp_path / "model.onnx", mystery(declared))
     with pytest.raises(GrowError) as refusal:
         plan("widen hidden to 16 with cyclic copy", model)
     assert refusal.value.diagnostics[0].code == "G304"
@@ -35,14 +35,14 @@ def test_an_unknown_operator_in_the_stream_freezes_hidden_and_is_named(
 
 @pytest.mark.parametrize("declared", [True, False], ids=["shapes declared", "no shapes"])
 def test_what_the_unknown_operator_does_not_touch_still_grows(tmp_path: Path, declared: bool) -> None:
-    model = stream(tmp_path / "model.onnx", mystery(declared))  # type: ignore[arg-type]
+    model = stream(tmp_path / "model.onnx", mystery(declared))
     found = plan('widen axis 1 of "first.up" to 32 with uniform copy', model)
     assert found.certificate.exact
     assert [w.name for w in found.weights if w.changed] == ["first.up", "first.down"]
 
 
 def test_inner_widths_grow_on_both_sides_of_an_unknown_operator(tmp_path: Path) -> None:
-    model = stream(tmp_path / "model.onnx", mystery(True))  # type: ignore[arg-type]
+    model = stream(tmp_path / "model.onnx", mystery(True))
     found = plan("widen ffn to 32 with uniform copy split random", model)
     assert found.certificate.exact
     changed = [w.name for w in found.weights if w.changed]
@@ -50,7 +50,7 @@ def test_inner_widths_grow_on_both_sides_of_an_unknown_operator(tmp_path: Path) 
 
 
 def test_what_is_frozen_is_reported_with_its_operator(tmp_path: Path) -> None:
-    model = stream(tmp_path / "model.onnx", mystery(True))  # type: ignore[arg-type]
+    model = stream(tmp_path / "model.onnx", mystery(True))
     reasons = {(r.node.op, r.cause) for _, _, r in inspect(model).axes.frozen() if r.node is not None}
     assert ("my.ops::Mystery", "the operator my.ops::Mystery is not known") in reasons
 

@@ -19,25 +19,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "zoo")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "zoo"))
 
-import torch  # noqa: E402
-import zoo  # noqa: E402, F401 - fills the registry
-from exporters import DOINGS  # noqa: E402
-from registry import ATTENTIONS, ZOO, Built, build  # noqa: E402
+import torch
+from exporters import DOINGS
+from registry import ATTENTIONS, Built, build
+from zoo import ZOO
 
-from growc import api  # noqa: E402
-from growc.axes import find, leaves  # noqa: E402
-from growc.compilation import Analysis, Result, Source  # noqa: E402
-from growc.diagnostic import GrowError  # noqa: E402
-from growc.dialects.onnx.dialect import OnnxModel  # noqa: E402
-from growc.dialects.torch.dialect import TorchModel, reader  # noqa: E402
-from growc.dialects.torch.export import Captured, export  # noqa: E402
-from growc.passes import ANALYSIS, PIPELINE, run  # noqa: E402
-from growc.passes.assemble import count_parameters  # noqa: E402
+from growc import api
+from growc.axes import find, leaves
+from growc.compilation import Analysis, Result, Source
+from growc.diagnostic import GrowError
+from growc.dialects.onnx.dialect import OnnxModel
+from growc.dialects.torch.dialect import TorchModel, reader
+from growc.dialects.torch.export import Captured, export
+from growc.passes import ANALYSIS, PIPELINE, run
+from growc.passes.assemble import count_parameters
 
-FILES = HERE.parents[1] / "build" / "zoo"
+FILES = Path(__file__).resolve().parents[2] / "build" / "zoo"
 RECIPES = (
     "widen ffn to 2 * ffn with uniform copy",
     "widen hidden to 2 * hidden with cyclic copy\nwiden heads to 2 * heads with neighbor copy",
@@ -157,7 +156,7 @@ def facts(name: str, path: Path, recipes: Sequence[str] = RECIPES) -> dict[str, 
         "file": {recipe: said(OnnxModel.open(path), name, recipe) for recipe in ("", *recipes)},
         "module": {recipe: said(TorchModel.open(program, read), name, recipe) for recipe in ("", *recipes)},
     }
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+    return json.loads(json.dumps(found))
 
 
 def differences(found: dict[str, dict[str, Facts]]) -> Iterator[tuple[str, str, Any, Any]]:
@@ -205,7 +204,7 @@ def outcome(name: str, folder: Path | None) -> dict[str, Any]:
     """As compared, of a file in the zoo; kept in a folder."""
     path, file = None if folder is None else folder / f"{name}.json", FILES / f"{name}.dynamo.onnx"
     if path is not None and path.exists():
-        return json.loads(path.read_text())  # type: ignore[no-any-return]
+        return json.loads(path.read_text())
     found = compared(name, file) if file.exists() else {"file": None}
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)

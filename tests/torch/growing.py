@@ -32,7 +32,7 @@ from torch.utils._pytree import tree_leaves
 
 import growc
 from growc import api
-from growc.diagnostic import GrowError
+from growc.diagnostic import Attempt, GrowError
 from growc.dialects.torch import dialect, growth
 from growc.dialects.torch.export import export
 from growc.dialects.torch.module import GrownModule
@@ -157,10 +157,10 @@ def rows(name: str, keys: list[str]) -> Iterator[tuple[str, str]]:
     model = built(name)
     with captured_once():
         for key in keys:
-            try:
+            with Attempt() as attempt:  # a row of the table
                 said = judged(name, model, key)
-            except Exception as error:  # noqa: BLE001 - a row of the table
-                said = f"WRONG {type(error).__name__}: {str(error)[:200]}"
+            if attempt.error is not None:
+                said = f"WRONG {type(attempt.error).__name__}: {str(attempt.error)[:200]}"
             if key in MOVING and said.startswith("grown"):
                 for path in (FILES / f"{name}.{kind}.onnx" for kind in ("dynamo", "torchscript")):
                     if path.exists():

@@ -53,7 +53,7 @@ class Mlp(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, 5) -> (batch, 6)."""
-        return self.down(getattr(torch, self.held["act"])(self.up(x)))  # type: ignore[no-any-return]
+        return self.down(getattr(torch, self.held["act"])(self.up(x)))
 
 
 class Growing(Mlp):
@@ -97,7 +97,7 @@ class Cast(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, 5) -> (batch, 6)."""
-        return self.down(self.within(x, self.enabled))  # type: ignore[no-any-return]
+        return self.down(self.within(x, self.enabled))
 
     def within(self, x: torch.Tensor, enabled: tuple[bool, ...]) -> torch.Tensor:
         """The hidden units, computed in these regions."""

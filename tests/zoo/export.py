@@ -17,6 +17,8 @@ import torch
 from numpy.typing import NDArray
 from registry import ATTENTIONS, ZOO, Built, build
 
+from growc.diagnostic import Attempt
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -63,14 +65,13 @@ def export(name: str, flavour: str, path: Path) -> list[bool]:
         if flavour == "dynamo23" and attention == "eager":
             continue  # written out, it has none of the operators that the flavour is for
         draft = path.with_suffix(".draft")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                built = build(name, attention)
-                _write(built, symbols, EXPORTED[flavour], draft)
-                agreed = agreement(draft, built)
-        except Exception as error:  # noqa: BLE001 - what exporters raise has no other common base
-            reasons.append(_first_line(error))
+        with Attempt() as attempt, warnings.catch_warnings():  # exporters raise anything
+            warnings.simplefilter("ignore")
+            built = build(name, attention)
+            _write(built, symbols, EXPORTED[flavour], draft)
+            agreed = agreement(draft, built)
+        if attempt.error is not None:
+            reasons.append(_first_line(attempt.error))
             continue
         if agreed[0] and sum(agreed) > sum(best):
             best = agreed
@@ -116,11 +117,11 @@ def _traceable() -> Iterator[None]:
             return torch.stack([x] * repeats, -1).flatten(-2)
         return function(x, repeats, dim=dim, **options)
 
-    torch.repeat_interleave = torch.Tensor.repeat_interleave = repeated  # type: ignore[assignment]
+    torch.repeat_interleave = torch.Tensor.repeat_interleave = repeated
     try:
         yield
     finally:
-        torch.repeat_interleave, torch.Tensor.repeat_interleave = function, method  # type: ignore[method-assign]
+        torch.repeat_interleave, torch.Tensor.repeat_interleave = function, method
 
 
 # ------------------------------------------------------------------------------------- onnxruntime's
@@ -174,11 +175,11 @@ def agreement(path: Path, built: Built) -> list[bool]:
     for feed in built.feeds:
         answers = [answer.numpy() for answer in built.run(feed)]
         assert all(np.isfinite(answer).all() for answer in answers), "torch's own answer is not finite"
-        try:
+        with Attempt() as attempt:  # what exporters raise has no other common base
             given = {name: value.numpy() for name, value in feed.items() if name in wanted}
             results = session.run(None, given)
-        except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no other common base
-            print(_first_line(error), file=sys.stderr)
+        if attempt.error is not None:
+            print(_first_line(attempt.error), file=sys.stderr)
             found.append(False)
             continue
         found.append(all(_close(a, b) for a, b in zip(answers, results, strict=True)))

@@ -152,7 +152,7 @@ def _name_arguments(module: nn.Module, blueprint: Blueprint, names: list[str]) -
     passed = ", ".join(f"{name}={name}" for name in names)
     scope = {"run": module.forward, "pick": blueprint.pick, "fixed": dict(blueprint.fixed)}
     exec(f"def forward(self, {arguments}):\n    return pick(run({passed}, **fixed))", scope)
-    module.forward = MethodType(scope["forward"], module)  # type: ignore[method-assign,arg-type]
+    module.forward = MethodType(scope["forward"], module)
 
 
 def traced_only(inputs: Inputs, kept: tuple[str, ...]) -> Inputs:

@@ -25,12 +25,12 @@ SIZES = (
 
 def smaller(built: Built) -> nn.Module:
     """A module of the same class with half of each size."""
-    config = built.module.config.to_dict()  # type: ignore[operator,union-attr]
+    config = built.module.config.to_dict()
     if config.get("num_key_value_heads") == config.get("num_attention_heads"):
         config.pop("num_key_value_heads", None)
     for names in SIZES:
         config |= {n: config[n] // 2 for n in names if isinstance(config.get(n), int)}
-    made = type(built.module)(type(built.module.config)(**config))  # type: ignore[arg-type]
+    made = type(built.module)(type(built.module.config)(**config))
     made.config._attn_implementation = "eager"
     return made.eval().requires_grad_(False)
 

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import onnxruntime
 import pytest
-import zoo  # noqa: F401 - fills the registry
-from registry import build
 from torch import nn
+from zoo import build
 
 from growc import api
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import zoo  # noqa: F401 - fills the registry
-from registry import ZOO, _name_arguments, build
+from registry import _name_arguments, build
 from smaller import load_into, smaller
+from zoo import ZOO
 
 import growc
 from growc.session import Session

@@ -9,7 +9,9 @@ import models_encoders
 import models_experts
 import models_torch
 import models_vision
-from registry import ZOO
+from registry import ZOO, build
+
+__all__ = ["FAMILIES", "ZOO", "build", "names"]
 
 FAMILIES = (
     models_decoders,

@@ -24,7 +24,7 @@ from growc.dialects.onnx.mend import mend
 from growc.dialects.onnx.number_ranges import RANGES
 from growc.dialects.onnx.operand import COMPLEX, REAL
 from growc.dialects.onnx.samples import settle
-from growc.dialects.onnx.simulate import Contradiction, Simulator
+from growc.dialects.onnx.simulate import ContradictionError, Simulator
 from growc.dialects.onnx.spread import counting, spread
 from growc.dialects.onnx.surgery import Rearranged, rearrange
 from growc.dialects.onnx.table import OPERATORS
@@ -126,7 +126,7 @@ class IrModel(ABC):
         """Fill in sizes and known values; returns the sizes of the inputs. Raises GrowError (G311)."""
         try:
             inputs, done = settle(graph, self.simulator)
-        except Contradiction as failure:
+        except ContradictionError as failure:
             node = failure.node
             message = f"the sizes of the model contradict each other at `{node.name or node.op}` ({node.op})"
             raise GrowError(Diagnostic("G311", message, notes=(failure.message,))) from failure

@@ -29,7 +29,7 @@ from growc.dialects.onnx.patches import (
     part_of,
     refusal,
 )
-from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
+from growc.dialects.onnx.simulate import ContradictionError, Simulation, Simulator, simulate
 from growc.graph import Graph, Node, Size, Value
 from growc.indexmap import Array
 from growc.model import Part, Patch, Repairs
@@ -76,7 +76,7 @@ class _Mender:
             after = simulate(
                 graph, self.simulator, grown, counts, weight_shape=self.weight_shape, visit=self.visit
             )
-        except Contradiction as found:
+        except ContradictionError as found:
             raise refusal(found.node, found.message) from found
         self.done.sizes = after.sizes
         return self.done
@@ -183,7 +183,7 @@ class _Mender:
             operands[i] = made
         try:
             run(operands=operands, attributes=patch.attributes, op=patch.op)
-        except Contradiction:
+        except ContradictionError:
             return False
         for out in node.outputs:
             wanted = self.wants.demand(out)
@@ -197,7 +197,7 @@ class _Mender:
     def shape_arithmetic(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
         try:
             run()
-        except Contradiction:
+        except ContradictionError:
             for out in node.outputs:
                 sim.sizes[out] = None
             return

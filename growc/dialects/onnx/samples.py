@@ -16,7 +16,7 @@ import numpy as np
 
 from growc.dialects.onnx.counted import counted, sizes_of
 from growc.dialects.onnx.origins import value_of
-from growc.dialects.onnx.simulate import Contradiction, Simulation, Simulator, simulate
+from growc.dialects.onnx.simulate import ContradictionError, Simulation, Simulator, simulate
 from growc.graph import Graph, Size, Value
 
 SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
@@ -86,7 +86,7 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     contradiction these are tried: that inputs of one shape and use (the caches) agree; then, for symbols that
     show in the sizes that meet there, and at last for all, that one is a size that stands there, another
     symbol, the sum of two, or, in a branch, zero; else, that an image has one height and width. What gets
-    furthest stays. Raises Contradiction where
+    furthest stays. Raises ContradictionError where
     nothing helps.
     """
     dims = symbols_of(graph) | counted(graph)
@@ -95,23 +95,23 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
 
     def attempt(
         samples: tuple[Size, ...], assigned: Assignment, patient: bool = False
-    ) -> Simulation | Contradiction:
+    ) -> Simulation | ContradictionError:
         try:
             return simulate(graph, simulator, *_given(dims, samples, assigned), patient=patient)
-        except Contradiction as found:
+        except ContradictionError as found:
             return found
 
-    def reach(result: Simulation | Contradiction) -> int:
+    def reach(result: Simulation | ContradictionError) -> int:
         return len(order) if isinstance(result, Simulation) else order[result.node]
 
     for samples in SAMPLES:
         if isinstance(unassumed := attempt(samples, {}), Simulation):
             return _given(dims, samples, {})[0], unassumed
-    first: Contradiction | None = None
+    first: ContradictionError | None = None
     for samples in SAMPLES:
         assigned: Assignment = {}
         result = attempt(samples, assigned)
-        while isinstance(result, Contradiction):
+        while isinstance(result, ContradictionError):
             first = first or result
             before = reach(result)
             for trials in _trials(dims, names, samples, assigned, result):
@@ -125,7 +125,7 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
                     break
             else:
                 break
-        if isinstance(result, Contradiction) and result.node.guards:
+        if isinstance(result, ContradictionError) and result.node.guards:
             result = attempt(samples, assigned, patient=True)
         if isinstance(result, Simulation):
             return _given(dims, samples, assigned)[0], result
@@ -149,7 +149,7 @@ def _given(
 
 
 def _trials(
-    dims: Dims, names: list[str], samples: tuple[Size, ...], assigned: Assignment, at: Contradiction
+    dims: Dims, names: list[str], samples: tuple[Size, ...], assigned: Assignment, at: ContradictionError
 ) -> Iterator[list[Assignment]]:
     """What might resolve a contradiction, the most plausible first."""
     alike = {**assigned, **_alike(dims, assigned)}
@@ -205,7 +205,7 @@ def _alike(dims: Dims, assigned: Assignment) -> Assignment:
 
 
 def _showing(
-    names: list[str], assigned: Assignment, dims: Dims, samples: tuple[Size, ...], at: Contradiction
+    names: list[str], assigned: Assignment, dims: Dims, samples: tuple[Size, ...], at: ContradictionError
 ) -> list[str]:
     """The free symbols that are one of the sizes that meet, or one summand of two."""
     sizes = input_sizes(dims, samples, assigned)
@@ -220,7 +220,7 @@ def _showing(
 
 
 def _squares(
-    dims: Dims, samples: tuple[Size, ...], assigned: Assignment, at: Contradiction
+    dims: Dims, samples: tuple[Size, ...], assigned: Assignment, at: ContradictionError
 ) -> Iterator[Assignment]:
     """One fixed size for two symbols of an input, or for one: what a size that meets a fixed one grows with.
 
@@ -245,7 +245,7 @@ def _squares(
                     yield {**assigned, **dict.fromkeys(group, (size,) * len(samples[0]))}
 
 
-def _rules(name: str, names: list[str], at: Contradiction, samples: tuple[Size, ...]) -> list[Any]:
+def _rules(name: str, names: list[str], at: ContradictionError, samples: tuple[Size, ...]) -> list[Any]:
     """What a symbol might be, judging by the node where sizes disagree."""
     literal = {
         int(k)

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 from onnx.defs import OpSchema, SchemaError, deregister_schema, get_schema, register_schema
 
+from growc.diagnostic import Attempt
 from growc.dialects.onnx.container import outline
 from growc.files import first_line
 
@@ -31,12 +32,9 @@ def fault_of(path: Path) -> str:
             tensor.CopyFrom(
                 onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
             )
-    try:
-        with _norms_of_onnxruntime():
-            onnx.checker.check_model(proto)
-    except Exception as error:  # noqa: BLE001 - it raises others than its own on files that are no UTF-8
-        return first_line(error)
-    return ""
+    with Attempt() as attempt, _norms_of_onnxruntime():  # it raises others than its own on what is no UTF-8
+        onnx.checker.check_model(proto)
+    return "" if attempt.error is None else first_line(attempt.error)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ of numbers. The same code runs on the source and, with changed weights and opera
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,7 @@ MAX_INTEGERS, MAX_FLOATS = 512, 8
 """Values of at most so many elements are followed."""
 
 
-class Contradiction(Exception):  # noqa: N818 - it is no error until nothing settles it
+class ContradictionError(Exception):
     """The sizes of the model contradict each other at these sample points."""
 
     def __init__(self, node: Node, message: str) -> None:
@@ -114,7 +115,7 @@ class Simulator:
         return proto
 
     def infer(self, node: Node, proto: onnx.NodeProto, types: list[Any], data: dict[str, Any]) -> list[Any]:
-        """Output types by onnx's inference; None for an output that it cannot tell. Raises Contradiction."""
+        """Output types by onnx's inference; None for one that it cannot tell. Raises ContradictionError."""
         domain = node.op.split("::")[0] if "::" in node.op else ""
         schema = self.schema(f"{domain}::{proto.op_type}" if domain else proto.op_type)
         if schema is None:
@@ -124,7 +125,7 @@ class Simulator:
         try:
             found = onnx.shape_inference.infer_node_outputs(schema, proto, known_types, data, None, imports)
         except Exception as cause:  # onnx raises several unrelated types for one thing: sizes that do not fit
-            raise Contradiction(node, str(cause).strip().splitlines()[-1]) from cause
+            raise ContradictionError(node, str(cause).strip().splitlines()[-1]) from cause
         told = [found.get(f"o{i}") for i in range(len(node.outputs))]
         if any(_dims(t) is not None for t in told):
             return told
@@ -136,22 +137,20 @@ class Simulator:
         key = id(proto)  # which has no hash, and is held beside its runner
         if key not in self.runners:
             domain = node.op.split("::")[0] if "::" in node.op else ""
-            try:
+            self.runners[key] = (None, proto)
+            with suppress(Exception):  # no reference implementation: it is not evaluated
                 runner = load_op(domain, proto.op_type, self.opsets.get(domain, 1))
                 parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
                 parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
                 self.runners[key] = (runner(proto, parameters), proto)
-            except Exception:  # noqa: BLE001 - no reference implementation: it is not evaluated
-                self.runners[key] = (None, proto)
         runner = self.runners[key][0]
         if runner is None:
             return None
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
-        try:
+        with suppress(Exception):  # as above: no value is known, the shape still is
             return [np.asarray(r) for r in runner.run(*inputs)]
-        except Exception:  # noqa: BLE001 - as above: no value is known, the shape still is
-            return None
+        return None
 
 
 def simulate(
@@ -194,7 +193,7 @@ def simulate(
         if visit is None:
             try:
                 run()
-            except Contradiction as found:
+            except ContradictionError as found:
                 if node.guards and (patient or not_taken(node, done)):
                     done.sizes.update(dict.fromkeys(node.outputs))
                     continue
@@ -209,13 +208,13 @@ def simulate(
 
 
 def _own_results(node: Node, proto: onnx.NodeProto, types: list[Any]) -> list[Any]:
-    """Output types of operators that onnx does not know. Raises Contradiction."""
+    """Output types of operators that onnx does not know. Raises ContradictionError."""
     operands = [None if (d := _dims(t)) is None else Type(t.tensor_type.elem_type, d) for t in types]
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
     try:
         found = results(node.op, operands, attributes)
     except ValueError as cause:
-        raise Contradiction(node, str(cause)) from cause
+        raise ContradictionError(node, str(cause)) from cause
     made = [None if f is None else onnx.helper.make_tensor_type_proto(f.element, f.dims) for f in found]
     return [*made, *[None] * len(node.outputs)][: len(node.outputs)]
 
@@ -228,7 +227,7 @@ def not_taken(node: Node, done: Simulation) -> bool:
     )
 
 
-def _describe(found: Contradiction, done: Simulation) -> None:
+def _describe(found: ContradictionError, done: Simulation) -> None:
     """What meets at the node: known integers, and sizes, those that it reads as numbers included."""
     found.sizes = [s for v in found.node.operands for s in done.sizes.get(v) or ()]
     for kept in (done.known[v] for v in found.node.operands if v in done.known):
@@ -320,7 +319,7 @@ def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, 
     if sizes is not None and result is not None:
         before, after = (int(np.prod(d, dtype=np.int64)) for d in ([s[point] for s in sizes], result))
         if before != after:
-            raise Contradiction(node, f"{before} elements are reshaped to {after}")
+            raise ContradictionError(node, f"{before} elements are reshaped to {after}")
 
 
 def _tensor(kind: Any) -> bool:

@@ -20,7 +20,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.utils.weak import WeakIdKeyDictionary
 from transformers.initialization import no_init_weights
 
-from growc.diagnostic import Diagnostic, GrowError
+from growc.diagnostic import Attempt, Diagnostic, GrowError
 from growc.dialects.torch.inputs import EXPERTS, example_inputs, real_inputs
 from growc.dialects.torch.unstored import compute
 
@@ -76,13 +76,12 @@ def build(config: Mapping[str, Any], *, constants: bool = False, unstored: Itera
     chosen = class_of(config)
     reason: Exception | None = None
     for attention in ATTENTIONS:
-        try:
+        with Attempt() as attempt:
             return ClassBuilder(chosen, attention)(config, constants=constants, unstored=unstored)
-        except TooManyError as error:
-            reason = error
+        if isinstance(attempt.error, TooManyError):
+            reason = attempt.error
             break
-        except Exception as error:  # noqa: BLE001 - constructors raise whatever their values lead to
-            reason = reason or error
+        reason = reason or attempt.error
     said = next((line.strip() for line in str(reason).splitlines() if line.strip()), type(reason).__name__)
     raise _unreadable(f"`{chosen.__name__}` does not take this config.json", said) from reason
 

@@ -15,6 +15,7 @@ from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
+from growc.diagnostic import Attempt
 from growc.dialects.torch.functional import NotFunctionalError, without_write
 from growc.dialects.torch.regions import inlined
 from growc.dialects.torch.table import TABLE, key_of
@@ -59,10 +60,9 @@ def _parts(node: fx.Node) -> tuple[fx.Graph, list[fx.Node]] | None:
         args, kwargs = tree_unflatten(full, spec)
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
-    try:
-        with torch.no_grad():
-            graph = make_fx(called)(*(given[k].meta["val"] for k in places)).graph
-    except Exception:  # noqa: BLE001 - what torch cannot take apart stays whole
+    with Attempt() as attempt, torch.no_grad():
+        graph = make_fx(called)(*(given[k].meta["val"] for k in places)).graph
+    if attempt.error is not None:  # what torch cannot take apart stays whole
         return None
     calls = [one for one in graph.nodes if one.op not in ("placeholder", "output")]
     known = all(one.op == "call_function" and _is_known(one.target) for one in calls)

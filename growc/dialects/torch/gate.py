@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from growc.diagnostic import Diagnostic, GrowError
+from growc.diagnostic import Attempt, Diagnostic, GrowError
 from growc.dialects.torch.entries import CONSTANT, Entry, Log, same_logs
 from growc.dialects.torch.idle import awake
 from growc.dialects.torch.oplog import operator_log
@@ -26,10 +26,10 @@ def check(module: nn.Module, target: Target) -> None:
 
 def difference(module: nn.Module, target: Target) -> str:
     """The first difference between a class and the planned program, in words; empty where there is none."""
-    try:
+    with Attempt() as attempt:
         log = operator_log(module, target.inputs, target.fixed)
-    except Exception as error:  # noqa: BLE001 - a forward may refuse with anything
-        return f"the class does not run: {said(error)}"
+    if attempt.error is not None:
+        return f"the class does not run: {said(attempt.error)}"
     ties = ties_of(module)
     shapes = read_by(log.reads, shapes_of(module), ties)
     for name in (*target.shapes, *shapes):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from growc.diagnostic import Diagnostic, GrowError
+from growc.diagnostic import Attempt, Diagnostic, GrowError
 from growc.dialects.torch.standins import exporting, standing_in
 from growc.dialects.torch.undecided import asks_data, reasons, untraceable
 
@@ -136,14 +136,13 @@ def _found(module: nn.Module) -> tuple[Slot, ...]:
     with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():
         for slots in _candidates(module):
             given = {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots}
-            try:
-                with fakes.mode:
-                    module(**fakes.within(given), **without_cache(module))
-            except Exception as error:  # noqa: BLE001 - a forward raises whatever its inputs lead to
-                if reason is None or (asks_data(error) and not asks_data(reason)):
-                    reason = error
-            else:
+            with Attempt() as attempt, fakes.mode:
+                module(**fakes.within(given), **without_cache(module))
+            error = attempt.error
+            if error is None:
                 return slots
+            if reason is None or (asks_data(error) and not asks_data(reason)):
+                reason = error
     if reason is not None and asks_data(reason):  # inputs that fit: torch.export has no other ones
         raise GrowError(untraceable(module, reason)) from reason
     said = reasons(reason) if reason else ("no argument of its forward is known",)

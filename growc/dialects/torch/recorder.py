@@ -6,6 +6,7 @@ Needs: fake tensors that have names, and operators as they run. Gives: `Log`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -177,14 +178,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if chance or func._schema.is_mutable or symbols or sum(t.numel() for t in made) > LARGE:
             return []
         asked = name.startswith(TYPED) or name in SHAPED
-        try:
-            with _disable_current_modes():
-                known = tree_map_only(Tensor, _blank if asked else self._value, (args, kwargs))
-                known = tree_map_only(torch.device, lambda _: torch.device("cpu"), known)
-                computed = func(*known[0], **known[1])
-        except Exception:  # noqa: BLE001 - what cannot be computed is not known
-            return []
-        return [leaf for leaf in tree_leaves(computed) if isinstance(leaf, Tensor)]
+        with suppress(Exception), _disable_current_modes():  # what cannot be computed is not known
+            known = tree_map_only(Tensor, _blank if asked else self._value, (args, kwargs))
+            known = tree_map_only(torch.device, lambda _: torch.device("cpu"), known)
+            computed = func(*known[0], **known[1])
+            return [leaf for leaf in tree_leaves(computed) if isinstance(leaf, Tensor)]
+        return []
 
     def _value(self, tensor: Tensor) -> Tensor:
         return self.known[self.wire[tensor]]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
 
+from growc.diagnostic import Attempt
 from growc.dialects.torch.arrays import moved, to_numpy, widened
 from growc.dialects.torch.inputs import capturable
 from growc.indexmap import Array
@@ -151,9 +152,9 @@ def _copy(module: nn.Module) -> nn.Module:
     for part in module.modules():
         for held in vars(part).values():
             if isinstance(held, dict) and type(held) is not dict:
-                try:
+                with Attempt() as attempt:
                     deepcopy(held, dict(memo))
-                except Exception:  # noqa: BLE001 - classes refuse in ways of their own
+                if attempt.error is not None:
                     memo[id(held)] = held
     return deepcopy(module, memo)
 

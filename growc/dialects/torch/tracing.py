@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from io import StringIO
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch.utils._pytree import (
     tree_map_only,
 )
 
-from growc.diagnostic import GrowError
+from growc.diagnostic import Attempt, GrowError
 from growc.dialects.torch.cleaning import clean
 from growc.dialects.torch.hits import SOME, Chosen, NotIdleError, every, forget, over, require_idle, unrolls
 from growc.dialects.torch.undecided import asserted, untraceable
@@ -59,14 +59,12 @@ def trace(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes
     torch.export refuses a forward that keeps tensors in attributes; torch.fx leaves such things out. Raises
     GrowError (G317) with torch's reason where neither succeeds.
     """
-    try:
-        with _naming(module, kwargs):
-            return _freest(module, args, kwargs, axes)
-    except Exception as refused:  # noqa: BLE001 - whatever the module's code raises while it is traced
-        try:
-            return _freest(fx.symbolic_trace(module), args, kwargs, axes)
-        except Exception:  # noqa: BLE001 - the first reason is the one that helps
-            raise GrowError(untraceable(module, refused)) from refused
+    with Attempt() as attempt, _naming(module, kwargs):
+        return _freest(module, args, kwargs, axes)
+    with suppress(Exception):  # the first reason is the one that helps
+        return _freest(fx.symbolic_trace(module), args, kwargs, axes)
+    assert attempt.error is not None
+    raise GrowError(untraceable(module, attempt.error)) from attempt.error
 
 
 @contextmanager
@@ -103,19 +101,17 @@ def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], ax
         tries.insert(0, (*tree_map_only(Tensor, _two_rows, (args, kwargs)), axes))
     reason: Exception | None = None
     for given, named, free in tries:
-        try:
+        with Attempt() as attempt:
             shapes = _dynamic(module, given, named, free)
             program = _program(module, given, named, shapes)
             if unrolls(program):
                 for chosen in SOME:
                     require_idle(program, _program(module, given, named, shapes, chosen), chosen)
                 forget(program)
-        except NotIdleError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as above
-            reason = reason or error
-        else:
             return program
+        if isinstance(attempt.error, NotIdleError):
+            raise attempt.error
+        reason = reason or attempt.error
     assert reason is not None
     raise reason
 

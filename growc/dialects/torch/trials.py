@@ -6,12 +6,14 @@ Needs: the source's config, `Target`, a function that builds. Gives: `Trials`, w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 from torch import nn
 
+from growc.diagnostic import Attempt
 from growc.dialects.torch.entries import Log, alike, same_logs
 from growc.dialects.torch.idle import awake
 from growc.dialects.torch.leaves import Path, Values, changed, leaves, scaled
@@ -159,17 +161,17 @@ class Trials:
         return self.known[key]
 
     def _made(self, config: dict[str, Any], logged: bool) -> Built:
-        try:
+        with Attempt() as attempt:
             module = self.build(config, constants=logged)
-        except Exception as error:  # noqa: BLE001 - a constructor may refuse with anything
-            return Built(failed=said(error))
+        if attempt.error is not None:
+            return Built(failed=said(attempt.error))
         shapes, ties = shapes_of(module), ties_of(module)
         if not logged:
             return Built(shapes, ties)
-        try:
+        with Attempt() as attempt:
             return Built(shapes, ties, operator_log(module, self.target.inputs, self.target.fixed))
-        except Exception as error:  # noqa: BLE001 - and so may forward
-            return Built(shapes, ties, failed=said(error))
+        assert attempt.error is not None
+        return Built(shapes, ties, failed=said(attempt.error))
 
     def _insisted(self, values: Values) -> Iterator[Values]:
         """What else a class may insist on: what it fills by itself, and that equal numbers stay equal."""
@@ -244,10 +246,9 @@ class Trials:
 
     def _completed(self, given: dict[str, Any]) -> dict[str, Any] | None:
         """A config as the class has it; None where it refuses."""
-        try:
+        with suppress(Exception):  # a constructor may refuse with anything
             return complete(self.build(given), given)
-        except Exception:  # noqa: BLE001 - a constructor may refuse with anything
-            return None
+        return None
 
     def score(self, trial: Trial) -> float:
         """How close a trial is: what sizes have in common and what logs have, and whether ties are equal."""

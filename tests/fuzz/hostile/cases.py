@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from growc.diagnostic import Attempt
 from hostile import judging
 from hostile.graphs import graph
 from hostile.net import Net
@@ -114,15 +115,15 @@ class Source:
 def source(seed: int) -> Source | None:
     """The first model of a seed that loads and is not degenerate."""
     for attempt in range(ATTEMPTS):
-        try:
+        with Attempt() as attempt:  # what does not run is drawn anew
             model, net = graph(seed * ATTEMPTS + attempt)
             made = judging.session(model)
             inputs = [(v.name, _kind(v), _shape(v)) for v in model.graph.input]
             cases = judging.feeds(inputs, seed, 7)
             names = [v.name for v in model.graph.output]
             results = judging.run(made, cases, names)
-        except Exception as error:  # noqa: BLE001 - what does not run is drawn anew
-            source.reasons.append(tail(error))  # type: ignore[attr-defined]
+        if attempt.error is not None:
+            source.reasons.append(tail(attempt.error))
             continue
         if not judging.degenerate(results):
             for info, value in zip(model.graph.output, results[0], strict=True):
@@ -130,11 +131,11 @@ def source(seed: int) -> Source | None:
                     info.type.tensor_type.shape.dim.add()
                 info.type.tensor_type.shape.SetInParent()
             return Source(model, net, cases, names, results)
-        source.reasons.append("degenerate")  # type: ignore[attr-defined]
+        source.reasons.append("degenerate")
     return None
 
 
-source.reasons = []  # type: ignore[attr-defined]
+source.reasons = []
 
 
 def _kind(value: onnx.ValueInfoProto) -> str:
@@ -188,7 +189,7 @@ def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
 
     path, target = folder / "source.onnx", folder / "result.onnx"
     onnx.save(made.model, path)
-    try:
+    with Attempt() as attempt:  # whatever it is, it is a finding
         analysed = inspect(path)
         found = None if text else seen(analysed, made.model)
         for again in range(RECIPES):
@@ -202,24 +203,24 @@ def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
                 analysed = inspect(path)
         files = form_of(path).write(c, folder, target, lambda *_: None)
         ports = ports_of(c)
-    except GrowError as error:
-        outcome.refuse(error)
+    if isinstance(attempt.error, GrowError):
+        outcome.refuse(attempt.error)
         return
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        outcome.blame("traceback", error)
+    if attempt.error is not None:
+        outcome.blame("traceback", attempt.error)
         return
     outcome.take(c.plan)
     renamed = [ports.renamed.get(name, name) for name in made.names]
     kept = [(old, new) for old, new in zip(made.names, renamed, strict=True) if new]
     fed = ports.input_maps()
     cases = [{name: _grown(value, fed.get(name, ())) for name, value in case.items()} for case in made.cases]
-    try:
+    with Attempt() as attempt:  # whatever it is, it is a finding
         runner = judging.session(str(files[-1]))
         results = judging.run(runner, cases, [new for _, new in kept])
         if outcome.seed % 8 == 0 and _loads_optimised(path):
             judging.session(str(files[-1]), optimised=True)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        outcome.blame("unloadable", error)
+    if attempt.error is not None:
+        outcome.blame("unloadable", attempt.error)
         return
     _measure(outcome, made, [old for old, _ in kept], results, ports.output_maps())
     if outcome.kind == "false exact" and _overflows(files[-1], cases):
@@ -262,11 +263,9 @@ def _overflows(path: Path, cases: list[judging.Feed]) -> bool:
 
 def _loads_optimised(path: Path) -> bool:
     """Whether onnxruntime's optimisations leave a file valid: its propagation of quantising pairs may not."""
-    try:
+    with Attempt() as attempt:  # it may fail with anything
         judging.session(str(path), optimised=True)
-    except Exception:  # noqa: BLE001 - it may fail with anything
-        return False
-    return True
+    return attempt.error is None
 
 
 def _grown(value: Any, maps: Any) -> Any:
@@ -329,13 +328,13 @@ def _apart_in_double(
 
     names = [old for old, _ in kept]
     copies = [write_copy(path, path.with_suffix(".double.onnx"), WIDER) for path in paths]
-    try:
+    with Attempt() as attempt:  # it may fail with anything
         runners = [judging.session(str(path)) for path in copies]
         wide = [[_wide(case) for case in one] for one in (made.cases, cases)]
         wanted = judging.run(runners[0], wide[0], names)
         results = judging.run(runners[1], wide[1], [new for _, new in kept])
         found = judging.compared(wanted, results, names, maps)
-    except Exception:  # noqa: BLE001 - onnxruntime may lack a kernel for it
+    if attempt.error is not None:
         return False
     allowed = _allowed(onnx.load(copies[0]), wide[0], names, wanted, found, judging.FINE)
     return not bool((found <= allowed).all())

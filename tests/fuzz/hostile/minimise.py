@@ -11,20 +11,21 @@ from pathlib import Path
 import onnx
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path[0] = str(Path(__file__).resolve().parents[1])
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from hostile import cases  # noqa: E402
-from hostile.judging import degenerate, feeds, run, session  # noqa: E402
+from growc.diagnostic import Attempt
+from hostile import cases
+from hostile.judging import degenerate, feeds, run, session
 
 
 def judged(model: onnx.ModelProto, seed: int, text: str) -> str:
     """How a model fails under a recipe; of a traceback, where."""
-    made = cases.Source(model, None, [], [], [])  # type: ignore[arg-type]
-    try:
+    made = cases.Source(model, None, [], [], [])
+    with Attempt() as attempt:  # a candidate that does not run is no candidate
         inputs = [(v.name, cases._kind(v), cases._shape(v)) for v in model.graph.input]
         made.cases, made.names = feeds(inputs, seed, 7), [v.name for v in model.graph.output]
         made.results = run(session(model), made.cases, made.names)
-    except Exception:  # noqa: BLE001 - a candidate that does not run is no candidate
+    if attempt.error is not None:
         return ""
     if degenerate(made.results) or not made.cases[0]:
         return ""

@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from growc.diagnostic import Attempt
 from hostile.cases import BLUNT, Late, Outcome, kind_of, limited, planned
 from hostile.judging import FINE, FLOOR, ROUNDINGS, SCALES, apart
 from hostile.recipes import Seen, recipe
@@ -103,7 +104,7 @@ def _grow(
     from growc.dialects.torch.emit import grown_module
 
     module, example = built.module, cases[1]
-    try:
+    with Attempt() as attempt:  # whatever it is, it is a finding
         model = TorchModel.of(module, example)
         found = Seen({}, [], [], {}) if text else _seen(module)
         for again in range(RECIPES):
@@ -116,17 +117,17 @@ def _grow(
                 if again == RECIPES - 1 or text:
                     raise
                 model = TorchModel.open(model.captured, model.read)  # the passes change the graph
-    except growc.GrowError as error:
-        outcome.refuse(error)
+    if isinstance(attempt.error, growc.GrowError):
+        outcome.refuse(attempt.error)
         return
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        outcome.blame("traceback", error)
+    if attempt.error is not None:
+        outcome.blame("traceback", attempt.error)
         return
     outcome.take(c.plan)
-    try:
+    with Attempt() as attempt:  # whatever it is, it is a finding
         results = [_run(grown.eval(), case) for case in cases]
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        outcome.blame("unloadable", error)
+    if attempt.error is not None:
+        outcome.blame("unloadable", attempt.error)
         return
     found_apart = np.array([_apart(a, b) for a, b in zip(wanted, results, strict=True)])
     allowed = _allowed(module, cases, wanted, found_apart)
@@ -195,11 +196,11 @@ def _rounding(
 def _apart_in_double(module: nn.Module, grown: nn.Module, cases: list[tuple[Any, ...]]) -> bool:
     """Whether double precision tells the two apart: the certificate speaks of real numbers."""
     wide = [tuple(x.double() if x.dtype == torch.float32 else x for x in case) for case in cases]
-    try:
+    with Attempt() as attempt:  # what was captured may ask for single precision
         source, result = (copy.deepcopy(one).double() for one in (module, grown))
         wanted = [_run(source, case) for case in wide]
         found = np.array([_apart(a, _run(result, c)) for a, c in zip(wanted, wide, strict=True)])
-    except Exception:  # noqa: BLE001 - what was captured may ask for single precision
+    if attempt.error is not None:
         return False
     return bool((found > np.maximum(ROUNDINGS * _rounding(source, wide, wanted), FINE)).any())
 

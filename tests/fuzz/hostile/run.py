@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path[0] = str(Path(__file__).resolve().parents[1])
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from hostile.cases import BAD, Outcome  # noqa: E402
+from hostile.cases import BAD, Outcome
 
 
 def graphs(seeds: list[int]) -> list[Outcome]:
