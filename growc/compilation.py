@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Never, TypeVar
 if TYPE_CHECKING:
     from growc.axes import Space
     from growc.depth import Depth
-    from growc.graph import Graph, Node, Size, Value
+    from growc.graph import Graph, Node, Value
     from growc.indexmap import Bools, Floats, IndexMap
     from growc.layers import Layers
-    from growc.model import Model, Repairs
+    from growc.model import Model, Repairs, Sampled
     from growc.passes.assemble import Assembled
     from growc.passes.lower import Lowered
     from growc.passes.norms import Norm
@@ -67,9 +67,9 @@ class Captured(Source):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Simulated(Captured):
-    """A graph with sizes. input_sizes: those of its inputs at the sample points."""
+    """A graph with sizes."""
 
-    input_sizes: Mapping[Value, tuple[Size, ...] | None]
+    sampled: Sampled
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -76,11 +76,19 @@ class Rearranged(Protocol):
     def renamed(self) -> Mapping[str, str | None]:
         """Inputs and outputs that have another name now, or none."""
 
-    def layers(self, graph: Graph, before: Layers, depth: Depth) -> Layers:
+    def layers(self, graph: Graph, depth: Depth) -> Layers:
         """Its layers, on its graph. Raises GrowError (G314) where nothing is left of one."""
 
 
 # ---- repairs of shapes
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Sizes at the sample points: of inputs, and the lengths that data decides."""
+
+    inputs: Mapping[Value, tuple[Size, ...] | None]
+    counts: Mapping[Value, Size]
 
 
 @dataclass(frozen=True)
@@ -146,8 +154,8 @@ class Model(Protocol):
     def capture(self) -> Graph:
         """The neutral graph."""
 
-    def simulate(self, graph: Graph) -> Mapping[Value, tuple[Size, ...] | None]:
-        """Fill in sizes and known values; returns the sizes of the inputs. Raises GrowError (G311)."""
+    def simulate(self, graph: Graph) -> Sampled:
+        """Fill in sizes and known values of a graph. Raises GrowError (G311)."""
 
     def edit(self, edit: Edit) -> Self:
         """The model with another graph, which is to be captured."""
@@ -158,7 +166,7 @@ class Model(Protocol):
     def repair(
         self,
         axes: Axes,
-        inputs: Mapping[Value, tuple[Size, ...] | None],
+        sampled: Sampled,
         resize: Callable[[Space], Size],
         taken: Taken,
     ) -> Repairs:

@@ -21,7 +21,7 @@ from growc.passes.untie import untie_pass
 
 __all__ = ("AFTER_ANALYSIS", "AFTER_DEPTH", "ANALYSIS", "PIPELINE", "PLANNING", "Pass", "run")
 
-ANALYSED = ("graph", "input_sizes", "norms", "axes", "ties", "roles", "layers")
+ANALYSED = ("graph", "sampled", "norms", "axes", "ties", "roles", "layers")
 """What the analysis makes: a pass that edits the model makes it again."""
 
 REQUEST = (
@@ -69,7 +69,7 @@ AFTER_DEPTH = (
     >> Pass(
         "mend",
         mend_pass,
-        requires=("model", "input_sizes", "axes", "lowered"),
+        requires=("model", "sampled", "axes", "lowered"),
         ensures=("repairs",),
     )
     >> Pass(

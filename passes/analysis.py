@@ -28,7 +28,7 @@ def capture_pass(c: Source) -> Captured:
 
 def simulate_pass(c: Captured) -> Simulated:
     """Sizes and small values at a few sample points."""
-    return Simulated(**vars(c), input_sizes=c.model.simulate(c.graph))
+    return Simulated(**vars(c), sampled=c.model.simulate(c.graph))
 
 
 def norms_pass(c: Simulated) -> Normed:
@@ -67,7 +67,7 @@ def layers_pass(c: Named) -> Analysis:
 
 GRAPH = (
     Pass("capture", capture_pass, requires=("model",), ensures=("graph",))
-    >> Pass("simulate", simulate_pass, requires=("model", "graph"), ensures=("input_sizes",))
+    >> Pass("simulate", simulate_pass, requires=("model", "graph"), ensures=("sampled",))
     >> Pass("norms", norms_pass, requires=("graph",), ensures=("norms",))
 )
 """What a graph shows before its spaces are known."""
@@ -78,7 +78,7 @@ AXES = (
         "spaces",
         spaces_pass,
         requires=("model", "graph", "inside"),
-        ensures=("model", "graph", "input_sizes", "norms", "axes"),
+        ensures=("model", "graph", "sampled", "norms", "axes"),
     )
     >> Pass("ties", ties_pass, requires=("axes", "untied"), ensures=("ties",))
     >> Pass("roles", roles_pass, requires=("axes",), ensures=("roles",))

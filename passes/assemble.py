@@ -22,7 +22,7 @@ from growc.plans import AxisStep, WeightPlan
 
 def mend_pass(c: Solved) -> Repaired:
     """Every size of the result, accounted for."""
-    repairs = c.model.repair(c.axes, c.input_sizes, c.lowered.sizes.of, c.lowered.taken)
+    repairs = c.model.repair(c.axes, c.sampled, c.lowered.sizes.of, c.lowered.taken)
     return Repaired(**vars(c), repairs=repairs)
 
 

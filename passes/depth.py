@@ -61,7 +61,7 @@ def rearranged(c: Request, depth: Depth, branches: Branches) -> Arranged:
         return Arranged(**vars(c) | {"layers": layers}, depth=depth, renamed={})
     placed = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
     again = run_passes(AXES, replace(c.part(Source), model=placed.model))
-    layers = placed.layers(again.graph, c.layers, depth)
+    layers = placed.layers(again.graph, depth)
     return Arranged(**vars(again), layers=layers, first=c.first, depth=depth, renamed=placed.renamed)
 
 

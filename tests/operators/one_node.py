@@ -25,6 +25,7 @@ from growc.draws import Draws
 from growc.fills import FILLS
 from growc.indexmap import IndexMap
 from growc.layers import Layers
+from growc.model import Sampled
 from growc.operators import Line, labels
 from growc.option_rules import Options
 from growc.passes.ancestry import Ancestry
@@ -155,7 +156,7 @@ class OneNode:
         self.proto = self._build(opset)
         self.model = OnnxModel(ir.from_proto(self.proto))
         self.graph = self.model.capture()
-        self.sizes = self.model.simulate(self.graph)
+        self.sampled = self.model.simulate(self.graph)
         self.axes: Axes = infer_spaces(self.graph)
 
     def _build(self, opset: int) -> onnx.ModelProto:
@@ -286,7 +287,7 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     sizes.apply(stage)
     resized = {v: tuple(sizes.of(s) for s in one.axes.of(v)) for v in one.graph.inputs}
     try:
-        repairs = one.model.repair(one.axes, resized, sizes.of, Taken())
+        repairs = one.model.repair(one.axes, Sampled(resized, one.sampled.counts), sizes.of, Taken())
     except GrowError as refusal:
         return Judgement(refused=str(refusal.diagnostics[0]))
     shapes = {u: tuple(sizes.of(s)[0] for s in one.axes.of(u)) for u in one.graph.uses()}

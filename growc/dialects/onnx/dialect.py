@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +17,7 @@ from growc.compilation import Request, Result, Source
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.broadcasts import part
 from growc.dialects.onnx.capture import capture, dtype_name
+from growc.dialects.onnx.clones import Clone, counterparts
 from growc.dialects.onnx.container import files_of, load
 from growc.dialects.onnx.control import CONTROL
 from growc.dialects.onnx.folding import Folded
@@ -29,10 +31,10 @@ from growc.dialects.onnx.spread import counting, spread
 from growc.dialects.onnx.surgery import Rearranged, rearrange
 from growc.dialects.onnx.table import OPERATORS
 from growc.dialects.onnx.unpack import unpack
-from growc.graph import Graph, Node, Size, Value
+from growc.graph import Graph, Node, Size
 from growc.indexmap import Array
 from growc.layers import Instance, Layers
-from growc.model import Edit, Repairs, Unseen
+from growc.model import Edit, Repairs, Sampled, Unseen
 from growc.passes.apart import Taken
 from growc.passes.assemble import Assembled
 from growc.passes.measured import Measured
@@ -53,8 +55,6 @@ class IrModel(ABC):
     """Fused nodes for which plain ones stand in `source`; emission puts them back."""
     folded: list[Folded] = field(default_factory=list, kw_only=True)
     """Computed weights for which initializers stand in `source`; emission keeps those that change."""
-    counts: dict[Value, Size] = field(default_factory=dict, kw_only=True)
-    """The lengths that data decides, in the last simulation."""
     spreading: list[Any] = field(default_factory=list, kw_only=True)
     """Operators that count heads, put into `source`; emission writes plain ones in their place."""
     scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
@@ -81,20 +81,34 @@ class IrModel(ABC):
 
     def edit(self, edit: Edit) -> Self:
         """The model with heads that are counted, or queries, keys and values that are cut apart."""
+        there = Clone.of(self.source)
+        made = self.on(there)
         if isinstance(edit, Unseen):
-            self.spreading += spread(edit, inside=not self.repeats)
+            made.spreading += spread(edit, there, inside=not self.repeats)
         else:
-            unpack(self.source, edit)
-        self.simulator = Simulator(self.source)
-        return self
+            unpack(there, edit)
+        made.simulator = Simulator(made.source)
+        return made
+
+    def on(self, there: Clone) -> Self:
+        """The same model with a structure of its own; what was measured of it is known."""
+        made = copy(self)
+        made.source, made.simulator = there.model, Simulator(there.model)
+        made.fused = [one.on(there.value, there.node) for one in self.fused]
+        made.folded = [one.on(there.value, there.node) for one in self.folded]
+        made.spreading = [*map(there.node, self.spreading)]
+        return made
 
     def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
         """The model with other layers."""
-        made = rearrange(graph, layers, orders, self.remember, self)
+        own = self.on(Clone.of(self.source))
+        again = own.capture()
+        layers, orders = deepcopy((layers, orders), counterparts(graph, again))
+        made = rearrange(again, layers, orders, own.remember, own)
         placed = [p.values for run in made.runs.values() for p in run]
-        self.fused = [copy for one in self.fused for copy in one.copies(placed, made.gone, made.data)]
-        self.folded, self.spreading = [], counting(self.source)
-        self.simulator = Simulator(self.source)
+        own.fused = [one for fused in own.fused for one in fused.copies(placed, made.gone, made.data)]
+        own.folded, own.spreading = [], counting(own.source)
+        own.simulator = Simulator(own.source)
         return made
 
     @abstractmethod
@@ -122,31 +136,30 @@ class IrModel(ABC):
         proto = self.simulator.proto(node, {}, len(operands), "")
         return self.simulator.evaluate(node, proto, list(operands))
 
-    def simulate(self, graph: Graph) -> dict[Value, tuple[Size, ...] | None]:
-        """Fill in sizes and known values; returns the sizes of the inputs. Raises GrowError (G311)."""
+    def simulate(self, graph: Graph) -> Sampled:
+        """Fill in sizes and known values of a graph. Raises GrowError (G311)."""
         try:
             inputs, done = settle(graph, self.simulator)
         except ContradictionError as failure:
             node = failure.node
             message = f"the sizes of the model contradict each other at `{node.name or node.op}` ({node.op})"
             raise GrowError(Diagnostic("G311", message, notes=(failure.message,))) from failure
-        self.counts = dict(done.counts)
         for value in graph.values():
             value.sizes, value.known = done.sizes.get(value), done.known.get(value)
             kind = done.types.get(value)
             value.floating = kind is None or kind in REAL | COMPLEX
             value.dtype = "" if kind is None else dtype_name(ir.DataType(kind))
-        return inputs
+        return Sampled(inputs, dict(done.counts))
 
     def repair(
         self,
         axes: Axes,
-        inputs: Mapping[Value, tuple[Size, ...] | None],
+        sampled: Sampled,
         resize: Callable[[Space], Size],
         taken: Taken,
     ) -> Repairs:
         """Account for every size of the result."""
-        return mend(axes, self.simulator, inputs, self.counts, resize, taken)
+        return mend(axes, self.simulator, sampled, resize, taken)
 
     def put_back(self, made: Assembled) -> Assembled:
         """The stored tensors of a plan, where computed weights that change are made of what others are."""

@@ -10,7 +10,7 @@ Needs: an onnx-ir model of plain nodes. Gives: the same model, and a `Folded` fo
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -70,6 +70,11 @@ class Folded:
         """The names of what it is computed from, but for single numbers."""
         found = [v for n in self.cone for v in n.inputs if v is not None and constant_of(v) is not None]
         return tuple(dict.fromkeys(v.name or "" for v in found if _is_large(stored_tensor(v))))
+
+    def on(self, value: Callable[[ir.Value], ir.Value], node: Callable[[ir.Node], ir.Node]) -> Folded:
+        """The same of a copy of the model; `value`, `node`: what stands in it for those of this one."""
+        passed = None if self.passed is None else node(self.passed)
+        return Folded(value(self.value), value(self.stand_in), [*map(node, self.cone)], passed)
 
     def restore(self, changed: Container[ir.Value] = ()) -> None:
         """Let the computation stand where it stood. `changed`: stored tensors that are others by now."""

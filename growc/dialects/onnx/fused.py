@@ -114,6 +114,20 @@ class Fused:
                 self.node.attributes[name] = ir.convenience.convert_attribute(name, value)
         self._insert()
 
+    def on(self, value: Callable[[ir.Value], ir.Value], node: Callable[[ir.Node], ir.Node]) -> Fused:
+        """The same of a copy of the model; `value`, `node`: what stands in it for those of this one."""
+        old = self.lowering
+        inputs = [None if v is None else value(v) for v in old.inputs]
+        carried = {own: (node(part), its) for own, (part, its) in old.carried.items()}
+        made = [*map(node, old.made)]
+        alone = ir.GraphView([], [], nodes=[self.node]).clone()
+        again = alone[0]
+        alone.remove(again)
+        outputs = [(again.outputs[k.index() or 0], value(v)) for k, v in self.outputs]
+        within = [{k: node(maker) for k, maker in makers.items()} for makers in self.within]
+        lowering = Lowering(inputs, old.attributes, old.name, made, carried)
+        return Fused(again, self.rule, lowering, outputs, dict(self.before), within)
+
     def copies(
         self,
         placed: Sequence[Mapping[ir.Value, ir.Value]],
@@ -221,11 +235,11 @@ def restore(fused: Sequence[Fused], otherwise: Callable[[Fused], bool] = lambda 
             if not otherwise(one):
                 raise
     for graph in {one.node.graph: None for one in fused}:
-        if graph is not None and not _in_order(graph):
+        if graph is not None and not in_order(graph):
             graph.sort()
 
 
-def _in_order(graph: ir.Graph | ir.Function) -> bool:
+def in_order(graph: ir.Graph | ir.Function) -> bool:
     """Whether every node stands behind those that make what it reads."""
     seen: set[ir.Node] = set()
     for node in graph:

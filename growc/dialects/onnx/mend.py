@@ -11,7 +11,7 @@ sample points is equal, but for what compares or bounds sizes: that may change b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from growc.dialects.onnx.patches import (
 from growc.dialects.onnx.simulate import ContradictionError, Simulation, Simulator, simulate
 from growc.graph import Graph, Node, Size, Value
 from growc.indexmap import Array
-from growc.model import Part, Patch, Repairs
+from growc.model import Part, Patch, Repairs, Sampled
 from growc.passes.apart import Taken
 from growc.passes.spaces import Axes, Instance
 
@@ -40,17 +40,15 @@ from growc.passes.spaces import Axes, Instance
 def mend(
     axes: Axes,
     simulator: Simulator,
-    inputs: Mapping[Value, tuple[Size, ...] | None],
-    counts: Mapping[Value, Size],
+    sampled: Sampled,
     resize: Callable[[Space], Size],
     taken: Taken,
 ) -> Repairs:
-    """Simulate the result and mend it; `resize` gives the new size of a space, `counts` the lengths that data
-    decides.
+    """Simulate the result and mend it; `resize` gives the new size of a space.
 
     Raises GrowError (G308) naming the node that cannot be accounted for.
     """
-    return _Mender(axes, simulator, resize, taken).run(inputs, counts)
+    return _Mender(axes, simulator, resize, taken).run(sampled)
 
 
 class _Mender:
@@ -69,12 +67,13 @@ class _Mender:
     def weight_shape(self, use: Value) -> tuple[int, ...]:
         return tuple(self.wants.resize(s)[0] for s in self.axes.of(use))
 
-    def run(self, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]) -> Repairs:
+    def run(self, sampled: Sampled) -> Repairs:
         graph: Graph = self.axes.graph
-        grown = {v: self.wants.demand(v) for v in inputs}  # states grow with the outputs that carry them on
+        # states grow with the outputs that carry them on
+        grown = {v: self.wants.demand(v) for v in sampled.inputs}
         try:
             after = simulate(
-                graph, self.simulator, grown, counts, weight_shape=self.weight_shape, visit=self.visit
+                graph, self.simulator, grown, sampled.counts, weight_shape=self.weight_shape, visit=self.visit
             )
         except ContradictionError as found:
             raise refusal(found.node, found.message) from found

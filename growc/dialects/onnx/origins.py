@@ -15,9 +15,9 @@ def value_of(known: Value | Weight) -> ir.Value:
     return known.origin
 
 
-def maker_of(value: Value) -> tuple[ir.Node, ir.Graph | ir.Function]:
+def maker_of(value: ir.Value) -> tuple[ir.Node, ir.Graph | ir.Function]:
     """The node that makes a value, and the graph around it."""
-    node = value_of(value).producer()
+    node = value.producer()
     assert node is not None, value
     assert node.graph is not None, value
     return node, node.graph

@@ -1,7 +1,7 @@
 """Key and value heads that a graph does not count or repeat: operators that do, in front of what reads them.
 
 Needs: where one head stands (growc.passes.unseen), or where each has one query head (growc.passes.grouping).
-Gives: the same onnx-ir model with `growc::Unfold`, which takes heads out of the channels behind them, and
+Gives: a copy of the model with `growc::Unfold`, which takes heads out of the channels behind them, and
 `growc::Repeat`, which gives every group of query heads its own copy. With one head, or groups of one, they do
 nothing, and the file that is written has none of them; with more it has the plain operators that do the same.
 An attention operator shares heads by itself.
@@ -14,9 +14,10 @@ from typing import Any, Protocol
 
 import onnx_ir as ir
 
+from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.fused import PART_OF
-from growc.dialects.onnx.origins import maker_of, node_of, value_of
+from growc.dialects.onnx.origins import maker_of
 from growc.model import Unseen
 from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
 
@@ -28,20 +29,24 @@ UNFOLDED = "growc.unfolded"
 """Key of the `meta` of the three nodes that take heads out of channels: how many, and their axis."""
 
 
-def spread(unseen: Unseen, *, inside: bool = True) -> list[ir.Node]:
-    """Put the operators in, and give them. `inside`: in fused attention, which shares heads by itself."""
+def spread(unseen: Unseen, there: Clone, *, inside: bool = True) -> list[ir.Node]:
+    """Put the operators into a copy of the model, and give them. `inside`: in fused attention, which shares
+    heads by itself.
+    """
     made = []
     for value, axis in unseen.unfolds:
-        producer, graph = maker_of(value)
-        node = _neutral(UNFOLD_OP, value_of(value), {"num_heads": 1, "axis": axis, "rank": value.rank})
-        value_of(value).replace_all_uses_with(node.outputs[0])
-        node.replace_input_with(0, value_of(value))
+        channels = there.value_of(value)
+        producer, graph = maker_of(channels)
+        node = _neutral(UNFOLD_OP, channels, {"num_heads": 1, "axis": axis, "rank": value.rank})
+        channels.replace_all_uses_with(node.outputs[0])
+        node.replace_input_with(0, channels)
         graph.insert_after(producer, node)
         made.append(node)
     for reader, operand, axis, times in unseen.repeats:
         rank = reader.required(operand).rank
         attributes = {"times": times, "axis": axis, "rank": rank}
-        at, place = (node_of(reader), operand) if inside else _in_front(node_of(reader), operand)
+        own = there.node_of(reader)
+        at, place = (own, operand) if inside else _in_front(own, operand)
         heads, around = at.inputs[place], at.graph
         assert heads is not None
         assert around is not None

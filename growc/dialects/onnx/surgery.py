@@ -1,7 +1,7 @@
 """Layers of a model taken out, repeated and put in another order.
 
-Needs: the captured graph, its layers, the layers to build. Gives: the same model, in place, with each of the
-runs rebuilt (growc.dialects.onnx.building), and what stood around the old layers on the new ones.
+Needs: the captured graph, its layers, the layers to build. Gives: the model of the graph, in place, with each
+of the runs rebuilt (growc.dialects.onnx.building), and what stood around the old layers on the new ones.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ class Rearranged:
     """
 
     model: Model
+    before: Layers
     runs: Mapping[int, Sequence[Placed]]
     renamed: Mapping[str, str | None]
     gone: frozenset[ir.Node]
     taken: Mapping[ir.Value, ir.Value]
     data: frozenset[ir.Value]
 
-    def layers(self, graph: Graph, before: Layers, depth: Depth) -> Layers:
+    def layers(self, graph: Graph, depth: Depth) -> Layers:
         """The layers of the result, on its graph as it was captured.
 
         Raises GrowError (G314) where another run has moved so that nothing is left of one.
@@ -56,7 +57,7 @@ class Rearranged:
             if not node.chain:
                 nodes.setdefault(node_of(node), []).append(node)
         runs = []
-        for number, (run, past) in enumerate(zip(before.runs, depth.runs, strict=True)):
+        for number, (run, past) in enumerate(zip(self.before.runs, depth.runs, strict=True)):
             placed = self.runs.get(number) or [Placed.unmoved(i, one) for i, one in enumerate(run.layers)]
             made = []
             for one in placed:
@@ -157,7 +158,7 @@ class _Surgery:
             if now is None or now.name != name:
                 renamed[name] = None if now is None else now.name
         data = frozenset(self.source.data)
-        return Rearranged(model, self.building.runs, renamed, self.gone, self.taken, data)
+        return Rearranged(model, self.source.layers, self.building.runs, renamed, self.gone, self.taken, data)
 
     # ---- what stands around the layers
 

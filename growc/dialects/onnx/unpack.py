@@ -1,6 +1,6 @@
 """Projections that make queries, keys and values head by head: their rows in another order, and plain cuts.
 
-Needs: where their parts would have to stand apart (growc.passes.packing). Gives: the same onnx-ir model with
+Needs: where their parts would have to stand apart (growc.passes.packing). Gives: a copy of the model with
 a Split of the packed value and a Reshape and a Transpose of each part in place of what cut it before; stored
 tensors stay, and say by `meta` in which order their rows are meant.
 """
@@ -13,24 +13,27 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture import COPY_OF, ORDER
-from growc.dialects.onnx.origins import maker_of, node_of, value_of
+from growc.dialects.onnx.clones import Clone
+from growc.dialects.onnx.origins import maker_of
 from growc.dialects.onnx.tensors import constant_of
 from growc.graph import Order, Value
 from growc.model import Packed
 
 
-def unpack(model: ir.Model, found: Sequence[Packed]) -> None:
-    """Put the plain cuts in, in place."""
+def unpack(there: Clone, found: Sequence[Packed]) -> None:
+    """Put the plain cuts into a copy of the model."""
+    model = there.model
     for packed in found:
         order = np.concatenate(packed.rows)
         for use, axis in packed.uses:
-            _own(model, use).meta[ORDER] = Order(axis, order, len(order), "heads")
-        whole, (after, graph) = value_of(packed.value), maker_of(packed.value)
+            _own(there, use).meta[ORDER] = Order(axis, order, len(order), "heads")
+        whole = there.value_of(packed.value)
+        after, graph = maker_of(whole)
         lead = packed.value.rank - 1
         cut = _split(model, whole, lead, [len(rows) for rows in packed.rows])
         made = [cut]
         for part, piece in zip(packed.parts, cut.outputs, strict=True):
-            old = value_of(part.value)
+            old = there.value_of(part.value)
             piece.name, piece.type = f"{old.name}.rows", old.type
             shape = _numbers(model, f"{old.name}.sizes", [0] * lead + list(part.sizes))
             apart = ir.node("Reshape", [piece, shape], name=f"{old.name}.Reshape")
@@ -53,17 +56,17 @@ def _split(model: ir.Model, value: ir.Value, axis: int, widths: list[int]) -> ir
     return ir.node("Split", [value, sizes], {"axis": axis}, num_outputs=count, name=name)
 
 
-def _own(model: ir.Model, use: Value) -> ir.Value:
+def _own(there: Clone, use: Value) -> ir.Value:
     """The stored tensor of one use; where others use it too, a tensor of the same elements for this one."""
-    stored: ir.Value = value_of(use)
+    stored = there.value_of(use)
     if len(stored.uses()) == 1:
         return stored
     name = f"{stored.name}.{use.users[0][0].name}"
     made = ir.Value(name=name, shape=stored.shape, type=stored.type, const_value=constant_of(stored))
     made.meta.update({COPY_OF: stored.name, **stored.meta})
-    model.graph.register_initializer(made)
+    there.model.graph.register_initializer(made)
     for node, operand in use.users:
-        node_of(node).replace_input_with(operand, made)
+        there.node_of(node).replace_input_with(operand, made)
     return made
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import onnx_ir as ir
 from torch import Tensor, nn
 
 from growc.brief import brief
 from growc.compilation import Source
+from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.container import files_of
 from growc.dialects.onnx.dialect import IrModel
 from growc.dialects.torch.export import Captured, export
 from growc.dialects.torch.hits import taken
 from growc.dialects.torch.inputs import capturable, register_caches, without_cache
 from growc.dialects.torch.inputs import example_inputs as guessed
-from growc.dialects.torch.literals import remember
+from growc.dialects.torch.literals import BEFORE, remember
 from growc.dialects.torch.lowered import LoweredFile
 from growc.dialects.torch.lowering import Read, lower
 from growc.dialects.torch.parametrized import put_back
@@ -74,6 +75,13 @@ class TorchModel(IrModel):
     def put_back(self, made: Assembled) -> Assembled:
         """With weight norms as modules have them."""
         return put_back(made, self.folded)
+
+    def on(self, there: Clone) -> Self:
+        """The same model with a structure of its own, whose nodes remember what they said in the source."""
+        for node in there.nodes.values():
+            if BEFORE in node.meta:
+                node.meta[BEFORE] = node.meta[BEFORE].on(there)
+        return super().on(there)
 
     def remember(self, nodes: Iterable[ir.Node]) -> None:
         """Keep what nodes said in the source, for the calls of the result."""

@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from growc.diagnostic import Diagnostic, GrowError
+from growc.dialects.onnx.clones import Clone
 from growc.dialects.torch.call import SITE, Path, Place
 from growc.dialects.torch.lowering import OWNER
 from growc.dialects.torch.variances import VARIANCES, corrections
@@ -37,12 +38,21 @@ class Before:
     attributes: Mapping[str, Any]
     operands: Mapping[int, Sequence[Entry]]
 
+    def on(self, there: Clone) -> Before:
+        """The same of a copy of the model."""
+        entries = {i: [_on(entry, there) for entry in given] for i, given in self.operands.items()}
+        return Before(self.attributes, entries)
+
 
 @dataclass(frozen=True, eq=False)
 class Parameter:
     """A tensor that a call left out, and that is no longer what the call assumes: one number everywhere."""
 
     value: ir.Value
+
+
+def _on(entry: Entry, there: Clone) -> Entry:
+    return there.value(entry) if isinstance(entry, ir.Value) else entry
 
 
 def remember(nodes: Iterable[ir.Node]) -> None:
