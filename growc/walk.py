@@ -1,4 +1,4 @@
-"""One walk for all that follows a graph: each thing that is reached, once."""
+"""One walk for all that follows a graph: each thing that is reached, once, or behind all that it needs."""
 
 from __future__ import annotations
 
@@ -23,3 +23,20 @@ def walk(start: Iterable[T], step: Callable[[T], Iterable[T]], *, nearest: bool 
         fresh = [x for x in dict.fromkeys(step(one)) if x not in seen]
         seen.update(fresh)
         pending.extend(fresh)
+
+
+def postorder(start: Iterable[T], needs: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """All that is reached from `start`, each once and behind what it needs, in the order of the needs."""
+    seen = set[T]()
+    for root in start:
+        pending = [] if root in seen else [(root, iter(needs(root)))]
+        seen.add(root)
+        while pending:
+            one, rest = pending[-1]
+            further = next((x for x in rest if x not in seen), None)
+            if further is None:
+                yield one
+                pending.pop()
+            else:
+                seen.add(further)
+                pending.append((further, iter(needs(further))))

@@ -16,7 +16,7 @@ from collections.abc import Collection, Hashable, Iterator, Sequence
 from growc.graph import Node, Value, used_by
 from growc.layers import Layer, Rows
 from growc.traits import JOIN, SAME, SIZES
-from growc.walk import walk
+from growc.walk import postorder, walk
 
 SILENT = frozenset({"stash_type"})
 """Attributes that change nothing but how exactly is computed."""
@@ -79,20 +79,19 @@ class _Likeness:
 
     def outside(self, value: Value) -> int:
         """The number of a value that no node of the layer makes."""
-        if value in self.outer:
-            return self.outer[value]
-        pending = [value]
-        while pending:
-            one = pending[-1]
+
+        def made_of(one: Value) -> list[Value]:
+            known = one in self.outer or one in self.handed or one in self.shared or one.known is not None
+            return [] if known or one.producer is None else self.looked_at(one.producer)
+
+        for one in postorder([value], made_of):
             node = one.producer
             if one in self.outer:
-                pending.pop()
-            elif one in self.handed:
+                continue
+            if one in self.handed:
                 self.outer[one] = self.number(("handed", one.sizes))
             elif node is None or one in self.shared or one.known is not None:
                 self.outer[one] = self.number(self.leaf(one))
-            elif missing := [v for v in self.looked_at(node) if v not in self.outer]:
-                pending += missing
             else:
                 self.enter(node, [self.outer[v] for v in self.looked_at(node)], self.outer)
         return self.outer[value]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from growc.graph import Node, Value, backward
-from growc.walk import walk
+from growc.walk import postorder, walk
 
 DIAMOND = {"a": "bc", "b": "d", "c": "d", "d": "ae", "e": ""}
 
@@ -44,3 +44,9 @@ def test_a_stored_tensor_is_read_behind_what_lays_it_out() -> None:
     use.users, turned.users = [(turn, 0)], [(reader, 1)]
     assert use.reader is reader
     assert read.reader is None
+
+
+def test_what_is_needed_comes_first_in_the_order_of_the_needs() -> None:
+    needs = {"a": "bc", "b": "d", "c": "de", "d": "", "e": ""}
+    assert list(postorder("a", needs.__getitem__)) == list("dbeca")
+    assert list(postorder("eda", needs.__getitem__)) == list("edbca")

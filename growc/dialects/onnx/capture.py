@@ -7,7 +7,7 @@ names, on the order of nodes in the file, or on which operand of a commutative o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from growc.dialects.onnx.tensors import constant_of, read_tensor, shape_of, stor
 from growc.dialects.onnx.value_laws import LAWS
 from growc.graph import FLOATING, Graph, Node, Order, Value, Weight
 from growc.indexmap import Array
+from growc.walk import postorder
 
 COPY_OF, ZERO, ORDER = "growc.copy_of", "growc.zero", "growc.order"
 ALIASES, ASSUMED = "growc.aliases", "growc.assumed"
@@ -131,7 +132,8 @@ class _Capture:
         source = self.model.graph
         inputs = [self.value(v) for v in source.inputs if not v.is_initializer()]
         self.structural_keys(inputs=[v for v in source.inputs if not v.is_initializer()])
-        for step in self.postorder(self.makers.get(v) for v in source.outputs):
+        last = [self.makers[v] for v in source.outputs if v in self.makers]
+        for step in list(postorder(last, self.predecessors)):
             dropped = step.op == "Constant" or any(self.is_weight(v) for v in step.outputs)
             if step not in self.chains and not dropped:
                 self.add(step)
@@ -222,25 +224,6 @@ class _Capture:
         if step.op in COMMUTATIVE:
             operands.sort(key=self.key)
         return [self.makers[v] for v in operands if v in self.makers]
-
-    def postorder(self, roots: Iterable[Step | None]) -> list[Step]:
-        done: set[Step] = set()
-        order: list[Step] = []
-        for root in roots:
-            if root is None or root in done:
-                continue
-            done.add(root)
-            stack = [(root, iter(self.predecessors(root)))]
-            while stack:
-                step, rest = stack[-1]
-                following = next((p for p in rest if p not in done), None)
-                if following is None:
-                    order.append(step)
-                    stack.pop()
-                else:
-                    done.add(following)
-                    stack.append((following, iter(self.predecessors(following))))
-        return order
 
     # ---- building
 

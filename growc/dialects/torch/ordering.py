@@ -6,9 +6,10 @@ reach nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from growc.dialects.torch.entries import Entry, Wire
+from growc.walk import postorder
 
 Ordered = tuple[tuple[Entry, ...], tuple[tuple[Wire, ...], ...]]
 """Entries, and what each is given, with the results last."""
@@ -45,14 +46,9 @@ def _moved(wire: Wire, places: Mapping[int, int]) -> Wire:
 
 def _order(given: Sequence[Sequence[Wire]], last: Sequence[int]) -> list[int]:
     """Operators behind what they are made from, first operands first: whatever order they ran in."""
-    placed: dict[int, None] = {}
-    pending = list(last[::-1])
-    while pending:
-        number = pending[-1]
+
+    def needs(number: int) -> Iterator[int]:
         those = given[number] if number < len(given) else ()
-        waiting = [wire[0] for wire in those if not isinstance(wire, str) and wire[0] not in placed]
-        if waiting and number not in placed:
-            pending.append(waiting[0])
-        else:
-            placed[pending.pop()] = None
-    return list(placed)
+        yield from (wire[0] for wire in those if not isinstance(wire, str))
+
+    return list(postorder(last, needs))
