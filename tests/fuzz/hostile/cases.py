@@ -114,9 +114,9 @@ class Source:
 
 def source(seed: int) -> Source | None:
     """The first model of a seed that loads and is not degenerate."""
-    for attempt in range(ATTEMPTS):
+    for number in range(ATTEMPTS):
         with Attempt() as attempt:  # what does not run is drawn anew
-            model, net = graph(seed * ATTEMPTS + attempt)
+            model, net = graph(seed * ATTEMPTS + number)
             made = judging.session(model)
             inputs = [(v.name, _kind(v), _shape(v)) for v in model.graph.input]
             cases = judging.feeds(inputs, seed, 7)
