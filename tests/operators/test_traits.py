@@ -226,6 +226,16 @@ def test_elementwise_operators_have_poles_where_their_row_says_so() -> None:
     assert polar_ops <= {op for op, row in OPERATORS.items() if Trait.POLE in row.traits}
 
 
+SINGLY = [c for c in CASES if OPERATORS[c.op].elementwise and c.opsets]
+
+
+@pytest.mark.parametrize("case", SINGLY, ids=lambda case: str(case.name))
+def test_a_result_of_an_elementwise_row_is_made_place_by_place(case: Case) -> None:
+    node = Node(case)
+    turned = {i: np.flip(x, -1) for i, x in enumerate(node.inputs) if x is not None and x.ndim}
+    np.testing.assert_allclose(node.given(turned)[0], np.flip(node.run()[0], -1), rtol=1e-6)
+
+
 def real(case: Case) -> bool:
     """Whether its first operand is fed, and holds real numbers."""
     return isinstance(case.inputs[0], Feed) and case.inputs[0].kind in ("real", "small", "positive")
