@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from growc.version import __version__
+
 if TYPE_CHECKING:
     from growc.api import Applied as Applied
     from growc.api import apply as apply
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from growc.measuring import measure as measure
     from growc.training import param_groups as param_groups
 
-__version__ = "0.1.0"
 __all__ = [
     "Applied",
     "GrowError",

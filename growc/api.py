@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
+from growc.bound import Resolved
 from growc.brief import brief
+from growc.compiler import Progress, compiled, has_config, is_module, quiet
+from growc.compiler import opened as opened
 from growc.diagnostic import Diagnostic, GrowError
 from growc.files import irregular
 from growc.fluent import Recipe
-from growc.resolve import Resolved, load
+from growc.resolve import load
 from growc.source import Source
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from growc import model as seam
     from growc.calibration import Outcome
-    from growc.compilation import After, Analysis, Result
+    from growc.compilation import Analysis
     from growc.plans import Plan
     from growc.verification import Verification
 
     Model = str | Path | nn.Module
     State = str | Path | Mapping[str, Any]
 
-Progress = Callable[[str, int, int], None]
-"""(what is being done, done so far, of how much); a total of 0 means that it is not known."""
-
-
-def quiet(phrase: str, done: int, total: int) -> None:
-    """Says nothing of the progress."""
-
-
-def unobserved(one: object, made: object) -> None:
-    """Looks at nothing that a pass makes."""
-
+compile = compiled  # noqa: A001 - growc.api.compile is what it is
 
 Recipes = str | Path | Recipe | Sequence[Source]
 """A recipe: its text, a `.grow` file, one built in Python, or sources."""
@@ -93,105 +84,6 @@ def decoded(name: str, data: bytes) -> Source:
         return Source(name, data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise GrowError(Diagnostic("G213", f"the recipe `{name}` is not text in UTF-8")) from error
-
-
-@overload
-def compiled(
-    resolved: Resolved,
-    model: Model,
-    *,
-    analysis_only: Literal[False] = False,
-    keeps: bool = False,
-    example_inputs: Any = None,
-    keep_class: bool = False,
-    progress: Progress = quiet,
-    after: After = unobserved,
-) -> Result: ...
-
-
-@overload
-def compiled(
-    resolved: Resolved,
-    model: Model,
-    *,
-    analysis_only: Literal[True],
-    keeps: bool = False,
-    example_inputs: Any = None,
-    keep_class: bool = False,
-    progress: Progress = quiet,
-    after: After = unobserved,
-) -> Analysis: ...
-
-
-def compiled(
-    resolved: Resolved,
-    model: Model,
-    *,
-    analysis_only: bool = False,
-    keeps: bool = False,
-    example_inputs: Any = None,
-    keep_class: bool = False,
-    progress: Progress = quiet,
-    after: After = unobserved,
-) -> Analysis:
-    """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
-    and for rankings by them. `keeps`: importance that is measured may be kept beside the model. `keep_class`:
-    the result of a module of transformers is to be one of the same class. `after` is called with each pass
-    and what it made.
-    """
-    from growc import compilation
-    from growc.passes import ANALYSIS, PIPELINE, run
-
-    path, source = _named(model, example_inputs, keep_class)
-    start = compilation.Source(path, source, resolved.statements, progress, keeps, after=after)
-    try:
-        return run(ANALYSIS, start) if analysis_only else run(PIPELINE, start)
-    except GrowError:
-        raise
-    except Exception as error:  # passes may rely on what a valid file says
-        if not (fault := source.fault(path)):
-            raise
-        message = f"`{path}` is not valid: {fault}"
-        raise GrowError(Diagnostic("G311", message)) from error
-
-
-compile = compiled  # noqa: A001 - growc.api.compile is what it is
-
-
-def _named(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, seam.Model]:
-    """A model with the path that it is called by. Raises GrowError: G309, G310, G317, G321."""
-    if not isinstance(model, str | Path):
-        if keep_class and has_config(model):
-            from growc.checkpoint.model import HeldModel
-
-            return Path(type(model).__name__), HeldModel.of_module(model, example_inputs)
-        from growc.dialects.torch.dialect import TorchModel
-
-        return Path(type(model).__name__), TorchModel.of(model, example_inputs)
-    return Path(model), opened(Path(model))
-
-
-def opened(path: Path) -> seam.Model:
-    """A model on disk, as passes see it. Raises GrowError: G309, G310, G317."""
-    from growc.forms import require_torch
-
-    if not path.exists():
-        raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
-    if (kind := irregular(path)) and not path.is_dir():
-        raise GrowError(Diagnostic("G310", f"`{path}` is {kind}, and no model"))
-    if path.is_dir() or path.suffix == ".pt2":
-        require_torch(path)
-    if path.is_dir():
-        from growc.checkpoint.model import HeldModel
-
-        return HeldModel.at(path)
-    if path.suffix == ".pt2":
-        from growc.dialects.torch.dialect import TorchModel
-
-        return TorchModel.of_program(path)
-    from growc.dialects.onnx.dialect import OnnxModel
-
-    return OnnxModel.open(path)
 
 
 def plan(
@@ -311,24 +203,12 @@ def _with_state(model: Any, state_dict: State | None) -> Any:
     if state_dict is None:
         return model
     if not is_module(model):
-        from growc.arguments import wrong
+        from growc.diagnostic import wrong
 
         raise wrong(f"`state_dict` is for modules, and `{model}` has its own weights")
     from growc.checkpoint.filling import filled
 
     return filled(model, state_dict)
-
-
-def is_module(given: Any) -> bool:
-    """Whether something is a module of torch, which need not be imported."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(given, torch.nn.Module)
-
-
-def has_config(module: Any) -> bool:
-    """Whether a module is of a class of transformers, which builds it from a config."""
-    transformers = sys.modules.get("transformers")
-    return transformers is not None and isinstance(module, transformers.PreTrainedModel)
 
 
 def apply_file(

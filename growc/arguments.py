@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from growc import __version__
-from growc.diagnostic import Diagnostic, GrowError, nearest
+from growc.diagnostic import nearest, wrong
+from growc.version import __version__
 
 _JSON = "one JSON object on standard output"
 
@@ -18,11 +18,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise wrong(message, f"`{self.prog} --help` shows what there is")
-
-
-def wrong(message: str, remedy: str = "") -> GrowError:
-    """A mistake in the command line."""
-    return GrowError(Diagnostic("G200", message, help=remedy))
 
 
 def read_arguments(given: Sequence[str]) -> argparse.Namespace:

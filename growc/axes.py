@@ -15,7 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from growc.brief import brief
-from growc.graph import Size
+
+Size = tuple[int, ...]
+"""One dimension: its value at every sample point. Equal sizes are equal at all of them."""
 
 Where = object
 """The operator or the use of a weight that an equation comes from. Spaces only keep it, for what is said."""

@@ -66,7 +66,7 @@ def calibrated(
     """What a result costs on `inputs`, else on those of the recipe's last `measure importance`; or why that
     is not known.
     """
-    from growc.api import opened
+    from growc.compiler import opened
 
     ports = ports_of(c)
     measures = [b.statement for b in c.statements if isinstance(b.statement, Measure)]

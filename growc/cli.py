@@ -18,19 +18,18 @@ import traceback
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
-from growc import __version__
-from growc.arguments import read_arguments, wrong
-from growc.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render
+from growc.arguments import read_arguments
+from growc.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render, wrong
 from growc.json_data import Json
 from growc.printable import printable
 from growc.source import Source
+from growc.version import __version__
 
 if TYPE_CHECKING:
     from growc import compilation
     from growc.compilation import After
-    from growc.passes import Pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -244,9 +243,9 @@ def _printing(options: Namespace) -> After:
         raise wrong("`--print-after` prints text, and `--json` one object")
     asked = names if "all" in options.print_after else options.print_after
 
-    def after(one: Pass[Never, compilation.Source], made: compilation.Source) -> None:
-        if one.name in asked:
-            _print(lines_after(one.name, made))
+    def after(name: str, made: compilation.Source) -> None:
+        if name in asked:
+            _print(lines_after(name, made))
 
     return after
 

@@ -9,29 +9,46 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Never, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+
+from growc.axes import Size, Space
+from growc.edits import Edit, Repairs, Sampled
+from growc.layers import Instance
 
 if TYPE_CHECKING:
-    from growc.axes import Space
+    from growc.bound import Bound
     from growc.depth import Depth
     from growc.graph import Graph, Node, Value
     from growc.indexmap import Bools, Floats, IndexMap
     from growc.layers import Layers
-    from growc.model import Model, Repairs, Sampled
-    from growc.passes.assemble import Assembled
-    from growc.passes.lower import Lowered
+    from growc.passes.apart import Taken
+    from growc.passes.assembled import Assembled
+    from growc.passes.lowered import Lowered
+    from growc.passes.measured import Measured
     from growc.passes.norms import Norm
     from growc.passes.roles import Roles
-    from growc.passes.runner import Pass
     from growc.passes.spaces import Axes
     from growc.passes.ties import Tie
     from growc.plans import AxisStep, Gap, Plan
-    from growc.resolve import Bound
+    from growc.recipe import Measure
+    from growc.scores import Scores
 
 Kind = TypeVar("Kind", bound="Source")
 
-After = Callable[["Pass[Never, Source]", "Source"], None]
-"""What is called with each pass and what it made."""
+After = Callable[[str, "Source"], None]
+"""What is called with the name of each pass and what it made."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What passes ask beside the graph. measure, measure_layers: what a `measure importance` finds of units,
+    and of the layers of each run of the source (raise GrowError: G309, G403); inspect: the analysis of
+    another model.
+    """
+
+    measure: Callable[[Request, Measure], Measured]
+    measure_layers: Callable[[Request, Measure], list[list[float | None]]]
+    inspect: Callable[[Path], Analysis]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -43,6 +60,7 @@ class Source:
 
     path: Path
     model: Model
+    outside: Outside
     statements: Sequence[Bound] = ()
     progress: Callable[[str, int, int], None] = lambda phrase, done, total: None
     keeps: bool = False
@@ -170,3 +188,67 @@ class Result(Stored):
     """A finished compilation."""
 
     plan: Plan
+
+
+class Rearranged(Protocol):
+    """A model with other layers."""
+
+    @property
+    def model(self) -> Model:
+        """It."""
+
+    @property
+    def renamed(self) -> Mapping[str, str | None]:
+        """Inputs and outputs that have another name now, or none."""
+
+    def layers(self, graph: Graph, depth: Depth) -> Layers:
+        """Its layers, on its graph. Raises GrowError (G314) where nothing is left of one."""
+
+
+class Model(Protocol):
+    """A model, opened. told: what a reader of any plan should know of how it was captured. lenient: whether
+    masks that are not given are open. scores: what was measured of it.
+    """
+
+    told: tuple[str, ...]
+    scores: dict[tuple[Path, int | None], Scores]
+
+    @property
+    def lenient(self) -> bool:
+        """Whether masks that are not given are open."""
+
+    def capture(self) -> Graph:
+        """The neutral graph."""
+
+    def simulate(self, graph: Graph) -> Sampled:
+        """Fill in sizes and known values of a graph. Raises GrowError (G311)."""
+
+    def edit(self, edit: Edit) -> Self:
+        """The model with another graph, which is to be captured."""
+
+    def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
+        """The model with other layers. Raises GrowError (G314) where a layer that goes is needed."""
+
+    def repair(
+        self,
+        axes: Axes,
+        sampled: Sampled,
+        resize: Callable[[Space], Size],
+        taken: Taken,
+    ) -> Repairs:
+        """Account for every size of the result. Raises GrowError (G308) where one cannot be accounted for."""
+
+    def put_back(self, made: Assembled) -> Assembled:
+        """The stored tensors of a plan, where computed weights that change are made of what others are."""
+
+    def hold(self, c: Result) -> Result:
+        """A compilation with what stores its result, where that is more than the graph itself."""
+
+    def file(self, path: Path) -> Path:
+        """The file that onnxruntime runs."""
+
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes."""
+
+    def fault(self, path: Path) -> str:
+        """What is wrong with the file as such, if it can be told."""

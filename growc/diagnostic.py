@@ -219,3 +219,8 @@ def _cell(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def wrong(message: str, remedy: str = "") -> GrowError:
+    """A mistake in the command line."""
+    return GrowError(Diagnostic("G200", message, help=remedy))

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from growc.bound import Resolved
 from growc.diagnostic import Diagnostic, GrowError
 from growc.output import RECORD, has_opening, record_path
 from growc.recipe import Match, Measure, Ranking
-from growc.resolve import Resolved, parts_of
+from growc.resolve import parts_of
 from growc.scores import cache_path
 from growc.source import Source
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from growc import recipe as ast
+from growc.bound import Bound
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import evaluate
 from growc.passes.counts import numbers, runs_in
 from growc.passes.region import region_of
 from growc.passes.targets import named
-from growc.resolve import Bound
 from growc.source import Span
 from growc.stage import Sizes
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from growc.arguments import wrong
-from growc.diagnostic import Diagnostic, GrowError
+from growc.compiler import require_torch
+from growc.diagnostic import wrong
 
 if TYPE_CHECKING:
-    from growc.api import Progress
     from growc.compilation import Result
+    from growc.compiler import Progress
     from growc.ports import Ports
     from growc.verification import Verification
 
@@ -44,14 +43,6 @@ class Form(Protocol):
         self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
     ) -> dict[str, Verification]:
         """A model of 16 bits and its result once more in wider numbers, by what that is called."""
-
-
-def require_torch(path: Path) -> None:
-    """Raises GrowError (G309) where what reads other models than ONNX files is not installed."""
-    missing = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
-    if missing:
-        message = f"`{path}` is no ONNX file, and for others growc needs {', '.join(missing)}"
-        raise GrowError(Diagnostic("G309", message, help="install `growc[torch]`"))
 
 
 def form_of(path: Path, shard_size: str = "", optimizer: Path | None = None) -> Form:

@@ -13,15 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from growc.axes import Size
 from growc.brief import brief
 from growc.indexmap import Array, Bools
 from growc.traits import JOIN, WRITE, Trait
 from growc.unit_ranges import Range
 from growc.walk import walk
-
-Size = tuple[int, ...]
-"""One dimension: its value at every sample point. Equal sizes are equal at all of them."""
-
 
 Origin = Hashable
 """What a dialect has of its own for a value, a node or a stored tensor. Only the dialect looks into it."""

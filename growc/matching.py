@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, cast
 
+from growc.bound import Bound
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Binary, Expr, Int, Name
 from growc.option_rules import OPTIONS
@@ -29,7 +30,6 @@ from growc.recipe import (
     SubcloneLayers,
     Widen,
 )
-from growc.resolve import Bound
 
 ROLES = ("hidden", "kv_heads", "heads", "head_dim", "ffn", "experts", "channels", "vocab", "positions")
 """What is matched, in this order; then the layers, so that copies of layers are copies of the wider ones."""

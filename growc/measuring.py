@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from growc.api import Progress, inspect, opened, quiet
 from growc.brief import brief
+from growc.compiler import Progress, analysed, opened, quiet
 from growc.diagnostic import Diagnostic, GrowError
 from growc.files import irregular
 
@@ -74,7 +74,7 @@ def measurement(
     require_distinct([written], [Part("the file of `--inputs`", Path(inputs)), *model_parts(Path(model))])
     if kept is not None and (kind := irregular(kept)):
         raise GrowError(Diagnostic("G501", f"`{kept}` is {kind}, and no file"))
-    compilation = inspect(model)
+    compilation = analysed(Path(model))
     if kept is not None and kept.exists() and not force:
         require(kept, importance.mark(compilation, Path(inputs), samples))
     found = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress)
@@ -103,5 +103,5 @@ def profile(
     path, data, source = Path(model), Path(inputs), opened(Path(model))
     kept = cache_path(path) if out is None else Path(out)
     book = Book.of(kept, fingerprint(source.files(path), data, samples))
-    c = inspect(source.file(path))  # of what onnxruntime runs
+    c = analysed(source.file(path))  # of what onnxruntime runs
     return profile(c, data, samples, layers, progress, book, source.lenient)

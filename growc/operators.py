@@ -20,7 +20,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from growc.graph import Node, Size
+from growc.axes import Size
+from growc.graph import Node
 from growc.indexmap import Array
 from growc.traits import Trait
 

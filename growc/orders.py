@@ -124,7 +124,7 @@ _DEEPER = (
             *([*range(count)] * (size // count)),
             *range(count - size % count, count),
         ],
-        "0..L, floor(N/L) times, then the top N mod L (StackBERT, bert2BERT Algorithm 1)",
+        "0..L, floor(N/L) times, then the top N mod L (Gong et al. 2019; Chen et al. 2022, Algorithm 1)",
     ),
     OrderRule(
         "last",

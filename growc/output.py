@@ -35,7 +35,7 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 def canonical(record: Mapping[str, Json]) -> str:
     """A record as text, the version of growc first, a line for each entry; equal records give equal texts."""
-    from growc import __version__
+    from growc.version import __version__
 
     entries = ({"growc": __version__} | dict(record)).items()
     return "{\n" + ",\n".join(f"  {_json(key)}: {_block(value)}" for key, value in entries) + "\n}\n"

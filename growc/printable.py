@@ -26,3 +26,11 @@ def printable(text: str, kept: str = "") -> str:
 def _escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+
+
+def size_of(n: int) -> str:
+    """A number of bytes, decimal: 1.42 GB."""
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n >= size:
+            return f"{n / size:.2f} {unit}" if n < 10**16 else f"{n / size:.0e} {unit}"
+    return f"{n} bytes"

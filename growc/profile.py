@@ -202,14 +202,14 @@ def tried(
 
 def ordered(model: Path, run: int, order: Sequence[int]) -> Result:
     """A model compiled with the layers of one run in another order."""
-    from growc.api import inspect
     from growc.compilation import Request
+    from growc.compiler import analysed
     from growc.passes import AFTER_DEPTH
     from growc.passes import run as run_passes
     from growc.passes.branches import Branches
     from growc.passes.depth import rearranged
 
-    c = inspect(model)
+    c = analysed(model)
     pasts = [Past.of(len(r.layers)) for r in c.layers.runs]
     pasts[run] = pasts[run].after(Move(0, tuple(order)), (False,) * len(order))
     request = Request(**vars(c), first=c)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from growc import grammar
+from growc.bound import Bound, Resolved
+from growc.compiler import Progress, compiled
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.container import load as load_model
 from growc.expression import spell
@@ -34,14 +36,15 @@ from growc.recipe import (
     Scoped,
     Subclone,
 )
-from growc.resolve import Bound, Resolved, load
+from growc.resolve import load
 from growc.source import Source
 
 if TYPE_CHECKING:
     from growc.compilation import Result
     from growc.verification import Verification
 
-Progress = Callable[[str, int, int], None]
+Write = Callable[["Result", Path, Path, Progress], list[Path]]
+"""Makes a result in a folder, under the name of a target; the last file is the model."""
 Declared = dict[str, tuple[int | None, ...]]
 """The declared sizes of inputs and outputs, None where one is not fixed."""
 
@@ -109,12 +112,12 @@ class Past:
         return Past(path, history(model), declared_by(model))
 
 
-def retraced(source: Past, result: Past, progress: Progress) -> Ports:
+def retraced(source: Past, result: Past, write: Write, progress: Progress) -> Ports:
     """How the inputs and outputs of `result` follow from those of `source`, by the recipes in its records.
 
     A source that was grown itself must be a model on the way to the result; one without a record may be any
     of them. Nothing follows where both have the same inputs and outputs, and no unit changed its place; nor
-    where the recipes do not lead from this source to this result.
+    where the recipes do not lead from this source to this result. `write` writes models of this form.
     """
     records, own = list(result.records), list(source.records)
     if records[: len(own)] != own:
@@ -124,7 +127,7 @@ def retraced(source: Past, result: Past, progress: Progress) -> Ports:
             recipes = [recipe_of(record) for record in records[first:]]
             if source.declared == result.declared and not any(map(_moves_units, recipes)):
                 return Ports()
-            found = _replayed(source.path, list(zip(records[first:], recipes, strict=True)), progress)
+            found = _replayed(source.path, list(zip(records[first:], recipes, strict=True)), write, progress)
             if _leads_to(found, result.declared):
                 return found
     return Ports()
@@ -177,27 +180,24 @@ def _moves_units(recipe: Resolved) -> bool:
 
 
 def _replayed(
-    source: Path, growths: Sequence[tuple[Mapping[str, Json], Resolved]], progress: Progress
+    source: Path, growths: Sequence[tuple[Mapping[str, Json], Resolved]], write: Write, progress: Progress
 ) -> Ports:
     """What growths do, one after the other: as their records say, or else their recipes, done again.
 
     Raises GrowError where one is refused.
     """
-    from growc import api
-    from growc.forms import form_of
-
     found = Ports()
     with tempfile.TemporaryDirectory(prefix="growc-") as name:
         for number, (record, recipe) in enumerate(growths, 1):
             if "ports" in record:
                 found = found.then(from_json(record["ports"]))
                 continue
-            compilation = api.compile(replayable(recipe), source, progress=progress)
+            compilation = compiled(replayable(recipe), source, progress=progress)
             found = found.then(ports_of(compilation))
             if number < len(growths) and "ports" not in growths[number][0]:
                 folder = Path(name) / str(number)
                 folder.mkdir()
-                source = form_of(source).write(compilation, folder, folder / source.name, progress)[-1]
+                source = write(compilation, folder, folder / source.name, progress)[-1]
     return found
 
 

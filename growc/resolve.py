@@ -10,10 +10,11 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from growc.bound import Bound, Resolved
 from growc.checks import check
 from growc.diagnostic import Diagnostic, GrowError, concealed, nearest
 from growc.expression import UNKNOWN, Binary, Expr, Int, Name, Node, TensorAxis, fold, names, substitute
@@ -52,34 +53,6 @@ MAX_NAMES = 200
 
 MAX_VALUE = 10**18
 """No size is larger."""
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A statement of the flat list, with numbers and axes in the place of every `let`.
-
-    number: its place among the statements that are neither `let`, `include` nor `expect`, from 1: what random
-        draws are keyed by. Those of `expect` are one more than the last, for they judge the final model.
-    scopes: the scopes around it, outermost first.
-    lets: what each name stands for at this place.
-    """
-
-    number: int
-    scopes: tuple[Scope, ...]
-    statement: Statement
-    lets: Mapping[str, Expr] = field(default_factory=dict, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """All that a recipe says, in order.
-
-    parameters: every `let`, with the value that it has here; included: the recipes that were read.
-    """
-
-    statements: tuple[Bound, ...]
-    parameters: Mapping[str, Expr] = field(default_factory=dict)
-    included: tuple[Source, ...] = ()
 
 
 AnyNode = TypeVar("AnyNode")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from growc.diagnostic import Diagnostic, GrowError
-from growc.render.text import size_of
+from growc.printable import size_of
 from growc.source import Span
 
 OF_UNIT, OF_NODE, OF_NUMBER = 64, 8_000, 16

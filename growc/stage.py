@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from growc.axes import Space, find, plus, times
+from growc.axes import Size, Space, find, plus, times
 from growc.brief import brief
 from growc.draws import Draws
 from growc.fills import Entries, FillRule
-from growc.graph import Size
 from growc.indexmap import Bools, IndexMap, Ints
 from growc.option_rules import Options
 from growc.source import Span

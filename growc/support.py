@@ -24,7 +24,7 @@ from growc.recipe import (
 from growc.source import Span
 
 if TYPE_CHECKING:
-    from growc.resolve import Bound
+    from growc.bound import Bound
 
 STATEMENTS: tuple[type[Statement], ...] = (
     Widen,

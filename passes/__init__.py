@@ -34,13 +34,13 @@ REQUEST = (
     >> Pass(
         "groups",
         groups_pass,
-        requires=("model", "statements", *ANALYSED, "first"),
+        requires=("model", "outside", "statements", *ANALYSED, "first"),
         ensures=("model", *ANALYSED),
     )
     >> Pass(
         "match",
         match_pass,
-        requires=("model", "statements", *ANALYSED, "first"),
+        requires=("model", "outside", "statements", *ANALYSED, "first"),
         ensures=("statements",),
     )
 )
@@ -49,7 +49,7 @@ REQUEST = (
 DEPTH = Pass(
     "depth",
     depth_pass,
-    requires=("model", "statements", *ANALYSED, "first"),
+    requires=("model", "outside", "statements", *ANALYSED, "first"),
     ensures=("model", *ANALYSED, "depth", "renamed"),
 )
 
@@ -57,7 +57,7 @@ AFTER_DEPTH = (
     Pass(
         "lower",
         lower_pass,
-        requires=("model", "statements", "roles", "axes", "ties", "layers", "depth"),
+        requires=("outside", "statements", "roles", "axes", "ties", "layers", "depth"),
         ensures=("lowered",),
     )
     >> Pass(

@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from growc.compilation import Analysis, Captured, Named, Normed, Request, Simulated, Source, Spaced, Tied
-from growc.model import Model
+from growc.compilation import (
+    Analysis,
+    Captured,
+    Model,
+    Named,
+    Normed,
+    Request,
+    Simulated,
+    Source,
+    Spaced,
+    Tied,
+)
 from growc.passes.inner_heads import count_inner_heads
 from growc.passes.layers import find_layers
 from growc.passes.raising.norms import find_norms

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from growc.compilation import Repaired, Solved, Stored
+from growc.edits import Patch
 from growc.graph import Graph, Node, Value, Weight
-from growc.model import Patch
 from growc.naming import unused
+from growc.passes.assembled import Assembled
 from growc.passes.spaces import Axes
 from growc.passes.tables import continue_tables
 from growc.passes.ties import Tie, cut_by_untie
@@ -35,15 +36,6 @@ def assemble_pass(c: Repaired) -> Stored:
     gone = c.lowered.taken.gone
     made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.repairs.patches, cut, gone)
     return Stored(**vars(c), assembled=c.model.put_back(made))
-
-
-@dataclass
-class Assembled:
-    """`uses`: for every planned tensor, the uses that it serves, in the order of `weights`."""
-
-    weights: list[WeightPlan] = field(default_factory=list)
-    uses: list[list[Value]] = field(default_factory=list)
-    sources: list[Weight] = field(default_factory=list)
 
 
 def assemble_weights(

@@ -13,7 +13,8 @@ import numpy as np
 from growc.compilation import Result, Stored
 from growc.depth import Depth
 from growc.graph import Weight
-from growc.passes.assemble import Assembled, count_parameters
+from growc.passes.assemble import count_parameters
+from growc.passes.assembled import Assembled
 from growc.passes.symmetry import symmetries
 from growc.plans import MEAN, Alike, AxisChange, Certificate, Gap, Plan, WeightPlan
 from growc.quantised import Quantised, quantised

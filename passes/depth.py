@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from growc import recipe as ast
+from growc.bound import Bound
 from growc.compilation import Arranged, Request, Source
 from growc.depth import Depth, Move, Past
 from growc.diagnostic import Diagnostic, GrowError
@@ -30,7 +31,6 @@ from growc.passes.lower import lowered
 from growc.passes.runner import run as run_passes
 from growc.passes.targets import named
 from growc.plans import Gap, Summary
-from growc.resolve import Bound
 from growc.room import OF_NODE, require
 from growc.source import Span
 
@@ -49,7 +49,7 @@ def depth_pass(c: Request) -> Arranged:
 
 def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Depth:
     """What the statements make of the layers."""
-    measuring = partial(c.model.measure_layers, c)
+    measuring = partial(c.outside.measure_layers, c)
     size_of = partial(size_before, c, statements)
     return arrange_layers(statements, c.layers, branches, size_of, measuring)
 

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 
 from growc import recipe as ast
 from growc.axes import atoms_of, leaves
+from growc.bound import Bound
+from growc.edits import Unseen
 from growc.graph import Node, Value, backward, makers
-from growc.model import Unseen
 from growc.passes.flow import Flow
 from growc.passes.raising.heads import operands_of, weighs
 from growc.passes.roles import Roles
 from growc.passes.spaces import Axes, Instance
 from growc.passes.ties import Tie
 from growc.ranking_rules import RANKINGS
-from growc.resolve import Bound
 from growc.walk import walk
 
 

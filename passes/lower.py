@@ -8,24 +8,25 @@ statement that the model cannot follow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
 from growc import recipe as ast
 from growc.axes import Space, atoms_of, leaves
+from growc.bound import Bound
 from growc.compilation import Arranged, Mapped, Request
 from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.expression import Expr, evaluate
 from growc.grammar import manner_text
-from growc.indexmap import Ints
 from growc.layers import Layers
 from growc.orders import Depth as DepthStatement
 from growc.passes.ancestry import Ancestry
-from growc.passes.apart import Taken, taken
+from growc.passes.apart import taken
 from growc.passes.counts import number_of_layers
 from growc.passes.grouping import averages
+from growc.passes.lowered import Lowered
 from growc.passes.magnitude import Magnitudes
 from growc.passes.measured import Measured
 from growc.passes.pairs import Pairs, pairs_of
@@ -39,31 +40,8 @@ from growc.passes.spaces import Axes
 from growc.passes.targets import named, targets_of, why_same
 from growc.passes.ties import Tie
 from growc.plans import AxisChange, Summary
-from growc.resolve import Bound
 from growc.source import Span
 from growc.stage import Sizes, Stage
-
-
-@dataclass
-class Lowered:
-    """What the recipe asks for, in maps."""
-
-    stages: list[Stage] = field(default_factory=list)
-    sizes: Sizes = field(default_factory=Sizes)
-    summaries: list[Summary] = field(default_factory=list)
-    axes: dict[str, AxisChange] = field(default_factory=dict)
-    history: list[tuple[int, Sizes]] = field(default_factory=list)
-    """The sizes before each statement, by its number."""
-    numbers: dict[str, Ints] = field(default_factory=dict)
-    """For inputs that number units of which some are gone, the old number of each."""
-    warnings: list[str] = field(default_factory=list)
-    taken: Taken = field(default_factory=Taken)
-    """What becomes of units that are taken out one by one."""
-
-    def before(self, moment: int) -> Sizes:
-        """The sizes as they stood before the statement of a number."""
-        return next((sizes for number, sizes in self.history if number >= moment), self.sizes)
-
 
 Measuring = Callable[[ast.Measure], Measured]
 """Carries out a `measure importance`."""
@@ -76,7 +54,7 @@ def lower_pass(c: Arranged) -> Mapped:
 
 def lowered(c: Request, statements: Sequence[Bound], depth: Depth) -> Lowered:
     """What statements come to, on the layers that the compilation has by now."""
-    measuring = partial(c.model.measure, c)
+    measuring = partial(c.outside.measure, c)
     return lower(statements, c.roles, c.axes, c.ties, c.layers, depth, measuring=measuring)
 
 

@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from growc import recipe as ast
+from growc.bound import Bound
 from growc.checks import check
-from growc.compilation import Request
+from growc.compilation import Analysis, Request
 from growc.config_sizes import sizes_of_config
 from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
@@ -24,12 +25,12 @@ from growc.passes.branches import Branches
 from growc.passes.depth import depth_of
 from growc.passes.lower import lowered
 from growc.passes.roles import Roles
-from growc.resolve import Bound
 from growc.source import Span
 from growc.stage import Sizes
 from growc.support import unsupported
 
 PARTS = ("encoder", "decoder")
+Inspect = Callable[[Path], Analysis]
 
 
 def match_pass(c: Request) -> Request:
@@ -42,18 +43,23 @@ def match_pass(c: Request) -> Request:
 
     if not any(isinstance(b.statement, ast.Match) for b in c.statements):
         return c
-    return Request(**vars(c) | {"statements": expand_matches(c.statements, today)})
+    return Request(**vars(c) | {"statements": expand_matches(c.statements, today, c.outside.inspect)})
 
 
-def expand_matches(statements: Sequence[Bound], today: Callable[[Sequence[Bound]], Known]) -> list[Bound]:
-    """The statements with plain ones in the place of every `match`; `today`: the sizes after some of them."""
+def expand_matches(
+    statements: Sequence[Bound], today: Callable[[Sequence[Bound]], Known], inspect: Inspect
+) -> list[Bound]:
+    """The statements with plain ones in the place of every `match`.
+
+    `today`: the sizes after some of them; `inspect`: the analysis of another model.
+    """
     done: list[Bound] = []
     for bound in statements:
         if not isinstance(bound.statement, ast.Match):
             done.append(bound)
             continue
         file = bound.statement.file
-        expanded = matched(bound, today(done), sizes_in(file.path, file.span))
+        expanded = matched(bound, today(done), sizes_in(file.path, file.span, inspect))
         problems = [d for b in expanded for d in (*check(b.statement, b.scopes), *unsupported(b))]
         if problems:
             raise GrowError(*dict.fromkeys(problems))
@@ -77,13 +83,11 @@ def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int
     return Known(found, grouped)
 
 
-def sizes_in(path: Path, span: Span) -> Known:
+def sizes_in(path: Path, span: Span, inspect: Inspect) -> Known:
     """The sizes that a model, or a config.json, has."""
     config = path / "config.json" if path.is_dir() else path
     if config.suffix == ".json":
         return _sizes_in_config(config, span)
-    from growc.api import inspect
-
     try:
         other = inspect(path)
     except GrowError as error:

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from growc.axes import atoms_of, find, leaves
+from growc.bound import Bound
 from growc.compilation import Request
+from growc.edits import Packed, PackedPart
 from growc.graph import Node, Value, makers
 from growc.indexmap import Ints
-from growc.model import Packed, PackedPart
 from growc.passes.analysis import edited
 from growc.passes.flow import Flow
 from growc.passes.grouping import averages, groups_of_one
@@ -25,7 +26,6 @@ from growc.passes.moving import moved
 from growc.passes.raising.heads import operands_of
 from growc.passes.roles import Roles
 from growc.passes.spaces import Axes, Instance
-from growc.resolve import Bound
 from growc.traits import SIZES, TURN, VIEW
 from growc.walk import walk
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from growc import recipe as ast
 from growc.axes import Reason, Space, atoms_of, find, leaves
+from growc.bound import Bound
 from growc.diagnostic import Diagnostic, GrowError
 from growc.draws import Draws
 from growc.expression import Expr, evaluate
@@ -29,7 +30,6 @@ from growc.passes.roles import RoleAxis, Roles
 from growc.passes.spaces import Axes
 from growc.passes.targets import why_same
 from growc.ranking_rules import RANKINGS
-from growc.resolve import Bound
 from growc.room import OF_UNIT, require
 from growc.source import Span
 from growc.stage import Request, Sizes, Stage

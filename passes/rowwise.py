@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from growc.graph import Graph, Node, Size, Value, Weight
+from growc.axes import Size
+from growc.graph import Graph, Node, Value, Weight
 from growc.operators import labels
 from growc.passes.spaces import site_of
 from growc.traits import DEQUANTISE, QUANTISE, SAME, VIEW

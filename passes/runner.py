@@ -70,7 +70,7 @@ class Pass(Step[Given, Made]):
         for name, value in vars(made).items():
             if name not in self.ensures and vars(given).get(name, self) is not value:
                 raise ContractError(f"the pass {self.name} changes `{name}`, and does not say so")
-        made.after(self, made)
+        made.after(self.name, made)
         return made
 
 

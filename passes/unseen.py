@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from growc.axes import Space, atoms_of, find, leaves
+from growc.edits import Unseen
 from growc.graph import Node, Value, static_values
-from growc.model import Unseen
 from growc.operators import labels
 from growc.passes.spaces import Axes, Instance
 from growc.passes.units import Place, Stretched, Way, by_group, is_group, is_one, merged

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from growc import recipe as ast
 from growc.axes import atoms_of
+from growc.bound import Bound
 from growc.compilation import Analysis, Request, Source
 from growc.diagnostic import Diagnostic, GrowError
 from growc.layers import Layers
@@ -20,7 +21,6 @@ from growc.passes.runner import run
 from growc.passes.scopes import Scopes
 from growc.passes.spaces import Axes
 from growc.passes.ties import tied_heads
-from growc.resolve import Bound
 
 
 def untie_pass(c: Analysis) -> Request:

@@ -49,7 +49,7 @@ def test_the_link_tree_of_the_type_checkers_leads_back_to_the_sources():
 
 
 def test_the_version_is_one():
-    assert f'__version__ = "{PROJECT["project"]["version"]}"' in (ROOT / "growc/__init__.py").read_text()
+    assert f'__version__ = "{PROJECT["project"]["version"]}"' in (ROOT / "growc/version.py").read_text()
 
 
 def test_every_direct_dependency_is_pinned():
@@ -73,7 +73,7 @@ def test_no_module_imports_a_second_copy(name):
 
 @pytest.mark.parametrize("command", ["inspect", "apply"])
 def test_a_folder_without_torch_is_refused_with_what_to_install(command, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("growc.forms.find_spec", lambda name: None)
+    monkeypatch.setattr("growc.compiler.find_spec", lambda name: None)
     recipe = ["-e", "widen ffn to 8 with zero fill"] if command == "apply" else []
     assert main([command, *recipe, str(tmp_path)]) == 3
     assert "install `growc[torch]`" in capsys.readouterr().err

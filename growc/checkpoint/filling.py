@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from growc.api import has_config
 from growc.checkpoint.statefile import Given, read_state
+from growc.compiler import has_config
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.shapes import same_tensors
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 from growc.axes import Space, segments
+from growc.bound import Bound
 from growc.checkpoint.storedaxes import Place, StoredAxes
 from growc.dialects.torch.unsolved import Unsolved
 from growc.expression import Binary, Expr, Int, Name, TensorAxis
 from growc.recipe import NamedAxis, Subclone, Widen
-from growc.resolve import Bound
 
 Led = tuple[Bound, Bound]
 """A new statement, and the one that it says the same as."""

@@ -12,10 +12,10 @@ from growc.diagnostic import GrowError
 from growc.output import RECORD
 
 if TYPE_CHECKING:
-    from growc.api import Progress
     from growc.checkpoint.growth import GrownWeights
     from growc.checkpoint.opened import Opened
     from growc.compilation import Result
+    from growc.compiler import Progress
     from growc.ports import Ports
     from growc.verification import Verification
 
@@ -68,7 +68,7 @@ class CheckpointDirectory:
 
     def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
         """By the record of one growth that made the result from this source."""
-        from growc import api
+        from growc.compiler import compiled
         from growc.ports import Ports, ports_of
         from growc.ports_json import from_json
         from growc.provenance import recipe_of, replayable
@@ -79,7 +79,7 @@ class CheckpointDirectory:
         with contextlib.suppress(GrowError):
             if "ports" in records[-1]:
                 return from_json(records[-1]["ports"])
-            return ports_of(api.compile(replayable(recipe_of(records[-1])), source, progress=progress))
+            return ports_of(compiled(replayable(recipe_of(records[-1])), source, progress=progress))
         return Ports()
 
     def verify(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -15,7 +15,7 @@ from growc.checkpoint.directory import CONFIG, weight_files
 from growc.checkpoint.holder import Holder
 from growc.checkpoint.opened import Opened
 from growc.checkpoint.silence import quiet
-from growc.compilation import Result, Source
+from growc.compilation import Source
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.torch.dialect import TorchModel, arguments
 from growc.dialects.torch.export import Captured, export
@@ -27,7 +27,7 @@ from growc.dialects.torch.trials import Known
 
 
 @dataclass
-class HeldModel(TorchModel):
+class ClassModel(TorchModel):
     """The program of a class; `holder` has the weights, `inputs` are what it was captured with.
 
     tried: what other configs of the class come to, while one is looked for.
@@ -40,18 +40,18 @@ class HeldModel(TorchModel):
     tried: Known = field(default_factory=dict, kw_only=True)
     lenient = True
 
-    @staticmethod
-    def at(path: Path) -> HeldModel:
+    @classmethod
+    def at(cls, path: Path) -> Self:
         """A checkpoint directory.
 
         Raises GrowError (G309, G310, G317) where it cannot be read, or its class not captured.
         """
         with quiet():
             holder = Opened.open(path)
-            return HeldModel.of_holder(holder, guessed(holder.module))
+            return cls.of_holder(holder, guessed(holder.module))
 
-    @staticmethod
-    def of_module(module: nn.Module, example_inputs: Any = None) -> HeldModel:
+    @classmethod
+    def of_module(cls, module: nn.Module, example_inputs: Any = None) -> Self:
         """A module of transformers; `example_inputs` as for `TorchModel.of`.
 
         Raises GrowError (G309, G317, G321) where its class does not build it, or cannot be captured.
@@ -60,27 +60,27 @@ class HeldModel(TorchModel):
 
         if example_inputs is None:
             holder = Living.of(module)
-            return HeldModel.of_holder(holder, guessed(holder.module))
+            return cls.of_holder(holder, guessed(holder.module))
         args, kwargs = arguments(example_inputs)
         given = without_cache(module) | by_name(module, args, kwargs)
         _require_plain(given)
-        return HeldModel.of_holder(Living.of(module, given), tree_map_only(Tensor, single, given))
+        return cls.of_holder(Living.of(module, given), tree_map_only(Tensor, single, given))
 
-    @staticmethod
-    def of_holder(holder: Holder, inputs: Mapping[str, Any]) -> HeldModel:
+    @classmethod
+    def of_holder(cls, holder: Holder, inputs: Mapping[str, Any]) -> Self:
         """A class that runs on these inputs. Raises GrowError (G317) where it cannot be captured."""
         captured = export(holder.module, (), inputs)
-        return HeldModel.of_captured(holder, inputs, captured)
+        return cls.of_captured(holder, inputs, captured)
 
-    @staticmethod
-    def of_captured(holder: Holder, inputs: Mapping[str, Any], captured: Captured) -> HeldModel:
+    @classmethod
+    def of_captured(cls, holder: Holder, inputs: Mapping[str, Any], captured: Captured) -> Self:
         """A class that was captured."""
         program = lower(captured, holder.tensor)
-        return HeldModel(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
+        return cls(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
 
-    def again(self, path: Path) -> HeldModel:
+    def again(self, path: Path) -> Self:
         """The same model as it was before any pass; what was measured of it, and tried, is known."""
-        made = HeldModel.of_captured(self.holder, self.inputs, self.captured)
+        made = self.of_captured(self.holder, self.inputs, self.captured)
         made.scores, made.lowered, made.tried = self.scores, self.lowered, self.tried
         return made
 
@@ -88,16 +88,10 @@ class HeldModel(TorchModel):
         """The files that say what the model computes: config and weights of a directory."""
         return [path / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)
 
-    def hold(self, c: Result) -> Result:
-        """With a config of the class. Raises GrowError (G309, G318, G319) where there is none."""
-        from growc.checkpoint.solving import hold
 
-        return hold(c)
-
-
-def held_model(c: Source) -> HeldModel:
+def held_model(c: Source) -> ClassModel:
     """The model of a compilation of a class."""
-    assert isinstance(c.model, HeldModel), "a class was compiled"
+    assert isinstance(c.model, ClassModel), "a class was compiled"
     return c.model
 
 

@@ -10,13 +10,14 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from growc import api
+from growc.bound import Resolved
 from growc.checkpoint.growth import GrownWeights, held_result
 from growc.checkpoint.living import Living, single
 from growc.checkpoint.model import held_model
 from growc.checkpoint.running import Loaded
 from growc.checkpoint.silence import quiet
 from growc.compilation import Result
+from growc.compiler import compiled
 from growc.dialects.torch.arrays import to_torch, widened
 from growc.dialects.torch.cases import Case, Descent
 from growc.dialects.torch.dialect import arguments
@@ -25,7 +26,6 @@ from growc.dialects.torch.inputs import real_inputs, ways
 from growc.dialects.torch.running import Inputs
 from growc.dialects.torch.shapes import same_tensors
 from growc.expectations import judge_plan
-from growc.resolve import Resolved
 
 
 def grow(resolved: Resolved, module: Any, example_inputs: Any = None, *, check: bool = True) -> Any:
@@ -33,7 +33,7 @@ def grow(resolved: Resolved, module: Any, example_inputs: Any = None, *, check: 
 
     `check=False` leaves verification out, but for `expect preserved`. Raises GrowError.
     """
-    c = api.compile(resolved, module, example_inputs=example_inputs, keep_class=True)
+    c = compiled(resolved, module, example_inputs=example_inputs, keep_class=True)
     judge_plan(resolved.statements, c)
     held: GrownWeights[Living] = held_result(c).held
     model, result = held_model(c), revived(held)

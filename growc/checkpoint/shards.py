@@ -15,9 +15,9 @@ from types import TracebackType
 
 import numpy as np
 
-from growc.arguments import wrong
 from growc.checkpoint.directory import INDEX, WEIGHTS
 from growc.checkpoint.tensorfile import DTYPES, Entry, make_header
+from growc.diagnostic import wrong
 from growc.indexmap import Array
 
 SHARD_SIZE = 50 * 10**9

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from growc.bound import Bound
 from growc.checkpoint.following import following
 from growc.checkpoint.growth import GrownWeights, HeldResult
 from growc.checkpoint.holder import Holder
@@ -31,7 +32,7 @@ from growc.dialects.torch.unsolved import Unsolved
 from growc.passes.certify import now_stored
 from growc.passes.inner_heads import inner_heads
 from growc.plans import Certificate, Gap, WeightPlan
-from growc.resolve import Bound, load
+from growc.resolve import load
 from growc.source import Source as Text
 from growc.weights import stays_zero
 
@@ -154,7 +155,7 @@ def _again(c: Result, more: Sequence[Bound], inside: bool) -> Result:
 
     statements = (*c.statements, *more)
     model = held_model(c).again(c.path)
-    return run(PLANNING, Source(c.path, model, statements, c.progress, c.keeps, inside))
+    return run(PLANNING, Source(c.path, model, c.outside, statements, c.progress, c.keeps, inside))
 
 
 def _told(c: Result, bound: Bound, leader: Bound) -> str:

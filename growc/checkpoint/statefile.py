@@ -86,7 +86,7 @@ def _by_first_names(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, str
 
 
 def _metadata(others: Mapping[str, str]) -> dict[str, str]:
-    from growc import __version__
+    from growc.version import __version__
 
     return {"format": "pt", MADE: __version__, **others}
 

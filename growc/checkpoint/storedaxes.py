@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from growc.axes import Space, factors, find
+from growc.bound import Bound
 from growc.checkpoint.model import held_model
 from growc.compilation import Result
-from growc.resolve import Bound
 from growc.stage import Stage
 
 Place = tuple[str, int]

@@ -25,13 +25,13 @@ from growc.compilation import (
     Stored,
     Tied,
 )
-from growc.model import Part
+from growc.edits import Part
 from growc.render.terminal import numbers_text, plan_lines, step_text, weight_row
 from growc.render.text import many, table
 
 if TYPE_CHECKING:
-    from growc.axes import Space
-    from growc.graph import Node, Size, Value
+    from growc.axes import Size, Space
+    from growc.graph import Node, Value
     from growc.indexmap import IndexMap
     from growc.passes.spaces import Axes
 

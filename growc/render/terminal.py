@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from growc.expectations import by_cause
 from growc.json_data import Json
 from growc.plans import AxisStep, Plan, Summary, WeightPlan
-from growc.render.text import count, many, short, size_of, table
+from growc.printable import size_of
+from growc.render.text import count, many, short, table
 from growc.weights import leaf_steps
 
 if TYPE_CHECKING:

@@ -35,14 +35,6 @@ def count(n: int) -> str:
     return str(n)
 
 
-def size_of(n: int) -> str:
-    """A number of bytes, decimal: 1.42 GB."""
-    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if n >= size:
-            return f"{n / size:.2f} {unit}" if n < 10**16 else f"{n / size:.0e} {unit}"
-    return f"{n} bytes"
-
-
 def short(x: float) -> str:
     """A difference: 1.1e-06, or 0."""
     return f"{x:.1e}" if x else "0"

@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from growc.graph import Graph, Node, Size, Value, static_values
+from growc.axes import Size
+from growc.graph import Graph, Node, Value, static_values
 from growc.passes.norms import Formula, Norm, readers, scalar, stored
 from growc.traits import REPEAT, SAME, VIEW
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from growc.bound import Bound, Resolved
 from growc.diagnostic import GrowError
 from growc.expression import Binary, Int, Name, evaluate
 from growc.fills import FILLS
@@ -19,7 +20,7 @@ from growc.recipe import (
     Untie,
     Widen,
 )
-from growc.resolve import Bound, Resolved, load
+from growc.resolve import load
 from growc.source import Source, Span
 from growc.support import unsupported
 

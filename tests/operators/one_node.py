@@ -22,10 +22,10 @@ from growc.dialects.onnx.dialect import OnnxModel
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.onnx.number_ranges import RANGES
 from growc.draws import Draws
+from growc.edits import Sampled
 from growc.fills import FILLS
 from growc.indexmap import IndexMap
 from growc.layers import Layers
-from growc.model import Sampled
 from growc.operators import Line, labels
 from growc.option_rules import Options
 from growc.passes.ancestry import Ancestry

@@ -12,6 +12,7 @@ from test_printed_passes import ATTENTION
 
 from growc import api
 from growc.compilation import Result, Source
+from growc.compiler import outside
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.dialect import OnnxModel, ir_model
 from growc.passes import PIPELINE, run
@@ -24,10 +25,12 @@ def compiled(model: OnnxModel, recipe: str, counts: Counter[str] | None = None) 
     """A compilation; how often each pass runs is counted."""
     seen = Counter[str]() if counts is None else counts
 
-    def after(one: object, made: object) -> None:
-        seen[getattr(one, "name")] += 1  # noqa: B009
+    def after(name: str, made: object) -> None:
+        seen[name] += 1
 
-    return run(PIPELINE, Source(Path("model.onnx"), model, api.recipe(recipe).statements, after=after))
+    return run(
+        PIPELINE, Source(Path("model.onnx"), model, outside(), api.recipe(recipe).statements, after=after)
+    )
 
 
 def text_of(model: ir.Model) -> bytes:

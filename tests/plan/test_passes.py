@@ -14,6 +14,7 @@ from test_printed_passes import CASES
 
 from growc import api
 from growc.compilation import Source
+from growc.compiler import outside
 from growc.dialects.onnx.dialect import OnnxModel
 from growc.passes import PIPELINE, PLANNING, Pass, run
 from growc.passes.runner import ContractError
@@ -45,7 +46,7 @@ def test_a_pass_that_changes_what_it_does_not_ensure_is_refused(tmp_path):
     renamed = Pass("rename", lambda c: replace(c, path=Path("other")), (), ("graph",))
     model = OnnxModel.open(save(tmp_path / "stream.onnx", STREAM))
     with pytest.raises(ContractError, match="the pass rename changes `path`"):
-        run(renamed, Source(Path("model"), model))
+        run(renamed, Source(Path("model"), model, outside()))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -54,7 +55,7 @@ def test_a_pass_reads_what_it_requires(name, tmp_path):
     save(tmp_path / "other.onnx", STREAM.replace("12", "20"))
     model = OnnxModel.open(save(tmp_path / "model.onnx", case.graph, opset=case.opset, **case.weights))
     recipe = case.recipe.replace("other.onnx", str(tmp_path / "other.onnx"))
-    made = Source(tmp_path / "model.onnx", model, api.recipe(recipe).statements)
+    made = Source(tmp_path / "model.onnx", model, outside(), api.recipe(recipe).statements)
     for one in PLANNING:
         read: set[str] = set()
         before, made = made, one.function(_watched(made, read))

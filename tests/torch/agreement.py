@@ -29,6 +29,7 @@ from zoo import ZOO
 from growc import api
 from growc.axes import find, leaves
 from growc.compilation import Analysis, Result, Source
+from growc.compiler import outside
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.dialect import OnnxModel
 from growc.dialects.torch.dialect import TorchModel, reader
@@ -142,7 +143,7 @@ def said(opened: Any, name: str, recipe: str) -> Facts:
     """What is said of a model, or of a plan for it."""
     bound = api.recipe(recipe).statements if recipe else ()
     try:
-        begun = Source(Path(name), opened, bound)
+        begun = Source(Path(name), opened, outside(), bound)
         return planned(run(PIPELINE, begun)) if recipe else analysed(run(ANALYSIS, begun))
     except GrowError as error:
         return {"refused": [d.code for d in error.diagnostics]}

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from growc import api
 from growc.compilation import Source
+from growc.compiler import outside
 from growc.dialects.torch.dialect import TorchModel, reader
 from growc.dialects.torch.emit import grown_module
 from growc.dialects.torch.export import export
@@ -161,7 +162,7 @@ def test_what_was_captured_is_grown_again_as_if_nothing_had_been(whole):
     found = []
     for recipe in ("subclone kv_heads to 2 by mean", "widen heads to 2 * heads with neighbor copy") * 2:
         model = TorchModel.open(captured, reader(source))
-        c = run(PIPELINE, Source(Path("decoder"), model, api.recipe(recipe).statements))
+        c = run(PIPELINE, Source(Path("decoder"), model, outside(), api.recipe(recipe).statements))
         found.append(grown_module(c)(IDS))
         assert [node.format_node() for node in captured.program.graph.nodes] == calls
     torch.testing.assert_close(found[0], pooled(source, 2)(IDS), rtol=1e-4, atol=1e-5)

@@ -13,6 +13,7 @@ from registry import ZOO, Built
 
 from growc import api
 from growc.compilation import Source
+from growc.compiler import outside
 from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.torch.dialect import TorchModel, reader
@@ -57,7 +58,7 @@ def test_a_module_of_the_zoo_is_lowered_and_grown(name):
     for recipe in GROWTHS:
         opened = TorchModel.open(program, read)
         try:
-            c = run(PIPELINE, Source(Path(name), opened, api.recipe(recipe).statements))
+            c = run(PIPELINE, Source(Path(name), opened, outside(), api.recipe(recipe).statements))
         except GrowError:
             continue  # an axis that the model lacks, or one that is frozen
         if c.plan.certificate.exact and not c.graph.states:  # caches are given in their new size

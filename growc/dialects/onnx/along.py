@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from growc.axes import ratio
+from growc.axes import Size, ratio
 from growc.dialects.onnx.operand import axes_of, axis_of, first, line, names, number, rest, unit
-from growc.graph import Size
 from growc.operators import Line, Operand, Site, Term, names_of, opaque
 
 SHARING = frozenset({"Softmax", "LogSoftmax"})

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from growc.axes import ratio
+from growc.axes import Size, ratio
 from growc.dialects.onnx.operand import first, line, names, unit
-from growc.graph import Size
 from growc.operators import Line, Site, Term, opaque
 
 

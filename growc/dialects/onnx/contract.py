@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from growc.axes import ratio
+from growc.axes import Size, ratio
 from growc.dialects.onnx import equation
 from growc.dialects.onnx.operand import first, line, unit
 from growc.dialects.onnx.results import turned
-from growc.graph import Size
 from growc.operators import Line, Site, Term, broadcast_label, opaque
 
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from growc.axes import Size
 from growc.dialects.onnx.origins import value_of
-from growc.graph import Node, Size, Value
+from growc.graph import Node, Value
 from growc.indexmap import Array
 from growc.operators import Axes, Line, Operand, Row, Rule, Site, Term
 
 if TYPE_CHECKING:
-    from growc.dialects.onnx.simulate import Simulation
+    from growc.dialects.onnx.simulation import Simulation
 
 Shape = tuple[Size, ...] | None
 Known = Mapping[int, tuple[Array, ...]]

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from growc.graph import Graph, Node, Size, Value, backward
+from growc.axes import Size
+from growc.graph import Graph, Node, Value, backward
 from growc.traits import SAME
 from growc.walk import walk
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from growc.axes import find
 from growc.dialects.onnx.patches import Demands
-from growc.dialects.onnx.simulate import Simulation
-from growc.model import Patch
+from growc.dialects.onnx.simulation import Simulation
+from growc.edits import Patch
 from growc.passes.spaces import Instance
 
 COUNTS: dict[str, Mapping[str, str]] = {

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from growc.axes import find
+from growc.axes import Size, find
 from growc.dialects.onnx.grids import counted, is_list
 from growc.dialects.onnx.patches import Demands, part_of, refusal
-from growc.dialects.onnx.simulate import Simulation
-from growc.graph import Node, Size, Value
-from growc.model import Entries, Part, Patch
+from growc.dialects.onnx.simulation import Simulation
+from growc.edits import Entries, Part, Patch
+from growc.graph import Node, Value
 from growc.operators import labels
 from growc.passes.spaces import Instance
 

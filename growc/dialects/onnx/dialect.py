@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import onnx_ir as ir
 
-from growc.axes import Space
+from growc.axes import Size, Space
 from growc.brief import brief
-from growc.compilation import Request, Result, Source
+from growc.compilation import Result, Source
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.broadcasts import part
 from growc.dialects.onnx.capture import capture, dtype_name
@@ -31,15 +31,13 @@ from growc.dialects.onnx.spread import counting, spread
 from growc.dialects.onnx.surgery import Rearranged, rearrange
 from growc.dialects.onnx.table import OPERATORS
 from growc.dialects.onnx.unpack import unpack
-from growc.graph import Graph, Node, Size
+from growc.edits import Edit, Repairs, Sampled, Unseen
+from growc.graph import Graph, Node
 from growc.indexmap import Array
 from growc.layers import Instance, Layers
-from growc.model import Edit, Repairs, Sampled, Unseen
 from growc.passes.apart import Taken
-from growc.passes.assemble import Assembled
-from growc.passes.measured import Measured
+from growc.passes.assembled import Assembled
 from growc.passes.spaces import Axes
-from growc.recipe import Measure
 from growc.scores import Scores
 
 
@@ -169,18 +167,6 @@ class IrModel(ABC):
         """A compilation with what stores its result, where that is more than the graph itself."""
         return c
 
-    def measure(self, c: Request, statement: Measure) -> Measured:
-        """What `measure importance` finds. Raises GrowError (G309, G403)."""
-        from growc.importance import measured
-
-        return measured(c, statement)
-
-    def measure_layers(self, c: Request, statement: Measure) -> list[list[float | None]]:
-        """What `measure importance` finds of the source's layers, run by run. Raises GrowError likewise."""
-        from growc.importance import measured_layers
-
-        return measured_layers(c, statement)
-
 
 def ir_model(c: Source) -> IrModel:
     """The model of a compilation."""
@@ -205,10 +191,6 @@ class OnnxModel(IrModel):
 
     def remember(self, nodes: Iterable[ir.Node]) -> None:
         """A file is written from what nodes say now."""
-
-    def again(self, path: Path) -> OnnxModel:
-        """The file as it was before any pass."""
-        return OnnxModel.open(path)
 
     def file(self, path: Path) -> Path:
         """The file that onnxruntime runs: itself."""

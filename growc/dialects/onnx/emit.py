@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from growc.axes import Size
 from growc.dialects.onnx.broadcasts import names_in, rejoin
 from growc.dialects.onnx.flatten import Step
 from growc.dialects.onnx.fused import restore
@@ -22,12 +23,13 @@ from growc.dialects.onnx.sharing import share
 from growc.dialects.onnx.spread import counting, settle
 from growc.dialects.onnx.stored import Stored
 from growc.dialects.onnx.tensors import read_tensor, shape_of, stored_tensor
-from growc.graph import Graph, Node, Size, Value, Weight
+from growc.edits import Entries, Part, Patch, Repairs
+from growc.graph import Graph, Node, Value, Weight
 from growc.indexmap import Array
-from growc.model import Entries, Part, Patch, Repairs
 from growc.naming import unused
 from growc.passes.apart import Taken
-from growc.passes.assemble import Assembled, chain
+from growc.passes.assemble import chain
+from growc.passes.assembled import Assembled
 from growc.plans import WeightPlan
 from growc.weights import execute, read_for
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from growc.bound import Resolved
 from growc.diagnostic import Diagnostic, GrowError
-from growc.resolve import Resolved
 
 if TYPE_CHECKING:
-    from growc.api import Progress
     from growc.compilation import Result
+    from growc.compiler import Progress
     from growc.ports import Ports
     from growc.verification import Verification
 
@@ -70,7 +70,7 @@ class OnnxFile:
         """By the recipes in the metadata of the result."""
         from growc.provenance import Past, retraced
 
-        return retraced(Past.of(source), Past.of(result), progress)
+        return retraced(Past.of(source), Past.of(result), self.write, progress)
 
     def verify(
         self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
@@ -97,7 +97,7 @@ class OnnxFile:
 
         What storing weights in 16 bits costs hides whatever is smaller; here storing costs next to nothing.
         """
-        from growc import api
+        from growc.compiler import compiled
         from growc.float_copies import SINGLE, copy_bytes, float_types, write_copy
         from growc.ports import ports_of
         from growc.rounding import COPY_BYTES
@@ -107,7 +107,7 @@ class OnnxFile:
         copies = folder / "single"
         (copies / "grown").mkdir(parents=True)
         source = write_copy(c.path, copies / c.path.name, SINGLE)
-        twin = api.compile(Resolved(tuple(c.statements)), source)
+        twin = compiled(Resolved(tuple(c.statements)), source)
         if not twin.plan.certificate.exact:
             return {}
         grown = self.write(twin, copies / "grown", source, lambda *_: None)

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import onnx_ir as ir
 
+from growc.axes import Size
 from growc.dialects.onnx.origins import model_of, node_of, value_of
 from growc.dialects.onnx.owners import Owners, Place, enclosing
 from growc.dialects.onnx.twins import Twins, twins
-from growc.graph import Graph, Size
+from growc.graph import Graph
 from growc.layers import Layer, Layers, Run
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from growc.axes import ratio, times
+from growc.axes import Size, ratio, times
 from growc.dialects.onnx.operand import axis_of, first, line, names, refine, rest, unit
-from growc.graph import Size
 from growc.indexmap import Array
 from growc.operators import Line, Site, Term, broadcast_label
 

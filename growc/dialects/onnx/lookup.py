@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from growc.axes import ratio
+from growc.axes import Size, ratio
 from growc.dialects.onnx.grids import counted
 from growc.dialects.onnx.operand import axis_of, first, line, names, refine, rest, segments, unit
-from growc.graph import Size, Value
+from growc.graph import Value
 from growc.indexmap import Array
 from growc.operators import Line, Site, Term, opaque
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from growc.axes import Space
+from growc.axes import Size, Space
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx import counts, cuts
 from growc.dialects.onnx.flatten import Step
@@ -29,10 +29,11 @@ from growc.dialects.onnx.patches import (
     part_of,
     refusal,
 )
-from growc.dialects.onnx.simulate import ContradictionError, Simulation, Simulator, simulate
-from growc.graph import Graph, Node, Size, Value
+from growc.dialects.onnx.simulate import ContradictionError, Simulator, simulate
+from growc.dialects.onnx.simulation import Simulation
+from growc.edits import Part, Patch, Repairs, Sampled
+from growc.graph import Graph, Node, Value
 from growc.indexmap import Array
-from growc.model import Part, Patch, Repairs, Sampled
 from growc.passes.apart import Taken
 from growc.passes.spaces import Axes, Instance
 

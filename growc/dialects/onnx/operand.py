@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from growc.axes import ratio
-from growc.graph import Size
+from growc.axes import Size, ratio
 from growc.operators import Axes, Line, Operand, Site, Term
 
 REAL = frozenset({1, 10, 11, 16})

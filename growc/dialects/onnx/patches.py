@@ -12,12 +12,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from growc.axes import Space
+from growc.axes import Size, Space
 from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.onnx.simulate import Simulation
-from growc.graph import Node, Size, Value
+from growc.dialects.onnx.simulation import Simulation
+from growc.edits import Part, Patch
+from growc.graph import Node, Value
 from growc.indexmap import Array
-from growc.model import Part, Patch
 from growc.passes.spaces import Axes
 
 

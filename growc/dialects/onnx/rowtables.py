@@ -17,9 +17,9 @@ from growc.dialects.onnx.copies import copied
 from growc.dialects.onnx.cuts import numbered
 from growc.dialects.onnx.emit import patching
 from growc.dialects.onnx.origins import node_of, value_of
+from growc.edits import Patch
 from growc.graph import Graph, Node, Order
 from growc.layers import Instance, Layers, Rows
-from growc.model import Patch
 
 Remember = Callable[[Iterable[ir.Node]], None]
 """What is done to nodes before they say something else than in the source."""

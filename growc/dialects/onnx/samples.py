@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from growc.axes import Size
 from growc.dialects.onnx.counted import counted, sizes_of
 from growc.dialects.onnx.origins import value_of
-from growc.dialects.onnx.simulate import ContradictionError, Simulation, Simulator, simulate
-from growc.graph import Graph, Size, Value
+from growc.dialects.onnx.simulate import ContradictionError, Simulator, simulate
+from growc.dialects.onnx.simulation import Simulation
+from growc.graph import Graph, Value
 
 SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
     ((3, 5), (11, 13), (7, 17), (19, 9), (23, 10), (29, 15), (31, 21), (37, 22)),

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from growc.axes import Size
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.fused import Fused
 from growc.dialects.onnx.spread import ATTENDS, repeat, settle
-from growc.graph import Size
 
 MASKS = {"com.microsoft::Attention": 3, "com.microsoft::MultiHeadAttention": 4}
 """Operators whose heads all have keys and values of their own, and which operand masks keys."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,12 @@ import onnx
 import onnx_ir as ir
 from onnx.reference.ops import load_op
 
+from growc.axes import Size
 from growc.dialects.onnx.control import FOLLOW
 from growc.dialects.onnx.origins import node_of, value_of
 from growc.dialects.onnx.results import Type, results
-from growc.graph import Graph, Node, Size, Value
+from growc.dialects.onnx.simulation import Simulation
+from growc.graph import Graph, Node, Value
 from growc.indexmap import Array
 from growc.traits import SIZES
 
@@ -40,20 +41,6 @@ class ContradictionError(Exception):
         """Known integers that the node read."""
         self.sizes: list[Size] = []
         """The sizes that meet there."""
-
-
-@dataclass
-class Simulation:
-    """Sizes, element types (onnx's numbers) and known values by `Value`."""
-
-    points: int
-    types: dict[Value, int] = field(default_factory=dict)
-    sizes: dict[Value, tuple[Size, ...] | None] = field(default_factory=dict)
-    known: dict[Value, tuple[Array, ...]] = field(default_factory=dict)
-    symbols: dict[str, Size] = field(default_factory=dict)
-    """What the named dims of the inputs stand for."""
-    counts: Mapping[Value, Size] = field(default_factory=dict)
-    """The lengths that data decides, by the first result of the node that counts."""
 
 
 _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}

@@ -18,7 +18,7 @@ from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.flatten import op_name
 from growc.dialects.onnx.fused import PART_OF
 from growc.dialects.onnx.origins import maker_of
-from growc.model import Unseen
+from growc.edits import Unseen
 from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
 
 ATTENDS = "growc::Attention"

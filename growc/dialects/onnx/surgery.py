@@ -14,6 +14,7 @@ from itertools import chain
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from growc.compilation import Model
 from growc.depth import Depth
 from growc.diagnostic import Diagnostic, GrowError
 from growc.dialects.onnx.building import Building, Named, Placed, needed
@@ -26,7 +27,6 @@ from growc.dialects.onnx.owners import Place, around, bodies
 from growc.dialects.onnx.rowtables import Remember, RowTables
 from growc.graph import Graph, Node
 from growc.layers import Instance, Layer, Layers
-from growc.model import Model
 from growc.naming import unused
 
 

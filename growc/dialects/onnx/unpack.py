@@ -16,8 +16,8 @@ from growc.dialects.onnx.capture import COPY_OF, ORDER
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.origins import maker_of
 from growc.dialects.onnx.tensors import constant_of
+from growc.edits import Packed
 from growc.graph import Order, Value
-from growc.model import Packed
 
 
 def unpack(there: Clone, found: Sequence[Packed]) -> None:

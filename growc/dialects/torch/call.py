@@ -283,3 +283,17 @@ def dtype_of(value: object) -> torch.dtype:
     if isinstance(value, (bool, torch.SymBool)):
         return torch.bool
     return torch.float64 if isinstance(value, (float, torch.SymFloat)) else torch.int64
+
+
+def promoted(given: Sequence[Any]) -> torch.dtype:
+    """The type in which torch compares operands."""
+    values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in given]
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    if len(values) == 1 or not tensors:
+        return dtype_of(values[0])
+    first, second = (v if isinstance(v, torch.Tensor) else _example(v) for v in values)
+    return torch.result_type(first, second)
+
+
+def _example(value: Any) -> Any:
+    return {torch.float64: 1.0, torch.bool: True}.get(dtype_of(value), 1)

@@ -24,7 +24,7 @@ from growc.dialects.torch.lowered import LoweredFile
 from growc.dialects.torch.lowering import Read, lower
 from growc.dialects.torch.parametrized import put_back
 from growc.dialects.torch.programs import load
-from growc.passes.assemble import Assembled
+from growc.passes.assembled import Assembled
 
 
 @dataclass
@@ -86,12 +86,6 @@ class TorchModel(IrModel):
     def remember(self, nodes: Iterable[ir.Node]) -> None:
         """Keep what nodes said in the source, for the calls of the result."""
         remember(nodes)
-
-    def again(self, path: Path) -> TorchModel:
-        """The same model as it was before any pass; what was measured of it is known."""
-        made = TorchModel.open(self.captured, self.read)
-        made.scores, made.lowered = self.scores, self.lowered
-        return made
 
     def file(self, path: Path) -> Path:
         """The file that onnxruntime runs: the lowered program. Raises GrowError (G403) where it cannot."""

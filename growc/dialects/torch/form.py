@@ -16,8 +16,8 @@ from growc.session import Feeds
 from growc.verification import Verification, cases_for_both, grown_feeds
 
 if TYPE_CHECKING:
-    from growc.api import Progress
     from growc.compilation import Result
+    from growc.compiler import Progress
     from growc.dialects.torch.module import GrownModule
 
 OTHER_INPUTS = "the result takes other tensors than its source: all of them by name"
@@ -60,7 +60,7 @@ class ProgramFile:
 
     def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
         """By the recipes in the archive of the result."""
-        return retraced(self._past(source), self._past(result), progress)
+        return retraced(self._past(source), self._past(result), self.write, progress)
 
     def _past(self, path: Path) -> Past:
         return Past(path, self.history(path), declared_by(Program.at(path).model))

@@ -9,8 +9,9 @@ from typing import Any
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from growc import api
+from growc.bound import Resolved
 from growc.compilation import Result
+from growc.compiler import compiled
 from growc.diagnostic import GrowError
 from growc.dialects.torch.cases import Case, Descent
 from growc.dialects.torch.dialect import arguments, torch_model
@@ -25,7 +26,6 @@ from growc.dialects.torch.running import Inputs
 from growc.dialects.torch.trained import IN_TRAINING, in_training
 from growc.expectations import judge_measured, judge_plan, preserved_conditions
 from growc.lineage import lineage_of
-from growc.resolve import Resolved
 from growc.verification import Verification
 
 
@@ -38,7 +38,7 @@ def grow(
     """
     args, kwargs = real_arguments(module, example_inputs)
     inputs = args, without_cache(module) | dict(kwargs)
-    c = api.compile(resolved, module, example_inputs=args or inputs[1])
+    c = compiled(resolved, module, example_inputs=args or inputs[1])
     judge_plan(resolved.statements, c)
     result = grown_module(c, _in_training(module, inputs))
     cases = result.descent.cases(module, inputs, torch_model(c).captured if check else None)

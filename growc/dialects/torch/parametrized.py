@@ -21,7 +21,7 @@ from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.tensors import stored_tensor
 from growc.dialects.torch.lowering import OWNER
 from growc.graph import Value, Weight
-from growc.passes.assemble import Assembled
+from growc.passes.assembled import Assembled
 from growc.plans import AxisStep, Normed, WeightPlan
 from growc.weights import read_for
 

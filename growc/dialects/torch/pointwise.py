@@ -255,7 +255,7 @@ def logical(at: Call, x: Operand, other: Operand) -> ir.Value:
 
 def unequal(at: Call, x: Operand, other: Operand) -> ir.Value:
     """Not equal."""
-    from growc.dialects.torch.table import promoted
+    from growc.dialects.torch.call import promoted
 
     dtype = promoted([x, other])
     return at.add("Not", at.add("Equal", at.tensor(x, dtype), at.tensor(other, dtype, "other")))

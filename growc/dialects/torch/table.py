@@ -20,7 +20,6 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from torch import fx
 
 from growc.dialects.torch import (
     along,
@@ -35,7 +34,7 @@ from growc.dialects.torch import (
     symbols,
     variances,
 )
-from growc.dialects.torch.call import Call, UnknownError, dtype_of
+from growc.dialects.torch.call import Call, UnknownError, promoted
 
 Results = ir.Value | Sequence[ir.Value]
 Rule = Callable[..., Results]
@@ -448,20 +447,6 @@ def _function(rule: Rule) -> Row:
         return rule(at, **{p: at.arguments[n] for p, n in names.items() if n in at.arguments})
 
     return row
-
-
-def promoted(given: Sequence[Any]) -> torch.dtype:
-    """The type in which torch compares operands."""
-    values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in given]
-    tensors = [v for v in values if isinstance(v, torch.Tensor)]
-    if len(values) == 1 or not tensors:
-        return dtype_of(values[0])
-    first, second = (v if isinstance(v, torch.Tensor) else _example(v) for v in values)
-    return torch.result_type(first, second)
-
-
-def _example(value: Any) -> Any:
-    return {torch.float64: 1.0, torch.bool: True}.get(dtype_of(value), 1)
 
 
 def _require(at: Call, named: set[str]) -> None:

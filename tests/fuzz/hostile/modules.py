@@ -100,6 +100,7 @@ def _grow(
 ) -> None:
     import growc
     from growc.compilation import Source
+    from growc.compiler import outside
     from growc.dialects.torch.dialect import TorchModel
     from growc.dialects.torch.emit import grown_module
 
@@ -110,7 +111,7 @@ def _grow(
         for again in range(RECIPES):
             outcome.recipe = text or recipe(outcome.seed * RECIPES + again + 500_000, found)
             try:
-                c = planned(Source(Path("module"), model), outcome.recipe)
+                c = planned(Source(Path("module"), model, outside()), outcome.recipe)
                 grown = grown_module(c)  # as it evaluates: a capture in training would take as long again
                 break
             except growc.GrowError:

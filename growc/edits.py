@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from growc.axes import Space
-from growc.graph import Graph, Node, Size, Value
+from growc.axes import Size
+from growc.graph import Node, Value
 from growc.indexmap import Array, Ints
-from growc.layers import Instance, Layers
 
 if TYPE_CHECKING:
-    from growc.compilation import Request, Result
-    from growc.depth import Depth
     from growc.passes.apart import Taken
-    from growc.passes.assemble import Assembled
-    from growc.passes.measured import Measured
-    from growc.passes.spaces import Axes
-    from growc.recipe import Measure
-    from growc.scores import Scores
 
 # ---- edits of heads
 
@@ -63,21 +54,6 @@ class Packed:
 
 Edit = Unseen | Sequence[Packed]
 """Heads that a graph does not count are counted, or projections of queries, keys and values are cut apart."""
-
-
-class Rearranged(Protocol):
-    """A model with other layers."""
-
-    @property
-    def model(self) -> Model:
-        """It."""
-
-    @property
-    def renamed(self) -> Mapping[str, str | None]:
-        """Inputs and outputs that have another name now, or none."""
-
-    def layers(self, graph: Graph, depth: Depth) -> Layers:
-        """Its layers, on its graph. Raises GrowError (G314) where nothing is left of one."""
 
 
 # ---- repairs of shapes
@@ -137,58 +113,3 @@ class Repairs:
     patches: dict[Node, Patch] = field(default_factory=dict)
     constants: dict[Value, Array] = field(default_factory=dict)
     sizes: dict[Value, tuple[Size, ...] | None] = field(default_factory=dict)
-
-
-class Model(Protocol):
-    """A model, opened. told: what a reader of any plan should know of how it was captured. lenient: whether
-    masks that are not given are open. scores: what was measured of it.
-    """
-
-    told: tuple[str, ...]
-    scores: dict[tuple[Path, int | None], Scores]
-
-    @property
-    def lenient(self) -> bool:
-        """Whether masks that are not given are open."""
-
-    def capture(self) -> Graph:
-        """The neutral graph."""
-
-    def simulate(self, graph: Graph) -> Sampled:
-        """Fill in sizes and known values of a graph. Raises GrowError (G311)."""
-
-    def edit(self, edit: Edit) -> Self:
-        """The model with another graph, which is to be captured."""
-
-    def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
-        """The model with other layers. Raises GrowError (G314) where a layer that goes is needed."""
-
-    def repair(
-        self,
-        axes: Axes,
-        sampled: Sampled,
-        resize: Callable[[Space], Size],
-        taken: Taken,
-    ) -> Repairs:
-        """Account for every size of the result. Raises GrowError (G308) where one cannot be accounted for."""
-
-    def put_back(self, made: Assembled) -> Assembled:
-        """The stored tensors of a plan, where computed weights that change are made of what others are."""
-
-    def hold(self, c: Result) -> Result:
-        """A compilation with what stores its result, where that is more than the graph itself."""
-
-    def measure(self, c: Request, statement: Measure) -> Measured:
-        """What `measure importance` finds. Raises GrowError (G309, G403)."""
-
-    def measure_layers(self, c: Request, statement: Measure) -> list[list[float | None]]:
-        """What `measure importance` finds of the source's layers, run by run. Raises GrowError likewise."""
-
-    def file(self, path: Path) -> Path:
-        """The file that onnxruntime runs."""
-
-    def files(self, path: Path) -> list[Path]:
-        """The files that say what the model computes."""
-
-    def fault(self, path: Path) -> str:
-        """What is wrong with the file as such, if it can be told."""
