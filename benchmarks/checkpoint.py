@@ -21,8 +21,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from growc.checkpoint.shards import ShardWriter
-from growc.checkpoint.tensorfile import Entry
+from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.shards import ShardWriter
 
 HIDDEN, FFN, VOCAB, HEADS, KV_HEADS = 2048, 5632, 32000, 32, 4
 
@@ -99,7 +99,7 @@ def main() -> None:
         source, out, copy = (Path(name) / part for part in ("source", "grown", "copy"))
         count = make(source, options.layers)
         arguments = [*RECIPE, str(source), "-o", str(out), "--no-verify", "--shard-size", options.shard_size]
-        seconds, peak = run([sys.executable, "-m", "growc.cli", "apply", *arguments])
+        seconds, peak = run([sys.executable, "-m", "growc.cli.main", "apply", *arguments])
         copied, _ = run(["cp", "-r", str(out), str(copy)])
         size = sum(path.stat().st_size for path in out.iterdir())
         print(f"{count / 1e9:.2f}B parameters, {size / 1e9:.2f} GB written")

@@ -105,7 +105,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # all of the compiler: what is edited while this runs does not mix with what was measured before
-    CONTEXT.set_forkserver_preload(["coverage_measure", "growc.passes", "growc.dialects.onnx.dialect"])
+    CONTEXT.set_forkserver_preload(["coverage_measure", "growc.passes", "growc.dialects.onnx.model"])
     RESULTS.mkdir(parents=True, exist_ok=True)
     names = [word for word in options.recipe.split(",") if word]
     recipes = [recipe for recipe in RECIPES if not names or recipe.name in names]

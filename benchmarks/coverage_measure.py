@@ -22,15 +22,15 @@ from coverage_recipes import RECIPES, Recipe
 from numpy.typing import NDArray
 
 from growc import api
-from growc.compilation import Result
-from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite
-from growc.dialects.onnx.saving import save
-from growc.passes.counts import numbers
-from growc.plans import WeightPlan
-from growc.ports import ports_of
-from growc.rounding import own_rounding
-from growc.session import Session
+from growc.dialects.onnx.files.save import save
+from growc.errors.diagnostic import GrowError
+from growc.passes.compilation import Result
+from growc.passes.finish.interface import ports_of
+from growc.passes.lowering.count_layers import numbers
+from growc.plans.plan import WeightPlan
+from growc.verification.ort_session import Session
+from growc.verification.rounding import own_rounding
 
 Feeds = dict[str, NDArray[Any]]
 

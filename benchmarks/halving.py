@@ -29,10 +29,10 @@ import numpy as np
 from coverage_measure import Maps, Source, difference, opened
 
 from growc import api
-from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite
-from growc.dialects.onnx.saving import save
-from growc.session import Session
+from growc.dialects.onnx.files.save import save
+from growc.errors.diagnostic import GrowError
+from growc.verification.ort_session import Session
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "selection"))
 

@@ -31,9 +31,9 @@ from make_tiny_models import task  # noqa: E402
 from train_tiny_gpt import validation_windows  # noqa: E402
 
 from growc import api, grammar  # noqa: E402
-from growc.diagnostic import GrowError  # noqa: E402
-from growc.expression import Int  # noqa: E402
-from growc.recipe import Blank, Comment, Expect, Item, Scoped, Seed, Widen  # noqa: E402
+from growc.errors.diagnostic import GrowError  # noqa: E402
+from growc.recipe.expression import Int  # noqa: E402
+from growc.recipe.syntax_tree import Blank, Comment, Expect, Item, Scoped, Seed, Widen  # noqa: E402
 
 MODELS = {"tiny-gpt-64": 64, "tiny-gpt": 128, "tiny-bert": 24, "tiny-llama": 96}
 """Trained models, and the length of the windows that each is judged on."""

@@ -100,9 +100,9 @@ class Transformer:
 def measure(path: Path, recipe: str) -> dict[str, float]:
     """Processor seconds of every pass of a plan, and of what `inspect` adds."""
     from growc import api
-    from growc.compilation import Source
-    from growc.dialects.onnx.dialect import OnnxModel
+    from growc.dialects.onnx.model import OnnxModel
     from growc.passes import PIPELINE, run
+    from growc.passes.compilation import Source
     from growc.render.inspection import inspect_data, inspect_lines
 
     resolved, found, start = api.recipe(recipe), dict[str, float](), time.process_time()

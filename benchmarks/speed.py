@@ -36,7 +36,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 def growc(*arguments: str) -> Callable[[], object]:
     """A run of the command line in a process of its own."""
-    command = [sys.executable, "-m", "growc.cli", *arguments]
+    command = [sys.executable, "-m", "growc.cli.main", *arguments]
     return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -31,7 +31,8 @@ sys.path.append(str(TRAINER.parent))
 
 from train_tiny_gpt import CONTEXT, corpus, validation_windows  # noqa: E402
 
-from growc import api, measuring  # noqa: E402
+from growc import api  # noqa: E402
+from growc.reports import measure as measuring  # noqa: E402
 
 LAYERS, WIDTH, BATCH = 6, 64, 16
 CALIBRATION = 64

@@ -1,6 +1,6 @@
-r"""The language: from text to growc.recipe, and back.
+r"""The language: from text to growc.recipe.syntax_tree, and back.
 
->>> from growc.source import Source
+>>> from growc.errors.source import Source
 >>> recipe = parse(Source("-e", "widen   ffn to 2*ffn with tail copy"))
 >>> format(recipe)
 'widen ffn to 2 * ffn with tail copy\n'
@@ -8,12 +8,12 @@ r"""The language: from text to growc.recipe, and back.
 
 from __future__ import annotations
 
-from growc.diagnostic import GrowError
-from growc.expression import Expr
+from growc.errors.diagnostic import GrowError
+from growc.errors.source import Source
 from growc.grammar.printer import print_depth, print_manner, print_recipe
 from growc.grammar.reader import read, read_expression
-from growc.recipe import Arrange, Drop, Recipe, Reorder, Stack, Subclone, SubcloneLayers, Widen
-from growc.source import Source
+from growc.recipe.expression import Expr
+from growc.recipe.syntax_tree import Arrange, Drop, Recipe, Reorder, Stack, Subclone, SubcloneLayers, Widen
 
 __all__ = [
     "depth_text",

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from lark import Token
 
-from growc.diagnostic import Diagnostic, nearest
-from growc.fills import FILLS
-from growc.grammar.builder import parse_integer
-from growc.option_rules import GROWING, SHRINKING
-from growc.orders import DEEPER, SHALLOWER
-from growc.ranking_rules import RANKINGS
-from growc.recipe import ROLES
-from growc.source import Source, Span
-from growc.words import Word
+from growc.errors.diagnostic import Diagnostic, nearest
+from growc.errors.source import Source, Span
+from growc.grammar.tree_to_ast import parse_integer
+from growc.recipe.fills import FILLS
+from growc.recipe.layer_orders import DEEPER, SHALLOWER
+from growc.recipe.option_rules import GROWING, SHRINKING
+from growc.recipe.ranking_rules import RANKINGS
+from growc.recipe.syntax_tree import ROLES
+from growc.recipe.words import Word
 
 MAX_DIGITS = 18
 """No size is longer, and Python refuses to read very long numbers."""

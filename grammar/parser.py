@@ -14,11 +14,11 @@ from typing import Any
 
 from lark import Lark, Token
 
-from growc.diagnostic import Diagnostic
-from growc.grammar.builder import build
+from growc.errors.diagnostic import Diagnostic
+from growc.errors.source import Source
 from growc.grammar.messages import Mistake, at, malformed
+from growc.grammar.tree_to_ast import build
 from growc.grammar.vocabulary import rules
-from growc.source import Source
 
 MAX_OPERATORS = 100
 """Operators and brackets in one expression, so that whatever walks over expressions may recurse."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from growc import recipe as rc
-from growc.expression import spell
-from growc.option_rules import OPTIONS
+from growc.recipe import syntax_tree as rc
+from growc.recipe.expression import spell
+from growc.recipe.option_rules import OPTIONS
 
 INDENT = "    "
 

@@ -11,13 +11,13 @@ from itertools import zip_longest
 
 from lark import Token
 
-from growc.diagnostic import Diagnostic
-from growc.expression import UNKNOWN, Expr, Name
-from growc.grammar.builder import Header
+from growc.errors.diagnostic import Diagnostic
+from growc.errors.source import Source, Span
 from growc.grammar.messages import FORMS, at
 from growc.grammar.parser import parse_tokens, tokenize
-from growc.recipe import Blank, Comment, Item, Let, Recipe, Scope, Scoped
-from growc.source import Source, Span
+from growc.grammar.tree_to_ast import Header
+from growc.recipe.expression import UNKNOWN, Expr, Name
+from growc.recipe.syntax_tree import Blank, Comment, Item, Let, Recipe, Scope, Scoped
 
 MAX_BLOCKS = 20
 """Scopes around a statement."""

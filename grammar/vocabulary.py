@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from growc.fills import FILLS
-from growc.option_rules import GROWING, SHRINKING
-from growc.orders import DEEPER, SHALLOWER
-from growc.ranking_rules import RANKINGS
-from growc.recipe import ROLES
-from growc.words import FILE, Word
+from growc.recipe.fills import FILLS
+from growc.recipe.layer_orders import DEEPER, SHALLOWER
+from growc.recipe.option_rules import GROWING, SHRINKING
+from growc.recipe.ranking_rules import RANKINGS
+from growc.recipe.syntax_tree import ROLES
+from growc.recipe.words import FILE, Word
 
 TAKEN = {FILE: "text", "EXPR": "_expr", "K": "_expr", "N": "_expr", "S": "_number"}
 

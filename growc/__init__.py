@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from growc.api import inspect as inspect
     from growc.api import plan as plan
     from growc.api import verify as verify
-    from growc.checkpoint.statefile import save as save
-    from growc.diagnostic import GrowError as GrowError
-    from growc.fluent import Recipe as Recipe
-    from growc.measuring import measure as measure
-    from growc.training import param_groups as param_groups
+    from growc.checkpoint.files.state_dict import save as save
+    from growc.errors.diagnostic import GrowError as GrowError
+    from growc.reports.measure import measure as measure
+    from growc.resolve.builder import Recipe as Recipe
+    from growc.training.param_groups import param_groups as param_groups
 
 __all__ = [
     "Applied",
@@ -41,14 +41,14 @@ __all__ = [
 
 _HOMES = {
     "Applied": "growc.api",
-    "GrowError": "growc.diagnostic",
-    "Recipe": "growc.fluent",
+    "GrowError": "growc.errors.diagnostic",
+    "Recipe": "growc.resolve.builder",
     "apply": "growc.api",
     "inspect": "growc.api",
-    "measure": "growc.measuring",
-    "param_groups": "growc.training",
+    "measure": "growc.reports.measure",
+    "param_groups": "growc.training.param_groups",
     "plan": "growc.api",
-    "save": "growc.checkpoint.statefile",
+    "save": "growc.checkpoint.files.state_dict",
     "verify": "growc.api",
 }
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from growc.cli import main
+from growc.cli.main import main
 
 sys.exit(main())

@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from growc.bound import Resolved
-from growc.brief import brief
-from growc.compiler import Progress, compiled, has_config, is_module, quiet
-from growc.compiler import opened as opened
-from growc.diagnostic import Diagnostic, GrowError
-from growc.files import irregular
-from growc.fluent import Recipe
-from growc.resolve import load
-from growc.source import Source
+from growc.errors.brief import brief
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import irregular
+from growc.errors.source import Source
+from growc.formats.compiler import Progress, compiled, has_config, is_module, quiet
+from growc.formats.compiler import opened as opened
+from growc.resolve.bound import Resolved
+from growc.resolve.builder import Recipe
+from growc.resolve.resolve import load
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from growc.calibration import Outcome
-    from growc.compilation import Analysis
-    from growc.plans import Plan
-    from growc.verification import Verification
+    from growc.passes.compilation import Analysis
+    from growc.plans.plan import Plan
+    from growc.reports.calibration import Outcome
+    from growc.verification.verify import Verification
 
     Model = str | Path | nn.Module
     State = str | Path | Mapping[str, Any]
@@ -130,10 +130,10 @@ def grow(
     """
     module = _with_state(module, state_dict)
     if keep_class and has_config(module):
-        from growc.checkpoint.reviving import grow as grow_class
+        from growc.checkpoint.grow_module import grow as grow_class
 
         return grow_class(recipe(text, params), module, example_inputs, check=check)
-    from growc.dialects.torch.growth import grow
+    from growc.modules.grow import grow
 
     return grow(recipe(text, params), module, example_inputs, check=check)
 
@@ -203,10 +203,10 @@ def _with_state(model: Any, state_dict: State | None) -> Any:
     if state_dict is None:
         return model
     if not is_module(model):
-        from growc.diagnostic import wrong
+        from growc.errors.diagnostic import wrong
 
         raise wrong(f"`state_dict` is for modules, and `{model}` has its own weights")
-    from growc.checkpoint.filling import filled
+    from growc.checkpoint.classes.load_state_dict import filled
 
     return filled(model, state_dict)
 
@@ -233,14 +233,14 @@ def apply_file(
     checkpoint directory `shard_size` (`5GB`) bounds the files of weights, and `optimizer` is the state of
     Adam to be carried along. Raises GrowError; then nothing has appeared at `out`.
     """
-    from growc.calibration import calibrated
     from growc.distinct import require_own_parts
-    from growc.expectations import doubts, judge_measured, judge_plan, preserved_conditions
-    from growc.forms import form_of
-    from growc.lineage import lineage_of
-    from growc.output import canonical, commit, default_output, guard, record_path, workshop
-    from growc.ports import ports_of
-    from growc.provenance import provenance
+    from growc.files.commit import canonical, commit, default_output, guard, record_path, workshop
+    from growc.formats.protocol import form_of
+    from growc.formats.provenance import provenance
+    from growc.passes.finish.interface import ports_of
+    from growc.plans.lineage import lineage_of
+    from growc.reports.calibration import calibrated
+    from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
 
     sources = sources_of(text)
     resolved = load(sources, params or {})
@@ -307,10 +307,10 @@ def verify(
     modules, `inputs` are for forward, by name or in order.
     """
     if not (isinstance(source, str | Path) and isinstance(result, str | Path)):
-        from growc.dialects.torch.growth import verify
+        from growc.modules.grow import verify
 
         return verify(cast("nn.Module", source), cast("nn.Module", result), inputs)
-    from growc.forms import form_of
+    from growc.formats.protocol import form_of
 
     form = form_of(Path(source))
     progress("planning", 0, 0)

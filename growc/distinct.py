@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from growc.bound import Resolved
-from growc.diagnostic import Diagnostic, GrowError
-from growc.output import RECORD, has_opening, record_path
-from growc.recipe import Match, Measure, Ranking
-from growc.resolve import parts_of
-from growc.scores import cache_path
-from growc.source import Source
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Source
+from growc.files.commit import RECORD, has_opening, record_path
+from growc.plans.scores import cache_path
+from growc.recipe.syntax_tree import Match, Measure, Ranking
+from growc.resolve.bound import Resolved
+from growc.resolve.resolve import parts_of
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def model_parts(model: Path, role: str = "the model") -> Iterator[Part]:
         found = (Path(folder, name) for folder, _, names in os.walk(model) for name in names)
         yield from (Part(f"a file of {role}", p) for p in found if p.name == RECORD or not has_opening(p))
     elif model.suffix not in (".pt2", ".json"):
-        from growc.dialects.onnx.container import files_of
+        from growc.dialects.onnx.files.load import files_of
 
         with contextlib.suppress(Exception):  # whoever opens the model says what is wrong with it
             yield from (Part(f"data of {role}", path) for path in files_of(model))

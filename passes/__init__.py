@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from growc.compilation import Result
 from growc.passes.analysis import ANALYSIS
-from growc.passes.assemble import assemble_pass, mend_pass
-from growc.passes.certify import certify_pass, hold_pass
-from growc.passes.depth import depth_pass
-from growc.passes.lower import lower_pass
-from growc.passes.match import match_pass
-from growc.passes.packing import groups_pass
+from growc.passes.compilation import Result
+from growc.passes.finish.assemble import assemble_pass, mend_pass
+from growc.passes.finish.certify import certify_pass, hold_pass
+from growc.passes.heads.unpack_qkv import groups_pass
+from growc.passes.lowering.expand_match import match_pass
+from growc.passes.lowering.lower_depth import depth_pass
+from growc.passes.lowering.lower_recipe import lower_pass
+from growc.passes.lowering.untie import untie_pass
 from growc.passes.runner import Pass, run
-from growc.passes.solve_statements import solve_pass
-from growc.passes.untie import untie_pass
+from growc.passes.solving.statements import solve_pass
 
 __all__ = ("AFTER_ANALYSIS", "AFTER_DEPTH", "ANALYSIS", "PIPELINE", "PLANNING", "Pass", "run")
 

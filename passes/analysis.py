@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from growc.compilation import (
+from growc.passes.axes.expose_shared_head import unseen_units
+from growc.passes.axes.infer import infer_spaces
+from growc.passes.axes.inner_heads import count_inner_heads
+from growc.passes.axes.single_heads import count_heads
+from growc.passes.axes.ties import find_ties
+from growc.passes.axes.units import count_units
+from growc.passes.compilation import (
     Analysis,
     Captured,
     Model,
@@ -19,16 +25,10 @@ from growc.compilation import (
     Spaced,
     Tied,
 )
-from growc.passes.inner_heads import count_inner_heads
-from growc.passes.layers import find_layers
+from growc.passes.layers.find import find_layers
 from growc.passes.raising.norms import find_norms
-from growc.passes.roles import find_roles
+from growc.passes.roles.name_axes import find_roles
 from growc.passes.runner import Pass, run
-from growc.passes.single_heads import count_heads
-from growc.passes.spaces import infer_spaces
-from growc.passes.ties import find_ties
-from growc.passes.units import count_units
-from growc.passes.unseen import unseen_units
 
 
 def capture_pass(c: Source) -> Captured:

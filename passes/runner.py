@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Never, TypeVar
 
-from growc.compilation import Source
+from growc.passes.compilation import Source
 
 Given = TypeVar("Given", bound=Source, contravariant=True)
 Made = TypeVar("Made", bound=Source, covariant=True)

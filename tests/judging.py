@@ -12,7 +12,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from growc import api
-from growc.plans import Certificate
+from growc.plans.plan import Certificate
 
 Arrays = list[NDArray[Any]]
 SYMBOLS = (2, 3)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from growc.cli import main
+from growc.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -73,7 +73,7 @@ def test_no_module_imports_a_second_copy(name):
 
 @pytest.mark.parametrize("command", ["inspect", "apply"])
 def test_a_folder_without_torch_is_refused_with_what_to_install(command, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("growc.compiler.find_spec", lambda name: None)
+    monkeypatch.setattr("growc.formats.compiler.find_spec", lambda name: None)
     recipe = ["-e", "widen ffn to 8 with zero fill"] if command == "apply" else []
     assert main([command, *recipe, str(tmp_path)]) == 3
     assert "install `growc[torch]`" in capsys.readouterr().err
@@ -98,7 +98,9 @@ def test_the_wheel_has_the_mark_of_types_and_the_grammar(tmp_path):
         assert {"growc/py.typed", "growc/grammar/grow.lark"} <= set(wheel.namelist())
 
 
-@pytest.mark.parametrize("line", ["import growc", "import growc.api, growc.cli", "import growc; dir(growc)"])
+@pytest.mark.parametrize(
+    "line", ["import growc", "import growc.api, growc.cli.main", "import growc; dir(growc)"]
+)
 def test_an_import_warns_of_nothing(line):
     done = subprocess.run([sys.executable, "-W", "error", "-c", line], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import pytest
 from graphs import DEMO, ROOT, TINY
 
 from growc import api
-from growc.cli import main
+from growc.cli.main import main
 from growc.render.terminal import plan_lines
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -6,21 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from growc.axes import atoms_of
-from growc.axisgraph import Frozen, Way, frozen_axes, ways
-from growc.graph import Node
-from growc.json_data import Json
-from growc.layers import Run
-from growc.passes.assemble import count_parameters
-from growc.passes.counts import numbers
-from growc.passes.roles import RoleAxis
-from growc.passes.ties import Tie
-from growc.plan_json import one
+from growc.algebra.space import atoms_of
+from growc.errors.json_data import Json
+from growc.ir.graph import Node
+from growc.passes.axes.ties import Tie
+from growc.passes.finish.assemble import count_parameters
+from growc.passes.layers.layer_runs import Run
+from growc.passes.lowering.count_layers import numbers
+from growc.passes.roles.name_axes import RoleAxis
+from growc.passes.roles.why_tied import Frozen, Way, frozen_axes, ways
+from growc.plans.plan_to_json import one
 from growc.render.picture import picture_lines
 from growc.render.text import count, many, table
 
 if TYPE_CHECKING:
-    from growc.compilation import Analysis
+    from growc.passes.compilation import Analysis
 
 SHOWN = 12
 """Frozen places that a person is shown; `--json` has all."""

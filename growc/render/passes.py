@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from growc.axes import find
-from growc.compilation import (
+from growc.algebra.space import find
+from growc.passes.compilation import (
     Analysis,
     Arranged,
     Captured,
@@ -25,15 +25,15 @@ from growc.compilation import (
     Stored,
     Tied,
 )
-from growc.edits import Part
+from growc.passes.edits import Part
 from growc.render.terminal import numbers_text, plan_lines, step_text, weight_row
 from growc.render.text import many, table
 
 if TYPE_CHECKING:
-    from growc.axes import Size, Space
-    from growc.graph import Node, Value
-    from growc.indexmap import IndexMap
-    from growc.passes.spaces import Axes
+    from growc.algebra.indexmap import IndexMap
+    from growc.algebra.space import Size, Space
+    from growc.ir.graph import Node, Value
+    from growc.passes.axes.infer import Axes
 
 LEAST = 6
 """So many numbers of a table or of an attribute are shown."""
@@ -122,7 +122,7 @@ def untied_lines(c: Request) -> Iterator[str]:
 def statement_lines(c: Request) -> Iterator[str]:
     """The statements, one a line."""
     from growc import grammar
-    from growc.recipe import Recipe
+    from growc.recipe.syntax_tree import Recipe
 
     for bound in c.statements:
         yield f"{bound.number}: {grammar.format(Recipe((bound.statement,))).rstrip()}"

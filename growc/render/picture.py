@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from growc.axes import Space, atoms_of, find, leaves, segments
-from growc.graph import Value
-from growc.passes.flow import Flow
-from growc.passes.roles import RoleAxis
+from growc.algebra.space import Space, atoms_of, find, leaves, segments
+from growc.ir.graph import Value
+from growc.passes.axes.queries import Flow
+from growc.passes.roles.name_axes import RoleAxis
 from growc.render.text import many
 
 if TYPE_CHECKING:
-    from growc.compilation import Analysis
+    from growc.passes.compilation import Analysis
 
 WIDTH = 80
 """No line is longer."""

@@ -10,13 +10,13 @@ from rich.bar import Bar
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from growc.json_data import Json
+from growc.errors.json_data import Json
 from growc.render.terminal import outcome_data
 from growc.render.text import many
 
 if TYPE_CHECKING:
-    from growc.importance import LayerScore
-    from growc.profile import Profile, Trial
+    from growc.measurement.importance import LayerScore
+    from growc.reports.layer_profile import Profile, Trial
 
 BAR = 16
 """Characters of the longest bar."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from growc.printable import printable
+from growc.errors.printable import printable
 
 BYTES = "writing "
 """Phrases that begin so count bytes; others count what they name."""

@@ -7,19 +7,19 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from growc.expectations import by_cause
-from growc.json_data import Json
-from growc.plans import AxisStep, Plan, Summary, WeightPlan
-from growc.printable import size_of
+from growc.errors.json_data import Json
+from growc.errors.printable import size_of
+from growc.plans.execute import leaf_steps
+from growc.plans.plan import AxisStep, Plan, Summary, WeightPlan
 from growc.render.text import count, many, short, table
-from growc.weights import leaf_steps
+from growc.verification.judge import by_cause
 
 if TYPE_CHECKING:
     from growc.api import Applied
-    from growc.calibration import Outcome
-    from growc.closeness import Closeness
-    from growc.difference import OutputReport
-    from growc.verification import Verification
+    from growc.reports.calibration import Outcome
+    from growc.verification.difference import OutputReport
+    from growc.verification.logit_distance import Closeness
+    from growc.verification.verify import Verification
 
 SHOWN = 6
 """Weights that a plan lists without `--all`, and outputs that a measurement does."""

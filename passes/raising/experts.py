@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from growc.graph import Graph, Node, Value
-from growc.passes.routing import numbers_of
+from growc.ir.graph import Graph, Node, Value
+from growc.passes.axes.routing import numbers_of
 
 
 def cut_singly(

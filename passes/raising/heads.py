@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from growc.graph import Node
-from growc.passes.flow import Flow
-from growc.passes.spaces import Instance
+from growc.ir.graph import Node
+from growc.passes.axes.infer import Instance
+from growc.passes.axes.queries import Flow
 
 UNFOLD_OP, REPEAT_OP = "growc::Unfold", "growc::Repeat"
-"""Operators that count heads where the model has none that does (growc.passes.unseen)."""
+"""Operators that count heads where the model has none that does (growc.passes.axes.expose_shared_head)."""
 
 
 def weighs(node: Node) -> bool:

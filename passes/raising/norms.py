@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from growc.axes import Size
-from growc.graph import Graph, Node, Value, static_values
-from growc.passes.norms import Formula, Norm, readers, scalar, stored
-from growc.traits import REPEAT, SAME, VIEW
+from growc.algebra.space import Size
+from growc.ir.graph import Graph, Node, Value, static_values
+from growc.ir.traits import REPEAT, SAME, VIEW
+from growc.passes.axes.norms import Formula, Norm, readers, scalar, stored
 
 TABLE = """
     # operator         operands                      result

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from growc.graph import Node, Value
-from growc.indexmap import Ints
-from growc.traits import TURN, VIEW
+from growc.algebra.indexmap import Ints
+from growc.ir.graph import Node, Value
+from growc.ir.traits import TURN, VIEW
 
 
 def taken_back(node: Node) -> bool:

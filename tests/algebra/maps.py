@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from growc.indexmap import IndexMap
+from growc.algebra.indexmap import IndexMap
 
 Dense = NDArray[np.float64]
 

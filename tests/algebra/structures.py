@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from growc.axes import Reason, Space, address, find, freeze, product, sum_of, unify
+from growc.algebra.space import Reason, Space, address, find, freeze, product, sum_of, unify
 
 
 def atom(size: int) -> Space:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from growc.draws import Draws
+from growc.algebra.draws import Draws
 
 STREAM = Draws.of(0, 1, "hidden")
 SPANS = st.tuples(st.integers(0, 200), st.integers(0, 60))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from growc.plans import DRAWN, MEAN, ONE, ZERO, AxisStep, Layout, LeafStep, Noise, WeightPlan
-from growc.weights import execute
+from growc.plans.execute import execute
+from growc.plans.plan import DRAWN, MEAN, ONE, ZERO, AxisStep, Layout, LeafStep, Noise, WeightPlan
 
 Values = NDArray[np.float64]
 FILLERS = (ZERO, MEAN, ONE)

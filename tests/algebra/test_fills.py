@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from growc.draws import Draws
-from growc.fills import FILLS, FillRule, appended, new_units
+from growc.algebra.draws import Draws
+from growc.recipe.fills import FILLS, FillRule, appended, new_units
 
 SIZES = [(1, 2), (1, 5), (2, 3), (3, 3), (3, 4), (4, 6), (4, 8), (5, 7), (6, 17), (12, 16), (7, 30)]
 DRAWS = Draws.of("fills")

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from maps import Dense, agrees, copies, drawn, known, maps, state_holds, twins
 
-from growc.indexmap import IndexMap
+from growc.algebra.indexmap import IndexMap
 
 RANDOM = np.random.default_rng(0)
 

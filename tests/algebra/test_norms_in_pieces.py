@@ -13,9 +13,9 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-from growc.dialects.onnx.dialect import OnnxModel
-from growc.graph import Graph
-from growc.passes.norms import Formula, Norm, scalar
+from growc.dialects.onnx.model import OnnxModel
+from growc.ir.graph import Graph
+from growc.passes.axes.norms import Formula, Norm, scalar
 from growc.passes.raising.norms import STEPS, find_norms
 
 EPS = 1e-2

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from maps import Dense, copies, drawn, known, maps
 
-from growc.indexmap import IndexMap
-from growc.passes.norms import Formula
+from growc.algebra.indexmap import IndexMap
+from growc.passes.axes.norms import Formula
 
 EPS = 1e-2
 """Large: at 1e-5 a wrong eps would not show."""

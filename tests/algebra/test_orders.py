@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from growc import recipe as rc
-from growc.diagnostic import Diagnostic, GrowError
-from growc.expression import Expr, evaluate
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Source
 from growc.grammar import parse
-from growc.orders import DEEPER, SHALLOWER, OrderRule, arrangement, new_layers
-from growc.source import Source
+from growc.recipe import syntax_tree as rc
+from growc.recipe.expression import Expr, evaluate
+from growc.recipe.layer_orders import DEEPER, SHALLOWER, OrderRule, arrangement, new_layers
 
 
 def arranged(text: str, count: int, scores: list[float] | None = None) -> list[int]:

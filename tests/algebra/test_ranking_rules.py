@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from growc.indexmap import Floats
-from growc.ranking_rules import RANKINGS, RankingRule, Units
-from growc.words import FILE
+from growc.algebra.indexmap import Floats
+from growc.recipe.ranking_rules import RANKINGS, RankingRule, Units
+from growc.recipe.words import FILE
 
 
 @pytest.mark.parametrize("rule", RANKINGS.values(), ids=RANKINGS)

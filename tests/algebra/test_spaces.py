@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structures import atom, number, plus, show, stop, tie, times
 
-from growc.axes import Space, find, leaves, segments
+from growc.algebra.space import Space, find, leaves, segments
 
 # ---------------------------------------------------------------------------------------- packed projections
 

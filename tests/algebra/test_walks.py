@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from growc.graph import Node, Value, backward
-from growc.walk import postorder, walk
+from growc.ir.graph import Node, Value, backward
+from growc.ir.walk import postorder, walk
 
 DIAMOND = {"a": "bc", "b": "d", "c": "d", "d": "ae", "e": ""}
 

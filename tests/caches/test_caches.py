@@ -12,9 +12,9 @@ from caches.decoders import DEPTH, HEADS, KINDS, VOCAB, decode, export, pasts, s
 from growc.api import apply, inspect, verify
 from growc.api import compile as compiled
 from growc.api import recipe as parsed
-from growc.diagnostic import GrowError
-from growc.ports import ports_of
-from growc.unitmaps import StateMap
+from growc.errors.diagnostic import GrowError
+from growc.passes.finish.interface import ports_of
+from growc.plans.unitmaps import StateMap
 
 CHUNKS = (4, 1, 1, 2, 1)
 RECIPES = {

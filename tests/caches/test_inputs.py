@@ -8,7 +8,7 @@ from graphs import save
 from growc.api import apply, inspect
 from growc.api import compile as compiled
 from growc.api import recipe as parsed
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 BLOCK = """
     n = LayerNormalization<axis = -1>(x, gain, bias)

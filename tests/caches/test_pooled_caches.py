@@ -12,9 +12,9 @@ from graphs import save
 import growc
 from growc.api import compile as compiled
 from growc.api import recipe
-from growc.ports import ports_of
-from growc.ports_json import from_json, to_json
-from growc.unitmaps import BlendMap
+from growc.passes.finish.interface import ports_of
+from growc.passes.finish.interface_json import from_json, to_json
+from growc.plans.unitmaps import BlendMap
 
 TWINS = "widen heads to 2 * heads with neighbor copy\nsubclone kv_heads to kv_heads / 2 by mean"
 MEANS = "subclone kv_heads to 1 by mean"

@@ -8,10 +8,10 @@ from caches.decoders import KINDS
 from graphs import save
 
 from growc.api import apply, inspect
-from growc.diagnostic import GrowError
-from growc.dialects.onnx import samples
-from growc.dialects.onnx.simulate import simulate
-from growc.feeds import draw_cases
+from growc.dialects.onnx.shapes import sample_points as samples
+from growc.dialects.onnx.shapes.simulate import simulate
+from growc.errors.diagnostic import GrowError
+from growc.verification.feeds import draw_cases
 
 
 def declared_apart(path, out):

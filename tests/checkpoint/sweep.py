@@ -39,7 +39,7 @@ import further_texts
 import more
 
 from growc import api
-from growc.diagnostic import Attempt, GrowError
+from growc.errors.diagnostic import Attempt, GrowError
 
 FURTHER = (further_images, further_texts, more)
 """They go on with what the zoo registers."""

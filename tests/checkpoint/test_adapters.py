@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from growc import checkpoint
-from growc.checkpoint.lora import Growth, adapters_of, grow_adapter
-from growc.diagnostic import GrowError
-from growc.plans import AxisStep, Layout, LeafStep, NextLayer, Noise, WeightPlan
-from growc.weights import execute
+from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
+from growc.errors.diagnostic import GrowError
+from growc.plans.execute import execute
+from growc.plans.plan import AxisStep, Layout, LeafStep, NextLayer, Noise, WeightPlan
 
 CONFIG = {
     "peft_type": "LORA",

@@ -12,8 +12,8 @@ from checkpoints import tiny_config
 from safetensors.numpy import load_file
 from safetensors.torch import save_file
 
-from growc.checkpoint.directory import Checkpoint
-from growc.diagnostic import GrowError
+from growc.checkpoint.files.directory import Checkpoint
+from growc.errors.diagnostic import GrowError
 
 
 def refused(path) -> GrowError:

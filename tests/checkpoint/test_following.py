@@ -9,8 +9,8 @@ from checkpoints import tiny_config
 from torch import nn
 
 import growc
-from growc.checkpoint import comparing
-from growc.cli import main
+from growc.checkpoint.check import compare as comparing
+from growc.cli.main import main
 
 IDS = torch.randint(4, 48, (2, 9), generator=torch.Generator().manual_seed(1))
 POOLER = 'axis 0 of "bert.pooler.dense.bias"'

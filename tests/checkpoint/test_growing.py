@@ -11,8 +11,8 @@ import transformers
 from checkpoints import tiny_config
 from safetensors.numpy import load_file, save_file
 
-from growc.checkpoint import comparing
-from growc.cli import main
+from growc.checkpoint.check import compare as comparing
+from growc.cli.main import main
 
 DOUBLED = (
     "widen hidden to 2 * hidden with cyclic copy",

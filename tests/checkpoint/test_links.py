@@ -12,8 +12,8 @@ from downloads import cached
 from safetensors.torch import save_file
 
 import growc
-from growc.checkpoint.directory import Checkpoint
-from growc.diagnostic import GrowError
+from growc.checkpoint.files.directory import Checkpoint
+from growc.errors.diagnostic import GrowError
 
 WIDEN = "widen ffn to 96 with tail copy"
 

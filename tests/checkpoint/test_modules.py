@@ -9,7 +9,7 @@ from checkpoints import tiny_config
 from torch import nn
 
 import growc
-from growc.dialects.torch.module import GrownModule
+from growc.dialects.torch.emit.grown_module import GrownModule
 
 IDS = torch.randint(4, 48, (2, 9), generator=torch.Generator().manual_seed(1))
 DOUBLED = (

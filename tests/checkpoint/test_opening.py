@@ -9,8 +9,8 @@ import pytest
 from checkpoints import tiny_config
 from safetensors.numpy import load_file, save_file
 
-from growc.checkpoint.opened import Opened
-from growc.diagnostic import GrowError
+from growc.checkpoint.classes.on_disk import Opened
+from growc.errors.diagnostic import GrowError
 
 
 def rewrite(path, change):

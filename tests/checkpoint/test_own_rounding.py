@@ -13,7 +13,7 @@ import growc
 def test_a_class_that_computes_nothing_in_float64_keeps_its_own_rounding(save, tmp_path, fill):
     import torch
 
-    from growc.checkpoint import running
+    from growc.checkpoint.check import run as running
 
     path = save("MixtralForCausalLM", tiny_config("Mixtral", initializer_range=0.3))
     with pytest.raises(RuntimeError, match="Double"):

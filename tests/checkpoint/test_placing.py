@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from growc import placing
-from growc.output import commit
+from growc.files import atomic_rename as placing
+from growc.files.commit import commit
 
 
 def folder(path: Path, content: str) -> Path:

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import growc
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 RECIPE = "widen ffn to 18 with uniform copy split random"
 WIDTH, VOCAB = 8, 20

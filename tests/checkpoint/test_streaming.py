@@ -7,10 +7,10 @@ import pytest
 import torch
 from checkpoints import tiny_config
 
-from growc.checkpoint import running
-from growc.checkpoint.directory import config_of
-from growc.dialects.torch.classes import build
-from growc.dialects.torch.inputs import real_inputs
+from growc.checkpoint.check import run as running
+from growc.checkpoint.files.directory import config_of
+from growc.dialects.torch.capture.example_inputs import real_inputs
+from growc.dialects.transformers.classes import build
 
 KINDS = {
     "GPT2": "GPT2LMHeadModel",

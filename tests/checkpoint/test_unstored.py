@@ -11,7 +11,7 @@ from checkpoints import tiny_config
 
 import growc
 from growc import api
-from growc.checkpoint.opened import Opened
+from growc.checkpoint.classes.on_disk import Opened
 
 SIZES = {
     "d_model": 32,

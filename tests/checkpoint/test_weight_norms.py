@@ -9,10 +9,10 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from growc import weights
-from growc.checkpoint import comparing
-from growc.cli import main
-from growc.dialects.torch import parametrized
+from growc.checkpoint.check import compare as comparing
+from growc.cli.main import main
+from growc.dialects.torch.emit import weight_norm as parametrized
+from growc.plans import execute as weights
 
 DOUBLED = (
     "widen hidden to 2 * hidden with cyclic copy",

@@ -10,11 +10,11 @@ import torch
 import transformers
 from checkpoints import tiny_config
 
-from growc.checkpoint.directory import Checkpoint
-from growc.checkpoint.names import ModuleNames
-from growc.checkpoint.shards import read_size
-from growc.checkpoint.write import as_they_are, write_checkpoint
-from growc.diagnostic import GrowError
+from growc.checkpoint.files.directory import Checkpoint
+from growc.checkpoint.files.key_mapping import ModuleNames
+from growc.checkpoint.files.shards import read_size
+from growc.checkpoint.files.write import as_they_are, write_checkpoint
+from growc.errors.diagnostic import GrowError
 
 MODELS = [
     ("LlamaForCausalLM", "Llama"),

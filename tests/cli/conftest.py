@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from graphs import MLP, STREAM, save
 
-from growc.cli import main
+from growc.cli.main import main
 
 
 @dataclass(frozen=True)

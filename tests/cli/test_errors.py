@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from graphs import MLP, STREAM, TRANSLATOR, save
 
-from growc.codes import CODES
-from growc.verification import Verification
+from growc.errors.codes import CODES
+from growc.verification.verify import Verification
 
 GOLDEN = Path(__file__).parent / "golden"
 ROOT = Path(__file__).parent.parent.parent
@@ -139,8 +139,8 @@ def differ(*_: object, **__: object) -> Verification:
 
 
 PATCHES: dict[str, tuple[str, Callable[..., object]]] = {
-    "G308-unaccounted": ("growc.dialects.onnx.mend._Mender.fits", lambda *_: False),
-    "G402-refuted": ("growc.verification.verify", differ),
+    "G308-unaccounted": ("growc.dialects.onnx.repair.repair._Mender.fits", lambda *_: False),
+    "G402-refuted": ("growc.verification.verify.verify", differ),
     "G503-interrupted": ("growc.api.recipe", interrupt),
 }
 

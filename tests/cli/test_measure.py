@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from growc.render.progress import progress
-from growc.session import Session
+from growc.verification.ort_session import Session
 
 
 @pytest.fixture

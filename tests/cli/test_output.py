@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from graphs import DEMO, STREAM, TINY, save
 
-from growc.codes import CODES
+from growc.errors.codes import CODES
 
 
 def test_plan_json_has_what_is_agreed(growc):

@@ -9,9 +9,9 @@ import onnx
 import pytest
 from graphs import STREAM, save
 
-from growc.diagnostic import Diagnostic, GrowError, render
-from growc.printable import UNPRINTABLE, printable
-from growc.source import Source, Span
+from growc.errors.diagnostic import Diagnostic, GrowError, render
+from growc.errors.printable import UNPRINTABLE, printable
+from growc.errors.source import Source, Span
 
 EVIL = "\x1b[2J\x1b]0;title\x07\u202egnp\u200b\x9b\x7f\r\nCertificate: exact.\u2028\U000e0001"
 

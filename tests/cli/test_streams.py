@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from graphs import DEMO, MLP, STREAM, TINY, save
 
-from growc.cli import main
+from growc.cli.main import main
 
-GROWC = [sys.executable, "-m", "growc.cli"]
+GROWC = [sys.executable, "-m", "growc.cli.main"]
 WIDER = ["-e", "widen ffn to 24 with tail copy"]
 
 
@@ -130,8 +130,8 @@ def test_a_disk_that_is_full_is_exit_4(tmp_path):
 def test_a_bug_is_one_line_and_a_report(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr("growc.resolve.load", lambda *_: 1 / 0)
-    monkeypatch.setattr("growc.cli.COMMANDS", {"check": lambda options: 1 // 0})
+    monkeypatch.setattr("growc.resolve.resolve.load", lambda *_: 1 / 0)
+    monkeypatch.setattr("growc.cli.main.COMMANDS", {"check": lambda options: 1 // 0})
     assert main(["check", "x.grow"]) == 70
     said = capsys.readouterr().err
     assert "Traceback" not in said

@@ -10,7 +10,7 @@ import pytest
 from graphs import save
 
 from growc import api
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 BRANCHES = """
 branches (float[N, 4] x, bool first) => (float[N, 3] y)
@@ -263,7 +263,7 @@ def test_what_does_not_change_is_computed_as_before(tmp_path: Path, graph: str) 
 
 def test_both_branches_are_run_for_verification(tmp_path: Path) -> None:
     """A branch that computes something else is seen, whichever it is."""
-    from growc.verification import verify
+    from growc.verification.verify import verify
 
     source = save(tmp_path / "model.onnx", BRANCHES)
     for wrong in (BRANCHES.replace("Relu", "Sigmoid"), BRANCHES.replace("Tanh", "Sigmoid")):

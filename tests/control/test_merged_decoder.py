@@ -10,7 +10,7 @@ import pytest
 from graphs import save
 
 from growc import api
-from growc.feeds import draw_cases
+from growc.verification.feeds import draw_cases
 
 
 def branch(name: str, cached: bool) -> str:

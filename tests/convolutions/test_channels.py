@@ -10,7 +10,7 @@ from graphs import save
 from judging import judge
 
 from growc import api
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 NEIGHBOR = "widen channels to 2 * channels with neighbor copy"
 EXACT = {

@@ -140,7 +140,7 @@ def _of_program(name: str, recipe: str) -> Callable[[Path], Digests]:
     def make(folder: Path) -> Digests:
         from registry import build
 
-        from growc.dialects.torch.programs import save
+        from growc.dialects.torch.programs.load import save
 
         built, path = build(name), folder / "model.pt2"
         save(path, built.module, tuple(built.feeds[0].values()))

@@ -15,8 +15,8 @@ from torch import nn
 
 import growc
 from growc import api
-from growc.diagnostic import GrowError
-from growc.plan_json import to_json
+from growc.errors.diagnostic import GrowError
+from growc.plans.plan_to_json import to_json
 
 LIBRARIES = ("torch", "transformers", "onnx", "onnx_ir", "onnxscript", "onnxruntime", "numpy", "safetensors")
 

@@ -10,10 +10,10 @@ from judging import judge
 from onnx.numpy_helper import to_array
 
 from growc import api
-from growc.depth import Move, Past
-from growc.diagnostic import GrowError
-from growc.layers import Run
-from growc.passes.depth import out_of_phase
+from growc.errors.diagnostic import GrowError
+from growc.passes.layers.layer_history import Move, Past
+from growc.passes.layers.layer_runs import Run
+from growc.passes.lowering.lower_depth import out_of_phase
 
 ZERO = "with zero outputs"
 

@@ -8,7 +8,7 @@ from graphs import ROOT
 from test_depth import grown, weights
 
 from growc import api
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 T5 = ROOT / "examples/models/tiny-t5.onnx"
 

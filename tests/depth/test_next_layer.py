@@ -8,7 +8,7 @@ from graphs import TINY, save
 from test_depth import grown, weights
 
 from growc import api
-from growc.lineage import lineage_of
+from growc.plans.lineage import lineage_of
 
 BLOCK = "transformer.h.{}.{}"
 

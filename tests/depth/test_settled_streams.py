@@ -10,8 +10,8 @@ from graphs import save
 from judging import judge
 
 from growc import api
-from growc.diagnostic import GrowError
-from growc.passes.twice import finder
+from growc.errors.diagnostic import GrowError
+from growc.passes.new_layers.idempotent import finder
 
 LAST = "stack layers to 5 by last with zero outputs"
 EACH = "stack layers to 6 by each with zero outputs"

@@ -9,10 +9,10 @@ import pytest
 from published import ALL, EXAMPLES, ROOT
 
 import growc
-from growc.cli import main
+from growc.cli.main import main
+from growc.errors.source import Source
 from growc.grammar import format as formatted
 from growc.grammar import parse
-from growc.source import Source
 
 NAMES = [example.folder.name for example in ALL]
 

@@ -13,7 +13,7 @@ from graphs import save
 
 from growc.api import apply, inspect, recipe
 from growc.api import compile as compiled
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 onnxruntime.set_default_logger_severity(4)
 INSIDE = {

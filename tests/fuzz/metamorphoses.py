@@ -11,8 +11,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from growc import api
-from growc.diagnostic import GrowError
-from growc.weights import execute
+from growc.errors.diagnostic import GrowError
+from growc.plans.execute import execute
 
 Names = dict[str, str]
 """What an initializer was called before, by its name now."""

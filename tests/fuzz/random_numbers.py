@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from growc.diagnostic import Attempt
+from growc.errors.diagnostic import Attempt
 
 ROWS, WIDTH = 16, 6
 OPSET = 18

@@ -12,7 +12,7 @@ import bad_files
 import pytest
 from bad_files import Case
 
-from growc.cli import main
+from growc.cli.main import main
 
 LIMIT = 20
 """Seconds that a refusal may take."""

@@ -12,9 +12,9 @@ import pytest
 from random_numbers import exposed, feeds, numbers, opened, outputs
 
 from growc import api
-from growc.diagnostic import Attempt, GrowError
-from growc.dialects.onnx.number_ranges import RANGES
-from growc.passes.ranges import Ranges
+from growc.dialects.onnx.operators.number_ranges import RANGES
+from growc.errors.diagnostic import Attempt, GrowError
+from growc.passes.dataflow.ranges import Ranges
 
 RECIPE = 'widen axis 0 of "table" to 23 with random fill'
 SOUND = ("exact", "gap", "equal gap")

@@ -10,7 +10,7 @@ import pytest
 from judging import judge
 from random_settled import random_stack
 
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 
 def verdicts(seeds: Iterable[int], folder: Path) -> Counter[str]:

@@ -13,14 +13,14 @@ from random_models import random_model
 from random_recipes import random_recipe
 
 from growc import api
-from growc.compilation import Result
-from growc.diagnostic import Attempt, GrowError
 from growc.dialects.onnx.emit import rewrite
-from growc.dialects.onnx.saving import save
-from growc.difference import compare
-from growc.ports import ports_of
-from growc.rounding import FLOOR, Rounding, limit, measure, ways
-from growc.session import Feeds, Session
+from growc.dialects.onnx.files.save import save
+from growc.errors.diagnostic import Attempt, GrowError
+from growc.passes.compilation import Result
+from growc.passes.finish.interface import ports_of
+from growc.verification.difference import compare
+from growc.verification.ort_session import Feeds, Session
+from growc.verification.rounding import FLOOR, Rounding, limit, measure, ways
 
 ROUNDING = 1e-4
 """A random model that moves further from itself than this shows nothing."""

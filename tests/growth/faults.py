@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from growc.plans import DRAWN, MEAN, ZERO, AxisStep, Layout, LeafStep, Noise, WeightPlan
-from growc.weights import leaf_steps
+from growc.plans.execute import leaf_steps
+from growc.plans.plan import DRAWN, MEAN, ZERO, AxisStep, Layout, LeafStep, Noise, WeightPlan
 
 if TYPE_CHECKING:
-    from growc.compilation import Result
+    from growc.passes.compilation import Result
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from models import FLAVOURS, LARGE_EPS, stored, tied_once, with_epsilon
 from numpy.typing import NDArray
 
 from growc.api import Applied, apply
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 EXPORTERS = ("dynamo", "torchscript")
 GPT2 = ("gpt2", "gpt2-default")

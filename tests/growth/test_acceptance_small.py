@@ -10,8 +10,8 @@ import pytest
 from conftest import epsilons, named_weights
 from models import FLAVOURS, stored, tied_once, with_epsilon
 
-from growc.diagnostic import GrowError
-from growc.verification import verify
+from growc.errors.diagnostic import GrowError
+from growc.verification.verify import verify
 
 INSIDE = "widen heads to 4 * heads / 3 with uniform copy\nwiden ffn to 4 * ffn / 3 with uniform copy"
 DOUBLE = "widen hidden to 2 * hidden with cyclic copy"

@@ -13,7 +13,7 @@ from torch import nn
 
 import growc
 from growc import api
-from growc.plan_json import from_json, to_json
+from growc.plans.plan_to_json import from_json, to_json
 
 HEAD = """
 m (int64[N] tokens) => (float[N, 16] logits)

@@ -10,7 +10,7 @@ from graphs import save
 from models import stored
 
 import growc
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 K, G, D, H = 2, 4, 4, 12
 """Key/value heads, query heads in each group, head_dim, hidden."""

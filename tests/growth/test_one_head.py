@@ -10,7 +10,7 @@ from graphs import save
 from judging import judge
 
 from growc import api
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 SIZES = "float[9, 8] table, float[12, 8] o_weight, float[8, 9] head"
 APART = "float[8, 12] q_weight, float[12] q_bias, float[8, 12] k_weight, float[8, 12] v_weight"

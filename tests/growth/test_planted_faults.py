@@ -15,13 +15,14 @@ import faults
 import pytest
 from models import Models, with_epsilon
 
-from growc import api, ports
+from growc import api
 from growc.dialects.onnx.emit import rewrite
-from growc.dialects.onnx.saving import save
-from growc.verification import Verification, verify
+from growc.dialects.onnx.files.save import save
+from growc.passes.finish import interface as ports
+from growc.verification.verify import Verification, verify
 
 if TYPE_CHECKING:
-    from growc.compilation import Result
+    from growc.passes.compilation import Result
 
 BOTH = "widen heads to 8 with uniform copy\nwiden ffn to 256 with uniform copy"
 AVERAGE = f"widen hidden to 64 with average fill\n{BOTH}"

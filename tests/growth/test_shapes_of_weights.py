@@ -10,7 +10,7 @@ from graphs import save
 from judging import judge
 
 from growc import api
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 ASKED = """
 m (float[N, 5] x) => (float[N, 6] y)

@@ -10,7 +10,7 @@ import pytest
 from graphs import save
 
 import growc
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 PRODUCTS = """
     s = MatMul(q, k)

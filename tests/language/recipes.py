@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from growc import expression as ex
-from growc import recipe as rc
-from growc.fills import FILLS
 from growc.grammar.parser import keywords
-from growc.option_rules import GROWING, SHRINKING
-from growc.orders import DEEPER, SHALLOWER
-from growc.words import Word
+from growc.recipe import expression as ex
+from growc.recipe import syntax_tree as rc
+from growc.recipe.fills import FILLS
+from growc.recipe.layer_orders import DEEPER, SHALLOWER
+from growc.recipe.option_rules import GROWING, SHRINKING
+from growc.recipe.words import Word
 
 RESERVED = {*keywords().values(), *rc.ROLES}
 

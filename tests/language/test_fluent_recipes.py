@@ -6,12 +6,13 @@ import pytest
 from graphs import STREAM, save
 
 import growc
-from growc import api, fluent
-from growc.diagnostic import GrowError
+from growc import api
+from growc.errors.diagnostic import GrowError
+from growc.errors.source import Source
 from growc.grammar import parse
-from growc.option_rules import GROWING
-from growc.recipe import Statement
-from growc.source import Source
+from growc.recipe.option_rules import GROWING
+from growc.recipe.syntax_tree import Statement
+from growc.resolve import builder as fluent
 
 R = growc.Recipe
 

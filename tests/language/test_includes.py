@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from growc.api import recipe
-from growc.diagnostic import GrowError, error_object
-from growc.provenance import recipe_of
+from growc.errors.diagnostic import GrowError, error_object
+from growc.formats.provenance import recipe_of
 
 SECRETS = (
     "root:$6$secret:19000",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from growc.codes import CODES
-from growc.diagnostic import Diagnostic, GrowError, error_object, explain, render
-from growc.resolve import load, resolve
-from growc.source import Source, Span
-from growc.support import unsupported
+from growc.errors.codes import CODES
+from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, render
+from growc.errors.source import Source, Span
+from growc.resolve.resolve import load, resolve
+from growc.resolve.support import unsupported
 
 GOLDEN = Path(__file__).parent / "golden"
 RECIPES = sorted(GOLDEN.glob("*.grow"))
@@ -173,8 +173,8 @@ def test_a_recipe_that_is_no_text_cannot_be_included(tmp_path):
 
 
 def test_resolving_a_recipe_that_no_one_wrote_reports_too():
-    from growc.expression import Name
-    from growc.recipe import Fill, NamedAxis, Recipe, Widen
+    from growc.recipe.expression import Name
+    from growc.recipe.syntax_tree import Fill, NamedAxis, Recipe, Widen
 
     with pytest.raises(GrowError, match="neither an axis nor a `let`"):
         resolve(Recipe((Widen(NamedAxis("ffn"), Name("x"), Fill("tail copy")),)), {})

@@ -6,23 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from growc.bound import Bound, Resolved
-from growc.diagnostic import GrowError
-from growc.expression import Binary, Int, Name, evaluate
-from growc.fills import FILLS
-from growc.recipe import (
-    Comparison,
-    Expect,
-    Layers,
-    LayerScope,
-    RoleScope,
-    Subclone,
-    Untie,
-    Widen,
-)
-from growc.resolve import load
-from growc.source import Source, Span
-from growc.support import unsupported
+from growc.errors.diagnostic import GrowError
+from growc.errors.source import Source, Span
+from growc.recipe.expression import Binary, Int, Name, evaluate
+from growc.recipe.fills import FILLS
+from growc.recipe.syntax_tree import Comparison, Expect, Layers, LayerScope, RoleScope, Subclone, Untie, Widen
+from growc.resolve.bound import Bound, Resolved
+from growc.resolve.resolve import load
+from growc.resolve.support import unsupported
 
 ROOT = Path(__file__).parents[2]
 
@@ -219,9 +210,12 @@ def test_this_version_does_what_it_says():
 
 
 def test_the_page_of_errors_is_the_table():
-    from growc.diagnostic import CODES, explain
+    from growc.errors.diagnostic import CODES, explain
 
-    parts = ["# Errors", "`growc explain CODE` prints one of these. This page is growc/codes.py, in order."]
+    parts = [
+        "# Errors",
+        "`growc explain CODE` prints one of these. This page is growc/errors/codes.py, in order.",
+    ]
     for code in CODES:
         title, _, page = explain(code).partition("\n\n")
         parts += [f"## {title}", page]

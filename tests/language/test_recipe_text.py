@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from recipes import expressions, recipes
 
 from growc import grammar as language
-from growc.diagnostic import GrowError, render, to_json
-from growc.expression import Name, TensorAxis, evaluate, spell, substitute
+from growc.errors.diagnostic import GrowError, render, to_json
+from growc.errors.source import Source
 from growc.grammar import parse, parse_expression
 from growc.grammar.messages import FORMS, KINDS, NAMED
 from growc.grammar.parser import grammar, keywords
-from growc.recipe import ROLES, Blank, Comment, Recipe, Scoped, Widen
-from growc.source import Source
+from growc.recipe.expression import Name, TensorAxis, evaluate, spell, substitute
+from growc.recipe.syntax_tree import ROLES, Blank, Comment, Recipe, Scoped, Widen
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ import pytest
 from graphs import TOWERS, TRANSLATOR, save
 
 from growc import api
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 FIRST = "widen ffn to 16 with uniform copy"  # of two sizes, one is larger
 LATER = [

@@ -10,12 +10,12 @@ import pytest
 from graphs import ROOT
 
 from growc import grammar
-from growc.fills import FILLS
-from growc.option_rules import GROWING, SHRINKING, OptionRule
-from growc.orders import DEEPER, SHALLOWER
-from growc.ranking_rules import RANKINGS
-from growc.recipe import ROLES
-from growc.source import Source
+from growc.errors.source import Source
+from growc.recipe.fills import FILLS
+from growc.recipe.layer_orders import DEEPER, SHALLOWER
+from growc.recipe.option_rules import GROWING, SHRINKING, OptionRule
+from growc.recipe.ranking_rules import RANKINGS
+from growc.recipe.syntax_tree import ROLES
 
 PAGE = ROOT / "docs/language.md"
 
@@ -71,7 +71,7 @@ def compared(path: Path) -> set[str]:
 def test_rows_alone_know_words_by_their_names():
     files = (path for folder in ("growc", "passes", "grammar") for path in (ROOT / folder).rglob("*.py"))
     named = {path.relative_to(ROOT).as_posix() for path in files if compared(path)}
-    assert named == {"growc/fills.py"}
+    assert named == {"growc/recipe/fills.py"}
 
 
 def test_a_word_would_be_seen(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 from stacks import branch_norm, parallel, post_norm, pre_norm, stack, swapped
 
 from growc import api
-from growc.layers import Obstacle
-from growc.passes.branches import Branches
+from growc.passes.layers.layer_runs import Obstacle
+from growc.passes.new_layers.zero_branches import Branches
 
 
 def branches(path):

@@ -6,9 +6,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from growc.graph import Graph, Node, Value
-from growc.passes.dominators import PostDominators
-from growc.passes.periods import Repetition, repetitions
+from growc.ir.graph import Graph, Node, Value
+from growc.passes.dataflow.post_dominators import PostDominators
+from growc.passes.layers.repetition import Repetition, repetitions
 
 
 def random_graph(seed):

@@ -9,7 +9,7 @@ from graphs import MLP, STREAM, TOWERS, TRANSLATOR, save
 from stacks import branch_norm, parallel, post_norm, pre_norm, stack, swapped
 
 from growc import api
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 from growc.render.inspection import inspect_data, inspect_lines
 
 

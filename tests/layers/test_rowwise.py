@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from graphs import save
 
-from growc.dialects.onnx.dialect import OnnxModel
-from growc.passes.rowwise import above_of
+from growc.dialects.onnx.model import OnnxModel
+from growc.passes.dataflow.trace_rows import above_of
 
 GRAPH = """
 rows (float[N] x) => (float[N] y)

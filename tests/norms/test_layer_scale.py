@@ -13,8 +13,8 @@ from judging import Judged, judge
 from onnx import numpy_helper
 
 from growc import api
-from growc.plan_json import from_json, to_json
-from growc.weights import execute
+from growc.plans.execute import execute
+from growc.plans.plan_to_json import from_json, to_json
 
 SCALED = """
 scaled (int64[N] tokens) => (float[N, 16] logits)

@@ -16,29 +16,29 @@ from numpy.typing import NDArray
 from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from growc.axes import Space, find
-from growc.diagnostic import GrowError
-from growc.dialects.onnx.dialect import OnnxModel
+from growc.algebra.draws import Draws
+from growc.algebra.indexmap import IndexMap
+from growc.algebra.space import Space, find
 from growc.dialects.onnx.emit import rewrite
-from growc.dialects.onnx.number_ranges import RANGES
-from growc.draws import Draws
-from growc.edits import Sampled
-from growc.fills import FILLS
-from growc.indexmap import IndexMap
-from growc.layers import Layers
-from growc.operators import Line, labels
-from growc.option_rules import Options
-from growc.passes.ancestry import Ancestry
-from growc.passes.apart import Taken
-from growc.passes.assemble import assemble_weights
-from growc.passes.certify import rounded
-from growc.passes.links import build_links, carriers_of
-from growc.passes.ranges import Ranges
-from growc.passes.solution import Solution
-from growc.passes.solve import solve
-from growc.passes.spaces import Axes, Instance, infer_spaces
-from growc.passes.steps import weight_steps
-from growc.stage import Request, Sizes, Stage
+from growc.dialects.onnx.model import OnnxModel
+from growc.dialects.onnx.operators.number_ranges import RANGES
+from growc.errors.diagnostic import GrowError
+from growc.ir.lowered_statement import Request, Sizes, Stage
+from growc.ir.notation import Line, labels
+from growc.passes.axes.infer import Axes, Instance, infer_spaces
+from growc.passes.axes.unstacked_experts import Taken
+from growc.passes.dataflow.ranges import Ranges
+from growc.passes.edits import Sampled
+from growc.passes.finish.assemble import assemble_weights
+from growc.passes.finish.certify import rounded
+from growc.passes.layers.layer_runs import Layers
+from growc.passes.layers.origin_of_layers import Ancestry
+from growc.passes.solving.build_constraints import build_links, carriers_of
+from growc.passes.solving.solution import Solution
+from growc.passes.solving.solve import solve
+from growc.passes.solving.weight_steps import weight_steps
+from growc.recipe.fills import FILLS
+from growc.recipe.option_rules import Options
 
 OPSETS = (14, 17, 20, 23)
 SYMBOLS = {"b": 2, "s": 3}

@@ -7,9 +7,9 @@ from fused_cases import FUSED_CASES
 from one_node import Case, OneNode
 from test_operator_table import judged, tried
 
-from growc.axes import Space, find
-from growc.operators import labels
-from growc.passes.spaces import Instance
+from growc.algebra.space import Space, find
+from growc.ir.notation import labels
+from growc.passes.axes.infer import Instance
 
 
 def promised(one: OneNode, space: Space) -> set[str]:

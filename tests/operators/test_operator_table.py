@@ -14,9 +14,9 @@ from cases import CASES
 from fused_cases import FUSED_CASES
 from one_node import Case, Feed, Judgement, OneNode, judge
 
-from growc.dialects.onnx.table import OPERATORS
-from growc.indexmap import IndexMap
-from growc.operators import choosing, labels
+from growc.algebra.indexmap import IndexMap
+from growc.dialects.onnx.operators.table import OPERATORS
+from growc.ir.notation import choosing, labels
 from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
 
 SHAPE_ARITHMETIC = {"Shape", "Size"}

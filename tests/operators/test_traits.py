@@ -1,4 +1,4 @@
-"""The laws of traits (growc.traits), checked on every operator that has them: by onnxruntime on what it runs,
+"""The laws of traits (growc.ir.traits), checked on every operator that has them: by onnxruntime on what it runs,
 by the line of those that are known to the analysis alone.
 """
 
@@ -18,11 +18,11 @@ from fused_cases import FUSED_CASES
 from numpy.typing import NDArray
 from one_node import Case, Feed, OneNode
 
-from growc.dialects.onnx.table import OPERATORS
-from growc.operators import Line, names_of
+from growc.dialects.onnx.operators.table import OPERATORS
+from growc.ir.notation import Line, names_of
+from growc.ir.traits import LAWS as WORDS
+from growc.ir.traits import Trait
 from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
-from growc.traits import LAWS as WORDS
-from growc.traits import Trait
 
 Arrays = list[NDArray[Any]]
 Law = Callable[["Node"], None]

@@ -1,4 +1,4 @@
-"""What operators state of values (growc.graph.Laws), which onnxruntime checks on every one that states it."""
+"""What operators state of values (growc.ir.graph.Laws), which onnxruntime checks on every one that states it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from one_node import Case
 from test_traits import Node
 
-from growc import graph
-from growc.dialects.onnx.value_laws import LAWS, STATED
-from growc.graph import Laws, Value
+from growc.dialects.onnx.operators.value_laws import LAWS, STATED
+from growc.ir import graph
+from growc.ir.graph import Laws, Value
 
 ALONE = ("growc::", "aten::")
 """Operators that onnxruntime has not: parts of others, known to the analysis alone."""

@@ -11,11 +11,11 @@ from graphs import STREAM, save
 from test_printed_passes import ATTENTION
 
 from growc import api
-from growc.compilation import Result, Source
-from growc.compiler import outside
 from growc.dialects.onnx.clones import Clone
-from growc.dialects.onnx.dialect import OnnxModel, ir_model
+from growc.dialects.onnx.model import OnnxModel, ir_model
+from growc.formats.compiler import outside
 from growc.passes import PIPELINE, run
+from growc.passes.compilation import Result, Source
 
 STACKED = "stack layers to 3 by last with zero outputs"
 MEANS = "subclone kv_heads to 2 by mean"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from growc import api
-from growc.config_sizes import sizes_of_config
-from growc.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.resolve.config_fields import sizes_of_config
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "examples" / "models"

@@ -13,10 +13,10 @@ from graphs import ROOT, STREAM, save
 from test_printed_passes import CASES
 
 from growc import api
-from growc.compilation import Source
-from growc.compiler import outside
-from growc.dialects.onnx.dialect import OnnxModel
+from growc.dialects.onnx.model import OnnxModel
+from growc.formats.compiler import outside
 from growc.passes import PIPELINE, PLANNING, Pass, run
+from growc.passes.compilation import Source
 from growc.passes.runner import ContractError
 
 GIVEN = tuple(field.name for field in fields(Source))

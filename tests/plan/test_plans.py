@@ -10,12 +10,12 @@ import pytest
 from graphs import DEMO, MLP, STREAM, TINY, save
 
 from growc import api
-from growc.dialects.onnx.tensors import read_tensor
-from growc.lineage import axis_maps, lineage_of
-from growc.plan_json import from_json, to_json
-from growc.plans import AxisStep, Certificate, Gap, Layout, LeafStep, Plan, WeightPlan
+from growc.dialects.onnx.capture.stored_tensors import read_tensor
+from growc.plans.execute import execute
+from growc.plans.lineage import axis_maps, lineage_of
+from growc.plans.plan import AxisStep, Certificate, Gap, Layout, LeafStep, Plan, WeightPlan
+from growc.plans.plan_to_json import from_json, to_json
 from growc.render.terminal import plan_lines
-from growc.weights import execute
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -115,7 +115,7 @@ def test_planning_reads_no_weight_but_a_few_elements_for_ties(path, monkeypatch)
         return array.view(Counted) if large else array
 
     monkeypatch.setattr(
-        "growc.dialects.onnx.capture.read_tensor", lambda tensor: counting(tensor, read_tensor)
+        "growc.dialects.onnx.capture.capture.read_tensor", lambda tensor: counting(tensor, read_tensor)
     )
     planned(path, "tiny-demo")
     elements = {w.name: int(np.prod(w.before)) for w in planned(path, "tiny-demo").weights}

@@ -11,8 +11,8 @@ import pytest
 from graphs import MLP, STREAM, save
 
 from growc import api
-from growc.compilation import Source
 from growc.passes import PIPELINE
+from growc.passes.compilation import Source
 from growc.render.passes import PRINTERS, lines_after
 
 FLAT = """

@@ -10,7 +10,7 @@ from graphs import save
 from judging import judge
 
 from growc import api
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 from growc.render.inspection import inspect_data
 
 MIXER = """

@@ -7,8 +7,9 @@ import time
 import pytest
 from graphs import TINY
 
-from growc import api, room
-from growc.diagnostic import GrowError
+from growc import api
+from growc.errors.diagnostic import GrowError
+from growc.plans import memory_bound as room
 
 HUGE = {
     "ffn": "widen ffn to 1B with tail copy",

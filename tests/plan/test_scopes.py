@@ -6,7 +6,7 @@ import pytest
 from graphs import MLP, STREAM, TOWERS, TRANSLATOR, save
 
 from growc import api
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 from growc.render.inspection import inspect_data
 
 

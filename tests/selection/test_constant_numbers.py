@@ -12,7 +12,7 @@ from judging import draw, judge, run
 from models import stored
 
 from growc import api
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 PERMUTED = """
 m (float[N, 5] x) => (float[N, 6] y)

@@ -12,8 +12,8 @@ from models import stored
 from planted import difference
 
 import growc
-from growc.cli import main
-from growc.diagnostic import GrowError
+from growc.cli.main import main
+from growc.errors.diagnostic import GrowError
 
 E, K, H, F = 5, 2, 6, 7
 

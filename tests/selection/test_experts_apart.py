@@ -13,7 +13,7 @@ from models import stored
 from planted import difference
 
 import growc
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 E, H, F = 4, 6, 7
 WEIGHTS = ", ".join(

@@ -11,9 +11,10 @@ from models import Models, stored
 from planted import difference, planted
 
 import growc
-from growc import importance, scores
-from growc.diagnostic import GrowError
-from growc.session import Session
+from growc.errors.diagnostic import GrowError
+from growc.measurement import importance
+from growc.plans import scores
+from growc.verification.ort_session import Session
 
 MASKED = """
 masked (int64[N, S] ids, int64[N, S] mask) => (float[N, S, 6] y)

@@ -14,10 +14,11 @@ from models import Models, stored
 from numpy.typing import NDArray
 
 import growc
-from growc import api, measuring
-from growc.diagnostic import GrowError
-from growc.plan_json import from_json, to_json
-from growc.session import Session
+from growc import api
+from growc.errors.diagnostic import GrowError
+from growc.plans.plan_to_json import from_json, to_json
+from growc.reports import measure as measuring
+from growc.verification.ort_session import Session
 
 BLOCK = """
     u{n} = MatMul(x{n}, up{n})
@@ -105,7 +106,7 @@ def test_branches_are_measured_one_by_one_and_have_kinds(tmp_path: Path) -> None
 
 
 def test_cross_attention_is_told_from_attention() -> None:
-    from growc.passes.ratios import find_blocks
+    from growc.passes.ranking.layer_ratios import find_blocks
 
     c = api.inspect(TINY.with_name("tiny-t5.onnx"))
     kinds = {tuple(kind for kind, _ in b.branches) for b in find_blocks(c.axes, c.layers, c.roles)}

@@ -14,7 +14,7 @@ from models import export, maker, stored
 from test_grouped import ATTENTION, G, H, attention
 
 import growc
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 HEADS, D = 8, 6
 

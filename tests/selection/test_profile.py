@@ -14,10 +14,11 @@ from models import stored
 from numpy.typing import NDArray
 from test_layer_importance import inputs, stack
 
-from growc import api, measuring
-from growc import profile as profiling
-from growc.profile import Profile
+from growc import api
 from growc.render.profile import places, profile_data, profile_lines
+from growc.reports import layer_profile as profiling
+from growc.reports import measure as measuring
+from growc.reports.layer_profile import Profile
 
 Floats = NDArray[np.float64]
 

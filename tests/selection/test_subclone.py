@@ -13,8 +13,8 @@ from planted import difference, planted
 
 import growc
 from growc import api
-from growc.closeness import closeness
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
+from growc.verification.logit_distance import closeness
 
 RMS = STREAM.replace("LayerNormalization", "SimplifiedLayerNormalization")
 RMS = RMS.replace(", norm1_bias)", ")").replace(", norm2_bias)", ")")

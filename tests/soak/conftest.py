@@ -86,7 +86,7 @@ def grow(folder: Path) -> Callable[..., Run]:
     """Run `growc apply` on a model, into `folder / "grown.onnx"`; the numbers join the table."""
 
     def apply(model: Path, name: str, recipe: str) -> Run:
-        command = [sys.executable, "-m", "growc.cli", "apply", "-e", recipe, str(model)]
+        command = [sys.executable, "-m", "growc.cli.main", "apply", "-e", recipe, str(model)]
         done = run([*command, "-o", str(folder / "grown.onnx"), "--json"])
         measured = done.report.get("verification") or {}
         exact = done.report.get("certificate", {}).get("exact", "-")

@@ -9,7 +9,7 @@ import pytest
 from graphs import save
 
 import growc
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 PLACES = """
 places (float[N, 4] x) => (float[N, 3] y)

@@ -9,7 +9,7 @@ import pytest
 from graphs import save
 from judging import judge
 
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 NET = """
 net (float[B, S, 3] x) => (float[B, S, 4] y)

@@ -14,12 +14,12 @@ import pytest
 from graphs import STREAM, save
 
 from growc import api
-from growc.diagnostic import GrowError
-from growc.feeds import draw_cases
-from growc.float_copies import SAME, write_copy
-from growc.indexmap import IndexMap
-from growc.plans import Certificate
-from growc.verification import verify
+from growc.algebra.indexmap import IndexMap
+from growc.errors.diagnostic import GrowError
+from growc.plans.plan import Certificate
+from growc.verification.feeds import draw_cases
+from growc.verification.float_copies import SAME, write_copy
+from growc.verification.verify import verify
 
 RMS = STREAM.replace("LayerNormalization", "SimplifiedLayerNormalization")
 RMS = RMS.replace(", norm1_bias)\n    u", ")\n    u").replace(", norm2_bias)\n    head", ")\n    head")

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from growc.algebra.space import Space, find, product, unify
 from growc.api import apply, inspect
-from growc.axes import Space, find, product, unify
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 TWO_LAYERS = """
 two (float[N, 6] x) => (float[N, 4] y)

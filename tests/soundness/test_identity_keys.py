@@ -7,13 +7,13 @@ ROOT = Path(__file__).parents[2]
 IDENTITY = re.compile(r"(?<![\w.])id\(|\bmap\(id\b")
 
 ALLOWED = {
-    "growc/checkpoint/filling.py": (1, "the memo of deepcopy has ids as its keys"),
+    "growc/checkpoint/classes/load_state_dict.py": (1, "the memo of deepcopy has ids as its keys"),
     "growc/dialects/onnx/clones.py": (3, "the memo of deepcopy has ids as its keys"),
-    "growc/dialects/onnx/simulate.py": (1, "a protobuf has no hash"),
-    "growc/dialects/torch/module.py": (1, "the memo of deepcopy has ids as its keys"),
-    "growc/dialects/torch/rebuild.py": (1, "a symbolic size has no hash"),
-    "growc/dialects/torch/running.py": (1, "the memo of deepcopy has ids as its keys"),
-    "growc/dialects/torch/shapes.py": (1, "a module's state may hold things that have no hash"),
+    "growc/dialects/onnx/shapes/simulate.py": (1, "a protobuf has no hash"),
+    "growc/dialects/torch/emit/grown_module.py": (1, "the memo of deepcopy has ids as its keys"),
+    "growc/dialects/torch/emit/rebuild.py": (1, "a symbolic size has no hash"),
+    "growc/dialects/torch/run/run_module.py": (1, "the memo of deepcopy has ids as its keys"),
+    "growc/dialects/transformers/config/shapes.py": (1, "a module's state may hold things that have no hash"),
 }
 """How often a file asks for an `id()`, and why."""
 

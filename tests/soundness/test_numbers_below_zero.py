@@ -10,9 +10,9 @@ from graphs import save
 from judging import judge
 
 from growc import api
-from growc.dialects.onnx.number_ranges import RANGES
-from growc.graph import Value
-from growc.passes.ranges import Ranges
+from growc.dialects.onnx.operators.number_ranges import RANGES
+from growc.ir.graph import Value
+from growc.passes.dataflow.ranges import Ranges
 
 WIDEN = 'widen axis 0 of "table" to 20 with random fill'
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx.defs
 
-from growc.dialects.onnx.table import OPERATORS
+from growc.dialects.onnx.operators.table import OPERATORS
 
 ROOT = Path(__file__).parents[2]
 OPERATOR_NAMES = {schema.name for schema in onnx.defs.get_all_schemas()} | set(OPERATORS)

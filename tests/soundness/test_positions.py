@@ -10,8 +10,8 @@ import onnxruntime
 from onnx import numpy_helper
 from streams import VOCAB, WIDTH, Builder
 
+from growc.algebra.sinusoid import continued_rows, is_sinusoid
 from growc.api import apply
-from growc.sinusoid import continued_rows, is_sinusoid
 
 LENGTH = 12
 

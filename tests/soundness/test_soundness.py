@@ -10,7 +10,7 @@ import pytest
 from streams import INNER, VOCAB, WIDTH, Builder, stream
 
 from growc.api import apply, plan
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 HALF = WIDTH // 2
 

@@ -8,7 +8,7 @@ import pytest
 from streams import WIDTH, Builder, stream
 
 from growc.api import inspect, plan
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 
 def mystery(declared: bool) -> object:

@@ -27,15 +27,15 @@ from registry import ATTENTIONS, Built, build
 from zoo import ZOO
 
 from growc import api
-from growc.axes import find, leaves
-from growc.compilation import Analysis, Result, Source
-from growc.compiler import outside
-from growc.diagnostic import GrowError
-from growc.dialects.onnx.dialect import OnnxModel
-from growc.dialects.torch.dialect import TorchModel, reader
-from growc.dialects.torch.export import Captured, export
+from growc.algebra.space import find, leaves
+from growc.dialects.onnx.model import OnnxModel
+from growc.dialects.torch.capture.export import Captured, export
+from growc.dialects.torch.model import TorchModel, reader
+from growc.errors.diagnostic import GrowError
+from growc.formats.compiler import outside
 from growc.passes import ANALYSIS, PIPELINE, run
-from growc.passes.assemble import count_parameters
+from growc.passes.compilation import Analysis, Result, Source
+from growc.passes.finish.assemble import count_parameters
 
 FILES = Path(__file__).resolve().parents[2] / "build" / "zoo"
 RECIPES = (

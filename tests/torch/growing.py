@@ -32,12 +32,13 @@ from torch.utils._pytree import tree_leaves
 
 import growc
 from growc import api
-from growc.diagnostic import Attempt, GrowError
-from growc.dialects.torch import dialect, growth
-from growc.dialects.torch.export import export
-from growc.dialects.torch.module import GrownModule
-from growc.dialects.torch.planned import WAY
-from growc.dialects.torch.running import outputs
+from growc.dialects.torch import model as dialect
+from growc.dialects.torch.capture.export import export
+from growc.dialects.torch.emit.grown_module import GrownModule
+from growc.dialects.torch.run.run_module import outputs
+from growc.errors.diagnostic import Attempt, GrowError
+from growc.modules import grow as growth
+from growc.modules.check_against_plan import WAY
 
 RECIPES = {
     "arrange": "arrange layers as 1, 0, 1",

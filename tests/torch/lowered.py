@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
-from growc.dialects.torch.dialect import reader
-from growc.dialects.torch.export import export
-from growc.dialects.torch.lowering import OPAQUE, lower
-from growc.indexmap import Array
+from growc.algebra.indexmap import Array
+from growc.dialects.torch.capture.export import export
+from growc.dialects.torch.lowering.lower import OPAQUE, lower
+from growc.dialects.torch.model import reader
 
 Feed = Mapping[str, torch.Tensor]
 Axes = Mapping[str, Mapping[int, str]]

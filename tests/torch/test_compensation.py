@@ -10,11 +10,11 @@ import tiny_configs
 import torch
 from torch import nn
 
-from growc.dialects.torch.classes import class_of, real_inputs
-from growc.dialects.torch.compensation import Compensation, compensate
-from growc.dialects.torch.equations import Equations
-from growc.dialects.torch.homogeneous import Balance
-from growc.dialects.torch.oplog import operator_log
+from growc.dialects.transformers.classes import class_of, real_inputs
+from growc.dialects.transformers.log.compensation import Compensation, compensate
+from growc.dialects.transformers.log.linear_system import Equations
+from growc.dialects.transformers.log.record import operator_log
+from growc.dialects.transformers.log.scale_rules import Balance
 
 Change = Callable[[Any], None]
 

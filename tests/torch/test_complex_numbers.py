@@ -9,9 +9,9 @@ from lowered import lowered, opaque
 from torch import Tensor, nn
 
 import growc
-from growc.dialects.torch.export import export
-from growc.dialects.torch.table import key_of
-from growc.sinusoid import continued_rows, is_sinusoid
+from growc.algebra.sinusoid import continued_rows, is_sinusoid
+from growc.dialects.torch.capture.export import export
+from growc.dialects.torch.operators.table import key_of
 
 X = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(1))
 

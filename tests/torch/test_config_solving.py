@@ -12,11 +12,11 @@ import torch
 from torch import nn
 from truths import target_of, true_config
 
-from growc.dialects.torch.classes import build, example_inputs
-from growc.dialects.torch.config import Solved, Target, Unsolved, solve
-from growc.dialects.torch.oplog import operator_log
-from growc.dialects.torch.shapes import read_by, shapes_of
-from growc.dialects.torch.trials import Trials
+from growc.dialects.transformers.classes import build, example_inputs
+from growc.dialects.transformers.config.search import Solved, Target, Unsolved, solve
+from growc.dialects.transformers.config.shapes import read_by, shapes_of
+from growc.dialects.transformers.config.trials import Trials
+from growc.dialects.transformers.log.record import operator_log
 
 
 @cache

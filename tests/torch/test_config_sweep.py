@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from truths import REQUESTS, on_meta, target_of, true_config
 
-from growc.diagnostic import GrowError
-from growc.dialects.torch.classes import build
-from growc.dialects.torch.config import Solved, solve
-from growc.dialects.torch.oplog import operator_log
-from growc.dialects.torch.shapes import shapes_of
+from growc.dialects.transformers.classes import build
+from growc.dialects.transformers.config.search import Solved, solve
+from growc.dialects.transformers.config.shapes import shapes_of
+from growc.dialects.transformers.log.record import operator_log
+from growc.errors.diagnostic import GrowError
 
 sys.path.append(str(Path(__file__).parents[1] / "zoo"))
 

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from growc import api
-from growc.dialects.torch.emit import grown_module, planned_graph
+from growc.dialects.torch.emit.emit import grown_module, planned_graph
 
 SIZES = {
     "hidden_size": 16,

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
-from growc.checkpoint.directory import config_of
-from growc.diagnostic import GrowError
-from growc.dialects.torch.classes import build, example_inputs, real_inputs
-from growc.dialects.torch.export import export, run
-from growc.dialects.torch.inputs import without_cache
+from growc.checkpoint.files.directory import config_of
+from growc.dialects.torch.capture.example_inputs import without_cache
+from growc.dialects.torch.capture.export import export, run
+from growc.dialects.transformers.classes import build, example_inputs, real_inputs
+from growc.errors.diagnostic import GrowError
 
 SIZES = {
     "hidden_size": 16,

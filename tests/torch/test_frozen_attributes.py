@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import growc
-from growc.diagnostic import GrowError
+from growc.errors.diagnostic import GrowError
 
 RECIPE = 'widen axis 0 of "up.weight" to 13 with uniform copy'
 

@@ -9,12 +9,12 @@ import pytest
 import tiny_configs
 from truths import target_of
 
-from growc.diagnostic import GrowError
-from growc.dialects.torch.classes import build, example_inputs
-from growc.dialects.torch.config import Target, Unsolved, solve
-from growc.dialects.torch.gate import check, difference
-from growc.dialects.torch.refusal import Asked, refusal
-from growc.dialects.torch.shapes import shapes_of
+from growc.dialects.transformers.classes import build, example_inputs
+from growc.dialects.transformers.config.check_program import check, difference
+from growc.dialects.transformers.config.refusal import Asked, refusal
+from growc.dialects.transformers.config.search import Target, Unsolved, solve
+from growc.dialects.transformers.config.shapes import shapes_of
+from growc.errors.diagnostic import GrowError
 
 ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 WRONG: dict[str, tuple[str, dict[str, Any]]] = {

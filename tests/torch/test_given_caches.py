@@ -8,8 +8,8 @@ from torch import nn
 from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel
 
 import growc
-from growc.diagnostic import GrowError
-from growc.dialects.torch.planned import WAY
+from growc.errors.diagnostic import GrowError
+from growc.modules.check_against_plan import WAY
 
 ROWS, HEADS, PAST, DEPTH, NEW = 2, 2, 5, 4, 3
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from growc import api
-from growc.diagnostic import GrowError
-from growc.dialects.torch.export import export, run
+from growc.dialects.torch.capture.export import export, run
+from growc.errors.diagnostic import GrowError
 
 WIDTH, FFN, EXPERTS, VOCAB = 8, 12, 5, 16
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from growc.dialects.torch.entries import Entry
-from growc.dialects.torch.homogeneous import FACTORS, SAME, SUMS, parted, scales
+from growc.dialects.transformers.log.entry import Entry
+from growc.dialects.transformers.log.scale_rules import FACTORS, SAME, SUMS, parted, scales
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
 IMAGE = torch.randn(2, 4, 6, 6, generator=torch.Generator().manual_seed(1))

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from growc.dialects.torch.entries import same_logs
-from growc.dialects.torch.idle import awake
-from growc.dialects.torch.oplog import operator_log
-from growc.plans import ONE, AxisStep, Layout, LeafStep, WeightPlan
-from growc.weights import stays_zero
+from growc.dialects.transformers.log.entry import same_logs
+from growc.dialects.transformers.log.record import operator_log
+from growc.dialects.transformers.log.zero_branches import awake
+from growc.plans.execute import stays_zero
+from growc.plans.plan import ONE, AxisStep, Layout, LeafStep, WeightPlan
 
 Run = Callable[["Branch", Tensor], Tensor]
 ZEROS = frozenset({"last.weight", "last.bias"})

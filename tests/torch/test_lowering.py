@@ -11,11 +11,11 @@ from lowered import difference, lowered, opaque
 from torch import nn
 
 import growc
-from growc import weights
-from growc.dialects.torch.call import SITE
-from growc.dialects.torch.export import export
-from growc.dialects.torch.inputs import real_inputs
-from growc.dialects.torch.lowering import OWNER, lower
+from growc.dialects.torch.capture.example_inputs import real_inputs
+from growc.dialects.torch.capture.export import export
+from growc.dialects.torch.lowering.lower import OWNER, lower
+from growc.dialects.torch.operators.call import SITE
+from growc.plans import execute as weights
 
 TEXT = {"vocab_size": 40, "max_position_embeddings": 32, "num_hidden_layers": 2, "hidden_size": 16}
 CLASSES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 import growc
-from growc.dialects.torch.cases import Case, Descent
-from growc.dialects.torch.measuring import verify_modules
-from growc.indexmap import IndexMap
-from growc.ports import Ports
+from growc.algebra.indexmap import IndexMap
+from growc.dialects.torch.run.cases import Case, Descent
+from growc.modules.compare import verify_modules
+from growc.passes.finish.interface import Ports
 
 
 class Rows(nn.Module):

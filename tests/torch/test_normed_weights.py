@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn.utils import parametrizations, weight_norm
 
 import growc
-from growc.plan_json import from_json, to_json
-from growc.plans import MEAN, ZERO, AxisStep, Layout, LeafStep, Normed, WeightPlan
-from growc.training import entry_kinds
-from growc.weights import execute, read_for
+from growc.plans.execute import execute, read_for
+from growc.plans.plan import MEAN, ZERO, AxisStep, Layout, LeafStep, Normed, WeightPlan
+from growc.plans.plan_to_json import from_json, to_json
+from growc.training.param_groups import entry_kinds
 
 WIDTH, INNER = 8, 12
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import growc
-from growc.optimizer import carry, gradient_plan, parameter_groups, read_optimizer
-from growc.weights import execute
+from growc.plans.execute import execute
+from growc.training.optimizer_state import carry, gradient_plan, parameter_groups, read_optimizer
 
 TOKENS = torch.tensor([1, 5, 3, 3, 0, 2])
 SIZES = {"hidden": 6, "ffn": 8, "layers": 2}

@@ -10,11 +10,11 @@ from torch import nn
 
 import growc
 from growc import api
-from growc.dialects.torch.cases import Case
-from growc.dialects.torch.emit import grown_module
-from growc.dialects.torch.holdings import Holdings
-from growc.dialects.torch.planned import WAY, awake, require_planned
-from growc.dialects.torch.trained import IN_TRAINING, in_training
+from growc.dialects.torch.emit.emit import grown_module
+from growc.dialects.torch.emit.parameters import Holdings
+from growc.dialects.torch.run.cases import Case
+from growc.modules.check_against_plan import WAY, awake, require_planned
+from growc.modules.check_training import IN_TRAINING, in_training
 
 X = torch.randn(2, 6, 3)
 DEEPER = "stack layers to 4 by last with zero outputs"

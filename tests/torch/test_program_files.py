@@ -16,10 +16,10 @@ from torch.export import Dim
 
 import growc
 from growc import api
-from growc.cli import main
-from growc.diagnostic import GrowError
-from growc.dialects.torch.planned import WAY
-from growc.dialects.torch.programs import save
+from growc.cli.main import main
+from growc.dialects.torch.programs.load import save
+from growc.errors.diagnostic import GrowError
+from growc.modules.check_against_plan import WAY
 
 HIDDEN, VOCAB, PLACES = 8, 20, 16
 ROWS, LENGTH = Dim("rows", max=50), Dim("length", min=3, max=PLACES)

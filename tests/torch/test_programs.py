@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import nn
 
-from growc.diagnostic import GrowError
-from growc.dialects.torch.export import run
-from growc.dialects.torch.programs import load, save
+from growc.dialects.torch.capture.export import run
+from growc.dialects.torch.programs.load import load, save
+from growc.errors.diagnostic import GrowError
 
 
 class Tied(nn.Module):

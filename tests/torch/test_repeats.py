@@ -11,12 +11,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from growc import api
-from growc.compilation import Source
-from growc.compiler import outside
-from growc.dialects.torch.dialect import TorchModel, reader
-from growc.dialects.torch.emit import grown_module
-from growc.dialects.torch.export import export
+from growc.dialects.torch.capture.export import export
+from growc.dialects.torch.emit.emit import grown_module
+from growc.dialects.torch.model import TorchModel, reader
+from growc.formats.compiler import outside
 from growc.passes import PIPELINE, run
+from growc.passes.compilation import Source
 
 HEADS, DEPTH, WIDTH = 4, 8, 32
 IDS = torch.tensor([[3, 7, 1, 30, 2], [5, 5, 0, 11, 39]])

@@ -13,9 +13,9 @@ from lowered import difference, lowered, opaque
 from rows import CASES, COMPOSITES, MORE, WRITES, Case
 from torch import nn
 
-from growc.dialects.torch.export import export
-from growc.dialects.torch.lowering import lower
-from growc.dialects.torch.table import TABLE, key_of
+from growc.dialects.torch.capture.export import export
+from growc.dialects.torch.lowering.lower import lower
+from growc.dialects.torch.operators.table import TABLE, key_of
 
 LETTERS = "abcdefghijklmnopqrstuvw"
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import growc
-from growc.dialects.torch.compensation import compensate
-from growc.dialects.torch.oplog import operator_log
+from growc.dialects.transformers.log.compensation import compensate
+from growc.dialects.transformers.log.record import operator_log
 
 WIDTH, TOKENS = 8, torch.arange(6).reshape(2, 3)
 

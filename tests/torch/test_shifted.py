@@ -10,10 +10,11 @@ from lowered import difference
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from growc import api, weights
-from growc.compilation import Result
+from growc import api
 from growc.dialects.onnx.emit import rewrite
-from growc.plan_json import from_json, to_json
+from growc.passes.compilation import Result
+from growc.plans import execute as weights
+from growc.plans.plan_to_json import from_json, to_json
 
 DOUBLED = "widen hidden to 2 * hidden with cyclic copy"
 DEEPER = "stack layers to layers + 1 by last with zero outputs"

@@ -14,9 +14,9 @@ from torch import nn
 from torch.export import Dim
 
 import growc
-from growc import measuring
-from growc.cli import main
-from growc.diagnostic import GrowError
+from growc.cli.main import main
+from growc.errors.diagnostic import GrowError
+from growc.reports import measure as measuring
 
 VOCAB, ROWS, LENGTH = 48, 6, 9
 HALF = 'measure importance on "{}"\nsubclone ffn to ffn / 2 by importance'

@@ -9,9 +9,9 @@ from graphs import STREAM, save
 from torch import nn
 
 import growc
-from growc.graph import FLOATING
-from growc.lineage import lineage_of
-from growc.training import entry_kinds, freeze, param_groups
+from growc.ir.graph import FLOATING
+from growc.plans.lineage import lineage_of
+from growc.training.param_groups import entry_kinds, freeze, param_groups
 
 
 class Holder(nn.Module):

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from undecided_forwards import Asserting, Branching, Checking, Converting, Decoding, Hooking, Looping, Reading
 
-from growc.diagnostic import GrowError
-from growc.dialects.torch.classes import example_inputs, real_inputs
-from growc.dialects.torch.export import export, run
+from growc.dialects.torch.capture.export import export, run
+from growc.dialects.transformers.classes import example_inputs, real_inputs
+from growc.errors.diagnostic import GrowError
 
 
 @pytest.mark.parametrize("kind", [Reading, Asserting])

@@ -8,8 +8,8 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from growc.dialects.torch.entries import Log, alike, same_logs
-from growc.dialects.torch.oplog import operator_log
+from growc.dialects.transformers.log.entry import Log, alike, same_logs
+from growc.dialects.transformers.log.record import operator_log
 
 
 class Plain(nn.Module):

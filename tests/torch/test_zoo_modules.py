@@ -12,12 +12,12 @@ from lowered import in_onnxruntime, opaque
 from registry import ZOO, Built
 
 from growc import api
-from growc.compilation import Source
-from growc.compiler import outside
-from growc.diagnostic import GrowError
 from growc.dialects.onnx.emit import rewrite
-from growc.dialects.torch.dialect import TorchModel, reader
+from growc.dialects.torch.model import TorchModel, reader
+from growc.errors.diagnostic import GrowError
+from growc.formats.compiler import outside
 from growc.passes import PIPELINE, run
+from growc.passes.compilation import Source
 
 QUICK = ("vit", "own_unet")
 COMPLEX = frozenset({"fnet"})

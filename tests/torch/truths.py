@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from growc.dialects.torch.classes import build
-from growc.dialects.torch.config import Target
-from growc.dialects.torch.oplog import operator_log
-from growc.dialects.torch.shapes import among, read_by, shapes_of, ties_of
+from growc.dialects.transformers.classes import build
+from growc.dialects.transformers.config.search import Target
+from growc.dialects.transformers.config.shapes import among, read_by, shapes_of, ties_of
+from growc.dialects.transformers.log.record import operator_log
 
 Config = dict[str, Any]
 FIELDS = {

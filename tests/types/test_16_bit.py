@@ -14,10 +14,10 @@ from judging import judge
 from onnx import numpy_helper
 
 from growc import api
-from growc.diagnostic import GrowError
-from growc.dialects.onnx.form import OnnxFile
-from growc.float_copies import write_copy
-from growc.indexmap import IndexMap
+from growc.algebra.indexmap import IndexMap
+from growc.errors.diagnostic import GrowError
+from growc.formats.onnx_file import OnnxFile
+from growc.verification.float_copies import write_copy
 
 TYPES = {"float16": ir.DataType.FLOAT16, "bfloat16": ir.DataType.BFLOAT16, "float64": ir.DataType.DOUBLE}
 NORMS = STREAM.replace("axis = -1", "axis = -1, epsilon = 0.01")

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from growc import api
-from growc.feeds import draw_cases
-from growc.quantised import Blocks
-from growc.rounding import Rounding, measure, ways
-from growc.session import Session
+from growc.plans.quantised import Blocks
+from growc.verification.feeds import draw_cases
+from growc.verification.ort_session import Session
+from growc.verification.rounding import Rounding, measure, ways
 
 PLAIN = """
 quantised (float[N, 4] x) => (float[N, 3] y)

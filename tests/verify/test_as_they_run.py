@@ -9,17 +9,17 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from growc.algebra.last_place import nudged
 from growc.api import compile as compiled
 from growc.api import recipe as resolved
-from growc.diagnostic import GrowError
-from growc.difference import compare
-from growc.expectations import SATURATING, doubts, judge_measured, refutation
-from growc.feeds import draw_cases
-from growc.float_copies import SINGLE, runnable, write_copy
-from growc.last_place import nudged
-from growc.rounding import own_rounding
-from growc.session import Session
-from growc.verification import Verification, verify
+from growc.errors.diagnostic import GrowError
+from growc.verification.difference import compare
+from growc.verification.feeds import draw_cases
+from growc.verification.float_copies import SINGLE, runnable, write_copy
+from growc.verification.judge import SATURATING, doubts, judge_measured, refutation
+from growc.verification.ort_session import Session
+from growc.verification.rounding import own_rounding
+from growc.verification.verify import Verification, verify
 
 NARROW = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 NUMBER = {"float16": 10, "bfloat16": 16}
@@ -102,7 +102,7 @@ def test_own_rounding_needs_no_wider_copy(onnx_file, random, monkeypatch, graph)
     weights = {"w": random(64, 32), "v": random(16, 8), "u": random(32, 8), "bias": random(32)}
     weights |= {"parts": np.int64(16), "zero": np.int64(0), "one": np.int64(1)}
     path = onnx_file(graph, **{name: w for name, w in weights.items() if name in graph})
-    monkeypatch.setattr("growc.rounding.WIDER_BYTES", 0)
+    monkeypatch.setattr("growc.verification.rounding.WIDER_BYTES", 0)
     assert 1e-8 < own_rounding(path, draw_cases(path)) < 1e-5
 
 
@@ -152,7 +152,7 @@ def test_a_refusal_says_that_integer_products_may_saturate(onnx_file, kind):
 
 
 def verified(relative: float, rounding: float) -> Verification:
-    from growc.difference import OutputReport
+    from growc.verification.difference import OutputReport
 
     return Verification(relative, relative, rounding, 1, {"y": OutputReport(relative, relative, relative)})
 

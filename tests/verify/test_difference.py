@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from growc.difference import compare, worst
+from growc.verification.difference import compare, worst
 
 REALS = arrays(np.float32, st.integers(1, 20), elements=st.floats(-(2.0**60), 2.0**60, width=32))
 

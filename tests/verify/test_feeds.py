@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from growc.diagnostic import GrowError
 from growc.dialects.onnx.files.signature import read_signature
-from growc.feeds import complete, draw_cases, read_inputs
+from growc.errors.diagnostic import GrowError
+from growc.verification.feeds import complete, draw_cases, read_inputs
 
 MASKED = """g (int64[b, s] ids, int64[b, s] mask) => (float[b, s, 4] y) {
     e = Gather(table, ids)  m = Cast<to = 1>(mask)  n = Unsqueeze(m, last)  y = Mul(e, n) }"""
@@ -118,8 +118,8 @@ def test_named_lengths_that_need_not_agree_differ(onnx_file):
 
 
 def test_a_length_may_be_a_sum_of_two(onnx_file):
-    from growc import feed_sizes
     from growc.dialects.onnx.files.signature import Input, Role
+    from growc.verification import feed_sizes
 
     ports = [
         Input("past", np.dtype(np.float32), ("batch", 2, "past_len", 4), Role.STATE, time=2),

@@ -12,10 +12,10 @@ import pytest
 from graphs import STREAM, save
 
 from growc import api
-from growc.cli import main
-from growc.indexmap import IndexMap
-from growc.ports import Ports
-from growc.ports_json import from_json, to_json
+from growc.algebra.indexmap import IndexMap
+from growc.cli.main import main
+from growc.passes.finish.interface import Ports
+from growc.passes.finish.interface_json import from_json, to_json
 
 RECIPE = "let more = 5\nwiden vocab to vocab + more with uniform copy seed 3"
 

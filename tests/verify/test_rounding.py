@@ -6,11 +6,11 @@ import onnx
 import onnxruntime
 import pytest
 
-from growc.diagnostic import GrowError
-from growc.feeds import draw_cases
-from growc.float_copies import SINGLE, WIDER, float_types, runnable, write_copy
-from growc.rounding import Rounding, measure, own_rounding, ways
-from growc.session import Session
+from growc.errors.diagnostic import GrowError
+from growc.verification.feeds import draw_cases
+from growc.verification.float_copies import SINGLE, WIDER, float_types, runnable, write_copy
+from growc.verification.ort_session import Session
+from growc.verification.rounding import Rounding, measure, own_rounding, ways
 
 FEED_FORWARD = """g (TYPE[b, 16] x) => (TYPE[b, 8] y) {
     a = MatMul(x, w)  c = Add(a, bias)  d = Div(c, root)  e = Erf(d)  f = Add(e, one)  h = Mul(c, f)
@@ -198,7 +198,7 @@ def test_a_way_that_cannot_be_taken_is_noted_and_left_out(feed_forward, monkeypa
     def full(*_):
         raise OSError("no space")
 
-    monkeypatch.setattr("growc.rounding.write_copy", full)
+    monkeypatch.setattr("growc.verification.rounding.write_copy", full)
     rounding = Rounding()
     path = feed_forward()
     with ways(path, path, rounding, draw_cases(path)[0]) as others:

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from growc.diagnostic import GrowError
 from growc.dialects.onnx.files.signature import Role, read_signature
+from growc.errors.diagnostic import GrowError
 
 
 def role(path, name="x"):

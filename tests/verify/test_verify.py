@@ -3,12 +3,12 @@ import math
 import numpy as np
 import pytest
 
-from growc.diagnostic import GrowError
-from growc.difference import compare
-from growc.feeds import draw_cases
-from growc.session import Session
-from growc.unitmaps import StateMap, UnitMap
-from growc.verification import verify
+from growc.errors.diagnostic import GrowError
+from growc.plans.unitmaps import StateMap, UnitMap
+from growc.verification.difference import compare
+from growc.verification.feeds import draw_cases
+from growc.verification.ort_session import Session
+from growc.verification.verify import verify
 
 MLP = "g (float[b, 6] x) => (float[b, 3] y) { a = MatMul(x, w)  c = Relu(a)  y = MatMul(c, v) }"
 HEAD = "g (float[b, 6] x) => (float[b, d] y) { y = MatMul(x, w) }"
@@ -258,7 +258,7 @@ def test_models_are_loaded_again_where_the_outputs_would_take_too_much(mlp, tmp_
     np.savez(tmp_path / "inputs.npz", x=np.random.default_rng(0).standard_normal((20, 6)).astype(np.float32))
     phrases = []
     whole = verify(mlp(), mlp("result.onnx", moved=0.5), inputs=tmp_path / "inputs.npz")
-    monkeypatch.setattr("growc.verification.HELD_BYTES", 1)
+    monkeypatch.setattr("growc.verification.verify.HELD_BYTES", 1)
     parts = verify(
         mlp(), mlp("result.onnx", moved=0.5), inputs=tmp_path / "inputs.npz", progress=phrases.append
     )

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from registry import ATTENTIONS, ZOO, Built, build
 
-from growc.diagnostic import Attempt
+from growc.errors.diagnostic import Attempt
 
 Arrays = dict[str, NDArray[Any]]
 

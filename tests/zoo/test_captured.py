@@ -10,10 +10,10 @@ from registry import ZOO, Built, build
 from torch.utils._pytree import tree_flatten
 from zoo import names
 
-from growc.diagnostic import GrowError
-from growc.dialects.torch.classes import build as build_class
-from growc.dialects.torch.classes import example_inputs, real_inputs
-from growc.dialects.torch.export import Captured, export, run
+from growc.dialects.torch.capture.export import Captured, export, run
+from growc.dialects.transformers.classes import build as build_class
+from growc.dialects.transformers.classes import example_inputs, real_inputs
+from growc.errors.diagnostic import GrowError
 
 pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore")]
 

@@ -9,7 +9,7 @@ from smaller import load_into, smaller
 from zoo import ZOO
 
 import growc
-from growc.session import Session
+from growc.verification.ort_session import Session
 
 HALVED = """
 subclone hidden to hidden / 2 by magnitude

@@ -12,10 +12,10 @@ from itertools import chain
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.fused import in_order
+from growc.dialects.onnx.capture.fused_ops import in_order
+from growc.dialects.onnx.capture.owners import bodies
 from growc.dialects.onnx.origins import node_of, value_of
-from growc.dialects.onnx.owners import bodies
-from growc.graph import Graph, Node, Value, Weight
+from growc.ir.graph import Graph, Node, Value, Weight
 
 
 @dataclass(frozen=True)

@@ -13,25 +13,25 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from growc.axes import Size
-from growc.dialects.onnx.broadcasts import names_in, rejoin
-from growc.dialects.onnx.flatten import Step
-from growc.dialects.onnx.fused import restore
-from growc.dialects.onnx.leaving import all_gone, left_out
+from growc.algebra.indexmap import Array
+from growc.algebra.space import Size
+from growc.dialects.onnx.capture.fused_ops import restore
+from growc.dialects.onnx.capture.inline_control_flow import Step
+from growc.dialects.onnx.capture.quantised import Stored
+from growc.dialects.onnx.capture.split_broadcasts import names_in, rejoin
+from growc.dialects.onnx.capture.stored_tensors import read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.heads.insert_repeats import counting, settle
+from growc.dialects.onnx.heads.share_fused_heads import share
 from growc.dialects.onnx.origins import model_of, node_of, stored_of, value_of
-from growc.dialects.onnx.sharing import share
-from growc.dialects.onnx.spread import counting, settle
-from growc.dialects.onnx.stored import Stored
-from growc.dialects.onnx.tensors import read_tensor, shape_of, stored_tensor
-from growc.edits import Entries, Part, Patch, Repairs
-from growc.graph import Graph, Node, Value, Weight
-from growc.indexmap import Array
-from growc.naming import unused
-from growc.passes.apart import Taken
-from growc.passes.assemble import chain
-from growc.passes.assembled import Assembled
-from growc.plans import WeightPlan
-from growc.weights import execute, read_for
+from growc.dialects.onnx.repair.drop_units import all_gone, left_out
+from growc.ir.graph import Graph, Node, Value, Weight
+from growc.ir.naming import unused
+from growc.passes.axes.unstacked_experts import Taken
+from growc.passes.edits import Entries, Part, Patch, Repairs
+from growc.passes.finish.assemble import chain
+from growc.passes.finish.assembled import Assembled
+from growc.plans.execute import execute, read_for
+from growc.plans.plan import WeightPlan
 
 
 def rewrite(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.flatten import Step
-from growc.dialects.onnx.stored import Stored
-from growc.graph import Graph, Node, Value, Weight
+from growc.dialects.onnx.capture.inline_control_flow import Step
+from growc.dialects.onnx.capture.quantised import Stored
+from growc.ir.graph import Graph, Node, Value, Weight
 
 
 def value_of(known: Value | Weight) -> ir.Value:

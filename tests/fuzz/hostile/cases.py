@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from growc.diagnostic import Attempt
+from growc.errors.diagnostic import Attempt
 from hostile import judging
 from hostile.graphs import graph
 from hostile.net import Net
 from hostile.recipes import Seen, recipe
 
 if TYPE_CHECKING:
-    from growc.compilation import Analysis, Result
-    from growc.compilation import Source as Begun
-    from growc.diagnostic import GrowError
-    from growc.plans import Plan
+    from growc.errors.diagnostic import GrowError
+    from growc.passes.compilation import Analysis, Result
+    from growc.passes.compilation import Source as Begun
+    from growc.plans.plan import Plan
 
 ATTEMPTS = 8
 RECIPES = 4
@@ -149,8 +149,8 @@ def _shape(value: onnx.ValueInfoProto) -> list[Any]:
 def planned(begun: Begun, text: str) -> Result:
     """The passes that are left for a recipe; they may change the graph of the model."""
     from growc.api import recipe as resolved
-    from growc.compilation import Analysis
     from growc.passes import AFTER_ANALYSIS, PIPELINE, run
+    from growc.passes.compilation import Analysis
 
     begun = replace(begun, statements=resolved(text).statements)
     return run(AFTER_ANALYSIS, begun) if isinstance(begun, Analysis) else run(PIPELINE, begun)
@@ -184,8 +184,8 @@ def judge(seed: int, text: str = "") -> Outcome:
 
 def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
     from growc import GrowError, inspect
-    from growc.forms import form_of
-    from growc.ports import ports_of
+    from growc.formats.protocol import form_of
+    from growc.passes.finish.interface import ports_of
 
     path, target = folder / "source.onnx", folder / "result.onnx"
     onnx.save(made.model, path)
@@ -324,7 +324,7 @@ def _apart_in_double(
 
     The certificate speaks of real numbers; an eps that is too small for single precision shows here.
     """
-    from growc.float_copies import WIDER, write_copy
+    from growc.verification.float_copies import WIDER, write_copy
 
     names = [old for old, _ in kept]
     copies = [write_copy(path, path.with_suffix(".double.onnx"), WIDER) for path in paths]

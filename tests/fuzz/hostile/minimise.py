@@ -13,7 +13,7 @@ import onnx
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from growc.diagnostic import Attempt
+from growc.errors.diagnostic import Attempt
 from hostile import cases
 from hostile.judging import degenerate, feeds, run, session
 

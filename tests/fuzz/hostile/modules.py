@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from growc.diagnostic import Attempt
+from growc.errors.diagnostic import Attempt
 from hostile.cases import BLUNT, Late, Outcome, kind_of, limited, planned
 from hostile.judging import FINE, FLOOR, ROUNDINGS, SCALES, apart
 from hostile.recipes import Seen, recipe
@@ -99,10 +99,10 @@ def _grow(
     outcome: Outcome, built: Built, cases: list[tuple[Any, ...]], wanted: list[list[np.ndarray]], text: str
 ) -> None:
     import growc
-    from growc.compilation import Source
-    from growc.compiler import outside
-    from growc.dialects.torch.dialect import TorchModel
-    from growc.dialects.torch.emit import grown_module
+    from growc.dialects.torch.emit.emit import grown_module
+    from growc.dialects.torch.model import TorchModel
+    from growc.formats.compiler import outside
+    from growc.passes.compilation import Source
 
     module, example = built.module, cases[1]
     with Attempt() as attempt:  # whatever it is, it is a finding

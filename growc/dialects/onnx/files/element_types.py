@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from growc.dialects.onnx.table import has
-from growc.indexmap import Array
-from growc.traits import SAME
+from growc.algebra.indexmap import Array
+from growc.dialects.onnx.operators.table import has
+from growc.ir.traits import SAME
 
 Types = Mapping[ir.DataType, ir.DataType]
 Change = Callable[[str, Array], Array]

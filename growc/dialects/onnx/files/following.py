@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 import onnx.defs
 import onnx_ir as ir
 
-from growc.dialects.onnx.flatten import op_name
-from growc.dialects.onnx.table import OPERATORS, backward, has, treatment_of
-from growc.traits import DEQUANTISE, JOIN, REPEAT, SAME, SUM, TAKE, TURN, VIEW, WRITE, Trait
-from growc.walk import walk
+from growc.dialects.onnx.capture.inline_control_flow import op_name
+from growc.dialects.onnx.operators.table import OPERATORS, backward, has, treatment_of
+from growc.ir.traits import DEQUANTISE, JOIN, REPEAT, SAME, SUM, TAKE, TURN, VIEW, WRITE, Trait
+from growc.ir.walk import walk
 
 MOVES = (SAME, VIEW, TURN, REPEAT, TAKE, JOIN)
 """Traits of operators that only move the elements that they give."""

@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from growc.diagnostic import Diagnostic, GrowError
-from growc.dialects.onnx.container import load_model
+from growc.dialects.onnx.capture.state_pairs import GROWING, Carry, moving_values, state_pairs
 from growc.dialects.onnx.files.bodies import written_out
 from growc.dialects.onnx.files.following import (
     alone,
@@ -42,10 +41,11 @@ from growc.dialects.onnx.files.following import (
     scalar,
     shift,
 )
-from growc.dialects.onnx.states import GROWING, Carry, moving_values, state_pairs
-from growc.dialects.onnx.table import has, treatment_of
-from growc.traits import DEQUANTISE, JOIN, SAME
-from growc.walk import walk
+from growc.dialects.onnx.files.load import load_model
+from growc.dialects.onnx.operators.table import has, treatment_of
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.ir.traits import DEQUANTISE, JOIN, SAME
+from growc.ir.walk import walk
 
 _LARGE = 1e4
 """A constant of this size on a mask's way is the one that closes attention."""

@@ -1,0 +1,60 @@
+"""Random numbers that depend on what they are for, and on nothing else.
+
+Every draw comes from Philox under a key made of the seed and the place of the draw: statement, axis, scope,
+layer, part, ordinal of the use. The counter is the element's number, so that any part of a stream can be had
+by itself: results do not depend on names, exporters, chunks or the order of execution.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from growc.algebra.indexmap import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Draws:
+    """A stream of random numbers, addressed by element. `key` has 128 bits."""
+
+    key: int
+
+    @staticmethod
+    def of(*place: object) -> Draws:
+        """The stream of one place: any tuple of strings and integers."""
+        return Draws(int.from_bytes(hashlib.blake2b(repr(place).encode(), digest_size=16).digest(), "big"))
+
+    def at(self, *place: object) -> Draws:
+        """The stream of a place within this one."""
+        return Draws.of(self.key, *place)
+
+    def _words(self, start: int, count: int) -> NDArray[np.uint64]:
+        source = np.random.Philox(key=self.key)
+        source.advance(start // 4)
+        return np.asarray(source.random_raw(count + start % 4)[start % 4 :])
+
+    def uniform(self, start: int, count: int) -> Floats:
+        """Elements start..start+count of a uniform stream on (0, 1]."""
+        return ((self._words(start, count) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
+
+    def normal(self, start: int, count: int) -> Floats:
+        """Elements of a standard normal stream (Box and Muller; two words an element)."""
+        pairs = self.uniform(2 * start, 2 * count).reshape(-1, 2)
+        return np.sqrt(-2.0 * np.log(pairs[:, 0])) * np.cos(2.0 * np.pi * pairs[:, 1])
+
+    def integers(self, count: int, bound: int) -> Ints:
+        """The first `count` elements of a uniform stream on 0 .. bound-1."""
+        return np.minimum((self.uniform(0, count) * bound).astype(np.int64), bound - 1)
+
+    def shares(self, groups: Ints, count: int) -> Floats:
+        """For rows in `groups` (numbers below `count`), positive shares that sum to one in each group.
+
+        Uniform on the simplex, mixed half and half with the equal share.
+        """
+        waits = -np.log(self.uniform(0, len(groups)))
+        total = np.bincount(groups, weights=waits, minlength=count)[groups]
+        size = np.bincount(groups, minlength=count)[groups]
+        return 0.5 * waits / np.where(total > 0, total, 1.0) + 0.5 / size

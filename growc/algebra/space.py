@@ -1,0 +1,397 @@
+"""Index spaces: which axes of which tensors must change together.
+
+A *space* is an atom, a row-major product of spaces, or a sum (spaces end to end). Unifying two spaces
+gives both the structure of either: products are matched factor by factor from the right, sums segment by
+segment from the left, and a sum meets a product by taking the last factor out of every segment. Packed
+projections of every kind and grouped queries follow from these rules alone.
+
+What cannot be matched is *frozen*, with the place that froze it: conflicts are normal (windows, patches)
+and never abort. Sizes are tuples, one number for each sample point; equal means equal at all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from growc.errors.brief import brief
+
+Size = tuple[int, ...]
+"""One dimension: its value at every sample point. Equal sizes are equal at all of them."""
+
+Where = object
+"""The operator or the use of a weight that an equation comes from. Spaces only keep it, for what is said."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a space cannot take an arbitrary map: the node, one clause in words, and what would mend it."""
+
+    __repr__ = brief
+
+    node: Where
+    cause: str
+    remedy: str = ""
+
+
+@dataclass(eq=False)
+class Space:
+    """One index space. Look through `find` before reading any field but `size`."""
+
+    __repr__ = brief
+
+    size: Size
+    kind: str = "atom"
+    parts: tuple[Space, ...] = ()
+    frozen: Reason | None = None
+    addressed: Reason | None = None
+    chosen: Reason | None = None
+    """What reads it as a whole, and follows any order and choice of its units, but no other map."""
+    parent: Space | None = field(default=None, repr=False)
+    counts: bool = False
+    """Whether its one element counts: there could be more (growc.passes.axes.units)."""
+
+    @property
+    def unit(self) -> bool:
+        """Whether it has a single element at every sample point, and nothing counts it."""
+        return all(s == 1 for s in self.size) and not find(self).counts
+
+    @property
+    def static(self) -> bool:
+        """Whether its size does not depend on the model's inputs."""
+        return len(set(self.size)) == 1
+
+
+def find(space: Space) -> Space:
+    """The representative of a space, with path compression."""
+    root = space
+    while root.parent is not None:
+        root = root.parent
+    while space.parent is not None:
+        space.parent, space = root, space.parent
+    return root
+
+
+def times(a: Size, b: Size) -> Size:
+    """The size of a product."""
+    return tuple(x * y for x, y in zip(a, b, strict=True))
+
+
+def plus(a: Size, b: Size) -> Size:
+    """The size of a sum."""
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def ratio(a: Size, b: Size) -> Size | None:
+    """a / b where that comes out whole at every sample point, else None."""
+    if any(y == 0 or x % y for x, y in zip(a, b, strict=True)):
+        return None
+    return tuple(x // y for x, y in zip(a, b, strict=True))
+
+
+def product(parts: Sequence[Space]) -> Space:
+    """A row-major product; factors of size one drop out."""
+    kept = [p for p in parts if not p.unit]
+    if len(kept) == 1:
+        return kept[0]
+    if not kept:
+        return parts[0]
+    size = kept[0].size
+    for p in kept[1:]:
+        size = times(size, p.size)
+    return Space(size, "product", tuple(kept))
+
+
+def sum_of(parts: Sequence[Space]) -> Space:
+    """Spaces end to end; empty segments drop out."""
+    kept = [p for p in parts if any(p.size)]
+    if len(kept) == 1:
+        return kept[0]
+    size = kept[0].size
+    for p in kept[1:]:
+        size = plus(size, p.size)
+    return Space(size, "sum", tuple(kept))
+
+
+def factors(space: Space) -> list[Space]:
+    """The factors of a space, nested products flattened: [space] for an atom or a sum."""
+    space = find(space)
+    if space.kind != "product":
+        return [space]
+    return [f for p in space.parts for f in factors(p) if not f.unit]
+
+
+def segments(space: Space) -> list[Space]:
+    """The segments of a space, nested sums flattened: [space] for an atom or a product."""
+    space = find(space)
+    if space.kind != "sum":
+        return [space]
+    return [s for p in space.parts for s in segments(p)]
+
+
+def leaves(space: Space) -> Iterator[Space]:
+    """The atoms of a space from left to right, a tied atom as often as it stands. Units are left out."""
+    space = find(space)
+    if space.kind == "atom":
+        if not space.unit:
+            yield space
+        return
+    for part in space.parts:
+        yield from leaves(part)
+
+
+def atoms_of(spaces: Iterable[Space]) -> Iterator[Space]:
+    """The atoms of these spaces, one space after the other."""
+    for space in spaces:
+        yield from leaves(space)
+
+
+def freeze(space: Space, reason: Reason) -> None:
+    """No map but the identity may act on this space or on anything inside it."""
+    space = find(space)
+    if space.frozen is None:
+        space.frozen = reason
+    for part in space.parts:
+        if find(part).frozen is None:
+            freeze(part, reason)
+
+
+def choose(space: Space, reason: Reason) -> None:
+    """Only orders and choices of units may act on this space, and on anything inside it."""
+    space = find(space)
+    if space.chosen is None:
+        space.chosen = reason
+        for part in space.parts:
+            choose(part, reason)
+
+
+def address(space: Space, reason: Reason) -> None:
+    """The outside numbers the units of this space: they keep their numbers, and only the end may grow.
+
+    Of a product that is the outermost factor, of a sum the last segment; everything else inside is frozen.
+    """
+    space = find(space)
+    if space.addressed is None:
+        space.addressed = reason
+    parts = [p for p in space.parts if space.kind == "sum" or not find(p).unit]
+    if parts:
+        grows = parts[0] if space.kind == "product" else parts[-1]
+        alone = sum(find(p) is find(grows) for p in parts) == 1
+        for part in parts:
+            if alone and find(part) is find(grows):
+                address(part, reason)
+            else:
+                freeze(part, reason)
+
+
+def structure(space: Space, made: Space) -> None:
+    """Give the atom `space` the structure of `made`, in place, so that every alias sees it."""
+    space.kind, space.parts = made.kind, made.parts
+    _pass_on(space)
+
+
+def _pass_on(space: Space) -> None:
+    """What holds of a space holds of its parts."""
+    if space.frozen is not None:
+        freeze(space, space.frozen)
+    if space.addressed is not None:
+        address(space, space.addressed)
+    if space.chosen is not None:
+        for part in space.parts:
+            choose(part, space.chosen)
+
+
+def _link(child: Space, root: Space) -> None:
+    child.parent = root
+    root.frozen = root.frozen or child.frozen
+    root.addressed = root.addressed or child.addressed
+    root.chosen = root.chosen or child.chosen
+    root.counts = root.counts or child.counts
+    _pass_on(root)
+
+
+def unify(a: Space, b: Space, node: Where) -> None:
+    """Make two spaces one. What cannot be matched is frozen, with `node` as the reason."""
+    a, b = find(a), find(b)
+    if a is b:
+        return
+    if a.size != b.size:
+        _conflict([a, b], node, f"sizes {a.size[0]} and {b.size[0]} meet")
+    elif _inside(a, b) or _inside(b, a):  # one is the other's only part but for single units that count
+        rest = [x for x in [*leaves(a), *leaves(b)] if x is not a and x is not b]
+        _conflict(rest, node, "an axis meets itself without it")
+    elif a.kind == "atom":
+        _link(a, b)
+    elif b.kind == "atom":
+        _link(b, a)
+    elif a.kind == "product" and b.kind == "product":
+        _link(b, a)
+        _match_factors(list(a.parts), list(b.parts), node)
+    elif a.kind == "sum" and b.kind == "sum":
+        _link(b, a)
+        a.parts = tuple(_match_segments(list(a.parts), list(b.parts), node) or a.parts)
+    elif a.kind == "sum":
+        _link(a, b)
+        _match_sum_product(list(a.parts), list(b.parts), node)
+    else:
+        _link(b, a)
+        _match_sum_product(list(b.parts), list(a.parts), node)
+
+
+def _inside(part: Space, whole: Space) -> bool:
+    """Whether a space is a part of another, at any depth."""
+    return any(find(p) is part or _inside(part, find(p)) for p in whole.parts)
+
+
+def _conflict(spaces: Sequence[Space], node: Where, cause: str) -> None:
+    for space in spaces:
+        freeze(space, Reason(node, cause))
+
+
+def _match_factors(xs: list[Space], ys: list[Space], node: Where) -> None:
+    """Two lists of factors of one product, from the right: the join in the lattice of divisor chains."""
+    while xs and ys:
+        x, y = find(xs.pop()), find(ys.pop())
+        if x.unit or y.unit:
+            xs.extend([x] if not x.unit else [])
+            ys.extend([y] if not y.unit else [])
+        elif x.size == y.size:
+            unify(x, y, node)
+        elif (x.counts or y.counts) and (x if y.counts else y).kind != "atom":
+            _conflict([x, y, *xs, *ys], node, "one element meets several")
+            return
+        elif x.kind == "product":
+            xs.extend(x.parts)
+            ys.append(y)
+        elif y.kind == "product":
+            ys.extend(y.parts)
+            xs.append(x)
+        elif (rest := _take_factor(x, y, node)) is not None:
+            xs.append(rest)
+        elif (rest := _take_factor(y, x, node)) is not None:
+            ys.append(rest)
+        else:
+            _conflict([x, y, *xs, *ys], node, f"an axis is cut into factors {x.size[0]} and {y.size[0]}")
+            return
+    _conflict([s for s in [*xs, *ys] if not find(s).unit], node, "factors do not match")
+
+
+def _take_factor(x: Space, y: Space, node: Where) -> Space | None:
+    """Split the last factor y off x, an atom or a sum: x becomes (rest y). None where y does not divide x."""
+    size = ratio(x.size, y.size)
+    if size is None:
+        return None
+    rest = Space(size)
+    if x.kind == "atom":
+        structure(x, product([rest, y]))
+    else:
+        unify(x, product([rest, y]), node)
+    return rest
+
+
+def _match_segments(xs: list[Space], ys: list[Space], node: Where) -> list[Space] | None:
+    """Two lists of segments of one sum, from the left; the common refinement, or None after a conflict."""
+    found: list[Space] = []
+    xs, ys = xs[::-1], ys[::-1]
+    while xs and ys:
+        x, y = find(xs.pop()), find(ys.pop())
+        if x.size == y.size:
+            unify(x, y, node)
+            found.append(x)
+        elif x.kind == "sum":
+            xs.extend(x.parts[::-1])
+            ys.append(y)
+        elif y.kind == "sum":
+            ys.extend(y.parts[::-1])
+            xs.append(x)
+        elif (cut := _cut(x, y, node)) is not None:
+            found.append(y)
+            xs.append(cut)
+        elif (cut := _cut(y, x, node)) is not None:
+            found.append(x)
+            ys.append(cut)
+        else:
+            _conflict([x, y, *xs, *ys], node, f"an axis is cut at {x.size[0]} and at {y.size[0]}")
+            return None
+    _conflict([*xs, *ys], node, "segments do not match")
+    return found
+
+
+def _cut(x: Space, y: Space, node: Where) -> Space | None:
+    """Cut the larger x into y and a rest, a product only at multiples of its inner factors; else None."""
+    if not all(a > b for a, b in zip(x.size, y.size, strict=True)):
+        return None
+    rest = Space(tuple(a - b for a, b in zip(x.size, y.size, strict=True)))
+    if x.kind == "atom":
+        structure(x, sum_of([y, rest]))
+        return rest
+    first, inner = find(x.parts[0]), x.parts[1:]
+    whole = product(inner)
+    head, tail = ratio(y.size, whole.size), ratio(rest.size, whole.size)
+    if head is None or tail is None:
+        return None
+    upper, lower = Space(head), Space(tail)
+    unify(first, sum_of([upper, lower]), node)
+    unify(y, product([upper, *inner]), node)
+    unify(rest, product([lower, *inner]), node)
+    return rest
+
+
+def _match_sum_product(parts: list[Space], others: list[Space], node: Where) -> None:
+    """A sum meets a product: take the last factor out of every segment, then match what is left.
+
+    Where nothing is left of any segment, the leading factor only counts equal segments: it becomes a sum of
+    units, and the segments are tied. Where a segment is no multiple of that factor (a group of channels that
+    reaches into the next segment), all are cut at its multiples, and each run is one of these equal segments.
+    """
+    last = others[-1]
+    heads = []
+    for part in parts:
+        size = ratio(part.size, last.size)
+        if size is None:
+            inner = find(last)
+            if inner.kind == "product":
+                _match_sum_product(parts, [*others[:-1], *inner.parts], node)
+            elif (runs := _runs(parts, last.size)) is not None:
+                for run in runs:
+                    unify(sum_of(run), last, node)
+                units = [Space((1,) * len(last.size)) for _ in runs]
+                unify(sum_of(units), product(others[:-1]), node)
+            else:
+                _conflict(
+                    [*parts, *others], node, f"a segment of {part.size[0]} is no multiple of {last.size[0]}"
+                )
+            return
+        head = Space(size)
+        unify(part, product([head, last]), node)
+        heads.append(head)
+    unify(sum_of(heads), product(others[:-1]), node)
+
+
+def _runs(parts: Sequence[Space], size: Size) -> list[list[Space]] | None:
+    """Segments cut at all multiples of `size`: the pieces of each run of that size; None where one
+    cannot be.
+    """
+    pending, room = list(parts)[::-1], size
+    runs: list[list[Space]] = []
+    run: list[Space] = []
+    while pending:
+        part = find(pending.pop())
+        if part.kind == "sum":
+            pending.extend(part.parts[::-1])
+            continue
+        if all(a > b for a, b in zip(part.size, room, strict=True)):
+            piece = Space(room)
+            rest = _cut(part, piece, None)
+            if rest is None:
+                return None
+            pending.append(rest)
+            part = piece
+        elif not all(a <= b for a, b in zip(part.size, room, strict=True)):
+            return None
+        run.append(part)
+        room = tuple(a - b for a, b in zip(room, part.size, strict=True))
+        if not any(room):
+            runs.append(run)
+            run, room = [], size
+    return None if run else runs

@@ -1,0 +1,64 @@
+"""States of whole axes that are made of several factors or segments, and back to these."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from growc.algebra.indexmap import Bools, IndexMap
+from growc.algebra.space import Space, find, leaves
+
+
+def unscaled(state: IndexMap, wanted: IndexMap) -> Bools:
+    """The rows in which a state has the unit of which the requested map has a copy, as it is."""
+    same = wanted.copies & state.copies & (state.index == wanted.index)
+    return np.asarray(same & np.isclose(state.weight, 1.0, 1e-9))
+
+
+def shows(state: IndexMap, wanted: IndexMap) -> bool:
+    """Whether every source unit stands in the output, unscaled, where the requested map has it."""
+    same = unscaled(state, wanted)
+    return bool((np.bincount(state.index[same], minlength=state.source) > 0).all())
+
+
+def distribute(space: Space, pending: list[IndexMap], factor: float) -> list[IndexMap]:
+    """The states of the leaves behind a norm over the whole axis, which scales it: means are gone.
+
+    The factor falls on every segment of a sum, and on one factor of a product: the first that changes.
+    """
+    space = find(space)
+    if space.kind == "atom":
+        if space.unit:
+            return []
+        state = pending.pop(0)
+        return [IndexMap.of(state.source, state.index, state.weight).scaled(factor)]
+    parts = space.parts
+    if space.kind == "sum":
+        return [s for p in parts for s in distribute(p, pending, factor)]
+    counts = [sum(1 for _ in leaves(p)) for p in parts]
+    starts = [sum(counts[:k]) for k in range(len(parts))]
+    able = [k for k, p in enumerate(parts) if scalable(p)]
+    changed = [k for k in able if any(not s.is_identity for s in pending[starts[k] : starts[k] + counts[k]])]
+    chosen = (changed or able or [0])[0]
+    return [s for k, p in enumerate(parts) for s in distribute(p, pending, factor if k == chosen else 1.0)]
+
+
+def scalable(space: Space) -> bool:
+    """Whether states of leaves can scale a whole axis: a segment of a single unit has no state."""
+    space = find(space)
+    if space.kind == "atom":
+        return not space.unit
+    return (all if space.kind == "sum" else any)(scalable(p) for p in space.parts)
+
+
+def assemble(space: Space, pending: list[IndexMap]) -> IndexMap:
+    """The map of a space from those of its leaves, which are taken from the front of `pending`."""
+    space = find(space)
+    if space.kind == "atom":
+        return IndexMap.identity(space.size[0]) if space.unit else pending.pop(0)
+    parts = [assemble(p, pending) for p in space.parts]
+    if space.kind == "sum":
+        return IndexMap.concat(parts)
+    made = parts[0]
+    for part in parts[1:]:
+        made = made.kron(part)
+    return made

@@ -1,0 +1,144 @@
+"""Whether a grown checkpoint computes what its source does: both are loaded as a user loads them, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from growc.checkpoint.check.compare_as_onnx import compare_exported
+from growc.checkpoint.check.run import Loaded, load
+from growc.checkpoint.files.directory import Checkpoint, config_of
+from growc.dialects.torch.capture.example_inputs import real_inputs
+from growc.dialects.torch.operators.arrays import to_numpy, to_torch
+from growc.dialects.transformers.classes import build
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import foreign
+from growc.modules.compare import IN_SINGLE
+from growc.passes.finish.interface import Ports
+from growc.plans.unitmaps import NumberMap
+from growc.verification.difference import OutputReport
+from growc.verification.feeds import read_arrays
+from growc.verification.rounding import NARROW_SLACK, SLACK, Rounding
+from growc.verification.verify import Verification, compare_outputs, summed_up
+
+Case = Mapping[str, Any]
+"""Keyword arguments of a forward."""
+
+SEEDS = (0, 1)
+
+
+def compare(
+    ports: Ports,
+    source: Path,
+    result: Path,
+    *,
+    inputs: Path | None = None,
+    exported: bool = True,
+) -> Verification:
+    """Run both on the same cases: those of a `.npz` file, else drawn ones.
+
+    With weights of 16 bits both compute in single precision as well: in 16 bits nearly all would be hidden.
+    exported: compare both as ONNX files too. Raises GrowError (G308, G403) where one cannot be loaded or run.
+    """
+    narrow = Checkpoint.open(source).narrow
+    before, after = load(source), load(result)
+    cases = _read(inputs, source) if inputs is not None else _drawn(before, source, result, ports)
+    few = cases if before.whole or not narrow else cases[:1]  # of large ones most are run in single precision
+    measured = _measured(ports, before, after, _others(source, before, narrow), few, narrow)
+    if exported:
+        measured = replace(measured, **compare_exported(ports, before, after, cases[0], measured.notes))
+    if not narrow:
+        return measured
+    before, after = load(source, torch.float32), load(result, torch.float32)
+    other = partial(load, source, torch.float32, moves=True)
+    single = _measured(ports, before, after, [other], cases, narrow)
+    return replace(measured, beside={IN_SINGLE: single, **measured.beside})
+
+
+def _others(source: Path, own: Loaded, narrow: bool) -> list[Callable[[], Loaded]]:
+    """The source in other ways: with its weights moved by their last place, and with wider numbers."""
+    wide = [] if narrow or not own.whole else [partial(load, source, torch.float64)]
+    return [partial(load, source, moves=True), *wide]
+
+
+def _measured(
+    ports: Ports,
+    before: Loaded,
+    after: Loaded,
+    others: Sequence[Callable[[], Loaded]],
+    cases: Sequence[Case],
+    narrow: bool,
+) -> Verification:
+    """How far `after` is from `before`, and `others` from it, of which one is in memory at a time."""
+    maps, notes = ports.input_maps(), list[str]()
+    reports: dict[str, list[OutputReport]] = {}
+    expected = [before.run(case) for case in cases]
+    for case, outputs in zip(cases, expected, strict=True):
+        grown = after.run({name: _moved(value, maps.get(name, ())) for name, value in case.items()})
+        for name, report in compare_outputs(
+            outputs, grown, ports.output_maps(), ports.renamed, notes, ports.logits
+        ):
+            reports.setdefault(name, []).append(report)
+    rounding = Rounding(slack=NARROW_SLACK if narrow else SLACK)
+    for other in others:
+        _add_rounding(rounding, other(), cases, expected)
+    return summed_up(reports, rounding, len(cases), notes)
+
+
+def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Case]:
+    """Cases that both can run, a batch of one row among them where the model takes it."""
+    numbered = {n: m for n, found in ports.input_maps().items() for m in found if isinstance(m, NumberMap)}
+    module = build(config_of(result if ports.narrower else source))
+    cases: list[Case] = []
+    for seed in SEEDS:
+        drawn = real_inputs(module, seed)
+        for name, numbers in numbered.items():
+            if name in drawn:
+                drawn[name] = to_torch(numbers.narrow(to_numpy(drawn[name])))
+        cases.append(drawn)
+    row = {n: v[:1] if isinstance(v, torch.Tensor) and v.ndim else v for n, v in cases[0].items()}
+    try:
+        before.run(row)
+    except (RuntimeError, ValueError, IndexError):
+        return cases
+    return [*cases, row]
+
+
+def _read(path: Path, source: Path) -> list[Case]:
+    """The case in a file: an array for every argument that drawn inputs have."""
+    with foreign(path, "a .npz file", "G323"):
+        arrays = read_arrays(path)
+        given = {name: to_torch(array) for name, array in dict(arrays).items()}
+    wanted = real_inputs(build(config_of(source)))
+    absent = [n for n, value in wanted.items() if isinstance(value, torch.Tensor) and n not in given]
+    if "input_ids" not in given and absent:
+        message = f"`{path}` lacks inputs of the model"
+        raise GrowError(Diagnostic("G403", message, notes=(f"inputs: {', '.join(wanted)}",)))
+    others = {n: value for n, value in wanted.items() if not isinstance(value, torch.Tensor)}
+    return [given | others]
+
+
+def _moved(value: Any, maps: Sequence[Any]) -> Any:
+    for axis_map in maps:
+        try:
+            value = to_torch(axis_map.extend(to_numpy(value)))
+        except IndexError as error:
+            message = "the inputs hold numbers that the grown model has no unit for"
+            raise GrowError(Diagnostic("G403", message)) from error
+    return value
+
+
+def _add_rounding(found: Rounding, other: Loaded, cases: Sequence[Case], expected: Sequence[Any]) -> None:
+    """The source beside itself, run in another way."""
+    for case, outputs in zip(cases, expected, strict=True):
+        try:
+            seen = other.run(case)
+        except RuntimeError as error:
+            found.notes.append(f"own rounding not measured: {str(error).splitlines()[0]}")
+            break
+        found.add(outputs, {name: array.astype(outputs[name].dtype) for name, array in seen.items()})

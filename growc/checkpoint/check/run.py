@@ -1,0 +1,108 @@
+"""Running checkpoints by their classes: what they compute, loaded as a user loads them.
+
+Large ones are run without ever being in memory as a whole: see streaming.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._pytree import keystr, tree_flatten_with_path
+
+from growc.checkpoint.check.streaming import Streaming
+from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.files.directory import config_of, weight_files
+from growc.checkpoint.files.quiet import quiet
+from growc.dialects.torch.lowering.lower import plain_name
+from growc.dialects.torch.operators.arrays import moved, to_numpy, widened
+from growc.dialects.transformers.classes import class_of
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.verification.ort_session import Feeds
+
+if TYPE_CHECKING:
+    from torch import nn
+
+WHOLE = 1 << 29
+"""No weights of more bytes than these are loaded at a time."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint that can be run, in evaluation mode.
+
+    weights: entered to run it; where they stay on disk, the module is on meta.
+    """
+
+    module: nn.Module
+    weights: contextlib.AbstractContextManager[Any] = field(default_factory=contextlib.nullcontext)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is in memory."""
+        return not isinstance(self.weights, Streaming)
+
+    def run(self, inputs: Mapping[str, Any]) -> Feeds:
+        """The outputs by name; 16-bit numbers as float32."""
+        with torch.no_grad(), self.weights:
+            outputs = self.module(**self.fitting(inputs))
+        leaves, _ = tree_flatten_with_path(outputs)
+        return {
+            plain_name(keystr(path)): to_numpy(widened(tensor))
+            for path, tensor in leaves
+            if isinstance(tensor, torch.Tensor)
+        }
+
+    def fitting(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs, real ones with the model's own element type."""
+        kind = next((p.dtype for p in self.module.parameters() if p.is_floating_point()), torch.float32)
+        return {
+            name: value.to(kind) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+            for name, value in inputs.items()
+        }
+
+
+def load(path: Path, kind: torch.dtype | None = None, *, moves: bool = False) -> Loaded:
+    """A checkpoint by its class, as it is stored or with all real numbers of another type.
+
+    moves: its weights are moved by half a unit of the last place that they are stored with. Raises GrowError
+    (G403) where the class does not load it, (G308) where tensors are missing or do not fit.
+    """
+    if sum(file.stat().st_size for file in weight_files(path)) > WHOLE:
+        opened = Opened.open(path)
+        return Loaded(opened.module, Streaming(opened, partial(_typed, kind=kind, moves=moves)))
+    chosen: Any = class_of(config_of(path))
+    try:
+        with quiet():
+            module, report = chosen.from_pretrained(
+                path,
+                dtype="auto" if moves or kind is None else kind,
+                output_loading_info=True,
+                local_files_only=True,
+            )
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        message = f"`{chosen.__name__}` does not load `{path}`"
+        raise GrowError(Diagnostic("G403", message, notes=(reason,))) from error
+    for problem in ("missing_keys", "mismatched_keys", "error_msgs"):
+        if found := report.get(problem):
+            message = f"`{chosen.__name__}` does not find all of its weights in `{path}`"
+            raise GrowError(Diagnostic("G308", message, notes=(f"{problem}: {sorted(map(str, found))[:3]}",)))
+    if moves:
+        for parameter in module.parameters():
+            parameter.data = _typed(parameter.data, kind, moves=True)
+        if kind is not None:
+            module.to(kind)
+    return Loaded(module.eval())
+
+
+def _typed(tensor: torch.Tensor, kind: torch.dtype | None, *, moves: bool) -> torch.Tensor:
+    """A stored tensor with real numbers of a type, if there is one."""
+    if moves and tensor.device.type != "meta":
+        tensor = moved(tensor)
+    return tensor if kind is None or not tensor.is_floating_point() else tensor.to(kind)

@@ -1,0 +1,270 @@
+"""Which config holds a plan: solved on the module that the plan makes, without values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from growc.checkpoint.classes.dependent_axes import following
+from growc.checkpoint.classes.holder import Holder
+from growc.checkpoint.classes.model import held_model
+from growc.checkpoint.classes.new_tensors import GrownWeights, HeldResult
+from growc.checkpoint.classes.stored_axes import StoredAxes
+from growc.checkpoint.files.quiet import quiet
+from growc.dialects.torch.emit.emit import planned_graph
+from growc.dialects.transformers.config.check_program import check
+from growc.dialects.transformers.config.near_misses import Unsolved
+from growc.dialects.transformers.config.refusal import Asked, computed_otherwise, refusal
+from growc.dialects.transformers.config.search import Solved, solve
+from growc.dialects.transformers.config.shapes import (
+    among,
+    layer_counts,
+    read_by,
+    same_tensors,
+    shapes_of,
+    ties_of,
+)
+from growc.dialects.transformers.config.trials import Target
+from growc.dialects.transformers.log.compensation import Compensation, compensate
+from growc.dialects.transformers.log.entry import alike, same_logs
+from growc.dialects.transformers.log.record import operator_log
+from growc.dialects.transformers.log.zero_branches import awake
+from growc.errors.diagnostic import GrowError
+from growc.errors.source import Source as Text
+from growc.passes.axes.inner_heads import inner_heads
+from growc.passes.compilation import Result, Source
+from growc.passes.finish.certify import now_stored
+from growc.plans.execute import stays_zero
+from growc.plans.plan import Certificate, Gap, WeightPlan
+from growc.resolve.bound import Bound
+from growc.resolve.resolve import load
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FOLLOWING = 32
+"""More axes than these do not follow."""
+
+Followed = tuple[Result, Solved, Target, tuple[str, ...]]
+"""The plan, the config that holds it, what it is, and what is said of the axes that follow."""
+
+
+def hold(c: Result) -> Result:
+    """The compilation with the class of its result, and what becomes of the weights there.
+
+    Where only the class ties an axis to another one, it follows; where it has a fixed number of parts with
+    one head in each, these have more. The model can be emitted no more. Raises
+    GrowError (G308, G318, G319) where no config of the class is the plan.
+    """
+    model = held_model(c)
+    try:
+        c, answer, target, told = _found(c)
+    finally:
+        model.tried.clear()
+    source = model.holder
+    module = source.build(answer.config, constants=True)
+    made_up, idle = _made_up(module, target)
+    held = GrownWeights(source, module, _planned(c), answer.config, made_up.factors, answer.leads)
+    gaps = (*c.plan.certificate.gaps, *_gaps(module, made_up))
+    written = sum(held.entry(name).nbytes for name in held.plans)  # in the types that are stored
+    plan = replace(
+        c.plan,
+        certificate=Certificate(gaps),
+        weights=_with_factors(c, held),
+        bytes_to_write=written,
+        notes=(*c.plan.notes, *told, *idle, *_unread(held)),
+    )
+    return HeldResult(**vars(replace(c, plan=plan)), held=held)
+
+
+def _found(c: Result) -> Followed:
+    """The plan that a config holds. Raises GrowError (G318) where none does."""
+    held = _held(c)
+    if isinstance(held, Unsolved):
+        raise _refused(c, held, StoredAxes.of(c))
+    return held
+
+
+def _held(c: Result) -> Followed | Unsolved:
+    """The plan that a config holds. A config that comes close leads to axes that follow; where one holds
+    the plan then, but is another one, it may have come close by chance: the next ones are tried first.
+    """
+    first, target = _answer(c)
+    found: list[Followed] = []
+    for way in (first, *(first.others if isinstance(first, Unsolved) else ())):
+        made = _followed(c, way, target)
+        if made is not None and all(made[1].fields.get(name) == new for name, new in way.fields.items()):
+            return made
+        found += [] if made is None else [made]
+    return found[0] if found or not isinstance(first, Unsolved) else first
+
+
+def _followed(c: Result, answer: Solved | Unsolved, target: Target) -> Followed | None:
+    """The plan where more axes follow until a config holds it; None where no more can."""
+    told: tuple[str, ...] = ()
+    while isinstance(answer, Unsolved):
+        led = following(answer, StoredAxes.of(c)) if len(told) < FOLLOWING else []
+        inside = not led and not c.inside and bool(inner_heads(c.axes))
+        if not led and not inside:
+            return None
+        told += tuple(_told(c, *pair) for pair in led)
+        try:
+            c = _again(c, [bound for bound, _ in led], c.inside or inside)
+        except GrowError:
+            return None
+        answer, target = _answer(c)
+    return c, answer, target, told
+
+
+def _answer(c: Result) -> tuple[Solved | Unsolved, Target]:
+    model = held_model(c)
+    source, target = model.holder, _target(c)
+    with quiet():
+        return solve(source.config, target, source.build, model.tried), target
+
+
+def _refused(c: Result, answer: Unsolved, axes: StoredAxes) -> GrowError:
+    holder = held_model(c).holder
+    module, kind = holder.module, type(holder.module).__name__
+    for weight in now_stored(c.assembled)[:1]:
+        return GrowError(computed_otherwise(kind, weight.name, weight.computed))
+    stored = ((w.copy_of, w.name) for w in c.plan.weights if w.copy_of in holder.stored)
+    copies = Counter(origin for origin, name in stored if name.startswith(f"{origin}."))
+    repeated = {name: count + 1 for name, count in copies.items()}
+    verbs = frozenset(type(bound.statement).__name__.lower() for bound in c.statements)
+    asked = Asked(verbs, axes.named, shapes_of(module), lambda more: _works(c, more))
+    return GrowError(refusal(kind, answer, asked, repeated))
+
+
+def _works(c: Result, more: Sequence[str]) -> bool:
+    """Whether a config holds the plan with more statements behind those of the recipe."""
+    last = max((bound.number for bound in c.statements), default=0)
+    try:
+        said = load([Text("help", "\n".join(more))], {}).statements
+        again = _again(c, [replace(bound, number=last + bound.number) for bound in said], c.inside)
+        held = _held(again)
+        if isinstance(held, Unsolved):
+            return False
+        c, answer, target, _ = held
+        _made_up(held_model(c).holder.build(answer.config, constants=True), target)
+    except GrowError:
+        return False
+    return True
+
+
+def _again(c: Result, more: Sequence[Bound], inside: bool) -> Result:
+    """The same plan with more statements; `inside`: as of a compilation's `Source`."""
+    from growc.passes import PLANNING, run
+
+    statements = (*c.statements, *more)
+    model = held_model(c).again(c.path)
+    return run(PLANNING, Source(c.path, model, c.outside, statements, c.progress, c.keeps, inside))
+
+
+def _told(c: Result, bound: Bound, leader: Bound) -> str:
+    ours, theirs = (getattr(one.statement, "axis").name for one in (bound, leader))  # noqa: B009
+    kind = type(held_model(c).holder.module).__name__
+    return f"`{ours}` follows `{theirs}`, to which the config of `{kind}` ties it"
+
+
+def _unread(held: GrownWeights[Holder]) -> list[str]:
+    """What is said of tensors that nothing reads, and that their class resizes."""
+    found = (name for name, plan in held.plans.items() if name not in held.planned and plan.steps)
+    kind = type(held.module).__name__
+    return [f"`{name}` is as large as `{kind}` makes it: the program does not read it" for name in found]
+
+
+def _planned(c: Result) -> dict[str, WeightPlan]:
+    """What becomes of the tensors that are stored, by the names of the result."""
+    stored = held_model(c).holder.stored
+    return {w.name: w for w in c.plan.weights if (w.copy_of or w.source) in stored}
+
+
+def _target(c: Result) -> Target:
+    """What the class is to be."""
+    program = planned_graph(c)
+    _stay_on_cpu(program)
+    model = held_model(c)
+    inputs = model.inputs
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    fixed = set(model.captured.symbols.values()) <= {"batch"}
+    log = operator_log(program, tensors, fixed)
+    ties = ties_of(program)
+    shapes = read_by(log.reads, shapes_of(program), ties)
+    planned = _planned(c)
+    zeros = frozenset(name for name, plan in planned.items() if stays_zero(plan))
+    return Target(shapes, among(ties, shapes), log, inputs, _layers(planned), zeros, fixed)
+
+
+def _made_up(module: nn.Module, target: Target) -> tuple[Compensation, list[str]]:
+    """What makes up in weights for what the class computes from its config, and what nothing makes up for;
+    and what is said of branches that add nothing yet, where the class computes something else in them.
+
+    Raises GrowError (G319) where the class computes something else.
+    """
+    log = operator_log(module, target.inputs, target.fixed)
+    if same_logs(target.log, log):
+        check(module, target)
+        return Compensation(), []
+    whole = compensate(target.log, log) if alike(target.log, log) is not None else None
+    if whole is not None and not whole.gaps:
+        return whole, []
+    planned, there = awake(target.log, target.zeros), awake(log, target.zeros)
+    some = compensate(planned, there) if alike(planned, there) is not None else None
+    if some is not None and (whole is None or len(some.gaps) < len(whole.gaps)):
+        return some, [_idle(type(module).__name__, sorted(target.zeros))]
+    if whole is None:
+        check(module, target)
+    return whole or Compensation(), []
+
+
+def _idle(kind: str, zeros: Sequence[str]) -> str:
+    more = f" and {len(zeros) - 1} more are" if len(zeros) > 1 else " is"
+    return f"what new layers add is zero yet (`{zeros[0]}`{more} zero); in them `{kind}` computes what it \
+computes at their place, not what the layers do that were copied"
+
+
+def _with_factors(c: Result, held: GrownWeights[Holder]) -> tuple[WeightPlan, ...]:
+    """The weights of the plan, with what makes up for the class."""
+    names = {name: same for same in same_tensors(held.module) for name in same}
+    factors = [held.factor(names.get(weight.name, [])) for weight in c.plan.weights]
+    return tuple(
+        weight if factor is None else replace(weight, scale=weight.scale * factor.times)
+        for weight, factor in zip(c.plan.weights, factors, strict=True)
+    )
+
+
+def _gaps(module: nn.Module, made_up: Compensation) -> list[Gap]:
+    """Numbers of the class that are not those of the plan."""
+    kind = type(module).__name__
+    remedy = "`keep_class=False`, in Python, gives a module that has the numbers of the plan"
+    cause = f"`{kind}` computes from its config what no weight makes up for"
+    return [Gap("", kind, f"{cause}: {told}", remedy) for told in made_up.gaps]
+
+
+def _stay_on_cpu(program: Any) -> None:
+    """What the program makes itself stands where the class has it when logs are taken."""
+    for node in program.graph.nodes:
+        if "device" in node.kwargs:
+            node.update_kwarg("device", torch.device("cpu"))
+    program.recompile()
+
+
+def _layers(planned: Mapping[str, WeightPlan]) -> dict[str, tuple[int, ...]]:
+    """For each container of layers, which of the source each one of the result is."""
+    found: dict[str, dict[int, int]] = {}
+    for name, plan in planned.items():
+        new, old = name.split("."), (plan.copy_of or plan.source).split(".")
+        for at, (a, b) in enumerate(zip(new, old, strict=False)):
+            if at and a.isdigit() and b.isdigit():
+                found.setdefault(".".join(new[:at]), {})[int(a)] = int(b)
+    counts = layer_counts(planned)
+    return {
+        container: tuple(layers[k] for k in sorted(layers))
+        for container, layers in found.items()
+        if len(layers) == counts[container]
+    }

@@ -1,0 +1,64 @@
+"""A class of transformers with weights that lie anywhere: what a config is solved for, and what is grown."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from growc.algebra.indexmap import Array
+from growc.checkpoint.files.safetensors_file import Entry
+from growc.dialects.torch.operators.arrays import to_torch
+from growc.dialects.transformers.config.shapes import same_tensors
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from growc.dialects.transformers.config.trials import Build
+
+
+@dataclass(frozen=True)
+class Holder(ABC):
+    """A class and its weights.
+
+    module: on meta. stored: for every name of the class's state, the one under which the same tensor lies.
+    """
+
+    module: nn.Module
+    stored: Mapping[str, str]
+
+    @property
+    @abstractmethod
+    def config(self) -> Mapping[str, Any]:
+        """What the class is built from."""
+
+    @property
+    @abstractmethod
+    def build(self) -> Build:
+        """What builds the class from another config."""
+
+    @abstractmethod
+    def entry(self, name: str) -> Entry:
+        """What one tensor of the class's state is, by any of its names."""
+
+    @abstractmethod
+    def read(self, name: str) -> Array:
+        """One tensor of the class's state, by any of its names, as it is stored."""
+
+    @cached_property
+    def first(self) -> dict[str, str]:
+        """For every name of a tensor of the state, the first of its names."""
+        return first_names(self.module)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """The same for a class that computes in single precision."""
+        found = to_torch(self.read(name))
+        return found.float() if found.is_floating_point() else found
+
+
+def first_names(module: nn.Module) -> dict[str, str]:
+    """For every name of a tensor of a module's state, the first of its names."""
+    return {name: same[0] for same in same_tensors(module) for name in same}

@@ -1,0 +1,104 @@
+"""A class with weights as the passes see a model: its program, captured; tensors are read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from growc.checkpoint.classes.holder import Holder
+from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.files.directory import CONFIG, weight_files
+from growc.checkpoint.files.quiet import quiet
+from growc.dialects.torch.capture.example_inputs import example_inputs as guessed
+from growc.dialects.torch.capture.example_inputs import without_cache
+from growc.dialects.torch.capture.export import Captured, export
+from growc.dialects.torch.capture.tracing import by_name
+from growc.dialects.torch.lowering.lower import lower
+from growc.dialects.torch.model import TorchModel, arguments
+from growc.dialects.transformers.config.trials import Known
+from growc.errors.brief import brief
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.passes.compilation import Source
+
+
+@dataclass
+class ClassModel(TorchModel):
+    """The program of a class; `holder` has the weights, `inputs` are what it was captured with.
+
+    tried: what other configs of the class come to, while one is looked for.
+    """
+
+    __repr__ = brief
+
+    holder: Holder = field(kw_only=True)
+    inputs: Mapping[str, Any] = field(kw_only=True)
+    tried: Known = field(default_factory=dict, kw_only=True)
+    lenient = True
+
+    @classmethod
+    def at(cls, path: Path) -> Self:
+        """A checkpoint directory.
+
+        Raises GrowError (G309, G310, G317) where it cannot be read, or its class not captured.
+        """
+        with quiet():
+            holder = Opened.open(path)
+            return cls.of_holder(holder, guessed(holder.module))
+
+    @classmethod
+    def of_module(cls, module: nn.Module, example_inputs: Any = None) -> Self:
+        """A module of transformers; `example_inputs` as for `TorchModel.of`.
+
+        Raises GrowError (G309, G317, G321) where its class does not build it, or cannot be captured.
+        """
+        from growc.checkpoint.classes.in_memory import Living, single
+
+        if example_inputs is None:
+            holder = Living.of(module)
+            return cls.of_holder(holder, guessed(holder.module))
+        args, kwargs = arguments(example_inputs)
+        given = without_cache(module) | by_name(module, args, kwargs)
+        _require_plain(given)
+        return cls.of_holder(Living.of(module, given), tree_map_only(Tensor, single, given))
+
+    @classmethod
+    def of_holder(cls, holder: Holder, inputs: Mapping[str, Any]) -> Self:
+        """A class that runs on these inputs. Raises GrowError (G317) where it cannot be captured."""
+        captured = export(holder.module, (), inputs)
+        return cls.of_captured(holder, inputs, captured)
+
+    @classmethod
+    def of_captured(cls, holder: Holder, inputs: Mapping[str, Any], captured: Captured) -> Self:
+        """A class that was captured."""
+        program = lower(captured, holder.tensor)
+        return cls(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
+
+    def again(self, path: Path) -> Self:
+        """The same model as it was before any pass; what was measured of it, and tried, is known."""
+        made = self.of_captured(self.holder, self.inputs, self.captured)
+        made.scores, made.lowered, made.tried = self.scores, self.lowered, self.tried
+        return made
+
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes: config and weights of a directory."""
+        return [path / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)
+
+
+def held_model(c: Source) -> ClassModel:
+    """The model of a compilation of a class."""
+    assert isinstance(c.model, ClassModel), "a class was compiled"
+    return c.model
+
+
+def _require_plain(inputs: Mapping[str, Any]) -> None:
+    """Raises GrowError (G309) for inputs that hold several tensors: a class is found again on tensors."""
+    for name, value in inputs.items():
+        if not isinstance(value, Tensor) and any(isinstance(leaf, Tensor) for leaf in tree_leaves(value)):
+            message = f"`{name}` holds several tensors, and the config of a class is found on single ones"
+            remedy = "leave it out, or use `keep_class=False`, which gives a module of growc's own"
+            raise GrowError(Diagnostic("G309", message, help=remedy))

@@ -1,0 +1,198 @@
+"""From a plan to the tensors of a new checkpoint, each made when it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from growc.algebra.indexmap import Array
+from growc.checkpoint.classes.holder import Holder, first_names
+from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.unread import Unread
+from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
+from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.shards import SHARD_SIZE, Part
+from growc.checkpoint.files.write import Tell, as_they_are, write_checkpoint
+from growc.dialects.transformers.config.shapes import Feature, same_tensors
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.passes.compilation import Result
+from growc.plans.execute import execute
+from growc.plans.plan import WeightPlan
+
+if TYPE_CHECKING:
+    from growc.dialects.transformers.log.compensation import Factor
+
+H = TypeVar("H", bound=Holder)
+
+
+@dataclass
+class GrownWeights(Generic[H]):
+    """The weights of a result by the names of its class.
+
+    planned: by names of the class. module: the result's class, on meta. config: what it was built from.
+    factors: what makes up for numbers that the class computes from it. leads: as of `Unread`.
+    """
+
+    source: H
+    module: Any
+    planned: Mapping[str, WeightPlan]
+    config: Mapping[str, Any]
+    factors: Mapping[str, Factor] = field(default_factory=dict)
+    leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def first(self) -> dict[str, str]:
+        """For every name of a tensor of the result, the first of its names."""
+        return first_names(self.module)
+
+    @cached_property
+    def plans(self) -> dict[str, WeightPlan]:
+        """The plan of every tensor that a file is to have. Raises GrowError (G308)."""
+        from transformers.modeling_utils import remove_tied_weights_from_state_dict
+
+        same = {name: names for names in same_tensors(self.module) for name in names}
+        state = self.module.state_dict()
+        shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+        kept = remove_tied_weights_from_state_dict(dict(state), self.module)
+        found = {name: replace(self._plan_of(same[name]), name=name) for name in kept}
+        unread = Unread(self.planned, self.leads)
+        for name, plan in found.items():
+            if plan.after != shapes[name] and name not in self.planned:
+                plan = found[name] = unread.resized(plan, shapes[name]) or plan
+            if plan.after != shapes[name]:
+                sizes = f"{list(plan.after)} by the plan and {list(shapes[name])} in its class"
+                raise GrowError(Diagnostic("G308", f"`{name}` would be {sizes}"))
+        return found
+
+    def _plan_of(self, names: list[str]) -> WeightPlan:
+        """What becomes of a tensor; one that the program does not use stays as it is."""
+        planned = next((self.planned[name] for name in names if name in self.planned), None)
+        if planned is not None:
+            factor = self.factor(names)
+            if factor is None or factor.shift:
+                return planned
+            return replace(planned, scale=planned.scale * factor.times)
+        name = names[0]
+        origin = self._before(name)
+        if origin is None or self.source.stored[origin] in self._read:
+            raise GrowError(Diagnostic("G308", f"nothing says what is to become of `{name}`"))
+        shape = self.source.entry(origin).shape
+        return WeightPlan(name, origin, "", shape, shape, (), copy_of=origin if origin != name else "")
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        """Under which names the tensors lie that the program reads: what becomes of these, plans say."""
+        return frozenset(self.source.stored[plan.copy_of or plan.source] for plan in self.planned.values())
+
+    def factor(self, names: list[str]) -> Factor | None:
+        """What a tensor of these names takes, so that the class computes what was planned."""
+        return next((self.factors[name] for name in names if name in self.factors), None)
+
+    def _before(self, name: str) -> str | None:
+        """Where an unused tensor of the result stands in the source: in the layer that its own comes from."""
+        parts = name.split(".")
+        for end in range(len(parts) - 1, 0, -1):
+            origin = self._moves.get(tuple(parts[:end]))
+            if origin is not None:
+                name = ".".join((*origin, *parts[end:]))
+                break
+        return name if name in self.source.stored else None
+
+    @cached_property
+    def _moves(self) -> dict[tuple[str, ...], tuple[str, ...]]:
+        """Prefixes of names, up to the number of a layer, with those of the layers that they come from."""
+        found: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for plan in self.planned.values():
+            new, old = plan.name.split("."), (plan.copy_of or plan.source).split(".")
+            if len(new) != len(old):
+                continue
+            for at in [
+                k for k, (a, b) in enumerate(zip(new, old, strict=True)) if a.isdigit() and b.isdigit()
+            ]:
+                found.setdefault(tuple(new[: at + 1]), tuple(old[: at + 1]))
+        return found
+
+    @cached_property
+    def _origins(self) -> dict[str, str]:
+        """The source's name of each tensor that plans name: layers that moved have others there."""
+        return {plan.source: plan.copy_of or plan.source for plan in self.planned.values()}
+
+    def read(self, name: str) -> Array:
+        """A tensor of the source as plans name it."""
+        return self.source.read(self._origins.get(name, name))
+
+    def origin(self, name: str) -> str:
+        """The source's name of the tensor that one of the result comes from."""
+        return self.plans[name].copy_of or self.plans[name].source
+
+    def make(self, name: str) -> Array:
+        """One tensor of the result."""
+        plan = self.plans[name]
+        old = self.source.read(self.origin(name))
+        made = execute(plan, np.zeros_like(old) if plan.zero else old, self.read)
+        factor = self.factors.get(name)
+        return made if factor is None or not factor.shift else factor.of(made)
+
+    def entry(self, name: str) -> Entry:
+        """What a file says of it: it keeps its elements' type."""
+        return Entry(name, self.source.entry(self.origin(name)).dtype, self.plans[name].after)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class HeldResult(Result, Generic[H]):
+    """A finished compilation of a class. held: the class that stores the result, and its weights there."""
+
+    held: GrownWeights[H]
+
+
+def held_result(c: Result) -> HeldResult[H]:
+    """A finished compilation, of a class."""
+    assert isinstance(c, HeldResult), "a class was compiled"
+    return c
+
+
+def parts(grown: GrownWeights[Opened]) -> Iterator[Part]:
+    """What the files of a result hold; what the class does not take stays as it is."""
+    names, checkpoint = grown.source.names, grown.source.checkpoint
+    entries = {name: grown.entry(name) for name in grown.plans}
+    made = list(names.files(grown.module, entries, grown.make))
+    yield from made
+    taken = {entry.name for part in made for entry in part.entries}
+    unused = [checkpoint.tensors[n].entry for n in names.unused if n not in taken]
+    yield from as_they_are(unused, checkpoint.read)
+
+
+def write_grown(
+    folder: Path,
+    grown: GrownWeights[Opened],
+    *,
+    shard_size: int = SHARD_SIZE,
+    wrote: Tell = lambda name, count: None,
+) -> None:
+    """Write the result into a new folder, with the adapters that lie in the source."""
+    checkpoint = grown.source.checkpoint
+    count = grown.module.num_parameters()
+    write_checkpoint(
+        folder, checkpoint, grown.config, parts(grown), shard_size=shard_size, parameters=count, wrote=wrote
+    )
+    growth = Growth(grown.plans, grown.source.first.get, grown.read)
+    for place in adapters_of(checkpoint):
+        grow_adapter(place, folder / place.relative_to(checkpoint.path), growth)
+
+
+def remarks(grown: GrownWeights[Opened]) -> Iterator[str]:
+    """What became of the config, and of what no plan speaks of."""
+    for name, after in grown.config.items():
+        before = grown.source.checkpoint.config.get(name)
+        if after != before and name in grown.source.checkpoint.config:
+            yield f"config.json: `{name}` {before} -> {after}"
+    if unused := grown.source.names.unused:
+        yield f"{len(unused)} tensors that the class does not take are as they were: {', '.join(unused[:3])}"
+    left = [place.name for place in grown.source.checkpoint.left()]
+    if left:
+        yield f"not carried over: {', '.join(left[:6])}"

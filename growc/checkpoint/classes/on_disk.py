@@ -1,0 +1,103 @@
+"""A checkpoint with the class that its config names: its tensors by the names of the class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from growc.algebra.indexmap import Array
+from growc.checkpoint.classes.holder import Holder
+from growc.checkpoint.files.directory import Checkpoint
+from growc.checkpoint.files.key_mapping import ModuleNames
+from growc.checkpoint.files.safetensors_file import Entry
+from growc.dialects.transformers.config.shapes import same_tensors
+from growc.errors.diagnostic import Diagnostic, GrowError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from growc.dialects.transformers.config.trials import Build
+
+
+@dataclass(frozen=True)
+class Opened(Holder):
+    """A checkpoint that can be read by its class; `stored` has names of the file.
+
+    unstored: names of the class's tensors that it computes itself, and the file lacks.
+    """
+
+    checkpoint: Checkpoint
+    names: ModuleNames
+    unstored: tuple[str, ...] = ()
+
+    @staticmethod
+    def open(path: Path) -> Opened:
+        """Raises GrowError (G309, G310) where the directory is not what its class loads."""
+        from growc.dialects.transformers.classes import build
+        from growc.dialects.transformers.computed_parameters import unstored
+
+        checkpoint = Checkpoint.open(path)
+        module = build(checkpoint.config, constants=True)
+        entries = {name: tensor.entry for name, tensor in checkpoint.tensors.items()}
+        names = ModuleNames(module, entries, checkpoint.read)
+        lacking = [
+            n for same in same_tensors(module) if not any(m in names.entries for m in same) for n in same
+        ]
+        computed = tuple(unstored(module, lacking))
+        if computed:
+            module = build(checkpoint.config, constants=True, unstored=computed)
+        return Opened(module, _stored(path, module, names), checkpoint, names, computed)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """That of the directory."""
+        return self.checkpoint.config
+
+    @property
+    def build(self) -> Build:
+        """By the class that a config names."""
+        from growc.dialects.transformers.classes import build
+
+        return partial(build, unstored=self.unstored)
+
+    def entry(self, name: str) -> Entry:
+        """As the file has it."""
+        return self.names.entries[self.stored[name]]
+
+    def read(self, name: str) -> Array:
+        """From the file."""
+        return self.names.read(self.stored[name])
+
+
+def _stored(path: Path, module: nn.Module, names: ModuleNames) -> dict[str, str]:
+    state = module.state_dict()
+    found: dict[str, str] = {}
+    for same in same_tensors(module):
+        there = [name for name in same if name in names.entries]
+        if not there:
+            raise _no_model(path, module, f"there is no `{same[0]}`")
+        for name in there:
+            if names.entries[name].shape != tuple(state[name].shape):
+                sizes = f"{list(names.entries[name].shape)}, and the config says {list(state[name].shape)}"
+                raise _no_model(path, module, f"`{name}` is {sizes}")
+        first, *others = there
+        elements = names.read(first).tobytes() if others else b""
+        for name in others:
+            if names.read(name).tobytes() != elements:
+                raise _parted(path, first, name)
+        found |= dict.fromkeys(same, first)
+    return found
+
+
+def _no_model(path: Path, module: nn.Module, reason: str) -> GrowError:
+    message = f"the weights in `{path}` are not those of a `{type(module).__name__}`: {reason}"
+    return GrowError(Diagnostic("G310", message))
+
+
+def _parted(path: Path, one: str, other: str) -> GrowError:
+    message = f"the config in `{path}` ties `{one}` to `{other}`, and their values differ"
+    remedy = "say in the config that they are not tied (`tie_word_embeddings`), as they are loaded"
+    return GrowError(Diagnostic("G310", message, help=remedy))

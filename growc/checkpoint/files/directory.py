@@ -1,0 +1,171 @@
+"""A checkpoint directory, opened: its config, and every tensor by name, none of them read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from growc.algebra.indexmap import Array
+from growc.checkpoint.files.safetensors_file import NARROW, Entry, read_header, unreadable
+from growc.checkpoint.files.torch_bin import read_pickle
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import companion, foreign, stays_with
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+PICKLED = "pytorch_model.bin"
+INDEX = ".index.json"
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+
+HOLDERS = frozenset(
+    (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".gguf", ".onnx")
+)
+"""Endings of files that hold weights, or the state of a training: of the source, and not of the result."""
+
+STATE = frozenset(("trainer_state.json",))
+"""Other files that belong to a training that has been."""
+
+
+class Readable(Protocol):
+    """A tensor of a checkpoint, still on disk."""
+
+    @property
+    def entry(self) -> Entry:
+        """What it is."""
+
+    def read(self) -> Array:
+        """Its elements, in an array of its own."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A directory with `config.json` and weights.
+
+    tensors: in the order of the files, and in each as they lie there. metadata: of the first file.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    tensors: Mapping[str, Readable]
+    metadata: Mapping[str, str]
+
+    @staticmethod
+    def open(path: Path) -> Checkpoint:
+        """Raises GrowError (G310) where it is no checkpoint, or where a part of it is missing or damaged."""
+        config = config_of(path)
+        files = weight_files(path)
+        tensors: dict[str, Readable] = {}
+        metadata: dict[str, str] = {}
+        for file, promised in files.items():
+            found, said = read_tensors(file)
+            metadata = metadata or said
+            absent = next((name for name in promised if name not in found), None)
+            if absent is not None:
+                raise unreadable(file, f"the index says that it holds `{absent}`")
+            tensors |= {name: found[name] for name in promised or found}
+        return Checkpoint(path, config, tensors, metadata or {"format": "pt"})
+
+    @property
+    def narrow(self) -> bool:
+        """Whether there are real numbers of 16 bits."""
+        return any(tensor.entry.dtype in NARROW for tensor in self.tensors.values())
+
+    def read(self, name: str) -> Array:
+        """One tensor."""
+        return self.tensors[name].read()
+
+    def carried(self) -> Iterator[Path]:
+        """The other files and folders of the directory that the result takes over as they are."""
+        for place in sorted(self.path.iterdir()):
+            if not place.name.startswith(".") and not self.is_left(place):
+                yield place
+
+    def left(self) -> Iterator[Path]:
+        """The files that hold weights or states of the source in another form, which no longer hold true."""
+        written = {self.path / name for name in (CONFIG, ADAPTER_CONFIG, *ADAPTER_WEIGHTS)}
+        own = {*weight_files(self.path), *_indices(self.path), *written}
+        yield from (p for p in sorted(self.path.iterdir()) if p not in own and self.is_left(p))
+        below = (
+            Path(folder, name) for folder, *kinds in os.walk(self.path) for names in kinds for name in names
+        )
+        yield from (p for p in sorted(below) if p.parent != self.path and self.is_strange(p))
+
+    def is_strange(self, place: Path) -> bool:
+        """Whether a file or folder is a link out of the directory, or around in it, or cannot be copied."""
+        inside = stays_with(self.path / CONFIG, place)
+        if place.is_dir():
+            above = Path(os.path.realpath(place.parent))
+            return not inside or Path(os.path.realpath(place)) in (above, *above.parents)
+        return not inside or not place.is_file()
+
+    def is_left(self, place: Path) -> bool:
+        """Whether the result does not take a file or folder over."""
+        if self.is_strange(place):
+            return True
+        if place.is_dir():
+            return (place / CONFIG).is_file() and any(p.suffix in HOLDERS for p in place.iterdir())
+        own = place.name in (CONFIG, ADAPTER_CONFIG) or place.name in STATE
+        return own or place.suffix in HOLDERS or place.name.endswith(INDEX)
+
+
+def read_tensors(file: Path) -> tuple[Mapping[str, Readable], dict[str, str]]:
+    """The tensors of a file by name, none of them read, and its metadata."""
+    with foreign(file, "a file of weights"):
+        return read_header(file) if file.suffix == ".safetensors" else (read_pickle(file), {})
+
+
+def config_of(path: Path) -> dict[str, Any]:
+    """What the `config.json` in a directory says. Raises GrowError (G310) where there is no such JSON."""
+    return read_json(path / CONFIG)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """An object from a file. Raises GrowError (G310)."""
+    if not path.exists():
+        raise GrowError(Diagnostic("G310", f"`{path.parent}` has no `{path.name}`"))
+    with foreign(path, "JSON"):
+        found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise unreadable(path, "it is no JSON object")
+    return found
+
+
+def weight_files(path: Path) -> dict[Path, tuple[str, ...]]:
+    """The files of the weights, and what an index says is in each (nothing, where there is no index).
+
+    Weights as safetensors go before pickled ones, as they do where models are loaded.
+    """
+    for name in (WEIGHTS, PICKLED):
+        single, index = path / name, path / (name + INDEX)
+        if single.exists() and index.exists():
+            message = f"`{path}` has both `{single.name}` and `{index.name}`, and one of them is old"
+            raise GrowError(Diagnostic("G310", message, help="remove the one that is not the model"))
+        if single.exists():
+            return {single: ()}
+        if index.exists():
+            return _indexed(index)
+    message = f"`{path}` has no weights: neither `{WEIGHTS}` nor shards with an index"
+    raise GrowError(Diagnostic("G310", message))
+
+
+def _indices(path: Path) -> set[Path]:
+    return {path / (name + INDEX) for name in (WEIGHTS, PICKLED)}
+
+
+def _indexed(index: Path) -> dict[Path, tuple[str, ...]]:
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise unreadable(index, "it has no `weight_map`")
+    files: dict[Path, list[str]] = {}
+    for name, place in places.items():
+        file = index.parent / str(place)
+        if file.parent != index.parent:
+            raise unreadable(index, f"`{place}` is no file of this directory")
+        companion(index, str(place))
+        files.setdefault(file, []).append(name)
+    return {file: tuple(files[file]) for file in sorted(files)}

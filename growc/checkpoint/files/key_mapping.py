@@ -1,0 +1,156 @@
+"""A file's names and a module's: what loading a checkpoint into its class renames, joins and parts.
+
+Classes add or strip a prefix, rename layers, and keep tensors joined (all experts of a layer, say) that files
+have apart. transformers says how; here its conversions are run for a few tensors at a time, and on tensors
+without data where only names and shapes are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from growc.algebra.indexmap import Array
+from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.shards import Part
+from growc.checkpoint.files.torch_tensors import entry_of, without_data
+from growc.dialects.torch.operators.arrays import to_numpy, to_torch
+
+if TYPE_CHECKING:
+    import torch
+
+    Read = Callable[[str], torch.Tensor]
+
+
+@dataclass
+class _Conversion:
+    """What becomes of some tensors together: `parts` has the pattern that each matched, and its name.
+
+    rename: what is still to be done to the names of the results.
+    """
+
+    transform: Any
+    first: str
+    module: Any
+    parts: list[tuple[str, str]] = field(default_factory=list)
+    rename: Callable[[str], str] = str
+
+    def run(self, read: Read) -> dict[str, torch.Tensor]:
+        """The results by name."""
+        transform = deepcopy(self.transform)
+        for pattern, name in self.parts:
+            transform.add_tensor(self.first, name, pattern, partial(read, name))
+        made = transform.convert(self.first, model=self.module, config=self.module.config)
+        return {self.rename(n): t[0] if isinstance(t, list) else t for n, t in made.items()}
+
+    def outline(self, entries: Mapping[str, Entry]) -> tuple[Entry, ...]:
+        """What the results will be."""
+        made = self.run(lambda name: without_data(entries[name]))
+        return tuple(entry_of(name, tensor) for name, tensor in made.items())
+
+
+class ModuleNames:
+    """A file's tensors by the names that its class has for them.
+
+    entries: what they are. unused: tensors of the file that the class does not take.
+    """
+
+    def __init__(self, module: Any, file: Mapping[str, Entry], read: Callable[[str], Array]) -> None:
+        from transformers.conversion_mapping import get_model_conversion_mapping
+
+        self._read = read
+        self._mapping = get_model_conversion_mapping(module)
+        self.entries: dict[str, Entry] = {}
+        self._origins: dict[str, _Conversion] = {}
+        conversions, self.unused = _loading(module, list(file), self._mapping)
+        for conversion in conversions:
+            for entry in conversion.outline(file):
+                self.entries[entry.name] = entry
+                self._origins[entry.name] = conversion
+        self._last: tuple[_Conversion | None, dict[str, torch.Tensor]] = (None, {})
+
+    def read(self, name: str) -> Array:
+        """One tensor of the module. What was made together with it is kept for the next call."""
+        conversion = self._origins[name]
+        if self._last[0] is not conversion:
+            self._last = (None, {})
+            self._last = (conversion, conversion.run(lambda key: to_torch(self._read(key))))
+        made = self._last[1]
+        found = to_numpy(made[name])
+        if len(made) == 1:
+            self._last = (None, {})
+        return found
+
+    def files(
+        self, module: Any, entries: Mapping[str, Entry], read: Callable[[str], Array]
+    ) -> Iterator[Part]:
+        """The tensors of a module of the same class as a file has them, in the file's order."""
+        used = [transform for transform in self._mapping if transform.was_used()]
+        for conversion in _saving(module, sorted(entries, key=_natural), used):
+            outline = conversion.outline(entries)
+            yield Part(outline, partial(_arrays, conversion, read))
+
+
+def _arrays(conversion: _Conversion, read: Callable[[str], Array]) -> Mapping[str, Array]:
+    made = conversion.run(lambda name: to_torch(read(name)))
+    return {name: to_numpy(tensor) for name, tensor in made.items()}
+
+
+def _natural(name: str) -> Any:
+    from transformers.core_model_loading import dot_natural_key
+
+    return dot_natural_key(name)
+
+
+def _by_kind(transforms: Sequence[Any]) -> tuple[list[Any], list[Any], dict[str, Any]]:
+    """Renamings, converters, and the converter of every pattern."""
+    from transformers.core_model_loading import WeightConverter, WeightRenaming
+
+    converters = [t for t in transforms if isinstance(t, WeightConverter)]
+    renamings = [t for t in transforms if isinstance(t, WeightRenaming)]
+    return renamings, converters, {p: c for c in converters for p in c.source_patterns}
+
+
+def _loading(
+    module: Any, names: Sequence[str], mapping: Sequence[Any]
+) -> tuple[list[_Conversion], tuple[str, ...]]:
+    """From a file's names to the module's, as transformers does when it loads; and what it does not take."""
+    from transformers.core_model_loading import WeightRenaming, rename_source_key
+
+    renamings, converters, of_pattern = _by_kind(mapping)
+    prefix, state = module.base_model_prefix, module.state_dict()
+    found: dict[str, _Conversion] = {}
+    unused: list[str] = []
+    for name in sorted(names, key=_natural):
+        target, pattern = rename_source_key(name, renamings, converters, prefix, state)
+        if target not in state and name in state:
+            target, pattern = rename_source_key(name, [], [], prefix, state)
+        if target not in state:
+            unused.append(name)
+            continue
+        transform = WeightRenaming(name, target) if pattern is None else of_pattern[pattern]
+        conversion = found.setdefault(target, _Conversion(transform, target, module))
+        conversion.parts.append((name if pattern is None else pattern, name))
+    return list(found.values()), tuple(unused)
+
+
+def _saving(module: Any, names: Sequence[str], used: Sequence[Any]) -> list[_Conversion]:
+    """From the module's names to the file's, as transformers does when it saves what it has loaded."""
+    from transformers.core_model_loading import WeightRenaming, apply_converters, apply_renamings
+
+    renamings, converters, of_pattern = _by_kind([t.reverse_transform() for t in reversed(used)])
+    found: dict[str, _Conversion] = {}
+    for name in names:
+        target, pattern = apply_converters(name, converters)
+        if pattern is None:
+            target = apply_renamings(name, renamings)
+            made = _Conversion(WeightRenaming(name, target), target, module)
+        else:
+            rename = partial(apply_renamings, weight_renamings=renamings)
+            made = _Conversion(of_pattern[pattern], target, module, rename=rename)
+        conversion = found.setdefault(target, made)
+        conversion.parts.append((name if pattern is None else pattern, name))
+    return list(found.values())

@@ -1,0 +1,147 @@
+"""One `.safetensors` file: its header, its tensors one at a time, and the header of a new one.
+
+The library checks a file; bytes are read plainly, so that what has been read does not stay in memory as
+pages of a map do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from growc.algebra.indexmap import Array
+from growc.errors.diagnostic import Diagnostic, GrowError
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    word: np.dtype(kind)
+    for word, kind in {
+        "U64": np.uint64,
+        "I64": np.int64,
+        "F64": np.float64,
+        "C64": np.complex64,
+        "F32": np.float32,
+        "U32": np.uint32,
+        "I32": np.int32,
+        "BF16": ml_dtypes.bfloat16,
+        "F16": np.float16,
+        "U16": np.uint16,
+        "I16": np.int16,
+        "F8_E8M0": ml_dtypes.float8_e8m0fnu,
+        "F8_E4M3": ml_dtypes.float8_e4m3fn,
+        "F8_E5M2": ml_dtypes.float8_e5m2,
+        "I8": np.int8,
+        "U8": np.uint8,
+        "BOOL": np.bool_,
+    }.items()
+}
+"""The element types of the format that numpy can hold, in the order in which files have them."""
+
+NARROW = frozenset(("F16", "BF16"))
+"""Types of real numbers of 16 bits."""
+
+WORDS = {kind: word for word, kind in DTYPES.items()}
+
+_RANK = {word: rank for rank, word in enumerate(DTYPES)}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a header says of a tensor."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it has."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes."""
+        return self.elements * DTYPES[self.dtype].itemsize
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor in a file; `offset` counts from the file's start."""
+
+    entry: Entry
+    file: Path
+    offset: int
+
+    def read(self) -> Array:
+        """The tensor, in an array of its own. Raises GrowError (G310) where the file ends too early."""
+        data = np.empty(self.entry.nbytes, dtype=np.uint8)
+        with self.file.open("rb", buffering=0) as file:
+            file.seek(self.offset)
+            view, done = data.data, 0
+            while done < len(view):
+                count = file.readinto(view[done:])
+                if not count:
+                    raise unreadable(self.file, f"`{self.entry.name}` ends too early")
+                done += count
+        return data.view(DTYPES[self.entry.dtype]).reshape(self.entry.shape)
+
+
+def unreadable(path: Path, reason: str) -> GrowError:
+    """A file of a checkpoint that cannot be read."""
+    return GrowError(Diagnostic("G310", f"`{path}` cannot be read as a checkpoint: {reason}"))
+
+
+def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
+    """The tensors of a file in the order in which they lie there, and its metadata.
+
+    Raises GrowError: G310 where it is no such file, G309 where it has elements that growc cannot hold.
+    """
+    import safetensors
+
+    try:
+        with safetensors.safe_open(str(path), framework="np", backend="pread"):
+            pass  # the library has checked every offset
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+    except FileNotFoundError as error:
+        raise unreadable(path, "there is no such file") from error
+    except (safetensors.SafetensorError, ValueError) as error:
+        raise unreadable(path, str(error)) from error
+    metadata = header.pop("__metadata__", {})
+    stored = [_stored(name, said, path, 8 + length) for name, said in header.items()]
+    return {s.entry.name: s for s in sorted(stored, key=lambda s: s.offset)}, metadata
+
+
+def _stored(name: str, said: Mapping[str, Any], path: Path, start: int) -> Stored:
+    if said["dtype"] not in DTYPES:
+        message = f"`{name}` in `{path}` has elements of type {said['dtype']}, which growc cannot hold"
+        raise GrowError(Diagnostic("G309", message))
+    return Stored(Entry(name, said["dtype"], tuple(said["shape"])), path, start + said["data_offsets"][0])
+
+
+def make_header(entries: Iterable[Entry], metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
+    """The header of a file, as the library would write it, and the offset of every tensor in the file."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    at, offsets = 0, {}
+    for entry in file_order(entries):
+        end = at + entry.nbytes
+        header[entry.name] = {
+            "dtype": entry.dtype,
+            "shape": list(entry.shape),
+            "data_offsets": [at, end],
+        }
+        offsets[entry.name], at = at, end
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text, {n: 8 + len(text) + o for n, o in offsets.items()}
+
+
+def file_order(entries: Iterable[Entry]) -> Sequence[Entry]:
+    """Wide elements first, so that all are aligned; then by name."""
+    return sorted(entries, key=lambda e: (_RANK[e.dtype], e.name.encode()))

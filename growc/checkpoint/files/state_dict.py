@@ -1,0 +1,97 @@
+"""State dicts by themselves, as `.safetensors` files: read one by one, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from growc.checkpoint.files.safetensors_file import Stored, read_header
+from growc.checkpoint.files.shards import ShardWriter
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import foreign
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+MADE = "growc"
+"""The key of the version of growc in the metadata of what it wrote."""
+
+LARGEST = 1 << 62
+"""No state dict is written to several files."""
+
+Given = str | Path | Mapping[str, Any]
+"""A `.safetensors` file, or tensors or arrays by name."""
+
+
+def read_state(given: Given) -> dict[str, Callable[[], Tensor]]:
+    """What reads each tensor of a state dict. Raises GrowError (G309, G310) where a file cannot be read."""
+    import torch
+
+    from growc.dialects.torch.operators.arrays import to_torch
+
+    if isinstance(given, Mapping):
+        named = {n: t if isinstance(t, torch.Tensor) else to_torch(np.asarray(t)) for n, t in given.items()}
+        return {name: tensor.detach for name, tensor in named.items()}
+    with foreign(Path(given), "a state dict"):
+        stored, _ = read_header(Path(given))
+
+    def reading(one: Stored) -> Callable[[], Tensor]:
+        return lambda: to_torch(one.read())
+
+    return {name: reading(one) for name, one in stored.items()}
+
+
+def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
+    """Write the state dict of a module as a `.safetensors` file; of tied tensors the first name stands there.
+
+    The others are in its metadata, as `safetensors.torch.load_model` wants them. Equal modules give equal
+    bytes. Raises GrowError: G309 where there are no such elements in a file, G501 where a file is there that
+    growc did not write, and not `force`, G502 where it cannot be written.
+    """
+    from growc.checkpoint.files.torch_tensors import entry_of
+    from growc.dialects.torch.operators.arrays import to_numpy
+    from growc.files.commit import commit, refused, workshop
+
+    target = Path(path)
+    kept, others = _by_first_names(module)
+    entries = [entry_of(name, tensor) for name, tensor in kept.items()]
+
+    def check() -> None:
+        if target.is_dir() or (target.exists() and not force and not _made_by_growc(target)):
+            message = f"`{target}` exists, and growc did not make it"
+            raise GrowError(Diagnostic("G501", message, help="`force=True` replaces it"))
+
+    check()
+    if not target.parent.is_dir():
+        raise refused(target, FileNotFoundError(2, "there is no such folder"))
+    with workshop(target) as folder:
+        with ShardWriter(folder, entries, _metadata(others), LARGEST, name=target.name) as writer:
+            for name, tensor in kept.items():
+                writer.put(name, to_numpy(tensor))
+        commit([(folder / target.name, target)], check)
+    return target
+
+
+def _by_first_names(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Every tensor of the state by its first name, and for all other names that one."""
+    from growc.checkpoint.classes.holder import first_names
+
+    state, first = module.state_dict(keep_vars=True), first_names(module)
+    kept = {name: tensor for name, tensor in state.items() if first[name] == name}
+    return kept, {name: first[name] for name in state if first[name] != name}
+
+
+def _metadata(others: Mapping[str, str]) -> dict[str, str]:
+    from growc.version import __version__
+
+    return {"format": "pt", MADE: __version__, **others}
+
+
+def _made_by_growc(path: Path) -> bool:
+    with contextlib.suppress(GrowError), foreign(path, "a state dict"):
+        return MADE in read_header(path)[1]
+    return False

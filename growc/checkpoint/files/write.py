@@ -1,0 +1,76 @@
+"""A new checkpoint directory: its weights as they are made, its config, and what else the source has."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from growc.algebra.indexmap import Array
+from growc.checkpoint.files.directory import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, Checkpoint
+from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.shards import SHARD_SIZE, Part, ShardWriter
+from growc.errors.json_data import Json
+
+Tell = Callable[[str, int], None]
+
+
+def write_checkpoint(
+    folder: Path,
+    source: Checkpoint,
+    config: Mapping[str, Json],
+    parts: Iterable[Part],
+    *,
+    shard_size: int = SHARD_SIZE,
+    parameters: int | None = None,
+    wrote: Tell = lambda name, count: None,
+) -> None:
+    """Fill a new folder. What is made together is in memory together, and nothing else.
+
+    config: of the result; that of the source, unchanged, is copied as it is written there. `wrote(name,
+    bytes)` is called for every tensor.
+    """
+    folder.mkdir()
+    if config == source.config:
+        shutil.copy2(source.path / CONFIG, folder / CONFIG)
+    else:
+        (folder / CONFIG).write_text(config_text(config), encoding="utf-8")
+    for place in source.carried():
+        if place.is_dir():
+            shutil.copytree(place, folder / place.name, ignore=partial(_ignored, source))
+        else:
+            shutil.copy2(place, folder / place.name)
+    made = list(parts)
+    entries = [entry for part in made for entry in part.entries]
+    with ShardWriter(folder, entries, source.metadata, shard_size, parameters) as writer:
+        for part in made:
+            _put(writer, part, wrote)
+
+
+def _ignored(source: Checkpoint, folder: str, names: list[str]) -> set[str]:
+    """What stays behind in a folder of the source, and what is written anew of an adapter."""
+    strange = {name for name in names if source.is_strange(Path(folder, name))}
+    return strange | ({ADAPTER_CONFIG, *ADAPTER_WEIGHTS} & set(names) if ADAPTER_CONFIG in names else set())
+
+
+def config_text(config: Mapping[str, Json]) -> str:
+    """A config as transformers writes it."""
+    return json.dumps(config, indent=2, sort_keys=True) + "\n"
+
+
+def as_they_are(entries: Sequence[Entry], read: Callable[[str], Array]) -> list[Part]:
+    """Tensors that files have under their own names, each by itself."""
+
+    def one(name: str) -> Callable[[], Mapping[str, Array]]:
+        return lambda: {name: read(name)}
+
+    return [Part((entry,), one(entry.name)) for entry in entries]
+
+
+def _put(writer: ShardWriter, part: Part, wrote: Tell) -> None:
+    made = part.make()
+    for entry in part.entries:
+        writer.put(entry.name, made[entry.name])
+        wrote(entry.name, entry.nbytes)

@@ -1,0 +1,120 @@
+"""From a plan to a module of the same class, with all that a training had set on the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from growc.checkpoint.check.run import Loaded
+from growc.checkpoint.classes.in_memory import Living, single
+from growc.checkpoint.classes.model import held_model
+from growc.checkpoint.classes.new_tensors import GrownWeights, held_result
+from growc.checkpoint.files.quiet import quiet
+from growc.dialects.torch.capture.example_inputs import real_inputs, ways
+from growc.dialects.torch.model import arguments
+from growc.dialects.torch.operators.arrays import to_torch, widened
+from growc.dialects.torch.run.cases import Case, Descent
+from growc.dialects.torch.run.run_module import Inputs
+from growc.dialects.transformers.config.shapes import same_tensors
+from growc.formats.compiler import compiled
+from growc.modules.grow import finish, is_on_meta
+from growc.passes.compilation import Result
+from growc.resolve.bound import Resolved
+from growc.verification.judge import judge_plan
+
+
+def grow(resolved: Resolved, module: Any, example_inputs: Any = None, *, check: bool = True) -> Any:
+    """The module of the same class that a recipe makes of one of transformers, which is left as it was.
+
+    `check=False` leaves verification out, but for `expect preserved`. Raises GrowError.
+    """
+    c = compiled(resolved, module, example_inputs=example_inputs, keep_class=True)
+    judge_plan(resolved.statements, c)
+    held: GrownWeights[Living] = held_result(c).held
+    model, result = held_model(c), revived(held)
+    inputs = _inputs(c, module, example_inputs)
+    descent = Descent.of(c, [value.name for value in model.source.graph.outputs])
+    cases = descent.cases(module, inputs, model.captured if check else None)
+    finish(resolved, c, module, result, cases, descent, check=check)
+    twins = in_single(held) if check and c.plan.certificate.exact else None
+    if twins is not None:
+        wider = [Case(*tree_map_only(Tensor, single, (one.source, one.result))) for one in cases]
+        finish(Resolved(()), c, *twins, wider, descent, check=True)
+    return result
+
+
+def _inputs(c: Result, module: Any, example_inputs: Any) -> Inputs:
+    """Arguments of forward that have values: those given, or growc's, where the module is."""
+    if example_inputs is not None and not is_on_meta(example_inputs):
+        return arguments(example_inputs)
+    drawn = Loaded(module).fitting(real_inputs(held_model(c).holder.module))
+    return (), tree_map_only(Tensor, lambda tensor: tensor.to(module.device), drawn)
+
+
+def revived(grown: GrownWeights[Living]) -> Any:
+    """A new module of the source's class: modes, element types, devices and ties are the source's."""
+    source = grown.source.source
+    build = replace(grown.source.build, experts=ways(source.config, "_experts_implementation"))
+    with quiet():
+        module: Any = build(grown.config, constants=True)
+    for names in same_tensors(module):
+        name = next(name for name in names if name in grown.plans)
+        old = grown.source.tensors[grown.origin(name)]
+        made = to_torch(grown.make(name)).clone().to(old.device)
+        _place(
+            module, names, nn.Parameter(made, old.requires_grad) if isinstance(old, nn.Parameter) else made
+        )
+    _follow(module, source)
+    return module
+
+
+def in_single(grown: GrownWeights[Living]) -> tuple[Any, Any] | None:
+    """Source and result in single precision; nothing, where no number of the source is narrower."""
+    own = grown.source
+    if all(widened(tensor) is tensor for tensor in own.tensors.values()):
+        return None
+    wide = deepcopy(own.source).float()
+    living = replace(own, source=wide, tensors=wide.state_dict(keep_vars=True))
+    return wide, revived(replace(grown, source=living))
+
+
+def _place(module: nn.Module, names: list[str], tensor: Tensor) -> None:
+    for name in names:
+        path, _, last = name.rpartition(".")
+        part = module.get_submodule(path)
+        held: dict[str, Any] = part._parameters if last in part._parameters else part._buffers
+        held[last] = tensor
+
+
+def _follow(module: Any, source: Any) -> None:
+    """What is neither config nor weight: modes, the types of computed buffers, checkpoints of gradients."""
+    own = dict(source.named_buffers())
+    stored = module.state_dict(keep_vars=True)
+    for name, buffer in module.named_buffers():
+        if name not in stored:
+            like = own.get(name)
+            kind = buffer.dtype if like is None else like.dtype
+            _place(module, [name], buffer.to(source.device if like is None else like.device, kind))
+    parts = dict(source.named_modules())
+    for name, part in module.named_modules():
+        part.training = parts[name].training if name in parts else source.training
+    again = next(_checkpointing(source), None)
+    for part in module.modules() if again is not None else ():
+        if hasattr(part, "gradient_checkpointing"):
+            part.gradient_checkpointing, part._gradient_checkpointing_func = True, again
+    if hasattr(source, "_require_grads_hook"):
+        module.enable_input_require_grads()
+    if getattr(source, "generation_config", None) is not None:
+        module.generation_config = deepcopy(source.generation_config)
+
+
+def _checkpointing(source: nn.Module) -> Iterator[Any]:
+    """The function that runs a part once more for its gradients, where parts do so."""
+    for part in source.modules():
+        if getattr(part, "gradient_checkpointing", False):
+            yield part._gradient_checkpointing_func

@@ -1,0 +1,395 @@
+"""The command line: streams, exit codes, one function for each command, and no logic.
+
+Heavy modules are imported by the command that needs them, so that `growc --help` is instant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from growc.cli.arguments import read_arguments
+from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render, wrong
+from growc.errors.json_data import Json
+from growc.errors.printable import printable
+from growc.errors.source import Source
+from growc.version import __version__
+
+if TYPE_CHECKING:
+    from growc.passes import compilation
+    from growc.passes.compilation import After
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status. A person never sees a traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with _interruptible(), _no_loggers():
+            options = read_arguments(given)
+            status = COMMANDS[options.command](options)
+            with _last_words():
+                sys.stdout.flush()
+            return status
+    except GrowError as error:
+        return _report(error, given)
+    except KeyboardInterrupt:
+        done = "what was measured is kept" if given[:1] == ["measure"] else "nothing was written"
+        return _report(GrowError(Diagnostic("G503", f"interrupted: {done}")), given)
+    except OSError as error:
+        place = f" `{error.filename}`" if error.filename else ""
+        message = f"the system refused{place}: {(error.strerror or str(error)).lower()}"
+        return _report(GrowError(Diagnostic("G502", message)), given)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a bug
+        return _report(_bug(error, given), given)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does; once one of them came, no other disturbs the cleaning up."""
+
+    def interrupt(*_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _no_loggers() -> Iterator[None]:
+    """What libraries log is for programs: none of it reaches a person, whom diagnostics tell all."""
+    handler = logging.NullHandler()
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+def _report(error: GrowError, given: Sequence[str]) -> int:
+    """Show what went wrong: as JSON on standard output, or to a person on standard error."""
+    if "--json" in given:
+        _print_json(error_object(error))
+    else:
+        color = _colors(sys.stderr)
+        with contextlib.suppress(OSError):
+            print("\n\n".join(render(d, color) for d in error.diagnostics), file=sys.stderr)
+    return error.exit_status
+
+
+def _bug(error: Exception, given: Sequence[str]) -> GrowError:
+    """One line for the person, the rest in a report file."""
+    with tempfile.NamedTemporaryFile("w", prefix="growc-report-", suffix=".txt", delete=False) as file:
+        file.write(f"growc {__version__}\narguments: {list(given)}\n\n")
+        file.write("".join(traceback.format_exception(error)))
+    message = f"this is a bug in growc ({type(error).__name__}); the report is in {file.name}"
+    return GrowError(Diagnostic("G900", message))
+
+
+def _colors(stream: Any) -> bool:
+    return bool(stream.isatty()) and "NO_COLOR" not in os.environ
+
+
+def _print_json(data: Json) -> None:
+    _print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False).split("\n"))
+
+
+def _print(lines: Iterable[str]) -> None:
+    """Print to a reader that may go away: a closed pipe ends the printing, and not the work.
+
+    Everything that a command prints passes here, or growc.errors.diagnostic.render.
+    """
+    from growc.render.text import colored
+
+    ink = colored if _colors(sys.stdout) else str
+    with contextlib.suppress(BrokenPipeError), _last_words():
+        for line in lines:
+            print(ink(printable(line)))
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _last_words() -> Iterator[None]:
+    """What cannot be printed is given up: else the interpreter tries again when it ends, and fails."""
+    try:
+        yield
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def _read(name: str) -> Source:
+    from growc.api import decoded, read_source
+
+    return decoded("<stdin>", sys.stdin.buffer.read()) if name == "-" else read_source(Path(name))
+
+
+def _statements(texts: Sequence[str]) -> Source:
+    """What several `-e` say: the lines of one text."""
+    return Source("-e", "\n".join(texts))
+
+
+def _sources(options: Namespace) -> tuple[list[Source], Path]:
+    """The recipe's source and the model, from RECIPE MODEL or -e … MODEL."""
+    wanted = "MODEL" if options.e else "RECIPE and MODEL"
+    if len(options.operands) != len(wanted.split(" and ")):
+        found = ", ".join(f"`{name}`" for name in options.operands) or "nothing"
+        remedy = "`-e` stands in the place of RECIPE" if options.e else "`-e STATEMENT` may stand for RECIPE"
+        raise wrong(f"expected {wanted}, found {found}", remedy)
+    source = _statements(options.e) if options.e else _read(options.operands[0])
+    return [source], Path(options.operands[-1])
+
+
+def _parameters(options: Namespace) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in options.p:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise wrong(f"`-p {text}` is not of the form NAME=EXPR")
+        if name.strip() in found:
+            raise wrong(f"`-p` sets `{name.strip()}` twice")
+        found[name.strip()] = value
+    return found
+
+
+def _apply(options: Namespace) -> int:
+    from growc import api
+    from growc.plans.plan_to_json import to_json
+    from growc.render.progress import progress
+    from growc.render.terminal import applied_lines, outcome_data, plan_lines, verification_data
+
+    sources, model = _sources(options)
+    with progress() as advance:
+        done = api.apply(
+            sources,
+            model,
+            options.out,
+            _parameters(options),
+            inputs=options.inputs,
+            check=not options.no_verify,
+            force=options.force,
+            lineage=options.lineage,
+            shard_size=options.shard_size,
+            optimizer=options.optimizer,
+            progress=advance,
+            planned=None if options.json else lambda plan: _print([*plan_lines(plan), ""]),
+        )
+    if options.json:
+        measured = None if done.verification is None else verification_data(done.verification)
+        result = to_json(done.plan) | {"written": str(done.written), "verification": measured}
+        if done.calibration is not None:
+            result |= {"calibration": outcome_data(done.calibration)}
+        result |= {"remarks": list(done.remarks)} if done.remarks else {}
+        _print_json(result | ({"reason": done.reason} if done.reason else {}))
+    else:
+        _print(applied_lines(done))
+    return 0
+
+
+def _plan(options: Namespace) -> int:
+    from growc import api
+    from growc.plans.plan_to_json import to_json
+    from growc.render.terminal import plan_lines
+    from growc.verification.judge import judge_plan
+
+    sources, model = _sources(options)
+    resolved = api.recipe(sources, _parameters(options))
+    compilation = api.compile(resolved, model, after=_printing(options))
+    if not options.json:
+        *lines, tally = plan_lines(compilation.plan, everything=options.all)
+        _print([*lines, f"{tally} Nothing was written."])
+    try:
+        judge_plan(resolved.statements, compilation)
+    except GrowError:
+        _print([] if options.json else [""])
+        raise
+    if options.json:
+        _print_json(to_json(compilation.plan))
+    return 0
+
+
+def _printing(options: Namespace) -> After:
+    """What is called after each pass: prints what those that `--print-after` names made."""
+    from growc.passes import PIPELINE
+    from growc.render.passes import lines_after
+
+    names = [one.name for one in PIPELINE]
+    for name in options.print_after:
+        if name not in (*names, "all"):
+            near = nearest(name, names)
+            listed = f"the passes are {', '.join(names)}; `all` stands for every one"
+            raise wrong(f"there is no pass `{name}`", f"did you mean `{near}`? {listed}" if near else listed)
+    if options.print_after and options.json:
+        raise wrong("`--print-after` prints text, and `--json` one object")
+    asked = names if "all" in options.print_after else options.print_after
+
+    def after(name: str, made: compilation.Source) -> None:
+        if name in asked:
+            _print(lines_after(name, made))
+
+    return after
+
+
+def _inspect(options: Namespace) -> int:
+    from growc.api import inspect
+    from growc.render.inspection import inspect_data, inspect_lines
+
+    found = inspect(options.model)
+    if options.json:
+        _print_json(inspect_data(found))
+    else:
+        _print(inspect_lines(found))
+    return 0
+
+
+def _verify(options: Namespace) -> int:
+    from growc.api import verify
+    from growc.render.progress import progress
+    from growc.render.terminal import verification_data, verification_lines
+    from growc.verification.judge import refutation
+
+    for model in options.models:
+        if not model.exists():
+            raise GrowError(Diagnostic("G310", f"there is no model at `{model}`"))
+    with progress() as advance:
+        found = verify(*options.models, inputs=options.inputs, progress=advance)
+    way, seen = found.refuting() or ("", found)
+    limit = seen.limit if options.within is None else options.within
+    passed = not found.refutes_exact() if options.within is None else found.relative <= limit
+    difference = f"differ by {seen.relative:.1e}, which is more than {limit:.1e}"
+    if math.isinf(seen.relative):
+        difference = "differ in kind: in their shapes, or in where they are finite"
+    error = GrowError(Diagnostic("G404", f"the outputs {difference}", notes=refutation(way, seen)))
+    if options.json:
+        _print_json(verification_data(found) | {"passed": passed} | ({} if passed else error_object(error)))
+        return 0 if passed else error.exit_status
+    _print([*verification_lines(found), f"The outputs are the same within {limit:.1e}." if passed else ""])
+    if not passed:
+        raise error
+    return 0
+
+
+def _measure(options: Namespace) -> int:
+    from growc.render.profile import layer_data, profile_data, profile_lines
+    from growc.render.progress import progress
+    from growc.render.scores import rate_line, score_lines
+    from growc.reports.measure import measurement, profile
+
+    if options.samples is not None and options.samples < 1:
+        raise wrong("`--samples` is at least 1")
+    model, inputs, samples = options.model, options.inputs, options.samples
+    with progress() as advance:
+        found = measurement(model, inputs, options.out, samples, force=options.force, progress=advance)
+        made = None
+        if options.layers:
+            made = profile(model, inputs, samples, out=options.out, layers=found.layers, progress=advance)
+    if options.json:
+        data: dict[str, Json] = {"scores": {name: scores.tolist() for name, scores in found.scores.items()}}
+        layers = [layer_data(score) for score in found.layers]
+        _print_json(data | ({"layers": layers} if made is None else profile_data(made)))
+    else:
+        lines = score_lines(found.scores) if made is None else profile_lines(made, model.name)
+        _print([*lines, rate_line(found.samples, found.seconds)])
+    return 0
+
+
+def _explain(options: Namespace) -> int:
+    if len(options.what) == 1:
+        _print(explain(options.what[0].upper()).split("\n"))
+        return 0
+    if len(options.what) != 2:
+        raise wrong("expected MODEL AXIS, or CODE", "an axis of several words is quoted")
+    from growc import grammar
+    from growc.api import inspect
+    from growc.passes.lowering.resolve_axis import named
+    from growc.recipe.expression import Name, TensorAxis
+    from growc.render.inspection import explain_lines
+
+    model, text = options.what
+    axis = grammar.parse_expression(Source("AXIS", text))
+    if not isinstance(axis, Name | TensorAxis):
+        raise wrong(f"`{text}` is no axis")
+    found = inspect(model)
+    _print(explain_lines(found, axis.name, named(axis.name, None, found.roles, found.axes), options.all))
+    return 0
+
+
+def _check(options: Namespace) -> int:
+    from growc.resolve.resolve import load
+
+    names = [*options.recipes, *(["-e"] if options.e else [])]
+    if not names:
+        raise wrong("expected RECIPE, found nothing", "`-e STATEMENT` may stand for RECIPE")
+    problems: list[Diagnostic] = []
+    for name in names:
+        try:
+            load([_statements(options.e) if name == "-e" else _read(name)], {})
+        except GrowError as error:
+            problems += error.diagnostics
+    if problems:
+        raise GrowError(*problems)
+    if options.json:
+        _print_json({"passed": True})
+    else:
+        _print(f"{name}: fine" for name in names)
+    return 0
+
+
+def _fmt(options: Namespace) -> int:
+    from growc import grammar
+
+    problems: list[Diagnostic] = []
+    for name in options.recipes:
+        try:
+            source = _read(name)
+            text = grammar.format(grammar.parse(source))
+        except GrowError as error:
+            problems += error.diagnostics
+            continue
+        if text != source.text and options.check:
+            problems.append(
+                Diagnostic("G405", f"`{name}` is not formatted", help=f"`growc fmt {name}` formats it")
+            )
+        elif name == "-" and not options.check:
+            sys.stdout.write(printable(text, "\n\t") if sys.stdout.isatty() else text)
+        elif text != source.text:
+            Path(name).write_text(text, encoding="utf-8", newline="")
+    if problems:
+        raise GrowError(*problems)
+    return 0
+
+
+COMMANDS = {
+    "apply": _apply,
+    "plan": _plan,
+    "inspect": _inspect,
+    "verify": _verify,
+    "measure": _measure,
+    "explain": _explain,
+    "check": _check,
+    "fmt": _fmt,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,293 @@
+"""From an onnx-ir model to the neutral graph: one weight one use, canonical order, dead code left out.
+
+Needs: a model from `container.load`. Gives: `growc.ir.graph.Graph`, whose order and structure do not depend on
+names, on the order of nodes in the file, or on which operand of a commutative operator comes first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from growc.algebra.indexmap import Array
+from growc.dialects.onnx.capture.computed_weights import fold
+from growc.dialects.onnx.capture.fused_decompositions import LOWERINGS
+from growc.dialects.onnx.capture.fused_ops import PART_OF, lower
+from growc.dialects.onnx.capture.inline_control_flow import Step, flatten, op_name
+from growc.dialects.onnx.capture.quantised import DEQUANTIZE, Stored, stored
+from growc.dialects.onnx.capture.quantised_decompositions import QUANTISED
+from growc.dialects.onnx.capture.shifted_gains import ON_ITS_WAY, shifts
+from growc.dialects.onnx.capture.state_pairs import state_pairs
+from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.files.bodies import written_out
+from growc.dialects.onnx.files.load import inlined
+from growc.dialects.onnx.operators.table import has
+from growc.dialects.onnx.operators.value_laws import LAWS
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.ir.graph import FLOATING, Graph, Node, Order, Value, Weight
+from growc.ir.walk import postorder
+
+COPY_OF, ZERO, ORDER = "growc.copy_of", "growc.zero", "growc.order"
+ALIASES, ASSUMED = "growc.aliases", "growc.assumed"
+"""Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer;
+what the units of an axis are (`Order`); its other names; whether it stands for what an operator is not given.
+"""
+
+COMMUTATIVE = frozenset(
+    {"Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "Equal", "BitwiseAnd"}
+)
+
+
+def capture(model: ir.Model, dialect: Any) -> Graph:
+    """The neutral graph of `model`. `dialect` is kept on the graph for table look-ups."""
+    inlined(model)
+    _refuse_blocked(model)
+    if not dialect.fused and not dialect.folded:  # later, what waits for its way back is not read either
+        RemoveUnusedNodesPass()(model)  # a fused node that nobody reads has no place to come back to
+    dialect.fused += lower(model, LOWERINGS | QUANTISED)
+    dialect.folded += fold(model)
+    return _Capture(model, dialect).graph()
+
+
+def _refuse_blocked(model: ir.Model) -> None:
+    """Raises GrowError (G309) where onnxruntime has laid channels out in blocks for one processor."""
+    for node in model.graph.all_nodes():
+        if node.domain == "com.microsoft.nchwc":
+            message = f"`{node.name or node.op_type}` ({op_name(node)}) reads channels in blocks"
+            why = "onnxruntime laid the weights out for one kind of processor, and padded them to its blocks"
+            remedy = "grow the model as it was before, or optimised up to ORT_ENABLE_EXTENDED"
+            raise GrowError(Diagnostic("G309", message, notes=(why,), help=remedy))
+
+
+def _captured(step: Step) -> Iterator[ir.Value]:
+    """Values of enclosing scopes that the bodies of an operator that is not followed use."""
+    if step.around_body:
+        return
+    for attribute in step.node.attributes.values():
+        bodies = {ir.AttributeType.GRAPH: [attribute.value], ir.AttributeType.GRAPHS: attribute.value}
+        for body in bodies.get(attribute.type, []):
+            inner = list(body.all_nodes())
+            own = {*body.inputs, *body.initializers.values(), *(v for n in inner for v in n.outputs)}
+            for n in inner:
+                for graph in (a.value for a in n.attributes.values() if a.type == ir.AttributeType.GRAPH):
+                    own.update(graph.inputs, graph.initializers.values())
+            operands = [v for n in inner for v in n.inputs] + list(body.outputs)
+            yield from (v for v in operands if v is not None and v not in own)
+
+
+def stored_weight(value: ir.Value, tensor: ir.TensorProtocol) -> Weight:
+    """A stored tensor that is not quantised."""
+    shape = list(shape_of(tensor))
+    order: Order | None = value.meta.get(ORDER)
+    read = partial(read_tensor, tensor) if order is None else partial(_in_order, tensor, order)
+    if order is not None:
+        shape[order.axis] = len(order.units)
+    past = _past(value) | {"order": order, "assumed": value.meta.get(ASSUMED, False)}
+    return Weight(value.name or "", tuple(shape), dtype_name(tensor.dtype), read, value, **past)
+
+
+def _in_order(tensor: ir.TensorProtocol, order: Order) -> Array:
+    found = read_tensor(tensor).take(order.units, axis=order.axis)
+    there = np.expand_dims(order.units >= 0, tuple(range(1, found.ndim - order.axis)))
+    return np.where(there, found, np.zeros_like(found))
+
+
+def _quantised(value: ir.Value, found: Stored) -> Weight:
+    integers = found.node.inputs[0]
+    name, past = ("", {}) if integers is None else (integers.name or "", _past(integers))
+    return Weight(name, found.shape, found.dtype, found.read, value, found, **past)
+
+
+def _past(value: ir.Value) -> dict[str, Any]:
+    copy_of, zero = value.meta.get(COPY_OF, ""), value.meta.get(ZERO, False)
+    return {"copy_of": copy_of, "zero": zero, "aliases": () if copy_of else value.meta.get(ALIASES, ())}
+
+
+Key = tuple[int, bytes, bytes]
+"""How deep a value stands above weights (-1: no weights), then two hashes of the cone above it: without what
+depends on no weights, and of everything. Exporters differ most in the latter: position ids, masks, shapes."""
+
+
+class _Capture:
+    def __init__(self, model: ir.Model, dialect: Any) -> None:
+        self.model, self.dialect = model, dialect
+        self.weights: dict[ir.Value | Stored, Weight] = {}
+        self.values: dict[ir.Value, Value] = {}
+        self.nodes: list[Node] = []
+        self.keys: dict[ir.Value, Key] = {}
+        self.steps = list(flatten(model.graph))
+        self.makers = {v: step for step in self.steps for v in step.outputs}
+        self.chains: set[Step] = set()
+        self.stored: dict[ir.Value, Stored] = {}
+        self.made: dict[object, Stored] = {}
+        self.shifted = shifts(model.graph)
+
+    def graph(self) -> Graph:
+        source = self.model.graph
+        inputs = [self.value(v) for v in source.inputs if not v.is_initializer()]
+        self.structural_keys(inputs=[v for v in source.inputs if not v.is_initializer()])
+        last = [self.makers[v] for v in source.outputs if v in self.makers]
+        for step in list(postorder(last, self.predecessors)):
+            dropped = step.op == "Constant" or any(self.is_weight(v) for v in step.outputs)
+            if step not in self.chains and not dropped:
+                self.add(step)
+        outputs = [self.operand(v) for v in source.outputs]
+        by_name = {v.name: v for v in source.inputs}
+        places = {v.name: made for v, made in zip(source.outputs, outputs, strict=True)}
+        pairs = state_pairs(self.in_line()).items()
+        states = [(self.value(by_name[v.name]), places[c.output.name]) for v, c in pairs]
+        weights = list(self.weights.values())
+        return Graph(self.nodes, inputs, outputs, weights, self.dialect, self.model, states)
+
+    def in_line(self) -> ir.Graph:
+        """The graph without bodies; a copy of it if it has any."""
+        graph: ir.Graph = self.model.graph
+        return written_out(graph.clone()) if any(s.around_body for s in self.steps) else graph
+
+    # ---- canonical order
+
+    def structural_keys(self, inputs: list[ir.Value]) -> None:
+        """The key of each value: equal for equal structures, whatever the names."""
+        for i, value in enumerate(inputs):
+            self.keys[value] = (-1, b"", self.digest("input", i))
+        for step in self.steps:
+            operands = [self.key(v) for v in [*step.inputs, *_captured(step)]]
+            op = step.op
+            if op in DEQUANTIZE and (found := self.quantised(step)) is not None:
+                digest = self.digest("constant", found.shape)
+                self.keys[step.outputs[0]] = (0, digest, digest)
+                self.stored[step.outputs[0]] = found
+                continue
+            if op in COMMUTATIVE:
+                operands.sort()
+            for i, out in enumerate(step.outputs):
+                self.keys[out] = operands[0] if op == "Identity" else self.above(op, i, operands)
+            if (
+                has(step.node, *ON_ITS_WAY)
+                and all(v is None or self.is_static(v) for v in step.inputs)
+                and len(step.outputs) == 1
+            ):
+                self.chains.add(step)
+
+    def quantised(self, step: Step) -> Stored | None:
+        """The quantised weight that a node gives, if it does."""
+        tensors = [None if v is None else constant_of(v) for v in step.inputs]
+        missing = any(t is None and v is not None for t, v in zip(tensors, step.inputs, strict=True))
+        found = None if missing else stored(step.op, step.node, tensors)
+        if found is None or not step.op.endswith("DequantizeLinear"):
+            return found
+        attributes = sorted((name, repr(a.value)) for name, a in step.node.attributes.items())
+        first = self.made.setdefault((step.op, *step.inputs, *attributes), found)
+        if first is not found:  # one weight with several uses, as where they read one node
+            first.twins.append(step.node)
+        return first
+
+    def is_weight(self, value: ir.Value) -> bool:
+        """Whether a node gives what counts as a stored tensor."""
+        return value in self.stored or value in self.shifted.sums
+
+    def is_static(self, value: ir.Value) -> bool:
+        if self.is_weight(value):
+            return True
+        return constant_of(value) is not None or self.makers.get(value) in self.chains
+
+    def above(self, op: str, output: int, operands: list[Key]) -> Key:
+        depth = max((d for d, _, _ in operands), default=-1)
+        everything = self.digest(op, output, *(e for _, _, e in operands))
+        if depth < 0:
+            return -1, b"", everything
+        return depth + 1, self.digest(op, output, *(w for _, w, _ in operands)), everything
+
+    def key(self, value: ir.Value | None) -> Key:
+        if value is None:
+            return -1, b"", b""
+        if value not in self.keys:
+            tensor = constant_of(value)
+            shape = None if tensor is None else tuple(tensor.shape)
+            digest = self.digest("constant", shape)
+            weight = tensor is not None and dtype_name(tensor.dtype) in FLOATING and tensor.size > 1
+            self.keys[value] = (0, digest, digest) if weight else (-1, b"", digest)
+        return self.keys[value]
+
+    @staticmethod
+    def digest(*parts: object) -> bytes:
+        return hashlib.blake2b(repr(parts).encode(), digest_size=12).digest()
+
+    def predecessors(self, step: Step) -> list[Step]:
+        operands = [v for v in [*step.inputs, *_captured(step)] if v is not None]
+        if step.op in COMMUTATIVE:
+            operands.sort(key=self.key)
+        return [self.makers[v] for v in operands if v in self.makers]
+
+    # ---- building
+
+    def value(self, value: ir.Value) -> Value:
+        if value not in self.values:
+            self.values[value] = self.fresh(value)
+        return self.values[value]
+
+    def operand(self, value: ir.Value) -> Value:
+        """The neutral operand: a fresh constant (with a fresh chain in front of it) for what is static."""
+        value = self.shifted.sums.get(value, value)
+        tensor, maker = constant_of(value), self.makers.get(value)
+        if tensor is not None or value in self.stored:
+            return self.constant(value)
+        if maker in self.chains:
+            return self.add(maker).outputs[0]
+        return self.value(value)
+
+    def constant(self, value: ir.Value) -> Value:
+        found = self.stored.get(value)
+        key = found or value
+        if key not in self.weights:
+            made = stored_weight(value, stored_tensor(value)) if found is None else _quantised(value, found)
+            made.computed = next((f.stored for f in self.dialect.folded if value is f.stand_in), ())
+            made.shift = self.shifted.of.get(value, 0.0)
+            self.weights[key] = made
+        weight = self.weights[key]
+        return Value(weight.name, weight=weight, floating=weight.floating, origin=value)
+
+    def add(self, step: Step) -> Node:
+        chain = step in self.chains
+        inputs = tuple(None if v is None else self.operand(v) for v in step.inputs)
+        outputs = tuple(self.fresh(v) if chain else self.value(v) for v in step.outputs)
+        captured = tuple(self.operand(v) for v in _captured(step))
+        guards = tuple((self.value(v), taken) for v, taken in step.guards)
+        name = step.node.name or step.outputs[0].name or ""
+        origin = step if step.places else step.node
+        made = Node(step.op, name, inputs, outputs, step.attributes, origin, captured, guards, chain)
+        made.part_of = step.node.meta.get(PART_OF, "")
+        if (row := self.dialect.operators.get(step.op)) is not None:
+            made.treatment = row.treatment
+            made.traits = frozenset() if may_drop(made) else row.traits
+        made.laws = LAWS.get(step.op, made.laws)
+        for i, operand in enumerate([*inputs, *captured]):
+            if operand is not None:
+                operand.users.append((made, i))
+        for out in outputs:
+            out.producer = made
+        self.nodes.append(made)
+        return made
+
+    def fresh(self, value: ir.Value) -> Value:
+        floating = value.dtype is None or dtype_name(value.dtype) in FLOATING
+        return Value(value.name or "", floating=floating, origin=value)
+
+
+def may_drop(node: Node) -> bool:
+    """Whether a node is a dropout that may run as in training."""
+    training = node.input(2) if node.op == "Dropout" else None
+    stored = None if training is None or training.weight is None else training.weight.read()
+    return training is not None and (stored is None or bool(np.any(stored)))
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of one of onnx's element types, as numpy spells it."""
+    names = {"FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16"}
+    return str(names.get(dtype.name, dtype.name.lower()))

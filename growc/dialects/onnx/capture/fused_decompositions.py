@@ -1,0 +1,263 @@
+"""How each fused operator is taken apart: one function each, from operands to plain nodes.
+
+They decide by attributes and by which operands there are, never by shapes, so that the way back
+(growc.dialects.onnx.capture.fused_ops) can take the changed node apart once more. `growc::…` are operators of the
+analysis alone; their rows stand in growc.dialects.onnx.operators.table, their result types in
+growc.dialects.onnx.operators.infer_types. None: the node stays as it is, and is opaque.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.capture.fused_ops import MULTIPLE, Lowering
+from growc.dialects.onnx.operators import einsum as equation
+
+Results = Sequence[ir.Value | None] | None
+
+MICROSOFT = "com.microsoft"
+TINY = 9.999999960041972e-13
+"""onnxruntime's default epsilon for its own norms: 1e-12 in float32."""
+
+
+# ---------------------------------------------------------------- sums, norms, activations
+
+
+def _norm(at: Lowering, op: str, *inputs: ir.Value | None, default: float = TINY) -> ir.Value:
+    made = at.add(op, *inputs, axis=-1, epsilon=at.attributes.get("epsilon", default))
+    return at.carry(made, epsilon="epsilon")
+
+
+def _total(at: Lowering, *terms: ir.Value | None) -> ir.Value:
+    given = [t for t in terms if t is not None]
+    total = given[0]
+    for term in given[1:]:
+        total = at.add("Add", total, term)
+    return total
+
+
+def skip_layer_norm(at: Lowering) -> Results:
+    """LayerNormalization of a residual sum; the sum is a result too."""
+    total = _total(at, at.input(0), at.input(1), at.input(4))
+    return _norm(at, "LayerNormalization", total, at.input(2), at.input(3)), None, None, total
+
+
+def skip_rms_norm(at: Lowering) -> Results:
+    """RMSNormalization of a residual sum; the sum is a result too."""
+    total = _total(at, at.input(0), at.input(1), at.input(3))
+    return _norm(at, "SimplifiedLayerNormalization", total, at.input(2)), None, None, total
+
+
+def embed_layer_norm(at: Lowering) -> Results:
+    """LayerNormalization of the sum of two or three look-ups."""
+    ids, segments = at.operand(0), at.input(1)
+    numbers = at.input(8) or at.add("growc::Positions", ids)
+    found = [at.add("Gather", at.operand(2), ids), at.add("Gather", at.operand(3), numbers)]
+    if segments is not None:
+        found.append(at.add("Gather", at.operand(4), segments))
+    total = _total(at, *found)
+    normed = _norm(at, "LayerNormalization", total, at.input(5), at.input(6))
+    return normed, at.add("growc::MaskIndex", ids, at.input(7)), total
+
+
+def biased(op: str) -> Callable[[Lowering], Results]:
+    """An activation of a sum with a bias. Without a bias there is nothing to take apart."""
+
+    def rule(at: Lowering) -> Results:
+        if at.input(1) is None:
+            return None
+        return (at.add(f"{MICROSOFT}::{op}", _total(at, at.input(0), at.input(1))),)
+
+    return rule
+
+
+def bias_add(at: Lowering) -> Results:
+    """x + bias + skip."""
+    return (_total(at, at.input(0), at.input(1), at.input(2)),)
+
+
+def _activated(at: Lowering, value: ir.Value, kind: str, numbers: Sequence[float]) -> ir.Value | None:
+    names = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Clip": ("min", "max")}
+    if kind not in ("Relu", "Tanh", "Sigmoid", *names) or len(numbers) < len(names.get(kind, ())):
+        return None
+    given = dict(zip(names.get(kind, ()), map(float, numbers), strict=False))
+    return at.add("growc::Clip" if kind == "Clip" else kind, value, **given)
+
+
+def fused_conv(at: Lowering) -> Results:
+    """A convolution, another tensor added to it, an activation."""
+    own = {k: v for k, v in at.attributes.items() if not k.startswith("activation")}
+    found = at.add("Conv", at.input(0), at.input(1), at.input(2), **own)
+    at.carry(found, group="group")
+    kind = at.attributes.get("activation", "")
+    total = _total(at, found, at.input(3))
+    result = _activated(at, total, kind, at.attributes.get("activation_params", ())) if kind else total
+    return None if result is None else (result,)
+
+
+def fused_gemm(at: Lowering) -> Results:
+    """A matrix product and an activation."""
+    own = {k: v for k, v in at.attributes.items() if not k.startswith("activation")}
+    found = at.add("Gemm", at.input(0), at.input(1), at.input(2), **own)
+    numbers = [at.attributes.get(f"activation_{k}", 0.0) for k in ("alpha", "beta")]
+    result = _activated(at, found, at.attributes.get("activation", ""), numbers)
+    return None if result is None else (result,)
+
+
+# ---------------------------------------------------------------- attention
+
+
+def _heads(at: Lowering, value: ir.Value, attribute: str) -> ir.Value:
+    """(batch, heads, sequence, channels) of an operand, however it is laid out."""
+    made = at.add("growc::SplitHeads", value, num_heads=at.attributes.get(attribute))
+    return at.carry(made, **{attribute: "num_heads"})
+
+
+def _extended(at: Lowering, past: ir.Value | None, new: ir.Value) -> ir.Value:
+    """A cache with what is new behind it."""
+    return at.add("Identity", new) if past is None else at.add("Concat", past, new, axis=2)
+
+
+def _core(
+    at: Lowering,
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    bias: ir.Value | None,
+    *others: ir.Value | None,
+    multiple: int | None = None,
+) -> tuple[ir.Value, ir.Value]:
+    """softmax(q·k + bias)·v, and the scores. The others (masks, lengths) are the same for all heads.
+
+    multiple: of what number onnxruntime demands that a head's channels are one.
+    """
+    given: dict[str, float | None] = {"scale": at.attributes.get("scale") or None, MULTIPLE: multiple}
+    masks = [o for o in others if o is not None]
+    y, scores = at.several("growc::Attention", q, k, v, bias, *masks, outputs=2, **given)
+    return at.carry(y, scale="scale"), scores
+
+
+def _merged(at: Lowering, value: ir.Value) -> ir.Value:
+    return at.add("growc::MergeHeads", value)
+
+
+def attention(at: Lowering) -> Results:
+    """The default domain's Attention: operands in three or four axes, caches, masks."""
+    flat = bool(at.attributes.get("q_num_heads"))
+    q, k, v = (at.operand(i) for i in range(3))
+    if flat:
+        q, k, v = _heads(at, q, "q_num_heads"), _heads(at, k, "kv_num_heads"), _heads(at, v, "kv_num_heads")
+    k, v = _extended(at, at.input(4), k), _extended(at, at.input(5), v)
+    y, scores = _core(at, q, k, v, at.input(3), *at.inputs[6:])
+    return _merged(at, y) if flat else y, k, v, scores
+
+
+def packed_attention(at: Lowering) -> Results:
+    """com.microsoft Attention: one weight for q, k and v side by side."""
+    x = _total(at, at.add("MatMul", at.operand(0), at.operand(1)), at.input(2))
+    heads, widths = at.attributes.get("num_heads"), at.attributes.get("qkv_hidden_sizes")
+    q, k, v = at.several(
+        "growc::SplitPacked", x, outputs=3, num_heads=heads, kv_num_heads=heads, widths=widths
+    )
+    at.carry(q, num_heads="num_heads", qkv_hidden_sizes="widths")
+    if at.attributes.get("do_rotary"):
+        q, k = _rotated(at, q), _rotated(at, k)
+    past = at.input(4)
+    if past is not None:
+        old = [at.add("growc::Unstack", past, index=i) for i in range(2)]
+        k, v = _extended(at, old[0], k), _extended(at, old[1], v)
+    y, _ = _core(at, q, k, v, at.input(5), at.input(3), at.input(6))
+    return _merged(at, y), at.add("growc::Stack", k, v)
+
+
+def multi_head_attention(at: Lowering) -> Results:
+    """com.microsoft MultiHeadAttention: operands apart, key and value packed, or all three packed."""
+    query, key, value = at.operand(0), at.input(1), at.input(2)
+
+    def part(packed: ir.Value, index: int) -> ir.Value:
+        made = at.add("growc::Unpack", packed, index=index, num_heads=at.attributes.get("num_heads"))
+        return at.carry(made, num_heads="num_heads")
+
+    if key is None:
+        q, k, v = (part(query, i) for i in range(3))
+    elif value is None:
+        q, k, v = _heads(at, query, "num_heads"), part(key, 0), part(key, 1)
+    else:
+        q, k, v = (_heads(at, x, "num_heads") for x in (query, key, value))
+    bias = at.input(3)
+    if bias is not None:
+        biases = at.several("growc::SplitBias", bias, q, k, v, outputs=3)
+        q, k, v = (_total(at, x, b) for x, b in zip((q, k, v), biases, strict=True))
+    k, v = _extended(at, at.input(6), k), _extended(at, at.input(7), v)
+    y, scores = _core(at, q, k, v, at.input(5), at.input(4), *at.inputs[8:])
+    return _merged(at, y), k, v, scores
+
+
+def _rotated(at: Lowering, x: ir.Value, *tables: ir.Value | None) -> ir.Value:
+    return at.add("growc::RotaryEmbedding", x, *(t for t in tables if t is not None))
+
+
+def grouped_query_attention(at: Lowering) -> Results:
+    """com.microsoft GroupQueryAttention: grouped heads, norms of q and k, rotation, caches."""
+    if any(at.input(i) is not None for i in (12, 13)):  # quantised caches
+        return None
+    heads, kv_heads = at.attributes.get("num_heads"), at.attributes.get("kv_num_heads")
+    query, key, value = at.operand(0), at.input(1), at.input(2)
+    if key is None or value is None:
+        q, k, v = at.several("growc::SplitPacked", query, outputs=3, num_heads=heads, kv_num_heads=kv_heads)
+        at.carry(q, num_heads="num_heads", kv_num_heads="kv_num_heads")
+    else:
+        q, k, v = (
+            _heads(at, x, n)
+            for x, n in ((query, "num_heads"), (key, "kv_num_heads"), (value, "kv_num_heads"))
+        )
+    if at.input(14) is not None:
+        eps = at.attributes.get("qk_norm_epsilon", 9.999999974752427e-07)
+        q, k = (
+            at.carry(
+                at.add("SimplifiedLayerNormalization", x, at.operand(i), axis=-1, epsilon=eps),
+                qk_norm_epsilon="epsilon",
+            )
+            for x, i in ((q, 14), (k, 15))
+        )
+    if at.attributes.get("do_rotary"):
+        q, k = (_rotated(at, x, *(at.input(i) for i in (7, 8, 9))) for x in (q, k))
+    k, v = _extended(at, at.input(3), k), _extended(at, at.input(4), v)
+    bias, sink = at.input(10), at.input(11)
+    if sink is not None:
+        column = at.add("growc::HeadColumn", sink)
+        bias = column if bias is None else _total(at, bias, column)
+    multiple = 16 if at.attributes.get("do_rotary") else 8
+    y, scores = _core(at, q, k, v, bias, at.input(5), at.input(6), multiple=multiple)
+    return _merged(at, y), k, v, scores
+
+
+def einsum(at: Lowering) -> Results:
+    """More than two operands are multiplied two at a time."""
+    operands, result = equation.parse(str(at.attributes["equation"]))
+    if len(operands) < 3:
+        return None
+    made = at.operand(0)
+    for i, two in enumerate(equation.pairwise(operands, result), 1):
+        made = at.add("Einsum", made, at.operand(i), equation=two)
+    return (made,)
+
+
+LOWERINGS: dict[tuple[str, str], Callable[[Lowering], Results]] = {
+    ("", "Attention"): attention,
+    ("", "Einsum"): einsum,
+    (MICROSOFT, "Attention"): packed_attention,
+    (MICROSOFT, "MultiHeadAttention"): multi_head_attention,
+    (MICROSOFT, "GroupQueryAttention"): grouped_query_attention,
+    (MICROSOFT, "SkipLayerNormalization"): skip_layer_norm,
+    (MICROSOFT, "SkipSimplifiedLayerNormalization"): skip_rms_norm,
+    (MICROSOFT, "EmbedLayerNormalization"): embed_layer_norm,
+    (MICROSOFT, "BiasGelu"): biased("Gelu"),
+    (MICROSOFT, "FastGelu"): biased("FastGelu"),
+    (MICROSOFT, "BiasAdd"): bias_add,
+    (MICROSOFT, "FusedConv"): fused_conv,
+    (MICROSOFT, "FusedGemm"): fused_gemm,
+}
+"""The fused operators, by domain and name."""

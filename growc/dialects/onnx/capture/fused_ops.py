@@ -1,0 +1,355 @@
+"""Fused operators: taken apart before the analysis, whole again in the file that is written.
+
+Needs: an onnx-ir model. Gives: the same model with plain nodes in place of each fused node of
+growc.dialects.onnx.capture.fused_decompositions, and a `Fused` for each, which knows the way back. A fused node may hide what
+the analysis must see (a residual sum, a bias, projections side by side); the plain nodes show it.
+
+The way back is proved, not assumed: after the weights and attributes of the plain nodes have changed, the
+fused node with its new attributes is taken apart once more, and what comes out must be the changed nodes.
+What it reads then stands where its operands were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.capture.inline_control_flow import op_name
+from growc.errors.diagnostic import Diagnostic, GrowError
+
+PART_OF = "growc.part_of"
+"""Key of a plain node's `meta`: the fused operator that it is a part of."""
+
+
+UNSIZED = frozenset({"MaskIndex"})
+"""Parts in the neutral domain that ask no size of what they read but those of the model's inputs."""
+
+MULTIPLE = "growc.multiple"
+"""Attribute of a plain node: the last axis of its operands must be a multiple of it."""
+
+
+@dataclass
+class Lowering:
+    """One fused node while it is taken apart: its operands and attributes, and the nodes made so far."""
+
+    inputs: Sequence[ir.Value | None]
+    attributes: Mapping[str, Any]
+    name: str = ""
+    made: list[ir.Node] = field(default_factory=list)
+    carried: dict[str, tuple[ir.Node, str]] = field(default_factory=dict)
+    """Attributes of the fused node that follow an attribute of a plain one."""
+
+    def input(self, i: int) -> ir.Value | None:
+        """Operand i, or None where it is absent."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    def operand(self, i: int) -> ir.Value:
+        """Operand i, which its operator demands."""
+        value = self.input(i)
+        assert value is not None
+        return value
+
+    def several(self, op: str, *inputs: ir.Value | None, outputs: int, **attributes: Any) -> list[ir.Value]:
+        """A node with several results; `growc::Name` is an operator of the neutral domain."""
+        domain, _, kind = op.rpartition("::")
+        given = {k: ir.convenience.convert_attribute(k, v) for k, v in attributes.items() if v is not None}
+        node = ir.Node(domain, kind, inputs, given, num_outputs=outputs, name=self.name)
+        for i, value in enumerate(node.outputs):
+            value.name = f"{self.name}.{kind}.{len(self.made)}.{i}"
+        self.made.append(node)
+        return list(node.outputs)
+
+    def add(self, op: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
+        """A node with one result."""
+        return self.several(op, *inputs, outputs=1, **attributes)[0]
+
+    def carry(self, value: ir.Value, **names: str) -> ir.Value:
+        """Attributes of the fused node (keys) follow those (by name) of the node that makes `value`."""
+        node = value.producer()
+        assert node is not None
+        self.carried |= {own: (node, its) for own, its in names.items()}
+        return value
+
+
+@dataclass
+class Fused:
+    """A fused node and the plain nodes that stand for it."""
+
+    node: ir.Node
+    rule: Any
+    lowering: Lowering
+    outputs: list[tuple[ir.Value, ir.Value]]
+    """(result of the fused node, the plain node's result that stands for it)"""
+    before: dict[str, Any]
+    """The carried attributes as they were."""
+    within: Sequence[Mapping[int, ir.Node]]
+    """For each plain node the operands that others of them make."""
+
+    def attributes(self) -> dict[str, Any]:
+        """The fused node's attributes after the change."""
+        found = {a.name: a.value for a in self.node.attributes.values()}
+        now = _carried(self.lowering)
+        return found | {name: value for name, value in now.items() if value != self.before.get(name)}
+
+    def restore(self) -> None:
+        """Put the fused node back in place of the plain ones. Raises GrowError (G308)."""
+        places = [ir.Value(name=f"i{i}") for i in range(len(self.node.inputs))]
+        operands = [None if v is None else p for v, p in zip(self.node_inputs, places, strict=True)]
+        attributes = self.attributes()
+        again = Lowering(operands, attributes, self.lowering.name)
+        results = self.rule(again)
+        bound: dict[ir.Value, ir.Value] = {}
+        wanted = {made: template for (_, made), template in self._pairs(results)}
+        if not all(_same(wanted[made], made, places, bound) for _, made in self.outputs):
+            raise self._refusal()
+        for i, place in enumerate(places):
+            if operands[i] is not None:
+                self.node.replace_input_with(i, bound[place])
+        for name, value in attributes.items():
+            if name not in self.node.attributes or self.node.attributes[name].value != value:
+                self.node.attributes[name] = ir.convenience.convert_attribute(name, value)
+        self._insert()
+
+    def on(self, value: Callable[[ir.Value], ir.Value], node: Callable[[ir.Node], ir.Node]) -> Fused:
+        """The same of a copy of the model; `value`, `node`: what stands in it for those of this one."""
+        old = self.lowering
+        inputs = [None if v is None else value(v) for v in old.inputs]
+        carried = {own: (node(part), its) for own, (part, its) in old.carried.items()}
+        made = [*map(node, old.made)]
+        alone = ir.GraphView([], [], nodes=[self.node]).clone()
+        again = alone[0]
+        alone.remove(again)
+        outputs = [(again.outputs[k.index() or 0], value(v)) for k, v in self.outputs]
+        within = [{k: node(maker) for k, maker in makers.items()} for makers in self.within]
+        lowering = Lowering(inputs, old.attributes, old.name, made, carried)
+        return Fused(again, self.rule, lowering, outputs, dict(self.before), within)
+
+    def copies(
+        self,
+        placed: Sequence[Mapping[ir.Value, ir.Value]],
+        gone: Collection[ir.Node],
+        data: Collection[ir.Value],
+    ) -> list[Fused]:
+        """This node as it stands after the layers moved: itself, or a copy in each layer that has all of it.
+
+        `placed` maps the values of the layers that are gone to those of each new one; `data`: what is fed or
+        made of that, and used. A node that ends behind a layer of which it reads parts is put together of the
+        parts that it reads now, and one that nobody reads any longer is gone.
+        """
+        if not any(part in gone for part in self.lowering.made):
+            if all(part.graph is None for part in self.lowering.made):
+                return []
+            self.node.name = self.node.name and _name(self.lowering.made)
+            return [self]
+        ends = [v for part in self.lowering.made for v in part.outputs if v in data]
+        behind = {v: v for part in self.lowering.made if part not in gone for v in part.outputs}
+        if all(made in behind for _, made in self.outputs):
+            return [self._copy(behind)]
+        return [self._copy(values) for values in placed if all(v in values for v in ends)]
+
+    def _copy(self, values: Mapping[ir.Value, ir.Value]) -> Fused:
+        """What nothing uses has no copy; what makes constants is found through what reads it."""
+        parts: dict[ir.Node, ir.Node | None] = {}
+        for part, makers in reversed(list(zip(self.lowering.made, self.within, strict=True))):
+            made_of = [values[v] for v in part.outputs if v in values]
+            copy = parts[part] = made_of[0].producer() if made_of else parts.get(part)
+            given = {} if copy is None else {maker: copy.inputs[k] for k, maker in makers.items()}
+            for maker, operand in given.items():
+                parts.setdefault(maker, None if operand is None else operand.producer())
+        made = [copy for part in self.lowering.made if (copy := parts[part]) is not None]
+        name = _name([copy for part, copy in parts.items() if copy is not None and part.outputs[0] in values])
+        found = ((own, parts[part], its) for own, (part, its) in self.lowering.carried.items())
+        carried = {own: (copy, its) for own, copy, its in found if copy is not None}
+        lowering = Lowering(self.lowering.inputs, self.lowering.attributes, name, made, carried)
+        node = ir.Node(
+            self.node.domain,
+            self.node.op_type,
+            [None] * len(self.node.inputs),
+            list(self.node.attributes.values()),
+            num_outputs=len(self.node.outputs),
+            name=name,
+            version=self.node.version,
+        )
+        node.meta.update(self.node.meta)
+        pairs = []
+        for old, value in self.outputs:
+            if value in values:
+                new = node.outputs[old.index() or 0]
+                new.name = values[value].name
+                pairs.append((new, values[value]))
+        for new, old in zip(node.outputs, self.node.outputs, strict=True):
+            new.name = new.name or ("" if old.name == "" else f"{name}.{old.name}")
+        return Fused(node, self.rule, lowering, pairs, dict(self.before), [_within(n, made) for n in made])
+
+    @property
+    def node_inputs(self) -> Sequence[ir.Value | None]:
+        """The operands that the fused node had."""
+        return self.lowering.inputs
+
+    def _pairs(self, results: Sequence[ir.Value | None]) -> list[tuple[tuple[ir.Value, ir.Value], ir.Value]]:
+        kept = {old: pair for pair in self.outputs for old in pair[:1]}
+        found = zip(self.node.outputs, results, strict=False)
+        return [(kept[o], r) for o, r in found if o in kept and r is not None]
+
+    def _insert(self) -> None:
+        last = next(part for part in reversed(self.lowering.made) if part.graph is not None)
+        assert last.graph is not None  # what nothing reads is gone where layers have moved
+        last.graph.insert_after(last, self.node)
+        for old, made in self.outputs:
+            old.name, old.shape, old.type = made.name, made.shape, made.type
+            made.replace_all_uses_with(old, replace_graph_outputs=True)
+
+    def _refusal(self) -> GrowError:
+        message = f"`{self.lowering.name}` ({self.node.op_type}) cannot take on the change as one node"
+        return GrowError(Diagnostic("G308", message, notes=("its parts need different things",)))
+
+
+def lower(model: ir.Model, rules: Mapping[tuple[str, str], Any]) -> list[Fused]:
+    """Take the fused nodes of a model apart, in place; `rules` by (domain, operator).
+
+    A node that has no rule, or that its rule does not understand, stays. Where nobody reads the results that
+    an operand goes into, the node would still check that operand's sizes, which the analysis does not see:
+    such a node becomes the plain nodes of its other results, or stays as it is where those are not in ONNX.
+    """
+    found = []
+    for node in list(model.graph.all_nodes()):
+        rule = rules.get((node.domain, node.op_type))
+        if rule is not None and (fused := _taken_apart(node, rule)) is not None:
+            found.append(fused)
+    return found
+
+
+def restore(fused: Sequence[Fused], otherwise: Callable[[Fused], bool] = lambda one: False) -> None:
+    """Put all fused nodes back; `otherwise` writes one that cannot be, and says whether it could.
+
+    Raises GrowError (G308) naming the node of which neither is possible.
+    """
+    for one in fused:
+        try:
+            one.restore()
+        except GrowError:
+            if not otherwise(one):
+                raise
+    for graph in {one.node.graph: None for one in fused}:
+        if graph is not None and not in_order(graph):
+            graph.sort()
+
+
+def in_order(graph: ir.Graph | ir.Function) -> bool:
+    """Whether every node stands behind those that make what it reads."""
+    seen: set[ir.Node] = set()
+    for node in graph:
+        makers = (v.producer() for v in node.inputs if v is not None)
+        if any(m is not None and m.graph is graph and m not in seen for m in makers):
+            return False
+        seen.add(node)
+    return True
+
+
+def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
+    attributes = {a.name: a.value for a in node.attributes.values()}
+    lowering = Lowering(list(node.inputs), attributes, node.name or node.outputs[0].name or node.op_type)
+    results = rule(lowering)
+    if results is None:
+        return None
+    results = [*results, *[None] * len(node.outputs)][: len(node.outputs)]
+    pairs = list(zip(node.outputs, results, strict=True))
+    read = [made for old, made in pairs if old.uses() or old.is_graph_output()]
+    alive = _makers(read, lowering.made)
+    unseen = _unseen(lowering, alive)
+    if None in read or (unseen and any(part.domain == "growc" for part in alive)):
+        detach(lowering.made)
+        return None
+    if unseen:
+        detach([part for part in lowering.made if part not in alive])
+        lowering.made = [part for part in lowering.made if part in alive]
+        pairs = [(old, made) for old, made in pairs if made in read]
+    graph = node.graph
+    assert graph is not None
+    graph.insert_before(node, lowering.made)
+    for part in lowering.made:
+        part.meta[PART_OF] = op_name(node)
+    outputs = [(old, made) for old, made in pairs if made is not None]
+    for old, made in outputs:
+        made.name, made.shape, made.type = old.name, old.shape, old.type
+        old.replace_all_uses_with(made, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    made = lowering.made
+    if unseen:
+        for k, part in enumerate(made[:-1]):  # they stay, and nodes of a file have names of their own
+            part.name = f"{lowering.name}.{part.op_type}.{k}"
+        return None
+    return Fused(node, rule, lowering, outputs, _carried(lowering), [_within(n, made) for n in made])
+
+
+def _makers(results: Collection[ir.Value | None], parts: Sequence[ir.Node]) -> set[ir.Node]:
+    """The parts that some results are made by."""
+    read, found = set(results), set[ir.Node]()
+    for part in reversed(parts):
+        if not read.isdisjoint(part.outputs):
+            found.add(part)
+            read.update(part.inputs)
+    return found
+
+
+def _unseen(lowering: Lowering, alive: Collection[ir.Node]) -> bool:
+    """Whether a fused node asks sizes of an operand that none of these parts reads."""
+    seen = {v for part in alive for v in part.inputs}
+    sized = [part for part in lowering.made if part not in alive and part.op_type not in UNSIZED]
+    return any(v in lowering.inputs and v not in seen for part in sized for v in part.inputs if v is not None)
+
+
+def detach(nodes: Sequence[ir.Node]) -> None:
+    """Let nodes that are not wanted use nothing."""
+    for node in nodes:
+        for i in range(len(node.inputs)):
+            node.replace_input_with(i, None)
+
+
+def _name(parts: Sequence[ir.Node]) -> str:
+    """The name of what some nodes are parts of: theirs, without marks that tell them apart."""
+    return min((part.name or "" for part in parts), key=len)
+
+
+def _within(node: ir.Node, parts: Collection[ir.Node]) -> dict[int, ir.Node]:
+    """The operands of a node that other parts make."""
+    makers = ((k, v.producer()) for k, v in enumerate(node.inputs) if v is not None)
+    return {k: maker for k, maker in makers if maker is not None and maker in parts}
+
+
+def _carried(lowering: Lowering) -> dict[str, Any]:
+    return {
+        own: node.attributes[its].value
+        for own, (node, its) in lowering.carried.items()
+        if its in node.attributes
+    }
+
+
+def _same(
+    wanted: ir.Value | None,
+    found: ir.Value | None,
+    places: Sequence[ir.Value],
+    bound: dict[ir.Value, ir.Value],
+) -> bool:
+    """Whether a value is made as another one is; operands of the fused node (`places`) are bound."""
+    if wanted is None or found is None:
+        return wanted is found
+    if wanted in places:
+        return bound.setdefault(wanted, found) is found
+    a, b = wanted.producer(), found.producer()
+    assert a is not None
+    if b is None or (a.domain, a.op_type, wanted.index()) != (b.domain, b.op_type, found.index()):
+        return False
+    if _plain(a) != _plain(b):
+        return False
+    return all(
+        _same(x, y, places, bound) for x, y in zip_longest(a.inputs, b.inputs)
+    )  # the last may be absent
+
+
+def _plain(node: ir.Node) -> dict[str, Any]:
+    return {a.name: a.value for a in node.attributes.values()}

@@ -1,0 +1,85 @@
+"""Whose a node or constant is: one layer's, or nobody's in particular.
+
+Needs: a model, the nodes of each layer. Gives: `Owners`. What several layers use, and what anything outside
+of the layers uses, has no owner: copies of a layer share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.capture.stored_tensors import constant_of
+from growc.dialects.onnx.operators.table import has
+from growc.ir.traits import SIZES
+
+Place = tuple[int, int]
+"""(run, layer)"""
+
+
+class Owners:
+    """`home`: the layer of each of the layers' own nodes. `data`: what depends on what is fed."""
+
+    def __init__(self, graph: ir.Graph, home: Mapping[ir.Node, Place], data: Collection[ir.Value]) -> None:
+        self.home, self.data = home, data
+        self.several = {run for run, layer in home.values() if layer}
+        self.outer = enclosing(graph)
+        self.static: set[ir.Node] = set()
+        for node in graph:
+            if node not in home and all(v is None or self.is_static(v) for v in node.inputs):
+                self.static.add(node)
+        self.found: dict[ir.Value, Place | None] = {}
+        for value in [*graph.initializers.values(), *(v for n in self.static for v in n.outputs)]:
+            self.of(value)  # now: copies of bodies will read it too
+
+    def is_static(self, value: ir.Value) -> bool:
+        """Whether a value is made of stored tensors alone."""
+        return constant_of(value) is not None or value.producer() in self.static
+
+    def of(self, value: ir.Value) -> Place | None:
+        """The one layer that a constant, or an input of the model, belongs to. Who asks for its size does
+        not count.
+        """
+        if value not in self.found:
+            users = {self.user(use.node) for use in value.uses()} - {"size"}
+            alone = users.pop() if len(users) == 1 and not value.is_graph_output() else None
+            self.found[value] = alone if isinstance(alone, tuple) else None
+        return self.found[value]
+
+    def user(self, node: ir.Node) -> Place | str | None:
+        """The layer that a node works for; "size" where it asks for nothing else."""
+        node = self.outer.get(node, node)
+        if node in self.home:
+            return self.home[node]
+        if node in self.static and node.outputs:
+            return self.alone(node)
+        if has(node, SIZES):
+            return "size"
+        beside = self.alone(node) if node.outputs and not any(v in self.data for v in node.outputs) else None
+        return beside if beside is not None and beside[0] in self.several else None
+
+    def alone(self, node: ir.Node) -> Place | None:
+        """The one layer that all results of a node belong to."""
+        owners = {self.of(v) for v in node.outputs}
+        return owners.pop() if len(owners) == 1 else None
+
+
+def enclosing(graph: ir.Graph) -> dict[ir.Node, ir.Node]:
+    """For every node of a body the node of the outermost graph that it lies in."""
+    return {inner: node for node in graph for inner in around(node)}
+
+
+def around(node: ir.Node) -> Iterator[ir.Node]:
+    """The nodes in the bodies of a node."""
+    for body in bodies(node):
+        yield from body.all_nodes()
+
+
+def bodies(node: ir.Node) -> Iterator[ir.Graph]:
+    """The bodies of a node."""
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield attribute.as_graph()
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            yield from attribute.as_graphs()

@@ -1,0 +1,265 @@
+"""Quantised weights in a file: integers, scales and zero points, as one weight of real numbers.
+
+Needs: a node that makes real numbers of them, with constants as its operands: DequantizeLinear, or what
+stands for the weight of a fused operator (growc.dialects.onnx.capture.quantised_decompositions). Gives: `Stored`, with the real
+numbers for the analysis, and the operands of the result for emission.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.algebra.indexmap import Array
+from growc.dialects.onnx.capture.stored_tensors import shape_of
+from growc.plans.plan import WeightPlan
+from growc.plans.quantised import Blocks, Quantised, real, requantised
+
+DEQUANTIZE = frozenset(
+    {
+        "DequantizeLinear",
+        "com.microsoft::DequantizeLinear",
+        "growc::Shift",
+        "growc::Unpacked",
+    }
+)
+_INTEGERS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "INT32"})
+
+
+@dataclass(eq=False)
+class Stored(Quantised):
+    """One quantised weight. `integers`, `scales` and `zeros` are tensors as they stand in the file.
+
+    `twins` are other nodes that make the same of them.
+    """
+
+    node: ir.Node
+    blocks: Blocks
+    shape: tuple[int, ...]
+    integers: ir.TensorProtocol
+    scales: ir.TensorProtocol | None = None
+    zeros: ir.TensorProtocol | None = None
+    twins: list[ir.Node] = field(default_factory=list)
+
+    @property
+    def dtype(self) -> str:
+        """The type of the real numbers."""
+        return "float16" if self.scales is not None and self.scales.dtype.name == "FLOAT16" else "float32"
+
+    def read(self) -> Array:
+        """The real numbers."""
+        return real(self.blocks, self.data(), self.scale(), self.zero()).astype(self.dtype)
+
+    def data(self) -> Array:
+        """The integers."""
+        return np.asarray(self.integers.numpy())
+
+    def scale(self) -> Array:
+        """The scales, one for each block."""
+        shape = self.blocks.shape(self.shape)
+        return np.ones(shape) if self.scales is None else np.asarray(self.scales.numpy()).reshape(shape)
+
+    def zero(self) -> Array:
+        """The zero points, one for each block."""
+        shape = self.blocks.shape(self.shape)
+        if self.zeros is None:
+            return np.zeros(shape, dtype=np.int64)
+        return np.asarray(self.zeros.numpy()).astype(np.int64).reshape(shape)
+
+    def attributes(self, plan: WeightPlan) -> dict[str, int]:
+        """Attributes of the node that tell sizes."""
+        return {}
+
+    def grown(self, plan: WeightPlan) -> list[ir.TensorProtocol | None]:
+        """The operands of the result, in the order of the node; computed when they are asked for."""
+        made = [
+            self.tensor(self.integers, lambda: self.grown_data(plan), plan.after),
+            self.tensor(
+                self.scales,
+                lambda: self.grown_blocks(plan)[0],
+                self.small(self.scales, plan),
+            ),
+            self.tensor(
+                self.zeros,
+                lambda: self.grown_blocks(plan)[1],
+                self.small(self.zeros, plan),
+            ),
+        ]
+        return made[:1] + made[2:] if self.node.op_type == "Shift" else made
+
+    def nbytes(self, plan: WeightPlan) -> int:
+        """How many bytes the tensors of the result have."""
+        return sum(int(tensor.nbytes) for tensor in self.grown(plan) if tensor is not None)
+
+    def zeroed(self) -> ir.TensorProtocol | None:
+        """The integers, where all that they stand for is zero: their zero points."""
+        return self.tensor(self.integers, self.middles, shape_of(self.integers))
+
+    def middles(self) -> Array:
+        """The zero point of each element."""
+        return np.broadcast_to(self.blocks.spread(self.zero(), self.shape), self.shape)
+
+    def grown_data(self, plan: WeightPlan) -> Array:
+        """The integers of the result."""
+        return requantised(self.blocks, plan, self.data(), self.scale(), self.zero())
+
+    def grown_blocks(self, plan: WeightPlan) -> tuple[Array, Array]:
+        """Scales and zero points of the result."""
+        return self.blocks.grown(plan, self.scale(), self.zero())
+
+    def small(self, tensor: ir.TensorProtocol | None, plan: WeightPlan) -> tuple[int, ...]:
+        """The shape in which scales or zero points of the result are stored."""
+        rank, whole = (
+            0 if tensor is None else len(tensor.shape),
+            self.blocks.shape(plan.after),
+        )
+        return whole if rank == len(whole) > 1 else tuple(d for d in whole if d > 1) or (1,) * rank
+
+    @staticmethod
+    def tensor(
+        old: ir.TensorProtocol | None, compute: Callable[[], Array], shape: tuple[int, ...]
+    ) -> ir.TensorProtocol | None:
+        """A tensor of the type of `old`."""
+        if old is None:
+            return None
+        dtype = old.dtype
+
+        def made() -> ir.TensorProtocol:
+            values = compute()
+            if dtype.name in _INTEGERS:
+                values = np.clip(values, dtype.min, dtype.max)
+            return ir.tensor(values.astype(dtype.numpy()).reshape(shape), dtype=dtype)
+
+        return ir.LazyTensor(made, dtype=dtype, shape=ir.Shape(shape))
+
+
+class Packed(Stored):
+    """Integers of `bits` bits, several in a byte, rows of K elements one after the other."""
+
+    @property
+    def bits(self) -> int:
+        """Bits of one element."""
+        return self.node.attributes.get_int("bits", 4)
+
+    def data(self) -> Array:
+        """The integers, unpacked."""
+        rows = np.asarray(self.integers.numpy()).reshape(self.shape[0], -1)
+        return unpacked(rows, self.bits)[:, : self.shape[1]]
+
+    def zero(self) -> Array:
+        """The zero points, unpacked; without any, the middle."""
+        shape = self.blocks.shape(self.shape)
+        if self.zeros is None:
+            return np.full(shape, 1 << (self.bits - 1), dtype=np.int64)
+        rows = np.asarray(self.zeros.numpy()).reshape(shape[0], -1)
+        return unpacked(rows, self.bits)[:, : shape[1]].astype(np.int64)
+
+    def zeroed(self) -> ir.TensorProtocol | None:
+        """Bytes of zero points."""
+        shape = shape_of(self.integers)
+        width = math.prod(shape) // self.shape[0]
+        return self.tensor(self.integers, lambda: packed(self.middles(), self.bits, width), shape)
+
+    def attributes(self, plan: WeightPlan) -> dict[str, int]:
+        """The sizes of the weight, where the node tells them."""
+        named = {"N": plan.after[0], "K": plan.after[1]}
+        return {name: size for name, size in named.items() if name in self.node.attributes}
+
+    def grown(self, plan: WeightPlan) -> list[ir.TensorProtocol | None]:
+        """Bytes of the integers, scales, bytes of the zero points."""
+        rows, count = self.blocks.shape(plan.after)
+        width = plan.after[1] * self.bits // 8
+        if len(self.integers.shape) == 3:
+            blob = shape_of(self.integers)[2]
+            shape: tuple[int, ...] = (rows, count, blob)
+            width = count * blob
+        else:
+            shape = (rows, width)
+        spare = -(-count * self.bits // 8)
+        flat = self.scales is not None and len(self.scales.shape) == 1
+
+        def data() -> Array:
+            return packed(self.grown_data(plan), self.bits, width)
+
+        def zeros() -> Array:
+            return packed(self.grown_blocks(plan)[1], self.bits, spare)
+
+        places = (rows * spare,) if self.zeros is not None and len(self.zeros.shape) == 1 else (rows, spare)
+        return [
+            self.tensor(self.integers, data, shape),
+            self.tensor(
+                self.scales,
+                lambda: self.grown_blocks(plan)[0],
+                (rows * count,) if flat else (rows, count),
+            ),
+            self.tensor(self.zeros, zeros, places),
+        ]
+
+
+def unpacked(rows: Array, bits: int) -> Array:
+    """The elements of rows of bytes, the lowest bits first."""
+    parts = [(rows >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(rows.shape[0], -1)
+
+
+def packed(values: Array, bits: int, width: int) -> Array:
+    """Rows of `width` bytes that hold the elements, the lowest bits first."""
+    each = 8 // bits
+    whole = np.zeros((values.shape[0], width * each), dtype=np.uint8)
+    whole[:, : values.shape[1]] = np.clip(values, 0, (1 << bits) - 1).astype(np.uint8)
+    made = np.zeros((values.shape[0], width), dtype=np.uint8)
+    for k in range(each):
+        made |= whole[:, k::each] << (k * bits)
+    return made
+
+
+def stored(op: str, node: ir.Node, operands: list[ir.TensorProtocol | None]) -> Stored | None:
+    """The weight that a node makes of constants; None where its form is not known."""
+    integers, given = operands[0], [*operands[1:], None, None]
+    assert integers is not None, "what makes a weight of integers reads them first"
+    if op == "growc::Unpacked":
+        return _packed(node, integers, *given[:2])
+    scales, zeros = (None, given[0]) if op == "growc::Shift" else given[:2]
+    shape = shape_of(integers)
+    if integers.dtype.name not in _INTEGERS or not shape or integers.size < 2:
+        return None
+    blocks = _blocks(node, shape, zeros if scales is None else scales)
+    return None if blocks is None else Stored(node, blocks, shape, integers, scales, zeros)
+
+
+def _blocks(node: ir.Node, shape: tuple[int, ...], scales: ir.TensorProtocol | None) -> Blocks | None:
+    rank = len(shape)
+    scaled = node.op_type != "Shift"
+    if scales is None or scales.size == 1:
+        return Blocks((0,) * rank, scaled)
+    axis = node.attributes.get_int("axis", 1) % rank
+    block = node.attributes.get_int("block_size", 0)
+    if len(scales.shape) == 1:
+        return Blocks(tuple(1 if a == axis else 0 for a in range(rank)), scaled)
+    if block and len(scales.shape) == rank:
+        return Blocks(tuple(block if a == axis else 1 for a in range(rank)))
+    return None
+
+
+def _packed(
+    node: ir.Node,
+    integers: ir.TensorProtocol,
+    scales: ir.TensorProtocol | None,
+    zeros: ir.TensorProtocol | None,
+) -> Packed | None:
+    bits, block = (
+        node.attributes.get_int("bits", 4),
+        node.attributes.get_int("block_size", 128),
+    )
+    if 8 % bits or integers.dtype.name != "UINT8" or (zeros is not None and zeros.dtype.name != "UINT8"):
+        return None
+    width = shape_of(integers)[-1] * 8 // bits
+    shape = (
+        node.attributes.get_int("N", shape_of(integers)[0]),
+        node.attributes.get_int("K", width),
+    )
+    return Packed(node, Blocks((1, block)), shape, integers, scales, zeros)

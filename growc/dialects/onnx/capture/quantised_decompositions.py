@@ -1,0 +1,154 @@
+"""How operators on quantised tensors are taken apart: real numbers in the middle, rounding around them.
+
+See growc.dialects.onnx.capture.fused_decompositions. `growc::Shift` subtracts a zero point, `growc::Unpacked` gives the real
+numbers of integers that are stored several in a byte, `growc::Rounded` rounds to steps that the extremes of
+its operand decide: `growc::Largest` and `growc::Least`, of its numbers and zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.capture.fused_ops import Lowering
+from growc.dialects.onnx.operators.table import has
+from growc.ir.traits import QUANTISE, WHOLE
+
+Results = Sequence[ir.Value | None] | None
+
+MICROSOFT = "com.microsoft"
+
+_ROUNDING = ("DynamicQuantize", "QLinear", "QGemm")
+"""How the names of operators begin that quantise what they compute."""
+
+
+def rounds(node: ir.Node) -> bool:
+    """Whether an operator rounds what it computes to whole numbers."""
+    return has(node, WHOLE, QUANTISE) or node.op_type.startswith(_ROUNDING)
+
+
+def _real(at: Lowering, first: int, axis: int = 1) -> ir.Value:
+    """Integers, scale and zero point, which stand side by side."""
+    return at.add("DequantizeLinear", *(at.input(first + k) for k in range(3)), axis=axis)
+
+
+def _rounded(at: Lowering, value: ir.Value, first: int) -> ir.Value:
+    return at.add("QuantizeLinear", value, at.input(first), at.input(first + 1))
+
+
+def _dynamic(at: Lowering, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Integers, step and zero point of a tensor that is rounded by its own extremes."""
+    top, bottom = (at.add(op, x, keepdims=0) for op in ("growc::Largest", "growc::Least"))
+    return (
+        at.add("growc::Rounded", x, top, bottom),
+        at.add("growc::Step", top, bottom),
+        at.add("growc::Zero", top, bottom),
+    )
+
+
+def _with_bias(at: Lowering, value: ir.Value, bias: ir.Value | None) -> ir.Value:
+    return value if bias is None else at.add("Add", value, bias)
+
+
+def dynamic_quantize_linear(at: Lowering) -> Results:
+    """Rounding by the extremes of the whole tensor."""
+    return _dynamic(at, at.operand(0))
+
+
+def matmul_integer(at: Lowering) -> Results:
+    """A product of integers less their zero points."""
+    a, b = (at.add("growc::Shift", at.operand(i), at.input(i + 2)) for i in range(2))
+    return (at.add("MatMul", a, b),)
+
+
+def matmul_integer_to_float(at: Lowering) -> Results:
+    """A product of integers with scales, as real numbers."""
+    a, b = (at.add("DequantizeLinear", *(at.input(i + k) for k in (0, 2, 4)), axis=1) for i in range(2))
+    return (_with_bias(at, at.add("MatMul", a, b), at.input(6)),)
+
+
+def dynamic_quantize_matmul(at: Lowering) -> Results:
+    """A product with a quantised weight of what is rounded on the way."""
+    whole, step, zero = _dynamic(at, at.operand(0))
+    real = at.add("Mul", at.add("growc::Shift", whole, zero), step)
+    weight = at.add("DequantizeLinear", *(at.input(i) for i in (1, 2, 3)), axis=1)
+    return (_with_bias(at, at.add("MatMul", real, weight), at.input(4)),)
+
+
+def qlinear_matmul(at: Lowering) -> Results:
+    """A product, rounded."""
+    return (_rounded(at, at.add("MatMul", _real(at, 0), _real(at, 3)), 6),)
+
+
+def qlinear_conv(at: Lowering) -> Results:
+    """A convolution, rounded; its bias has the scales of both operands."""
+    bias = at.input(8)
+    shifted = None if bias is None else at.add("growc::Shift", bias)
+    found = at.add("Conv", _real(at, 0), _real(at, 3, axis=0), shifted, **at.attributes)
+    return (_rounded(at, at.carry(found, group="group"), 6),)
+
+
+def qlinear_pair(op: str) -> Callable[[Lowering], Results]:
+    """An elementwise operator of two tensors, rounded."""
+    return lambda at: (_rounded(at, at.add(op, _real(at, 0), _real(at, 3)), 6),)
+
+
+def qlinear_function(op: str) -> Callable[[Lowering], Results]:
+    """A function of one tensor, rounded."""
+    return lambda at: (_rounded(at, at.add(op, _real(at, 0), **at.attributes), 3),)
+
+
+def qlinear_pool(at: Lowering) -> Results:
+    """The mean of each channel, rounded."""
+    if at.attributes.get("channels_last", 0):
+        return None
+    return (_rounded(at, at.add("GlobalAveragePool", _real(at, 0)), 3),)
+
+
+def qgemm(at: Lowering) -> Results:
+    """A matrix product with a bias, rounded where there is a scale for the result."""
+    bias = at.input(6)
+    shifted = None if bias is None else at.add("growc::Shift", bias)
+    weight = _real(at, 3, axis=0 if at.attributes.get("transB") else 1)
+    found = at.add("Gemm", _real(at, 0), weight, shifted, **at.attributes)
+    return (found if at.input(7) is None else _rounded(at, found, 7),)
+
+
+def matmul_nbits(at: Lowering) -> Results:
+    """A product with a weight (N, K) of a few bits, one scale for each block of K."""
+    if at.input(4) is not None:  # channels in an order of their own
+        return None
+    own = {name: at.attributes.get(name) for name in ("K", "N", "bits", "block_size")}
+    weight = at.add("growc::Unpacked", at.operand(1), at.operand(2), at.input(3), **own)
+    at.carry(weight, K="K", N="N")
+    turned = at.add("Transpose", weight, perm=[1, 0])
+    return (_with_bias(at, at.add("MatMul", at.operand(0), turned), at.input(5)),)
+
+
+def gather_block_quantized(at: Lowering) -> Results:
+    """Rows of a table of a few bits."""
+    if at.attributes.get("gather_axis", 0) != 0 or at.attributes.get("quantize_axis", 1) not in (1, -1):
+        return None
+    own = {"bits": at.attributes.get("bits", 4), "block_size": at.attributes.get("block_size", 128)}
+    table = at.add("growc::Unpacked", at.operand(0), at.operand(2), at.input(3), **own)
+    return (at.add("Gather", table, at.operand(1)),)
+
+
+QUANTISED: dict[tuple[str, str], Callable[[Lowering], Results]] = {
+    ("", "DynamicQuantizeLinear"): dynamic_quantize_linear,
+    ("", "MatMulInteger"): matmul_integer,
+    ("", "QLinearMatMul"): qlinear_matmul,
+    ("", "QLinearConv"): qlinear_conv,
+    (MICROSOFT, "QLinearAdd"): qlinear_pair("Add"),
+    (MICROSOFT, "QLinearMul"): qlinear_pair("Mul"),
+    (MICROSOFT, "QLinearSigmoid"): qlinear_function("Sigmoid"),
+    (MICROSOFT, "QLinearLeakyRelu"): qlinear_function("LeakyRelu"),
+    (MICROSOFT, "QLinearGlobalAveragePool"): qlinear_pool,
+    (MICROSOFT, "QGemm"): qgemm,
+    (MICROSOFT, "MatMulIntegerToFloat"): matmul_integer_to_float,
+    (MICROSOFT, "DynamicQuantizeMatMul"): dynamic_quantize_matmul,
+    (MICROSOFT, "MatMulNBits"): matmul_nbits,
+    (MICROSOFT, "GatherBlockQuantized"): gather_block_quantized,
+}
+"""The operators, by domain and name."""

@@ -1,0 +1,61 @@
+"""Stored tensors: which values are some, and their elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.algebra.indexmap import Array
+from growc.dialects.onnx.capture.inline_control_flow import op_name
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import first_line
+
+
+def constant_of(value: ir.Value) -> ir.TensorProtocol | None:
+    """The tensor behind a value that is an initializer or the output of a Constant node; else None."""
+    if value.const_value is not None and (value.is_initializer() or value.producer() is None):
+        return value.const_value
+    node = value.producer()
+    if node is None or op_name(node) != "Constant":
+        return None
+    return _constant_tensor(node)
+
+
+def stored_tensor(value: ir.Value) -> ir.TensorProtocol:
+    """The tensor behind a value that is known to be stored."""
+    found = constant_of(value)
+    assert found is not None, value
+    return found
+
+
+def shape_of(tensor: ir.TensorProtocol) -> tuple[int, ...]:
+    """The sizes of a tensor."""
+    return tuple(int(d) for d in tensor.shape.numpy())
+
+
+def read_tensor(tensor: ir.TensorProtocol) -> Array:
+    """The values of a tensor; those of external data as a memory map, of which only what is used is read.
+
+    Raises GrowError (G311) where it cannot be read.
+    """
+    try:
+        if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
+            return np.memmap(tensor.path, tensor.dtype.numpy(), "r", tensor.offset or 0, shape_of(tensor))
+        return np.asarray(tensor.numpy())
+    except GrowError:
+        raise
+    except Exception as error:  # of the file system, numpy and onnx-ir
+        where = f" in `{tensor.path}`" if isinstance(tensor, ir.ExternalTensor) else ""
+        message = f"the tensor `{tensor.name}`{where} cannot be read: {first_line(error)}"
+        raise GrowError(Diagnostic("G311", message)) from error
+
+
+def _constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
+    for attribute in node.attributes.values():
+        if attribute.name == "value":
+            return attribute.as_tensor()
+        if attribute.name in ("value_int", "value_ints"):
+            return ir.tensor(attribute.value, dtype=ir.DataType.INT64)
+        if attribute.name in ("value_float", "value_floats"):
+            return ir.tensor(attribute.value, dtype=ir.DataType.FLOAT)
+    return None

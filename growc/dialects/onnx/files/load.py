@@ -1,0 +1,204 @@
+"""Opening an ONNX file without reading its weights, and writing one without holding them.
+
+onnx-ir maps external data into memory and leaves it untouched. Weights stored inside the `.onnx` file
+are given the same treatment here: the protobuf is walked once over a memory map, and each large
+`raw_data` field is replaced by a reference to its place in the file, so that onnx-ir sees external data.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import onnx
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+
+from growc.dialects.onnx.files.references import INLINE_LIMIT, places, relate, settle
+from growc.dialects.onnx.files.stored_bytes import check_tensors
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import first_line, foreign
+
+EXTERNAL = "growc.external"
+"""Key of `model.meta`: whether the file keeps weights in other files."""
+
+KIND = "an ONNX model"
+
+_GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # field numbers in onnx.proto: ModelProto, GraphProto, TensorProto
+
+
+def load(path: Path) -> ir.Model:
+    """The model at `path`, its weights still on disk. Raises GrowError (G310) if it cannot be read."""
+    with foreign(path, KIND):
+        proto = outline(path)
+        if not proto.graph.node and not proto.graph.output:
+            raise ValueError("the file holds no graph")
+        model = ir.from_proto(proto)
+        model.meta[EXTERNAL] = any(place != os.path.realpath(path) for place in places(proto))
+    return model
+
+
+def load_model(path: Path) -> ir.Model:
+    """The same, with its functions written out. Raises GrowError (G310)."""
+    return inlined(load(Path(path)))
+
+
+def outline(path: Path) -> onnx.ModelProto:
+    """The model at `path`; large weights in it are references to where they stand in the file itself.
+
+    All references have real paths. Raises GrowError (G310) where one names a file that is not the model's.
+    """
+    return _outlined(path)[0]
+
+
+def _outlined(path: Path) -> tuple[onnx.ModelProto, bool]:
+    """The outline of a model, and whether small tensors of it lie in other files."""
+    proto = onnx.ModelProto()
+    with foreign(path, KIND):
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            proto.ParseFromString(_without_weights(data, path.name))
+        small = settle(proto, path)
+        check_tensors(proto, path)
+    return proto, small
+
+
+def inlined(model: ir.Model) -> ir.Model:
+    """The model with the functions that it defines written out in their places. Raises GrowError (G311)."""
+    if not model.functions:
+        return model
+    try:
+        return InlinePass()(model).model
+    except Exception as error:  # of onnx-ir: functions that call each other, or what nothing gives them
+        message = f"the functions of the model cannot be written out: {first_line(error)}"
+        raise GrowError(Diagnostic("G311", message)) from error
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a model is made of: its own, and those that hold weights of it."""
+    return sorted({Path(os.path.realpath(path)), *map(Path, places(outline(path)))})
+
+
+def loadable(path: Path) -> tuple[bytes, Path] | None:
+    """The outline of a model, and the folder of its files, where onnxruntime cannot load the file itself: it
+    looks for data in one folder, and infers no shapes from it.
+    """
+    proto, small = _outlined(path)
+    return in_one_folder(proto, path) if small or path.is_symlink() else None
+
+
+def in_one_folder(proto: onnx.ModelProto, path: Path) -> tuple[bytes, Path]:
+    """The outline of the model at `path`, its references relative to the folder that holds all its files."""
+    files = (os.path.realpath(path), *places(proto))
+    folder = Path(os.path.commonpath([Path(file).parent for file in files]))
+    relate(proto, folder)
+    return proto.SerializeToString(), folder
+
+
+def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _encode(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """(field number, start with its tag, start of its content, end) for each field of a message."""
+    at = start
+    while at < end:
+        first = at
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == 2:
+            length, at = _varint(data, at)
+            content, at = at, at + length
+        elif kind == 0:
+            content = at
+            _, at = _varint(data, at)
+        elif kind in (1, 5):
+            content, at = at, at + (8 if kind == 1 else 4)
+        else:
+            raise ValueError("this is no protobuf file")
+        if at > end:
+            raise ValueError("the file is cut off")
+        yield tag >> 3, first, content, at
+
+
+def _message(number: int, payload: bytes) -> bytes:
+    return _encode(number << 3 | 2) + _encode(len(payload)) + payload
+
+
+def _without_weights(data: mmap.mmap, location: str) -> bytes:
+    model = bytearray()
+    for number, first, content, end in _fields(data, 0, len(data)):
+        if number == _GRAPH:
+            graph = bytearray()
+            for inner, inner_first, inner_content, inner_end in _fields(data, content, end):
+                if inner == _INITIALIZER:
+                    graph += _message(_INITIALIZER, _tensor(data, inner_content, inner_end, location))
+                else:
+                    graph += data[inner_first:inner_end]
+            model += _message(_GRAPH, bytes(graph))
+        else:
+            model += data[first:end]
+    return bytes(model)
+
+
+def _tensor(data: mmap.mmap, start: int, end: int, location: str) -> bytes:
+    kept, reference = bytearray(), b""
+    for number, first, content, stop in _fields(data, start, end):
+        if number == _RAW_DATA and stop - content >= INLINE_LIMIT:
+            stub = onnx.TensorProto(data_location=onnx.TensorProto.EXTERNAL)
+            for key, value in (("location", location), ("offset", content), ("length", stop - content)):
+                stub.external_data.add(key=key, value=str(value))
+            reference = stub.SerializeToString()
+        else:
+            kept += data[first:stop]
+    return bytes(kept) + reference
+
+
+def write_inline(
+    proto: onnx.ModelProto, tensors: Mapping[str, Any], file: BinaryIO, progress: Callable[[str, int], None]
+) -> None:
+    """Write a model with its weights inside the file, one at a time.
+
+    `tensors` are computed when they are written; their initializers in `proto` are stubs, which is changed.
+    """
+    stubs = [t for t in proto.graph.initializer if t.name in tensors]
+    kept = [t for t in proto.graph.initializer if t.name not in tensors]
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(kept)
+    heads = [
+        onnx.TensorProto(dims=t.dims, data_type=t.data_type, name=t.name).SerializeToString() for t in stubs
+    ]
+    sizes = [int(tensors[t.name].nbytes) for t in stubs]
+    raw = [_encode(_RAW_DATA << 3 | 2) + _encode(n) for n in sizes]
+    lengths = [len(h) + len(r) + n for h, r, n in zip(heads, raw, sizes, strict=True)]
+    tags = [_encode(_INITIALIZER << 3 | 2) + _encode(n) for n in lengths]
+    graph = proto.graph.SerializeToString(deterministic=True)
+    proto.ClearField("graph")
+    file.write(proto.SerializeToString(deterministic=True))
+    total = len(graph) + sum(len(t) + n for t, n in zip(tags, lengths, strict=True))
+    file.write(_encode(_GRAPH << 3 | 2) + _encode(total) + graph)
+    for stub, tag, head, start, size in zip(stubs, tags, heads, raw, sizes, strict=True):
+        content = tensors[stub.name].tobytes()
+        if len(content) != size:
+            raise AssertionError(f"{stub.name} has {len(content)} bytes, not {size}")
+        file.write(tag + head + start)
+        file.write(content)
+        progress(stub.name, size)

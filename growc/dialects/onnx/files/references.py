@@ -1,0 +1,113 @@
+"""Tensors of an ONNX file that lie in other files: which these are, and where they really stand.
+
+Nothing is opened before it is known that it may belong to the model (growc.errors.regular_files), wherever its name stands:
+in initializers, attributes, sparse tensors, bodies and functions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import onnx
+
+from growc.errors.regular_files import companion
+
+INLINE_LIMIT = 4096
+"""Tensors of fewer bytes stand in the graph itself: shape constants, scalars. Shapes follow from these."""
+
+
+def settle(proto: onnx.ModelProto, owner: Path) -> bool:
+    """Give every reference the real path of its file. Raises GrowError (G310) for what is no companion.
+
+    Large initializers of the graph stay references; other tensors are read. Returns whether some were.
+    """
+    large = [t for t in proto.graph.initializer if _is_reference(t)]
+    inner = [t for t in _inner_tensors(proto) if _is_reference(t)]
+    entries = list(_locations([*large, *inner]))
+    found = {name: str(companion(owner, name)) for name in dict.fromkeys(e.value for e in entries)}
+    for entry in entries:  # most tensors lie in one file
+        entry.value = found[entry.value]
+    small = [*inner, *(t for t in large if _is_small(t))]
+    for tensor in small:
+        _read(tensor)
+    return bool(small)
+
+
+def places(proto: onnx.ModelProto) -> list[str]:
+    """The paths of the files that settled references name."""
+    return [entry.value for entry in _locations(proto.graph.initializer)]
+
+
+def relate(proto: onnx.ModelProto, folder: Path) -> None:
+    """Make the paths of settled references relative to a folder."""
+    for entry in _locations(proto.graph.initializer):
+        entry.value = os.path.relpath(entry.value, folder)
+
+
+def _locations(tensors: Iterable[onnx.TensorProto]) -> Iterator[onnx.StringStringEntryProto]:
+    return (e for t in tensors if _is_reference(t) for e in t.external_data if e.key == "location")
+
+
+def _is_reference(tensor: onnx.TensorProto) -> bool:
+    return tensor.data_location == onnx.TensorProto.EXTERNAL
+
+
+def reference(tensor: onnx.TensorProto) -> dict[str, str]:
+    """What a reference says: `location`, and `offset` and `length` in bytes where it has them."""
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def _is_small(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor has few bytes, and they are there."""
+    said = reference(tensor)
+    place = Path(said.get("location", ""))
+    if not place.is_file():
+        return False
+    return int(said.get("length", place.stat().st_size - int(said.get("offset", 0)))) < INLINE_LIMIT
+
+
+def _read(tensor: onnx.TensorProto) -> None:
+    """Put the elements of a tensor in the place of the reference to them."""
+    said = reference(tensor)
+    with Path(said["location"]).open("rb") as file:
+        file.seek(int(said.get("offset", 0)))
+        tensor.raw_data = file.read(int(said.get("length", -1)))
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
+
+
+# ------------------------------------------------------------------------------- tensors inside of others
+
+
+def _inner_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor of a file but the initializers of its graph."""
+    yield from _of_sparse(proto.graph.sparse_initializer)
+    yield from _of_nodes(proto.graph.node)
+    for function in proto.functions:
+        yield from (*_of_nodes(function.node), *_of_attributes(function.attribute_proto))
+    for training in proto.training_info:
+        yield from (*_of_graph(training.initialization), *_of_graph(training.algorithm))
+
+
+def _of_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    yield from (*_of_sparse(graph.sparse_initializer), *_of_nodes(graph.node))
+
+
+def _of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    return (tensor for node in nodes for tensor in _of_attributes(node.attribute))
+
+
+def _of_attributes(attributes: Iterable[onnx.AttributeProto]) -> Iterator[onnx.TensorProto]:
+    for attribute in attributes:
+        yield from (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors)
+        sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else ()
+        yield from _of_sparse((*sparse, *attribute.sparse_tensors))
+        for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+            yield from _of_graph(graph)
+
+
+def _of_sparse(tensors: Iterable[onnx.SparseTensorProto]) -> Iterator[onnx.TensorProto]:
+    return (part for tensor in tensors for part in (tensor.values, tensor.indices))

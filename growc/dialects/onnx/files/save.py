@@ -1,0 +1,81 @@
+"""Writing a model into a file: one weight in memory at a time, inline or as external data.
+
+Needs: an onnx-ir model, whose tensors may be computed when they are asked for. Gives: the files, checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.files.check import check_model
+from growc.dialects.onnx.files.load import write_inline
+from growc.dialects.onnx.files.references import INLINE_LIMIT
+
+EXTERNAL_ABOVE = 2_000_000_000
+"""Bytes of weights above which external data is used, whatever the source did (a protobuf ends at 2 GiB)."""
+
+ALIGNMENT = 4096
+
+
+def save(
+    model: ir.Model, folder: Path, name: str, external: bool, progress: Callable[[str, int], None]
+) -> list[Path]:
+    """Write `name` into `folder`; with external data as `STEM-<12 hex of its SHA-256>.data` beside it.
+
+    One weight is in memory at a time. Returns the files in the order in which they are to appear; the `.onnx`
+    is the last. `progress(name, bytes)` is called for every tensor written.
+    """
+    path = folder / name
+    tensors: dict[str, Any] = {k: v.const_value for k, v in model.graph.initializers.items()}
+    large = {key: tensor for key, tensor in tensors.items() if _is_large(tensor)}
+    data = folder / f"{path.stem}.data"
+    if external:
+        places, data = _write_data(large, data, progress)
+    else:
+        places = dict.fromkeys(large, (0, 0))
+    for key, (offset, length) in places.items():
+        value, tensor = model.graph.initializers[key], large[key]
+        shape = ir.Shape([int(d) for d in tensor.shape])
+        value.const_value = ir.ExternalTensor(
+            data.name, offset, length, tensor.dtype, shape=shape, name=key, base_dir=folder
+        )
+    proto = ir.to_proto(model)
+    with path.open("wb") as file:
+        if external:
+            file.write(proto.SerializeToString(deterministic=True))
+        else:
+            write_inline(proto, large, file, progress)
+    check_model(path)
+    return [data, path] if external else [path]
+
+
+def _is_large(tensor: ir.TensorProtocol) -> bool:
+    if tensor is None or tensor.dtype == ir.DataType.STRING:
+        return False
+    return isinstance(tensor, ir.ExternalTensor) or tensor.nbytes >= INLINE_LIMIT
+
+
+def _write_data(
+    tensors: Mapping[str, Any], draft: Path, progress: Callable[[str, int], None]
+) -> tuple[dict[str, tuple[int, int]], Path]:
+    """Write tensors one after the other; returns the place of each, and the file under the name of its
+    digest.
+    """
+    digest = hashlib.sha256()
+    places: dict[str, tuple[int, int]] = {}
+    with draft.open("wb") as file:
+        for key, tensor in tensors.items():
+            file.write(b"\0" * (-file.tell() % ALIGNMENT))
+            content = tensor.tobytes()
+            places[key] = (file.tell(), len(content))
+            file.write(content)
+            digest.update(content)
+            progress(key, len(content))
+    final = draft.with_name(f"{draft.stem}-{digest.hexdigest()[:12]}.data")
+    draft.rename(final)
+    return places, final

@@ -1,0 +1,72 @@
+"""Stored tensors that are as large as they say, each under a name of its own: else no reader is safe.
+
+Libraries map what they are told to, whatever stands there.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from growc.dialects.onnx.files.references import reference
+from growc.errors.diagnostic import Diagnostic, GrowError
+
+LARGEST = 1 << 60
+"""No tensor has more elements."""
+
+
+def check_tensors(proto: onnx.ModelProto, owner: Path) -> None:
+    """Raise GrowError (G311) for an initializer that is not what it says; its references are settled."""
+    for node in proto.graph.node:
+        if any(attribute.ref_attr_name for attribute in node.attribute):
+            message = (
+                f"`{node.name or node.op_type}` in `{owner}` has an attribute of a function, and is in none"
+            )
+            raise GrowError(Diagnostic("G311", message))
+    seen: set[str] = set()
+    for tensor in proto.graph.initializer:
+        if reason := "it is there twice" if tensor.name in seen else _fault(tensor):
+            message = f"the initializer `{tensor.name}` of `{owner}` is not valid: {reason}"
+            raise GrowError(Diagnostic("G311", message))
+        seen.add(tensor.name)
+
+
+def _fault(tensor: onnx.TensorProto) -> str:
+    try:
+        kind = ir.DataType(tensor.data_type)
+    except ValueError:
+        return f"it has elements of type {tensor.data_type}, which onnx does not know"
+    if kind == ir.DataType.UNDEFINED:
+        return "it has elements of no type"
+    size = prod(tensor.dims)
+    if any(d < 0 for d in tensor.dims) or size > LARGEST:
+        return f"its shape is {list(tensor.dims)}"
+    if kind == ir.DataType.STRING:
+        return (
+            "" if len(tensor.string_data) == size else f"it has {len(tensor.string_data)} texts, not {size}"
+        )
+    nbytes = (size * kind.bitwidth + 7) // 8
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return _misplaced(reference(tensor), nbytes)
+    if tensor.HasField("raw_data") and len(tensor.raw_data) != nbytes:
+        return f"it has {len(tensor.raw_data)} bytes, and its shape {list(tensor.dims)} takes {nbytes}"
+    return ""
+
+
+def _misplaced(said: dict[str, str], nbytes: int) -> str:
+    """What is wrong with a reference; the file need not be there until a weight is read."""
+    if "location" not in said:
+        return "it lies in a file without a name"
+    try:
+        offset, length = int(said.get("offset", 0)), int(said.get("length", 0))
+    except ValueError:
+        return "its place in a file is no number"
+    if offset < 0 or length not in (0, nbytes):
+        return f"it has {length} bytes at {offset}, and its shape takes {nbytes}"
+    place = Path(said["location"])
+    if place.is_file() and offset + nbytes > place.stat().st_size:
+        return f"its data end at byte {offset + nbytes} of `{place.name}`, which is shorter"
+    return ""

@@ -1,0 +1,78 @@
+"""Projections that make queries, keys and values head by head: their rows in another order, and plain cuts.
+
+Needs: where their parts would have to stand apart (growc.passes.heads.unpack_qkv). Gives: a copy of the model with
+a Split of the packed value and a Reshape and a Transpose of each part in place of what cut it before; stored
+tensors stay, and say by `meta` in which order their rows are meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.dialects.onnx.capture.capture import COPY_OF, ORDER
+from growc.dialects.onnx.capture.stored_tensors import constant_of
+from growc.dialects.onnx.clones import Clone
+from growc.dialects.onnx.origins import maker_of
+from growc.ir.graph import Order, Value
+from growc.passes.edits import Packed
+
+
+def unpack(there: Clone, found: Sequence[Packed]) -> None:
+    """Put the plain cuts into a copy of the model."""
+    model = there.model
+    for packed in found:
+        order = np.concatenate(packed.rows)
+        for use, axis in packed.uses:
+            _own(there, use).meta[ORDER] = Order(axis, order, len(order), "heads")
+        whole = there.value_of(packed.value)
+        after, graph = maker_of(whole)
+        lead = packed.value.rank - 1
+        cut = _split(model, whole, lead, [len(rows) for rows in packed.rows])
+        made = [cut]
+        for part, piece in zip(packed.parts, cut.outputs, strict=True):
+            old = there.value_of(part.value)
+            piece.name, piece.type = f"{old.name}.rows", old.type
+            shape = _numbers(model, f"{old.name}.sizes", [0] * lead + list(part.sizes))
+            apart = ir.node("Reshape", [piece, shape], name=f"{old.name}.Reshape")
+            apart.outputs[0].name, apart.outputs[0].type = f"{old.name}.apart", old.type
+            turned = ir.node(
+                "Transpose", [apart.outputs[0]], {"perm": list(part.order)}, name=f"{old.name}.Transpose"
+            )
+            turned.outputs[0].type, turned.outputs[0].shape = old.type, old.shape
+            old.replace_all_uses_with(turned.outputs[0])
+            turned.outputs[0].name, old.name = old.name, f"{old.name}.packed"
+            made += [apart, turned]
+        graph.insert_after(after, made)
+
+
+def _split(model: ir.Model, value: ir.Value, axis: int, widths: list[int]) -> ir.Node:
+    name, count = f"{value.name}.Split", len(widths)
+    if model.opset_imports[""] < 13:
+        return ir.node("Split", [value], {"axis": axis, "split": widths}, num_outputs=count, name=name)
+    sizes = _numbers(model, f"{value.name}.widths", widths)
+    return ir.node("Split", [value, sizes], {"axis": axis}, num_outputs=count, name=name)
+
+
+def _own(there: Clone, use: Value) -> ir.Value:
+    """The stored tensor of one use; where others use it too, a tensor of the same elements for this one."""
+    stored = there.value_of(use)
+    if len(stored.uses()) == 1:
+        return stored
+    name = f"{stored.name}.{use.users[0][0].name}"
+    made = ir.Value(name=name, shape=stored.shape, type=stored.type, const_value=constant_of(stored))
+    made.meta.update({COPY_OF: stored.name, **stored.meta})
+    there.model.graph.register_initializer(made)
+    for node, operand in use.users:
+        there.node_of(node).replace_input_with(operand, made)
+    return made
+
+
+def _numbers(model: ir.Model, name: str, values: list[int]) -> ir.Value:
+    tensor = ir.tensor(np.array(values, dtype=np.int64), name=name)
+    kind, shape = ir.TensorType(tensor.dtype), ir.Shape([len(values)])
+    made = ir.Value(name=name, shape=shape, type=kind, const_value=tensor)
+    model.graph.register_initializer(made)
+    return made

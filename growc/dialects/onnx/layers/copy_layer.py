@@ -1,0 +1,351 @@
+"""One new layer: a copy of the nodes of a source's layer on another stream.
+
+Needs: `Layered`, the layers built so far. Gives: `Placed`. The first copy of a layer keeps its weights, later
+ones get tensors of their own; what layers share they go on to share. What an expression of sizes asks of a
+layer's tensor it asks of the same tensor of the new layer, or of one of the same size that stands before it.
+Of tables with a row for each layer it takes its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.dialects.onnx.capture.capture import COPY_OF, ZERO
+from growc.dialects.onnx.capture.owners import Place
+from growc.dialects.onnx.capture.quantised import Stored
+from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
+from growc.dialects.onnx.layers.copy_nodes import copied, renewed
+from growc.dialects.onnx.layers.layer_map import Layered
+from growc.dialects.onnx.layers.layer_tables import RowTables
+from growc.dialects.onnx.origins import node_of, stored_of, value_of
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.ir.graph import Node, Value
+from growc.ir.walk import walk
+from growc.passes.layers.layer_runs import Instance, Layer
+
+Named = ir.Value | ir.Node
+
+
+@dataclass(eq=False)
+class Placed:
+    """One layer of the result. `source`: the layer that it is a copy of; start, end: the stream."""
+
+    source: int
+    start: ir.Value
+    end: ir.Value
+    values: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    """What stands for each value of the source's layer."""
+    nodes: list[ir.Node] = field(default_factory=list)
+    numbered: list[tuple[Named, str, bool]] = field(default_factory=list)
+    """What is named by the layer's number: (it, its name in the source, whether it is the source's own)."""
+
+    @staticmethod
+    def unmoved(number: int, layer: Layer) -> Placed:
+        """A layer of a run that stays as it is."""
+        nodes = list(dict.fromkeys(map(node_of, layer.nodes)))
+        return Placed(number, value_of(layer.start), value_of(layer.end), {}, nodes)
+
+
+class Building:
+    """The new layers of all runs. `factors`: for what stands for a weight, a tensor that is zero if it is."""
+
+    def __init__(self, source: Layered, factors: Mapping[ir.Value, ir.Value], rows: RowTables) -> None:
+        self.source, self.factors, self.rows = source, factors, rows
+        self.runs: dict[int, list[Placed]] = {}
+        self.expressions: dict[tuple[object, ...], ir.Node] = {}
+        self.stored: dict[ir.Value, Stored] = {}
+        """Weights that nodes make of integers, of those that become zero."""
+
+    def rebuild(self, number: int, order: Sequence[Instance]) -> None:
+        """Build a run anew. Raises GrowError (G314) where a layer that is gone is needed."""
+        run = self.source.layers.runs[number]
+        placed = self.runs[number] = []
+        stream: ir.Value = value_of(run.layers[0].start)
+        for instance in order:
+            layer = run.layers[instance.source]
+            made = Placed(instance.source, stream, stream, {value_of(layer.start): stream})
+            first = all(p.source != instance.source for p in placed)
+            zeros = self.zeros(instance.zeroed)
+            steps = {node_of(node): node_of(like) for node, like in instance.steps.items()}
+            _Copying(self, (number, instance.source), made, first, zeros, steps).run()
+            placed.append(made)
+            stream = made.end = made.values[value_of(layer.end)]
+
+    def zeros(self, zeroed: Sequence[Value]) -> dict[tuple[ir.Node, int], set[ir.Value]]:
+        """(node, operand) -> the stored tensors on the way there that become zero."""
+        sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
+        for use in (v for v in zeroed if value_of(v) not in self.rows.taken):
+            own = self.factors.get(value_of(use), value_of(use))
+            stored = None if use.weight is None else stored_of(use.weight)
+            if stored is not None:
+                self.stored[own] = stored
+            for node, operand in self.readers(use):
+                sites.setdefault((node, operand), set()).add(own)
+        return sites
+
+    def readers(self, value: Value) -> Iterator[tuple[ir.Node, int]]:
+        """What reads a stored tensor, or what is made of stored tensors alone and of this one."""
+        for node, operand in value.users:
+            if node.chain or node_of(node) in self.source.owners.static:
+                for made in node.outputs:
+                    yield from self.readers(made)
+            else:
+                yield node_of(node), operand
+
+    def first(self, number: int, value: ir.Value) -> ir.Value | None:
+        """What stands for a value in the first layer that has it; None where no layer does."""
+        return next((p.values[value] for p in self.runs[number] if value in p.values), None)
+
+    def elsewhere(self, value: ir.Value, reader: ir.Node) -> ir.Value:
+        """A value from outside of a layer, as the layer's copy reads it."""
+        place = self.source.place(value)
+        if place is None or place[0] not in self.runs:
+            return value
+        found = self.now(place[0], value)
+        if found is None:
+            raise needed(place, reader)
+        return found
+
+    def now(self, number: int, value: ir.Value) -> ir.Value | None:
+        """What stands for a value of a run, for what lies outside of it; None where nothing does."""
+        ends = value is value_of(self.source.layers.runs[number].layers[-1].end)
+        return self.runs[number][-1].end if ends else self.first(number, value)
+
+    def twin(self, value: ir.Value, before: Sequence[Placed], run: int) -> ir.Value | None:
+        """A tensor of the same size as one of the source's, of a layer built so far; the latest one."""
+        place = self.source.place(value)
+        if place is None or place[0] not in self.runs:
+            return value
+        candidates = before if place[0] == run else self.runs[place[0]]
+        for made in reversed(candidates):
+            if value in made.values:
+                return made.values[value]
+        alike = self.source.alike(value, place)
+        for made in reversed(candidates):
+            found = alike.get(made.source)
+            if found is not None and found in made.values:
+                return made.values[found]
+        return None
+
+
+class _Copying:
+    """One layer while it is copied. `zeros`: (node, operand) -> stored tensors behind it that are zero;
+    `steps`: for quantising nodes those whose scales and zero points they take."""
+
+    def __init__(
+        self,
+        building: Building,
+        place: Place,
+        made: Placed,
+        first: bool,
+        zeros: Mapping[tuple[ir.Node, int], set[ir.Value]],
+        steps: Mapping[ir.Node, ir.Node],
+    ) -> None:
+        self.building, self.source, self.graph = building, building.source, building.source.graph
+        self.place, self.made, self.first, self.zeros, self.steps = place, made, first, zeros, steps
+        self.constants: dict[tuple[ir.Value, bool], ir.Value] = {}
+        self.expressions: dict[ir.Value, ir.Value] = {}
+
+    def run(self) -> None:
+        self.take_rows()
+        for value in self.source.inputs.get(self.place, ()):
+            new = value if self.first else ir.Value(name=value.name, shape=value.shape, type=value.type)
+            self.made.values[value] = new
+            self.name(new, value.name, own=self.first)
+        last = self.building.rows.last_sums(*self.place, self.position)
+        for node in self.source.own[self.place]:
+            if node in last:
+                other = 1 - last[node]
+                stream = self.operand(node, other, node.inputs[other])
+                assert stream is not None, "a sum has two operands"
+                self.made.values[node.outputs[0]] = stream
+                continue
+            self.add(node, [self.operand(node, i, v) for i, v in enumerate(node.inputs)], own=self.first)
+        self.add_sum()
+
+    def add(self, node: ir.Node, inputs: Sequence[ir.Value | None], *, own: bool) -> ir.Node:
+        """A copy of a node as one of the new layer's."""
+        copy = copied(node, inputs, self.operand, self.zeros)
+        self.graph.append(copy)
+        self.made.nodes.append(copy)
+        self.made.values.update(zip(node.outputs, copy.outputs, strict=True))
+        self.number(copy, node, own=own)
+        return copy
+
+    # ---- rows of tables
+
+    @property
+    def position(self) -> int:
+        """The number of the new layer."""
+        return len(self.building.runs[self.place[0]])
+
+    def take_rows(self) -> None:
+        """Take the layer's own rows of tables."""
+        for node in self.building.rows.reads(*self.place, self.position):
+            copy = self.row(node)
+            self.made.values[value_of(node.outputs[0])] = copy.outputs[0]
+
+    def row(self, node: Node) -> ir.Node:
+        copy = self.building.rows.row(node, self.position)
+        self.graph.append(copy)
+        self.number(copy, node_of(node), own=self.first)
+        return copy
+
+    def add_sum(self) -> None:
+        """Add a row where the source's last layer has none and another one follows by now."""
+        end = value_of(self.source.layers.runs[self.place[0]].layers[self.place[1]].end)
+        for rows in self.building.rows.missing(*self.place, self.position):
+            node, i = rows.sums[-1]
+            new = {value_of(n.outputs[0]): self.row(n).outputs[0] for n in rows.reads[len(rows.sums) - 1]}
+            given = node_of(node).inputs[i]
+            assert given is not None
+            inputs = [renewed(given, new, self.graph) if k == i else self.made.values[end] for k in (0, 1)]
+            self.made.values[end] = self.add(node_of(node), inputs, own=False).outputs[0]
+
+    def number(self, copy: ir.Node, node: ir.Node, *, own: bool) -> None:
+        self.name(copy, node.name, own=own)
+        for new, old in zip(copy.outputs, node.outputs, strict=True):
+            self.name(new, old.name, own=own)
+
+    def name(self, thing: Named, name: str | None, *, own: bool) -> None:
+        if name:
+            self.made.numbered.append((thing, name, own))
+
+    def operand(self, node: ir.Node, i: int, value: ir.Value | None) -> ir.Value | None:
+        """What a copy reads. `node`: the source's, in a body too (`i`: -1 for what a body gives out)."""
+        if i > 0 and node in self.steps:
+            value = self.steps[node].inputs[i]
+        if value is None or value in self.made.values:
+            return None if value is None else self.made.values[value]
+        zeros = self.zeros.get((node, i), set())
+        if zeros or self.source.owners.is_static(value):
+            return self.constant(value, zeros)
+        if value in self.source.data or value.is_graph_input():
+            return self.building.elsewhere(value, node)
+        return self.expression(value, node)
+
+    # ---- stored tensors
+
+    def constant(self, value: ir.Value, zeros: set[ir.Value]) -> ir.Value:
+        """A stored tensor, or what is made of it: the layer's own are copied, shared ones are not."""
+        if value in self.made.values:
+            return self.made.values[value]
+        zero, inner = _reaches(value, zeros), self.graph is not _graph_of(value)
+        if not zero and not inner and self.source.owners.of(value) != self.place:
+            return value
+        key = (value, zero)
+        if key not in self.constants:
+            self.constants[key] = self.fresh(value, zeros)
+        return self.constants[key]
+
+    def fresh(self, value: ir.Value, zeros: set[ir.Value]) -> ir.Value:
+        node, stored = value.producer(), self.building.stored.get(value)
+        if value in zeros and node is not None and stored is not None:
+            return self.dequantised(node, stored).outputs[value.index() or 0]
+        if value in zeros:
+            return self.initializer(value, _zeros(value), zero=True)
+        if node is None and self.first and self.graph is _graph_of(value):
+            self.name(value, value.name, own=True)
+            return value
+        if node is None:
+            return self.initializer(value, stored_tensor(value))
+        inputs = [None if v is None else self.constant(v, zeros) for v in node.inputs]
+        if self.first and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+            return value
+        return self.computed(node, inputs).outputs[value.index() or 0]
+
+    def dequantised(self, node: ir.Node, stored: Stored) -> ir.Node:
+        """A copy of what makes a weight of integers, which makes zeros."""
+        integers, *others = node.inputs
+        assert integers is not None, "what makes a weight of integers reads them first"
+        zeros = self.initializer(integers, stored.zeroed(), zero=True)
+        return self.computed(node, [zeros, *(None if v is None else self.constant(v, set()) for v in others)])
+
+    def computed(self, node: ir.Node, inputs: Sequence[ir.Value | None]) -> ir.Node:
+        """A copy of a node that makes a constant of constants."""
+        copy = copied(node, inputs)
+        self.graph.append(copy)
+        self.number(copy, node, own=False)
+        for new, old in zip(copy.outputs, node.outputs, strict=True):
+            new.meta[COPY_OF] = old.name
+        return copy
+
+    def initializer(
+        self, value: ir.Value, tensor: ir.TensorProtocol | None, *, zero: bool = False
+    ) -> ir.Value:
+        name = f"growc.fresh.{self.place}.{len(self.building.runs[self.place[0]])}.{len(self.made.numbered)}"
+        new = ir.Value(name=name, shape=value.shape, type=value.type, const_value=tensor)
+        new.meta.update(value.meta)
+        new.meta[COPY_OF], new.meta[ZERO] = value.name, zero
+        self.graph.register_initializer(new)
+        self.name(new, value.name, own=False)
+        return new
+
+    # ---- sizes
+
+    def expression(self, value: ir.Value, reader: ir.Node) -> ir.Value:
+        """An expression of sizes, asked of the new layers' tensors."""
+        if value not in self.expressions:
+            self.expressions[value] = self.asked(value, reader)
+        return self.expressions[value]
+
+    def asked(self, value: ir.Value, reader: ir.Node) -> ir.Value:
+        node = value.producer()
+        if value in self.source.data or value.is_graph_input():
+            before = [*self.building.runs[self.place[0]], self.made]
+            found = self.building.twin(value, before, self.place[0])
+            place = self.source.place(value)
+            if found is None and place is not None:
+                raise needed(place, reader)
+            return found or value
+        if node is None or self.source.owners.is_static(value):
+            return self.constant(value, set())
+        inputs = [None if v is None else self.expression(v, reader) for v in node.inputs]
+        if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+            return value
+        key = (node, *inputs)
+        if key not in self.building.expressions:
+            copy = self.building.expressions[key] = copied(node, inputs)
+            self.graph.append(copy)
+            self.number(copy, node, own=False)
+        return self.building.expressions[key].outputs[value.index() or 0]
+
+
+# --------------------------------------------------------------------------------------------- pieces
+
+
+def _reaches(value: ir.Value, zeros: set[ir.Value]) -> bool:
+    """Whether a constant is made of one of these."""
+
+    def above(value: ir.Value) -> Iterator[ir.Value]:
+        node = value.producer()
+        yield from () if node is None else (v for v in node.inputs if v is not None)
+
+    return bool(zeros) and any(one in zeros for one in walk([value], above))
+
+
+def _zeros(value: ir.Value) -> ir.LazyTensor:
+    tensor = stored_tensor(value)
+    shape, dtype = shape_of(tensor), tensor.dtype
+    return ir.LazyTensor(
+        lambda: ir.tensor(np.zeros(shape, dtype=dtype.numpy()), dtype=dtype),
+        dtype=dtype,
+        shape=ir.Shape(shape),
+        name=value.name,
+    )
+
+
+def _graph_of(value: ir.Value) -> ir.Graph | ir.Function | None:
+    node = value.producer()
+    return value.graph if node is None else node.graph
+
+
+def needed(place: Place, reader: ir.Node | ir.Value) -> GrowError:
+    """A node, or an output of the model, reads a layer that is gone."""
+    name = reader.name or getattr(reader, "op_type", "")
+    who = f"`{name}` reads it" if isinstance(reader, ir.Node) else f"the model's output `{name}` is of it"
+    return GrowError(Diagnostic("G314", f"layer {place[1]} cannot go: {who}"))

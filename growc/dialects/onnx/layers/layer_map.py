@@ -1,0 +1,120 @@
+"""A model's layers as nodes of its file: whose each value is, and which values of two layers are alike.
+
+Needs: the captured graph, its layers. Gives: `Layered`, which nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import onnx_ir as ir
+
+from growc.algebra.space import Size
+from growc.dialects.onnx.capture.owners import Owners, Place, enclosing
+from growc.dialects.onnx.layers.matching_nodes import Twins, twins
+from growc.dialects.onnx.origins import model_of, node_of, value_of
+from growc.ir.graph import Graph
+from growc.passes.layers.layer_runs import Layer, Layers, Run
+
+
+class Layered:
+    """`own`: the nodes of each layer; `home`: the layer of each node; `data`: what depends on what is fed.
+    `shared`: constants that are nobody's in particular, though a single layer may use them."""
+
+    def __init__(self, graph: Graph, layers: Layers, shared: Iterable[ir.Value] = ()) -> None:
+        self.graph: ir.Graph = model_of(graph).graph
+        self.layers = layers
+        places = [(r, i) for r, run in enumerate(layers.runs) for i in range(len(run.layers))]
+        outer = enclosing(self.graph)
+        self.own = {(r, i): _top_nodes(layers.runs[r].layers[i], outer) for r, i in places}
+        self.home = {n: place for place, nodes in self.own.items() for n in nodes}
+        self.data = {value_of(v) for v in layers.data}
+        self.owners = Owners(self.graph, self.home, self.data)
+        self.owners.found.update(dict.fromkeys(shared))
+        self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {value_of(v): v.sizes for v in layers.data}
+        self.outputs = set(self.graph.outputs)
+        self.given = {v: place for r in range(len(layers.runs)) for v, place in self._given(r)}
+        self.paired: dict[tuple[Place, int], Twins] = {}
+        self.states = {value_of(v) for pair in graph.states for v in pair}
+        self.inputs: dict[Place, list[ir.Value]] = {}
+        for r, run in enumerate(layers.runs):
+            self.inputs |= self._inputs(r, run)
+        self.private = {v for own in self.inputs.values() for v in own}
+
+    def _inputs(self, number: int, run: Run) -> dict[Place, list[ir.Value]]:
+        """The model's inputs that are one layer's own, where every layer has as many."""
+        found: dict[Place, list[ir.Value]] = {(number, i): [] for i in range(len(run.layers))}
+        for value in self.graph.inputs:
+            place = None if value.is_initializer() else self.owners.of(value)
+            if place in found and (len(run.layers) > 1 or value in self.states):
+                found[place].append(value)
+        return found if len({len(own) for own in found.values()}) == 1 else {}
+
+    def _given(self, number: int) -> Iterator[tuple[ir.Value, Place]]:
+        """The stream as each layer takes it, where all of this is given out by the model."""
+        starts = [value_of(layer.start) for layer in self.layers.runs[number].layers]
+        if len(starts) > 1 and self.outputs.issuperset(starts):
+            yield from ((value, (number, layer)) for layer, value in enumerate(starts))
+
+    def port(self, value: ir.Value) -> Place | None:
+        """The layer of an input or output of which every layer of the run has its own."""
+        place = self.place(value)
+        if value in self.given or place is None:
+            return self.given.get(value)
+        last = value_of(self.layers.runs[place[0]].layers[-1].end)
+        behind = value is last and place[0] in {run for run, _ in self.given.values()}
+        return place if not behind and self.is_port(value, place) else None
+
+    def place(self, value: ir.Value) -> Place | None:
+        """The layer whose node makes a value, or whose own input it is."""
+        node = value.producer()
+        if node is not None:
+            return self.home.get(node)
+        return self.owners.of(value) if value in self.private else None
+
+    def is_port(self, value: ir.Value, place: Place) -> bool:
+        """Whether an input or output is one of which every layer of the run has its own."""
+        if value in self.private:
+            return True
+        count = len(self.layers.runs[place[0]].layers)
+        alike = [self._same_place(value, place, i) for i in range(count)]
+        return all(v in self.outputs for v in alike) and (count > 1 or value in self.states)
+
+    def alike(self, value: ir.Value, place: Place) -> dict[int, ir.Value]:
+        """For each layer of the run a value that has the size of this one of another layer."""
+        found = {}
+        for i, layer in enumerate(self.layers.runs[place[0]].layers):
+            own = self.inputs.get((place[0], i), ())
+            candidates = (self._same_place(value, place, i), value_of(layer.start), value_of(layer.end), *own)
+            same = next((v for v in candidates if v is not None and self._same_size(v, value)), None)
+            if same is not None:
+                found[i] = same
+        return found
+
+    def _same_size(self, a: ir.Value, b: ir.Value) -> bool:
+        size = self.sizes.get(a)
+        return size is not None and size == self.sizes.get(b)
+
+    def _same_place(self, value: ir.Value, place: Place, layer: int) -> ir.Value | None:
+        """The value at the same place among the nodes of another layer."""
+        if value in self.private:
+            return self.inputs[place[0], layer][self.inputs[place].index(value)]
+        node = value.producer()
+        twin = None if node is None else self._twins(place, layer).get(node)
+        number = value.index() or 0
+        return twin.outputs[number] if twin is not None and number < len(twin.outputs) else None
+
+    def _twins(self, place: Place, layer: int) -> Twins:
+        """For the nodes of one layer those of another of its run that do the same."""
+        if (place, layer) not in self.paired:
+            run, other = self.layers.runs[place[0]].layers, (place[0], layer)
+            starts = value_of(run[place[1]].start), value_of(run[layer].start)
+            ends = value_of(run[place[1]].end), value_of(run[layer].end)
+            self.paired[place, layer] = twins(self.own[place], self.own[other], starts, ends)
+        return self.paired[place, layer]
+
+
+def _top_nodes(layer: Layer, outer: Mapping[ir.Node, ir.Node]) -> list[ir.Node]:
+    """The nodes of the outermost graph that a layer's nodes are, or lie in."""
+    found = dict.fromkeys(node_of(n) for n in layer.nodes)
+    return list(dict.fromkeys(outer.get(n, n) for n in found))

@@ -1,0 +1,111 @@
+"""Tables with a row for each layer (growc.passes.layers.layer_tables), while the layers of a model are rebuilt.
+
+Needs: a model's layers, the layers to build. Gives: for each new layer the nodes that take its row; then the
+tables with these rows, and zeros where a new layer adds nothing. What stands between two layers stands
+between any two of the new ones: a sum that one of them lacks is a copy of another one's, and adds zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.dialects.onnx.capture.capture import ORDER
+from growc.dialects.onnx.emit import patching
+from growc.dialects.onnx.layers.copy_nodes import copied
+from growc.dialects.onnx.origins import node_of, value_of
+from growc.dialects.onnx.repair.shape_operands import numbered
+from growc.ir.graph import Graph, Node, Order
+from growc.passes.edits import Patch
+from growc.passes.layers.layer_runs import Instance, Layers, Rows
+
+Remember = Callable[[Iterable[ir.Node]], None]
+"""What is done to nodes before they say something else than in the source."""
+
+
+class RowTables:
+    """All tables of the runs that are rebuilt. `orders`: the layers to build of each."""
+
+    def __init__(
+        self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]], remember: Remember
+    ) -> None:
+        self.patch, self.remember, self.orders = patching(graph), remember, orders
+        self.all = [rows for rows in layers.rows if rows.run in orders]
+        self.taken = {value_of(v) for rows in self.all for v in rows.taken}
+
+    @property
+    def shared(self) -> Iterator[ir.Value]:
+        """What no layer has to itself, though a single one may read it."""
+        for rows in self.all:
+            yield from (value_of(weight) for weight in rows.tables)
+            yield from (value_of(v) for node in rows.way for v in node.outputs)
+
+    def reads(self, run: int, layer: int, position: int) -> Iterator[Node]:
+        """The nodes of a layer of the source that take its rows, for a copy that has rows where it stands."""
+        for rows in self.all:
+            if rows.run == run and position < self.count(rows):
+                yield from rows.reads[layer]
+
+    def last_sums(self, run: int, layer: int, position: int) -> dict[ir.Node, int]:
+        """The sum of a layer of the source that adds a row, with its operand, for a copy that has none."""
+        found = (r for r in self.all if r.run == run and position == self.count(r) and layer < len(r.sums))
+        return {node_of(rows.sums[layer][0]): rows.sums[layer][1] for rows in found}
+
+    def missing(self, run: int, layer: int, position: int) -> Iterator[Rows]:
+        """The tables of which a layer of the source has no row, for a copy that has one where it stands."""
+        for rows in self.all:
+            if rows.run == run and rows.sums and layer == len(rows.sums) and position < self.count(rows):
+                yield rows
+
+    def count(self, rows: Rows) -> int:
+        """How many rows a table has in the result."""
+        return len(self.orders[rows.run]) - bool(rows.sums)
+
+    def units(self, rows: Rows) -> list[int]:
+        """The row of the source that each row of the result is; -1 where it is zero."""
+        order = self.orders[rows.run][: self.count(rows)]
+        return [i.source if self._read(rows, i) else -1 for i in order]
+
+    @staticmethod
+    def _read(rows: Rows, instance: Instance) -> bool:
+        """Whether a layer that is built has the row of its source."""
+        own = {node.outputs[0] for node in rows.reads[instance.source]}
+        return bool(own) and own.isdisjoint(instance.zeroed)
+
+    def row(self, node: Node, number: int) -> ir.Node:
+        """A copy of a node that takes a row, with the row of another number; it stands nowhere yet."""
+        self.remember([node_of(node)])
+        copy = copied(node_of(node), node_of(node).inputs)
+        self.patch(node, numbered(node, (number,)), copy)
+        return copy
+
+    def resize(self) -> None:
+        """Give the tables the rows of the new layers, and what is made of them the new sizes."""
+        for rows in self.all:
+            units = np.array(self.units(rows), dtype=np.int64)
+            before = sum(map(bool, rows.reads))
+            if len(units) == 0 or np.array_equal(units, np.arange(before)):
+                continue  # what no layer reads is gone
+            for weight, axis in rows.tables.items():
+                value_of(weight).meta[ORDER] = Order(axis, units, before, "layers")
+            for node, axis in {node_of(n): (n, axis) for n, axis in rows.way.items()}.values():
+                self._sized(node, axis, len(units))
+
+    def _sized(self, node: Node, axis: int, count: int) -> None:
+        """Let a node make so many rows."""
+        origin: ir.Node = node_of(node)
+        i = node.laws.shape
+        value = None if i is None else node.input(i)
+        known = None if value is None or value.known is None else value.known[0].reshape(-1).tolist()
+        if i is not None and known is not None and known[axis] > 0:
+            fixed = value is not None and value.weight is not None
+            entries = [n if fixed else None for n in known]
+            entries[axis] = count
+            self.remember([origin])
+            self.patch(node, Patch({i: tuple(entries)}), origin)
+        for out in node.outputs:
+            own = value_of(out)
+            if own.shape is not None:
+                own.shape = ir.Shape([count if k == axis else d for k, d in enumerate(own.shape)])

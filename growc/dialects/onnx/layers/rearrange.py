@@ -1,0 +1,295 @@
+"""Layers of a model taken out, repeated and put in another order.
+
+Needs: the captured graph, its layers, the layers to build. Gives: the model of the graph, in place, with each
+of the runs rebuilt (growc.dialects.onnx.layers.copy_layer), and what stood around the old layers on the new ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+from growc.dialects.onnx.capture.capture import COPY_OF
+from growc.dialects.onnx.capture.owners import Place, around, bodies
+from growc.dialects.onnx.capture.weight_norm import weight_norm
+from growc.dialects.onnx.layers.copy_layer import Building, Named, Placed, needed
+from growc.dialects.onnx.layers.layer_map import Layered
+from growc.dialects.onnx.layers.layer_tables import Remember, RowTables
+from growc.dialects.onnx.layers.rename import Numbering
+from growc.dialects.onnx.origins import model_of, node_of, value_of
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.ir.graph import Graph, Node
+from growc.ir.naming import unused
+from growc.passes.compilation import Model
+from growc.passes.layers.layer_history import Depth
+from growc.passes.layers.layer_runs import Instance, Layer, Layers
+
+
+@dataclass(frozen=True, eq=False)
+class Rearranged:
+    """`runs`: the layers of each run that was rebuilt; `renamed`: inputs and outputs that have another name
+    now, or none; `gone`: the nodes of the source's layers, which copies stand for; `taken`: for values of
+    those that were read behind them, the values that are read now; `data`: what depended in the source on
+    what is fed.
+    """
+
+    model: Model
+    before: Layers
+    runs: Mapping[int, Sequence[Placed]]
+    renamed: Mapping[str, str | None]
+    gone: frozenset[ir.Node]
+    taken: Mapping[ir.Value, ir.Value]
+    data: frozenset[ir.Value]
+
+    def layers(self, graph: Graph, depth: Depth) -> Layers:
+        """The layers of the result, on its graph as it was captured.
+
+        Raises GrowError (G314) where another run has moved so that nothing is left of one.
+        """
+        values = {value_of(v): v for v in graph.values() if v.weight is None}
+        nodes: dict[ir.Node, list[Node]] = {}
+        for node in graph.nodes:
+            if not node.chain:
+                nodes.setdefault(node_of(node), []).append(node)
+        runs = []
+        for number, (run, past) in enumerate(zip(self.before.runs, depth.runs, strict=True)):
+            placed = self.runs.get(number) or [Placed.unmoved(i, one) for i, one in enumerate(run.layers)]
+            made = []
+            for one in placed:
+                mine = tuple(n for node in one.nodes for n in nodes.get(node, ()))
+                start = self.taken.get(one.start, one.start)  # a run starts where another one ends
+                if start not in values or one.end not in values:
+                    message = f"layer {one.source} cannot stand there: nothing reads what it ends in"
+                    raise GrowError(Diagnostic("G314", message))
+                made.append(Layer(values[start], values[one.end], mine))
+            kinds = tuple(run.kinds[one.source] for one in placed)
+            runs.append(replace(run, layers=tuple(made), kinds=kinds, past=past))
+        return Layers(tuple(runs))
+
+
+def rearrange(
+    graph: Graph,
+    layers: Layers,
+    orders: Mapping[int, Sequence[Instance]],
+    remember: Remember,
+    model: Model,
+) -> Rearranged:
+    """Rebuild the runs of these numbers in the graph's onnx-ir model, in place; `remember` is called with
+    nodes before their numbers change.
+
+    Raises GrowError (G314) where a layer that goes is needed.
+    """
+    norms = {one: norm for one in graph.dialect.folded if (norm := weight_norm(one)) is not None}
+    for folded in norms:  # copies of a layer compute their weights as it does
+        folded.restore()
+    rows = RowTables(graph, layers, orders, remember)
+    factors = {one.stand_in: n.length for one, n in norms.items()}
+    surgery = _Surgery(Layered(graph, layers, rows.shared), orders, factors, rows)
+    surgery.build()
+    for folded in graph.dialect.folded:
+        if folded not in norms:
+            folded.restore()
+    RemoveUnusedNodesPass()(model_of(graph))
+    return surgery.finish(model)
+
+
+class _Surgery:
+    """`factors`: for what stands for a computed weight, the stored tensor that is zero where it is."""
+
+    def __init__(
+        self,
+        source: Layered,
+        orders: Mapping[int, Sequence[Instance]],
+        factors: Mapping[ir.Value, ir.Value],
+        rows: RowTables,
+    ) -> None:
+        self.source, self.graph, self.orders = source, source.graph, orders
+        self.building = Building(source, factors, rows)
+        self.gone = frozenset(n for n, place in source.home.items() if place[0] in orders)
+        self.ports = [*self.graph.inputs, *self.graph.outputs]
+        self.names = [v.name or "" for v in self.ports]
+        self.became: dict[ir.Value, ir.Value | None] = {}
+        self.taken: dict[ir.Value, ir.Value] = {}
+        self.exits: dict[Named, str | None] = {}
+        """What stands for an output that no layer has of its own, and the name of that output."""
+        self.numberings = {number: self.numbering(number) for number in orders}
+
+    def build(self) -> None:
+        """Build the new layers, and let nothing read the old ones."""
+        for number, order in self.orders.items():
+            self.building.rebuild(number, order)
+        self.building.rows.resize()
+        for number in self.orders:
+            self.rewire(number)
+        self.renew(self.graph.inputs)
+        self.renew(self.graph.outputs)
+        self.empty()
+
+    def empty(self) -> None:
+        """Let the bodies in the old layers read nothing: what goes with its layer is no reader."""
+        for outer in self.gone:
+            for node in around(outer):
+                for i in range(len(node.inputs)):
+                    node.replace_input_with(i, None)
+            for body in (b for node in (outer, *around(outer)) for b in bodies(node)):
+                body.outputs.clear()
+
+    def finish(self, model: Model) -> Rearranged:
+        """Order and names, once the old layers are gone. Raises GrowError (G314) where they are not."""
+        left = next((n for n in self.graph if n in self.gone), None)
+        if left is not None:
+            raise needed(self.source.home[left], left)
+        try:
+            self.graph.sort()
+        except ValueError as cycle:
+            message = "the layers cannot stand in this order: one needs what a later one computes"
+            raise GrowError(Diagnostic("G314", message)) from cycle
+        wanted = [named for number in self.orders for named in self.numbered(number)]
+        wanted += self.behind({thing for thing, _ in wanted})
+        self.assign(sorted(wanted, key=lambda named: named[0] not in self.exits))
+        renamed: dict[str, str | None] = {}
+        for value, name in zip(self.ports, self.names, strict=True):
+            now = self.became.get(value, value)
+            if now is None or now.name != name:
+                renamed[name] = None if now is None else now.name
+        data = frozenset(self.source.data)
+        return Rearranged(model, self.source.layers, self.building.runs, renamed, self.gone, self.taken, data)
+
+    # ---- what stands around the layers
+
+    def rewire(self, number: int) -> None:
+        """Let what reads the run's old layers read the new ones."""
+        old = [v for n in self.gone if self.source.home[n][0] == number for v in n.outputs]
+        for value in [*old, *(v for p, own in self.source.inputs.items() if p[0] == number for v in own)]:
+            for use in tuple(value.uses()):
+                reader = self.source.owners.outer.get(use.node, use.node)
+                if self.source.home.get(reader, (-1, 0))[0] != number:
+                    self.taken[value] = self.tapped(number, value, reader)
+                    use.node.replace_input_with(use.idx, self.taken[value])
+
+    def tapped(self, number: int, value: ir.Value, reader: ir.Node | ir.Value) -> ir.Value:
+        """What stands for a value of a layer, for someone who reads it outside of the layers."""
+        placed = self.building.runs[number]
+        found = self.building.now(number, value)
+        if found is not None:
+            return found
+        if isinstance(reader, ir.Node) and not any(out in self.source.data for out in reader.outputs):
+            return self.building.twin(value, placed, number) or value  # nobody may need what it reads
+        place = self.source.place(value)
+        assert place is not None
+        raise needed(place, reader)
+
+    def renew(self, side: MutableSequence[ir.Value]) -> None:
+        """Give the model the inputs, or the outputs, of its new layers."""
+        listed = list(side)
+        for number, placed in self.building.runs.items():
+            ports = {v: p for v in listed if (p := self.source.port(v)) is not None and p[0] == number}
+            inner = [v for v in listed if v not in ports and (self.source.place(v) or (-1, 0))[0] == number]
+            exits = {v: self.tapped(number, v, v) for v in inner}
+            own = _ordered(ports, placed)
+            for old, new in [*exits.items(), *own]:  # inner values need not say what they are; outputs must
+                new.type, new.shape = new.type or old.type, new.shape or old.shape
+            self.became |= exits | dict.fromkeys(ports) | dict(own[::-1])
+            self.exits |= {new: old.name for old, new in exits.items()}
+            at = min((listed.index(v) for v in ports), default=0)
+            listed = [exits.get(v, v) for v in listed if v not in ports]
+            listed[at:at] = [new for _, new in own]
+        if listed != list(side):
+            side[:] = self.apart(listed)
+
+    def apart(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """Each value once: what stands there again is a copy of it."""
+        made: list[ir.Value] = []
+        for value in values:
+            if value in made:
+                copy = ir.node("Identity", [value])
+                value, [again] = copy.outputs[0], [value]
+                value.name, value.type, value.shape = f"{again.name}.again", again.type, again.shape
+                self.graph.append(copy)
+            made.append(value)
+        return made
+
+    # ---- names
+
+    def numbered(self, number: int) -> Iterator[tuple[Named, str]]:
+        """Everything in the new layers, with the name that goes with its layer's number."""
+        rename = self.numberings[number].rename
+        for i, made in enumerate(self.building.runs[number]):
+            for thing, old, own in made.numbered:
+                plain = self.exits.get(thing) or (old if own else f"{old}.{i}")
+                yield thing, rename(old, made.source, i) or plain
+
+    def behind(self, layered: Collection[Named]) -> Iterator[tuple[Named, str]]:
+        """What stands behind all layers in one list with them, with its new number."""
+        outputs = (value for node in self.graph for value in node.outputs)
+        for thing in chain[Named](self.graph.initializers.values(), self.graph, outputs):
+            if thing in layered or thing in self.ports:
+                continue
+            moved = (numbering.behind(thing.name or "") for numbering in self.numberings.values())
+            name = next((name for name in moved if name is not None), None)
+            if name is not None:
+                yield thing, name
+
+    def numbering(self, number: int) -> Numbering:
+        count = len(self.source.layers.runs[number].layers)
+        names = [frozenset(self.known(number, i)) for i in range(count)]
+        used = ((name, value) for name, value in self.graph.initializers.items() if value.uses())
+        stored = {name: value for name, value in used if _is_learned(value)}
+        own = {name for name, value in stored.items() if self.source.owners.of(value) == (number, 0)}
+        return Numbering(names, len(self.orders[number]), own, stored.keys() - own)
+
+    def known(self, number: int, layer: int) -> Iterator[str]:
+        for node in self.source.own[number, layer]:
+            yield from (name for name in (node.name, *(v.name for v in node.outputs)) if name)
+            for value in (v for n in (node, *around(node)) for v in n.inputs):
+                if value is None or value.producer() in self.source.home:
+                    continue  # the stream bears the number of the layer that made it
+                if self.source.owners.of(value) == (number, layer) and value.name:
+                    yield value.name
+        yield from (value.name or "" for value in self.source.inputs.get((number, layer), ()))
+
+    def assign(self, wanted: Sequence[tuple[Named, str]]) -> None:
+        mine = {thing for thing, _ in wanted}
+        taken = {v.name for v in [*self.graph.inputs, *self.graph.initializers.values()] if v not in mine}
+        for node in (n for n in self.graph.all_nodes() if n not in self.gone):
+            things: list[Named] = [node, *node.outputs]
+            taken |= {thing.name for thing in things if thing not in mine}
+        before = [thing.name for thing, _ in wanted]
+        for k, (thing, _) in enumerate(wanted):
+            thing.name = f"growc.moved.{k}"
+        for (thing, name), old in zip(wanted, before, strict=True):
+            own = unused(name, taken)
+            if isinstance(thing, ir.Value) and thing.is_initializer() and own != old:
+                thing.meta.setdefault(COPY_OF, old)
+            thing.name = own
+
+
+def _is_learned(value: ir.Value) -> bool:
+    """Whether a stored tensor may be a weight: names of single elements and of sizes tell nothing."""
+    shape, kind = value.shape, value.dtype
+    assert shape is not None, "what is stored has a shape"
+    assert kind is not None, "and a type"
+    return shape.rank() > 1 or (shape.rank() == 1 and kind.is_floating_point())
+
+
+def _ordered(ports: Mapping[ir.Value, Place], placed: Sequence[Placed]) -> list[tuple[ir.Value, ir.Value]]:
+    """The ports of the new layers, each behind that of the source's, in the order of the old ones: by layer,
+    or by kind and then by layer.
+    """
+    ranks: Counter[int] = Counter()
+    rank: dict[ir.Value, int] = {}
+    for value, (_, layer) in ports.items():
+        rank[value] = ranks[layer]
+        ranks[layer] += 1
+    layers = [layer for _, layer in ports.values()]
+    made = []
+    for position, one in enumerate(placed):
+        for value in (v for v, (_, layer) in ports.items() if layer == one.source and v in one.values):
+            by_layer, by_kind = (position, rank[value]), (rank[value], position)
+            made.append((by_layer if layers == sorted(layers) else by_kind, (value, one.values[value])))
+    return [pair for _, pair in sorted(made, key=lambda found: found[0])]

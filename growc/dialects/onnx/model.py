@@ -1,0 +1,207 @@
+"""The ONNX dialect: what the passes ask of a model in this format, in one place."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import onnx_ir as ir
+
+from growc.algebra.indexmap import Array
+from growc.algebra.space import Size, Space
+from growc.dialects.onnx.capture.capture import capture, dtype_name
+from growc.dialects.onnx.capture.computed_weights import Folded
+from growc.dialects.onnx.capture.fused_ops import Fused
+from growc.dialects.onnx.capture.split_broadcasts import part
+from growc.dialects.onnx.clones import Clone, counterparts
+from growc.dialects.onnx.files.load import files_of, load
+from growc.dialects.onnx.heads.insert_repeats import counting, spread
+from growc.dialects.onnx.heads.unpack_qkv import unpack
+from growc.dialects.onnx.layers.rearrange import Rearranged, rearrange
+from growc.dialects.onnx.operators.number_ranges import RANGES
+from growc.dialects.onnx.operators.site import COMPLEX, REAL
+from growc.dialects.onnx.operators.table import OPERATORS
+from growc.dialects.onnx.repair.repair import mend
+from growc.dialects.onnx.shapes.body_lines import CONTROL
+from growc.dialects.onnx.shapes.sample_points import settle
+from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator
+from growc.errors.brief import brief
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.ir.graph import Graph, Node
+from growc.passes.axes.infer import Axes
+from growc.passes.axes.unstacked_experts import Taken
+from growc.passes.compilation import Result, Source
+from growc.passes.edits import Edit, Repairs, Sampled, Unseen
+from growc.passes.finish.assembled import Assembled
+from growc.passes.layers.layer_runs import Instance, Layers
+from growc.plans.scores import Scores
+
+
+@dataclass
+class IrModel(ABC):
+    """A model in onnx-ir's form, opened: its graph, its operator table, its simulation."""
+
+    __repr__ = brief
+
+    source: Any
+    simulator: Simulator = field(init=False)
+    fused: list[Fused] = field(default_factory=list, kw_only=True)
+    """Fused nodes for which plain ones stand in `source`; emission puts them back."""
+    folded: list[Folded] = field(default_factory=list, kw_only=True)
+    """Computed weights for which initializers stand in `source`; emission keeps those that change."""
+    spreading: list[Any] = field(default_factory=list, kw_only=True)
+    """Operators that count heads, put into `source`; emission writes plain ones in their place."""
+    scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
+    """What was measured of the model, by the inputs and the number of samples."""
+    told: tuple[str, ...] = field(default=(), kw_only=True)
+    """What a reader of any plan should know of how the model was captured."""
+    lenient = False
+    """Whether masks that are not given are open."""
+    repeats = False
+    """Whether what repeats heads stays one operator when the model is written, in front of attention too."""
+    operators = OPERATORS | CONTROL
+    ranges = RANGES
+
+    def __post_init__(self) -> None:
+        self.simulator = Simulator(self.source)
+
+    def opset(self, graph: Graph) -> int:
+        """The version of the default operator set that the model declares."""
+        return int(self.simulator.opsets.get("", 1))
+
+    def capture(self) -> Graph:
+        """The neutral graph."""
+        return capture(self.source, self)
+
+    def edit(self, edit: Edit) -> Self:
+        """The model with heads that are counted, or queries, keys and values that are cut apart."""
+        there = Clone.of(self.source)
+        made = self.on(there)
+        if isinstance(edit, Unseen):
+            made.spreading += spread(edit, there, inside=not self.repeats)
+        else:
+            unpack(there, edit)
+        made.simulator = Simulator(made.source)
+        return made
+
+    def on(self, there: Clone) -> Self:
+        """The same model with a structure of its own; what was measured of it is known."""
+        made = copy(self)
+        made.source, made.simulator = there.model, Simulator(there.model)
+        made.fused = [one.on(there.value, there.node) for one in self.fused]
+        made.folded = [one.on(there.value, there.node) for one in self.folded]
+        made.spreading = [*map(there.node, self.spreading)]
+        return made
+
+    def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
+        """The model with other layers."""
+        own = self.on(Clone.of(self.source))
+        again = own.capture()
+        layers, orders = deepcopy((layers, orders), counterparts(graph, again))
+        made = rearrange(again, layers, orders, own.remember, own)
+        placed = [p.values for run in made.runs.values() for p in run]
+        own.fused = [one for fused in own.fused for one in fused.copies(placed, made.gone, made.data)]
+        own.folded, own.spreading = [], counting(own.source)
+        own.simulator = Simulator(own.source)
+        return made
+
+    @abstractmethod
+    def remember(self, nodes: Iterable[ir.Node]) -> None:
+        """Nodes are about to say something else than in the source."""
+
+    @abstractmethod
+    def file(self, path: Path) -> Path:
+        """The file that onnxruntime runs."""
+
+    @abstractmethod
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes."""
+
+    def fault(self, path: Path) -> str:
+        """What is wrong with the file as such, if it can be told."""
+        return ""
+
+    def outermost(self, node: Node) -> bool:
+        """Whether a node stands in no body."""
+        return isinstance(node.origin, ir.Node) and node.origin.graph is self.source.graph
+
+    def evaluate(self, node: Node, operands: Sequence[Array | None]) -> Sequence[Array] | None:
+        """What a node makes of these operands; None where that cannot be told."""
+        proto = self.simulator.proto(node, {}, len(operands), "")
+        return self.simulator.evaluate(node, proto, list(operands))
+
+    def simulate(self, graph: Graph) -> Sampled:
+        """Fill in sizes and known values of a graph. Raises GrowError (G311)."""
+        try:
+            inputs, done = settle(graph, self.simulator)
+        except ContradictionError as failure:
+            node = failure.node
+            message = f"the sizes of the model contradict each other at `{node.name or node.op}` ({node.op})"
+            raise GrowError(Diagnostic("G311", message, notes=(failure.message,))) from failure
+        for value in graph.values():
+            value.sizes, value.known = done.sizes.get(value), done.known.get(value)
+            kind = done.types.get(value)
+            value.floating = kind is None or kind in REAL | COMPLEX
+            value.dtype = "" if kind is None else dtype_name(ir.DataType(kind))
+        return Sampled(inputs, dict(done.counts))
+
+    def repair(
+        self,
+        axes: Axes,
+        sampled: Sampled,
+        resize: Callable[[Space], Size],
+        taken: Taken,
+    ) -> Repairs:
+        """Account for every size of the result."""
+        return mend(axes, self.simulator, sampled, resize, taken)
+
+    def put_back(self, made: Assembled) -> Assembled:
+        """The stored tensors of a plan, where computed weights that change are made of what others are."""
+        return made
+
+    def hold(self, c: Result) -> Result:
+        """A compilation with what stores its result, where that is more than the graph itself."""
+        return c
+
+
+def ir_model(c: Source) -> IrModel:
+    """The model of a compilation."""
+    assert isinstance(c.model, IrModel), "every dialect is one of onnx-ir by now"
+    return c.model
+
+
+@dataclass
+class OnnxModel(IrModel):
+    """An ONNX file, opened."""
+
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        part(self.source)
+
+    @staticmethod
+    def open(path: Path) -> OnnxModel:
+        """Raises GrowError (G310) where the file cannot be read."""
+        return OnnxModel(load(path))
+
+    def remember(self, nodes: Iterable[ir.Node]) -> None:
+        """A file is written from what nodes say now."""
+
+    def file(self, path: Path) -> Path:
+        """The file that onnxruntime runs: itself."""
+        return path
+
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes."""
+        return files_of(path)
+
+    def fault(self, path: Path) -> str:
+        """What onnx's checker says."""
+        from growc.dialects.onnx.files.check import fault_of
+
+        return fault_of(path)

@@ -1,0 +1,143 @@
+"""Rows that multiply and sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from growc.algebra.space import Size, ratio
+from growc.dialects.onnx.operators import einsum as equation
+from growc.dialects.onnx.operators.infer_types import turned
+from growc.dialects.onnx.operators.site import first, line, unit
+from growc.ir.notation import Line, Site, Term, broadcast_label, opaque
+
+
+def gemm(site: Site) -> Line:
+    """A matrix product with a bias that is broadcast."""
+    a: list[Term] = ["k", "m"] if site.attribute("transA", 0) else ["m", "k"]
+    b: list[Term] = ["n", "k"] if site.attribute("transB", 0) else ["k", "n"]
+    inputs: list[Sequence[Term] | None] = [a, b]
+    bias = site.inputs[2] if len(site.inputs) > 2 else None
+    if bias is not None:
+        result = site.outputs[0].sizes or ()
+        pairs = list(zip(reversed(bias.sizes or ()), ("n", "m"), reversed(result), strict=False))
+        inputs.append([broadcast_label(t, s, r) for s, t, r in pairs][::-1])
+    return line(inputs, [["m", "n"]])
+
+
+def fused_matmul(site: Site) -> Line:
+    """A matrix product of operands whose axes may stand in another order."""
+    a, b = first(site), site.inputs[1]
+    assert b is not None
+    result = site.outputs[0].sizes or ()
+    lead = len(result) - (a.rank > 1) - (b.rank > 1)
+    inputs: list[Sequence[Term]] = []
+    for operand, which, own in ((a, "A", ("m", "k")), (b, "B", ("k", "n"))):
+        order = turned(operand.rank, site.node.attributes, which)
+        stacked = range(lead - operand.rank + 2, lead)
+        sizes = [(operand.sizes or ())[i] for i in order]
+        logical = [broadcast_label(f"e{i}", s, result[i]) for i, s in zip(stacked, sizes, strict=False)]
+        logical += list(own) if operand.rank > 1 else ["k"]
+        inputs.append([logical[order.index(i)] for i in range(operand.rank)])
+    kept = [*["m"] * (a.rank > 1), *["n"] * (b.rank > 1)]
+    return line(inputs, [[*(f"e{i}" for i in range(lead)), *kept]])
+
+
+def einsum(site: Site) -> Line:
+    """One or two operands: no letter twice in one of them, and none summed that only one operand has."""
+    operands, result = equation.parse(str(site.attribute("equation", "")))
+    parts = [*operands, result]
+    alone = [x for p in operands for x in p if x not in result and sum(x in o for o in operands) < 2]
+    if len(operands) > 2 or any(len(set(p)) != len(p) for p in parts):
+        return opaque(site)
+    if alone and len(operands) > 1:
+        return opaque(site)
+    sizes = site.outputs[0].sizes or ()
+    lead = len(sizes) - len(result) + 1 if "..." in result else 0
+    stretched = sizes[result.index("...") :][:lead] if "..." in result else ()
+    inputs: list[Sequence[Term]] = []
+    for part, operand in zip(operands, site.inputs, strict=True):
+        assert operand is not None
+        inputs.append(_letters(part, operand.sizes or (), stretched))
+    made = line(inputs, [_letters(result, sizes, stretched)])
+    return replace(made, treatment="sum" if alone else "layout") if len(operands) == 1 else made
+
+
+def _letters(part: Sequence[str], sizes: Sequence[Size], stretched: Sequence[Size]) -> list[Term]:
+    """One term's labels; axes under the ellipsis are broadcast from the right."""
+    if "..." not in part:
+        return list(part)
+    at = part.index("...")
+    own = sizes[at : at + len(sizes) - len(part) + 1]
+    ends = [
+        broadcast_label(f"e{i}", s, w)
+        for i, (s, w) in enumerate(zip(own[::-1], stretched[::-1], strict=False))
+    ]
+    return [*part[:at], *ends[::-1], *part[at + 1 :]]
+
+
+def conv(site: Site) -> Line:
+    """Kernels slide over opaque axes; a grouped convolution's channels are (g c), g tied on both sides."""
+    data, kernel = first(site), site.inputs[1]
+    assert data.sizes is not None
+    assert kernel is not None
+    assert kernel.sizes is not None
+    groups = site.attribute("group", 1)
+    assert isinstance(groups, int)
+    space: list[Term] = ["_"] * (data.rank - 2)
+    points = len(kernel.sizes[0])
+    g: Size = (groups,) * points
+    flip = site.node.op == "ConvTranspose"
+    inside, outside = kernel.sizes[0 if flip else 1], kernel.sizes[1 if flip else 0]
+    per_group = ratio(inside if flip else outside, g)
+    if per_group is None:
+        return opaque(site)
+    i, o = (per_group, outside) if flip else (inside, per_group)
+    into, out = _grouped("i", i, groups), _grouped("o", o, groups)
+    sizes = {"g": g, "i": i, "o": o}
+    weight: list[Term] = [into, "o" if not unit(o) else "1"] if flip else [out, "i" if not unit(i) else "1"]
+    inputs: list[Sequence[Term] | None] = [["b", into, *space], [*weight, *space]]
+    inputs += [[out] if o is not None else None for o in site.inputs[2:]]
+    used = {k: v for k, v in sizes.items() if not unit(v)}
+    return line(inputs, [["b", out, *space]], **used)
+
+
+def _grouped(name: str, size: Size, groups: int) -> Term:
+    if groups == 1:
+        return name
+    return "g" if unit(size) else ("*", ("g", name))
+
+
+def recurrent(site: Site) -> Line:
+    """LSTM, GRU, RNN: gates of the same units one after the other, directions apart."""
+    sizes = [None if o is None else o.sizes for o in site.inputs]
+    rows, columns = sizes[1], sizes[2]
+    if rows is None or columns is None:
+        return opaque(site)
+    found: dict[str, Size] = {"h": columns[2]}
+
+    def gates(operand: int, name: str) -> list[Term] | None:
+        own = sizes[operand] if operand < len(sizes) else None
+        if own is None:
+            return None
+        count = ratio(own[1], columns[2])
+        if count is None or unit(columns[2]) or unit(count):
+            return ["_", "h"]
+        found[name] = count
+        return ["_", ("*", (f"{name}!", "h"))]
+
+    state: list[Term] = ["_", "_", "h"]
+    inputs: list[Sequence[Term] | None] = [["_", "_", "i"]]
+    inputs += [
+        [*(gates(1, "w") or []), "i"],
+        [*(gates(2, "w") or []), "k"],
+        gates(3, "b"),
+        ["_"],
+        state,
+        state,
+    ]
+    inputs += [gates(7, "p")]
+    kept = [t if o is not None else None for t, o in zip(inputs, site.inputs, strict=False)]
+    first_result: list[Term] = ["_", "_", "_", "h"]
+    outputs = [first_result if n == 0 else state for n in range(len(site.outputs))]
+    return replace(line(kept, outputs, **found), alike=(("h", "k"),))

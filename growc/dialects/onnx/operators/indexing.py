@@ -1,0 +1,239 @@
+"""Rows that choose elements by number: static bounds cut segments, others address an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from growc.algebra.indexmap import Array
+from growc.algebra.space import Size, ratio
+from growc.dialects.onnx.operators.index_grids import counted
+from growc.dialects.onnx.operators.site import axis_of, first, line, names, refine, rest, segments, unit
+from growc.ir.graph import Value
+from growc.ir.notation import Line, Site, Term, opaque
+
+HUGE = 1 << 31
+"""Slice bounds beyond this mean the end of the axis."""
+
+
+def slice_(site: Site) -> Line:
+    """Static bounds cut an axis into segments; run-time bounds from the front address it."""
+    data, result = first(site), site.outputs[0]
+    assert data.sizes is not None
+    assert result.sizes is not None
+    left: list[Term] = names("a", data.rank)
+    right = list(left)
+    sizes: dict[str, Size] = {}
+    for axis, starts, ends, step in _slice_bounds(site):
+        size, out = data.sizes[axis], result.sizes[axis]
+        if size == out and step == 1:
+            continue
+        left[axis], right[axis] = _cut_term(axis, size, out, starts, ends, step, sizes)
+    return line([left, *rest(site)], [right], **sizes)
+
+
+def _slice_bounds(site: Site) -> list[tuple[int, list[int] | None, list[int] | None, int | None]]:
+    """(axis, start at each sample point, end, step) for every sliced axis; None where it is not known."""
+    data = first(site)
+    if "starts" in site.node.attributes:
+        points = len(data.sizes[0]) if data.sizes else 1
+        starts: Array | None = np.asarray([site.attribute("starts")] * points)
+        ends: Array | None = np.asarray([site.attribute("ends")] * points)
+        axes, steps = site.node.array("axes"), None
+    else:
+        starts, ends = _rows(site, 1), _rows(site, 2)
+        axes = site.static(3)
+        steps = site.static(4) if len(site.inputs) > 4 and site.inputs[4] else None
+        if len(site.inputs) > 4 and site.inputs[4] is not None and steps is None:
+            return [(a, None, None, None) for a in range(data.rank)]
+        if len(site.inputs) > 3 and site.inputs[3] is not None and axes is None:
+            return [(a, None, None, None) for a in range(data.rank)]
+    count = next((o.sizes[0][0] for o in site.inputs[1:2] if o is not None and o.sizes), data.rank)
+    if starts is not None:
+        count = starts.shape[1]
+    order = list(range(count)) if axes is None else [int(a) % data.rank for a in axes]
+    found: list[tuple[int, list[int] | None, list[int] | None, int | None]] = []
+    for i, axis in enumerate(order):
+        begin = None if starts is None else [int(s) for s in starts[:, i]]
+        stop = None if ends is None else [int(e) for e in ends[:, i]]
+        found.append((axis, begin, stop, 1 if steps is None else int(steps[i])))
+    return found
+
+
+def _rows(site: Site, i: int) -> Array | None:
+    known = site.known(i)
+    return None if known is None else np.stack([np.atleast_1d(k) for k in known])
+
+
+def _cut_term(
+    axis: int,
+    size: Size,
+    out: Size,
+    starts: list[int] | None,
+    ends: list[int] | None,
+    step: int | None,
+    sizes: dict[str, Size],
+) -> tuple[Term, Term]:
+    if starts is None or ends is None or step is None:
+        return "_", "_"
+    if step != 1:
+        whole = ratio(size, out)
+        if (
+            whole is None
+            or step < 1
+            or whole != (step,) * len(size)
+            or not all(0 <= s < step for s in starts)
+        ):
+            return "_", "_"
+        sizes[f"y{axis}"], sizes[f"stride{axis}"] = out, whole
+        return ("*", (f"y{axis}", f"stride{axis}!")), f"y{axis}"
+    begin = [min(max(s + n if s < 0 else s, 0), n) for s, n in zip(starts, size, strict=True)]
+    if len(set(begin)) == 1 and len(set(size)) == 1 and len(set(out)) == 1:
+        return segments(axis, size, begin[0], out, sizes)
+    stop = [e if e < HUGE else -1 for e in ends]
+    if len(set(size)) == 1 and min(starts) >= 0 and min(stop) >= 0:
+        return "#", f"y{axis}"
+    return "_", "_"
+
+
+def gather(site: Site) -> Line:
+    """Constant contiguous indices cut segments; others address the axis by number."""
+    indices = site.inputs[1]
+    assert indices is not None
+    return _chosen(site, axis_of(site), indices.rank)
+
+
+def _chosen(site: Site, axis: int, rank: int) -> Line:
+    """Elements of one axis, by indices of a rank; the operand may have an axis of one element behind that."""
+    data, indices = first(site), site.inputs[1]
+    assert data.sizes is not None
+    assert indices is not None
+    behind: list[Term] = ["_"] * (indices.rank - rank)
+    left: list[Term] = names("a", data.rank)
+    middle: list[Term] = names("i", rank)
+    sizes: dict[str, Size] = {}
+    size = data.sizes[axis]
+    known = site.known(1)
+    if known is not None and behind:
+        known = tuple(k[..., 0] for k in known)
+    fixed = known[0] if known is not None and site.static(1) is not None else None
+    if known is not None and all(_counts_up(k, n) for k, n in zip(known, size, strict=True)):
+        return _all_chosen(axis, left, size, list(indices.sizes or ())[:rank], behind)
+    if fixed is not None and len(set(size)) == 1 and _contiguous(fixed, size[0]):
+        begin = int(fixed.reshape(-1)[0]) % size[0]
+        out = (fixed.size,) * len(size)
+        left[axis], taken = segments(axis, size, begin, out, sizes)
+        middle = [] if fixed.ndim == 0 else [taken] if fixed.ndim == 1 else ["_"] * fixed.ndim
+        index: Sequence[Term] = ["_"] * rank
+    else:
+        negative = known is not None and any((k < 0).any() for k in known)
+        left[axis] = "_" if negative and fixed is None else "#"
+        index = middle = ["_"] * rank if fixed is not None else middle
+    return line([left, [*index, *behind]], [[*left[:axis], *middle, *left[axis + 1 :]]], **sizes)
+
+
+def _counts_up(index: Array, size: int) -> bool:
+    return index.ndim > 0 and index.size == size and bool((index.reshape(-1) == np.arange(size)).all())
+
+
+def _contiguous(index: Array, size: int) -> bool:
+    flat = index.reshape(-1)
+    return index.ndim <= 1 and 0 < flat.size <= size - flat[0] % size and bool((np.diff(flat) == 1).all())
+
+
+def _all_chosen(axis: int, left: list[Term], size: Size, indices: list[Size], behind: Sequence[Term]) -> Line:
+    """Indices that count over the whole axis choose nothing: the axis is reshaped to theirs."""
+    sizes: dict[str, Size] = {}
+    whole, parts = refine([size], indices, axis, sizes)
+    return line(
+        [[*left[:axis], *whole, *left[axis + 1 :]], [*("_" for _ in indices), *behind]],
+        [[*left[:axis], *parts, *left[axis + 1 :]]],
+        **sizes,
+    )
+
+
+def gather_nd(site: Site) -> Line:
+    """One number for each element that is taken, and no batch: a Gather. Else leading axes are addressed by
+    number (opaque where one counts from the end), and batch axes are opaque.
+    """
+    data, indices = first(site), site.inputs[1]
+    assert data.sizes is not None
+    assert indices is not None
+    assert indices.sizes is not None
+    batch = site.node.integer("batch_dims")
+    depth = indices.sizes[-1][0]
+    if depth == 1 and not batch:
+        return _chosen(site, 0, indices.rank - 1)
+    terms: list[Term] = names("a", data.rank)
+    kept = terms[batch + depth :]
+    known = site.known(1) or ()
+    chosen = ["_" if any((k[..., i] < 0).any() for k in known) else "#" for i in range(depth)]
+    index = ["_"] * batch + names("i", indices.rank - 1)[batch:]
+    return line([["_"] * batch + chosen + kept, [*index, "_"]], [["_"] * batch + index[batch:] + kept])
+
+
+def scatter_nd(site: Site) -> Line:
+    """Indices that count along an axis cut a segment of it; other addressed axes are opaque."""
+    data, indices, updates = first(site), site.inputs[1], site.inputs[2]
+    if site.attribute("reduction", "none") not in ("none", "add"):
+        return opaque(site)
+    assert data.sizes is not None
+    assert indices is not None
+    assert indices.sizes is not None
+    assert updates is not None
+    depth = indices.sizes[-1][0]
+    kept: list[Term] = names("a", data.rank)[depth:]
+    whole: list[Term] = [*("_" for _ in range(depth)), *kept]
+    lead: list[Term] = ["_" for _ in range(updates.rank - len(kept))]
+    grid: list[Term] = ["_" for _ in range(indices.rank)]
+    sizes: dict[str, Size] = {}
+    for axis, begin in enumerate(counted(site.node)):
+        size, out = data.sizes[axis], updates.sizes[axis] if updates.sizes else ()
+        if begin == 0 and size == out:
+            whole[axis] = lead[axis] = grid[axis] = f"a{axis}"
+        elif begin is not None and len(set(size)) == 1 and len(set(out)) == 1:
+            whole[axis], lead[axis] = segments(axis, size, begin, out, sizes)
+            grid[axis] = lead[axis]
+    return line([whole, grid, [*lead, *kept]], [whole], **sizes)
+
+
+def gather_elements(site: Site) -> Line:
+    """The axis that is chosen along is opaque, the others tied. An index that is the same all along an axis
+    goes with any state of it.
+    """
+    if site.attribute("reduction", "none") not in ("none", "add"):
+        return opaque(site)
+    axis, terms = axis_of(site), names("a", first(site).rank)
+    terms[axis] = "_"
+    index = [f"i{k}" if _stretched(site.node.input(1), k) else t for k, t in enumerate(terms)]
+    found = line([terms, index, *[terms] * (len(site.inputs) - 2)], [terms])
+    pairs = tuple((str(t), str(i)) for t, i in zip(terms, index, strict=True) if t not in ("_", i))
+    return replace(found, alike=pairs)
+
+
+def _stretched(value: Value | None, axis: int) -> bool:
+    """Whether one element was stretched to a whole axis."""
+    node = None if value is None else value.producer
+    if node is None or node.op != "Expand" or node.inputs[0] is None or node.outputs[0].sizes is None:
+        return False
+    before, after = node.inputs[0].sizes or (), node.outputs[0].sizes
+    at = axis - len(after) + len(before)
+    return at < 0 or (unit(before[at]) and not unit(after[axis]))
+
+
+def one_hot(site: Site) -> Line:
+    """Numbers become an axis of their own, which is opaque."""
+    terms = names("a", first(site).rank)
+    axis = axis_of(site, -1, len(terms) + 1)
+    return line([terms, *rest(site)], [[*terms[:axis], "_", *terms[axis:]]])
+
+
+def compress(site: Site) -> Line:
+    """Some elements of one axis, which is opaque, are kept; without an axis, some of all."""
+    if site.attribute("axis") is None:
+        return opaque(site)
+    terms = names("a", first(site).rank)
+    terms[axis_of(site)] = "_"
+    return line([terms, *rest(site)], [terms])

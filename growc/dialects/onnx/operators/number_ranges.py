@@ -1,0 +1,298 @@
+"""Between which bounds the results of operators lie, by those of their operands: one row each.
+
+growc.passes.dataflow.ranges asks for them. The other operands of `Where` are seen as its condition leaves them: of
+`where(x < 8, a, f(x))`, f sees numbers from 8 on, as long as only elementwise operators stand between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from growc.passes.dataflow.intervals import ANY, LIMITS, At, Range, of_array, of_type, says, union
+from growc.passes.dataflow.ranges import Rule
+
+
+def _corners(a: Range, b: Range, function: Callable[[float, float], float]) -> Range:
+    """The range of a function that is monotonic in each of two numbers."""
+    found = [function(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return Range(min(found), max(found), a.rests | b.rests, a.wild or b.wild)
+
+
+def _add(at: At) -> Range:
+    total, *others = at.all()
+    for x in others:
+        wild = total.wild or x.wild
+        total = Range(total.low + x.low, total.high + x.high, total.rests | x.rests, wild)
+    return total
+
+
+def _subtract(at: At) -> Range:
+    a, b = at(0), at(1)
+    return Range(a.low - b.high, a.high - b.low, a.rests, a.wild or b.wild)
+
+
+def _multiply(at: At) -> Range:
+    return _corners(at(0), at(1), lambda x, y: 0.0 if x == 0 or y == 0 else x * y)
+
+
+def _divide(at: At) -> Range:
+    a, b = at(0), at(1)
+    if b.low <= 0 <= b.high:  # an integer is not divided by zero
+        return Range(0, a.high, a.rests | b.rests) if at.whole and min(a.low, b.low) >= 0 else WILD
+
+    def quotient(x: float, y: float) -> float:
+        if math.isinf(y):
+            return 0.0 if math.isfinite(x) else math.copysign(math.inf, x) * math.copysign(1, y)
+        return float(math.trunc(x / y)) if at.whole and math.isfinite(x) else x / y
+
+    return _corners(a, b, quotient)
+
+
+def _remainder(at: At) -> Range:
+    a, b = at(0), at(1)
+    wild = not at.whole and (a.wild or b.wild or b.low <= 0)
+    if at.node.attributes.get("fmod", 0):  # it has the sign of what is divided, else of the divisor
+        return Range(0 if a.low >= 0 else a.low, max(a.high, 0), a.rests, wild)
+    return Range(min(b.low, 0), max(b.high, 0), b.rests, wild)
+
+
+def _power(at: At) -> Range:
+    a, b = at(0), at(1)
+    if b.low == b.high == 2:
+        return Range(0, wild=a.wild)
+    return Range(0, wild=a.wild or b.wild or b.low < 0) if a.low >= 0 else WILD
+
+
+def _monotonic(function: Callable[[float], float], least: float = -math.inf) -> Rule:
+    """A function that grows with its number, and has no value below the least one."""
+
+    def rule(at: At) -> Range:
+        x = at(0)
+        ends = [function(max(n, least)) for n in (x.low, x.high)]
+        return Range(min(ends), max(ends), x.rests, x.wild or x.low < least)
+
+    return rule
+
+
+def _rounded(function: Callable[[float], int]) -> Rule:
+    return _monotonic(lambda x: float(function(x)) if math.isfinite(x) else x)
+
+
+def _logarithm(x: float) -> float:
+    return -math.inf if x == 0 else math.log(x)
+
+
+def _between(low: float, high: float) -> Rule:
+    """Results between two numbers, whatever the operands are."""
+    return lambda at: Range(low, high, wild=any(x.wild for x in at.all(elementwise=False)))
+
+
+def _negative(at: At) -> Range:
+    x = at(0)
+    return Range(-x.high, -x.low, wild=x.wild)
+
+
+def _absolute(at: At) -> Range:
+    x = at(0)
+    return x if x.low >= 0 and not x.rests else Range(max(0, -x.high), max(-x.low, x.high), wild=x.wild)
+
+
+def _cast(at: At) -> Range:
+    x, kept = at(0), of_type(at.result.dtype)
+    if not at.whole:
+        return x
+    given = at.node.inputs[0]
+    if kept.low < 0 and given is not None and given.dtype in LIMITS:
+        return x.meet(kept)
+    if x.wild or x.low < kept.low or x.high > kept.high:
+        return kept
+    return Range(math.trunc(x.low), math.trunc(x.high), x.rests)
+
+
+def _same(at: At) -> Range:
+    return at(0)
+
+
+def _moved(at: At) -> Range:
+    return at(0, elementwise=False)
+
+
+def _padded(at: At) -> Range:
+    value = at.node.real("value")
+    filler = Range(value, value) if at.node.input(2) is None else at(2, elementwise=False)
+    return union(_moved(at), filler)
+
+
+def _together(at: At) -> Range:
+    return union(*at.all(elementwise=False))
+
+
+def _numbers(first: int = 0) -> Rule:
+    """Results from a place on number units; those before have elements of operand 0."""
+    return lambda at: _moved(at) if at.place < first else Range(0)
+
+
+def _size(at: At) -> Range:
+    value, node = at.node.inputs[0], at.node
+    sizes = (None if value is None else value.sizes) or ()
+    sizes = sizes[node.integer("start") : node.integer("end", len(sizes))]
+    return Range(min((s[0] if len(set(s)) == 1 else 0 for s in sizes), default=0))
+
+
+def _count_up(at: At) -> Range:
+    start, limit, step = at.all(elementwise=False)
+    if step.low > 0:
+        return Range(start.low, max(start.low, limit.high), start.rests)
+    return union(start, limit)
+
+
+def _running_sum(at: At) -> Range:
+    x, own = at(0, elementwise=False), at(0)
+    if x.low >= 0:  # each sum has the element at its own place
+        return Range(0 if at.node.attributes.get("exclusive", 0) else own.low, rests=x.rests, wild=x.wild)
+    return Range(high=0 if x.high <= 0 else math.inf, wild=x.wild)
+
+
+def _sum_along(at: At) -> Range:
+    x = _moved(at)
+    return Range(0 if x.low >= 0 else -math.inf, 0 if x.high <= 0 else math.inf, x.rests, x.wild)
+
+
+def _products(at: At) -> Range:
+    given = at.all(elementwise=False)
+    wild = any(r.wild for r in given)
+    return Range(0, rests=union(*given).rests, wild=wild) if min(r.low for r in given) >= 0 else ANY
+
+
+def _chosen(at: At) -> Range:
+    condition = at.node.inputs[0]
+    assert condition is not None
+    return union(*(at(i, *says(at, condition, i == 1)) for i in (1, 2)))
+
+
+def _constant(at: At) -> Range:
+    assert at.node.laws.constant is not None
+    return of_array(at.node.laws.constant(at.node))
+
+
+def _one_hot(at: At) -> Range:
+    return at(2, elementwise=False)
+
+
+def _written(at: At) -> Range:
+    data, updates = at(0, elementwise=False), at(2, elementwise=False)
+    if at.node.attributes.get("reduction", "none") == "none":
+        return union(data, updates)
+    return Range(0, rests=data.rests | updates.rests) if min(data.low, updates.low) >= 0 else ANY
+
+
+def _common_bits(at: At) -> Range:
+    least = min(at.all(), key=lambda x: (x.low < 0, x.high))
+    return Range(0, least.high, least.rests) if least.low >= 0 else ANY
+
+
+def _bodies(at: At) -> Range:
+    """What goes into bodies and comes out; of a loop, the number of the iteration."""
+    given = at.node.sources(at.result)
+    if given:
+        return union(*(at.of(v) for v in given))
+    return Range(0) if at.node.op == "Loop begin" and at.place == 0 else ANY
+
+
+WILD = Range(wild=True)
+
+RANGES: Mapping[str, Rule] = {
+    "Abs": _absolute,
+    "Add": _add,
+    "And": _between(0, 1),
+    "ArgMax": _numbers(),
+    "ArgMin": _numbers(),
+    "BitwiseAnd": _common_bits,
+    "Cast": _cast,
+    "CastLike": _cast,
+    "Ceil": _rounded(math.ceil),
+    "Compress": _moved,
+    "Concat": _together,
+    "ConstantOfShape": _constant,
+    "Cos": _between(-1, 1),
+    "CumSum": _running_sum,
+    "DepthToSpace": _moved,
+    "Div": _divide,
+    "Dropout": _same,
+    "Equal": _between(0, 1),
+    "Erf": _between(-1, 1),
+    "Exp": _between(0, math.inf),
+    "Expand": _same,
+    "EyeLike": _between(0, 1),
+    "Flatten": _moved,
+    "Floor": _rounded(math.floor),
+    "Gather": _moved,
+    "GatherElements": _moved,
+    "GatherND": _moved,
+    "Greater": _between(0, 1),
+    "GreaterOrEqual": _between(0, 1),
+    "HardSigmoid": _between(0, 1),
+    "Hardmax": _between(0, 1),
+    "Identity": _same,
+    "If end": _bodies,
+    "IsInf": _between(0, 1),
+    "IsNaN": _between(0, 1),
+    "Less": _between(0, 1),
+    "LessOrEqual": _between(0, 1),
+    "Log": _monotonic(_logarithm, 0),
+    "Loop begin": _bodies,
+    "Loop end": _bodies,
+    "MatMul": _products,
+    "MaxPool": _numbers(1),
+    "Mean": lambda at: union(*at.all()),
+    "Mod": _remainder,
+    "Mul": _multiply,
+    "Neg": _negative,
+    "NonMaxSuppression": _numbers(),
+    "NonZero": _numbers(),
+    "Not": _between(0, 1),
+    "OneHot": _one_hot,
+    "Or": _between(0, 1),
+    "Pad": _padded,
+    "Pow": _power,
+    "Range": _count_up,
+    "ReduceL1": _between(0, math.inf),
+    "ReduceL2": _between(0, math.inf),
+    "ReduceMax": _moved,
+    "ReduceMean": _moved,
+    "ReduceMin": _moved,
+    "ReduceSum": _sum_along,
+    "ReduceSumSquare": _between(0, math.inf),
+    "Reshape": _moved,
+    "Round": _rounded(round),
+    "Scan begin": _bodies,
+    "Scan end": _bodies,
+    "ScatterElements": _written,
+    "ScatterND": _written,
+    "Shape": _size,
+    "Sigmoid": _between(0, 1),
+    "Sign": _rounded(lambda x: (x > 0) - (x < 0)),
+    "Sin": _between(-1, 1),
+    "Size": _size,
+    "Slice": _moved,
+    "Softmax": _between(0, 1),
+    "Softplus": _between(0, math.inf),
+    "SpaceToDepth": _moved,
+    "Split": _moved,
+    "Sqrt": _monotonic(math.sqrt, 0),
+    "Squeeze": _moved,
+    "Sub": _subtract,
+    "Sum": _add,
+    "Tanh": _between(-1, 1),
+    "Tile": _moved,
+    "TopK": _numbers(1),
+    "Transpose": _moved,
+    "Trilu": lambda at: union(_moved(at), Range(0, 0)),
+    "Unique": _numbers(1),
+    "Unsqueeze": _moved,
+    "Where": _chosen,
+    "Xor": _between(0, 1),
+    "growc::Positions": _numbers(),
+}
+"""One row for each operator but clamps (growc.ir.graph.Laws); what any other gives can be any number."""

@@ -1,0 +1,113 @@
+"""What the rules share: asking a site, and making a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from growc.algebra.space import Size, ratio
+from growc.ir.notation import Axes, Line, Operand, Site, Term
+
+REAL = frozenset({1, 10, 11, 16})
+"""onnx's numbers of float32, float16, float64 and bfloat16."""
+COMPLEX = frozenset({14, 15})
+"""onnx's numbers of complex types: its operators have none, torch's have."""
+
+
+def names(prefix: str, n: int) -> list[Term]:
+    """`n` labels."""
+    return [f"{prefix}{i}" for i in range(n)]
+
+
+def line(inputs: Sequence[Sequence[Term] | None], outputs: Sequence[Sequence[Term]], **sizes: Size) -> Line:
+    """A line whose treatment is the row's own."""
+
+    def axes(terms: Sequence[Term] | None) -> Axes | None:
+        return None if terms is None else tuple(terms)
+
+    return Line(tuple(map(axes, inputs)), tuple(map(axes, outputs)), "", sizes)
+
+
+def first(site: Site) -> Operand:
+    """The operand that the row is about."""
+    operand = site.inputs[0]
+    assert operand is not None
+    assert operand.sizes is not None
+    return operand
+
+
+def rest(site: Site) -> list[Sequence[Term] | None]:
+    """Shape operands: their axes mean nothing."""
+    return [None if o is None else ["_"] * o.rank for o in site.inputs[1:]]
+
+
+def axis_of(site: Site, default: int = 0, rank: int | None = None) -> int:
+    """The `axis` attribute, counted from the front."""
+    axis = site.attribute("axis", default)
+    assert isinstance(axis, int)
+    return axis % (rank or max(first(site).rank, 1))
+
+
+def axes_of(site: Site, operand: int = 1) -> list[int] | None:
+    """The `axes` of Squeeze, Unsqueeze and reductions: an attribute in old opsets, an operand in new ones."""
+    axes = site.node.integers("axes")
+    if axes is None and len(site.inputs) > operand and site.inputs[operand] is not None:
+        found = site.static(operand)
+        return None if found is None else [int(a) for a in np.atleast_1d(found)]
+    return axes
+
+
+def unit(size: Size) -> bool:
+    """Whether there is one element at every sample point."""
+    return all(s == 1 for s in size)
+
+
+def number(site: Site, i: int) -> float | None:
+    """Operand i where it is one known number."""
+    found = site.static(i)
+    return float(found.reshape(-1)[0]) if found is not None and found.size == 1 else None
+
+
+def segments(axis: int, size: Size, begin: int, out: Size, sizes: dict[str, Size]) -> tuple[Term, Term]:
+    """An axis cut into what is in front (x), what is taken (y) and what is behind (z); and what is taken."""
+    points = len(size)
+    parts: list[str] = []
+    for name, n in ((f"x{axis}", begin), (f"y{axis}", out[0]), (f"z{axis}", size[0] - begin - out[0])):
+        if n > 0:
+            sizes[name] = (n,) * points
+            parts.append(name)
+    if not out[0]:
+        return "_", "_"
+    return (("+", tuple(parts)) if len(parts) > 1 else parts[0]), f"y{axis}"
+
+
+def refine(a: list[Size], b: list[Size], base: int, sizes: dict[str, Size]) -> tuple[list[Term], list[Term]]:
+    """Labels for one group: the coarsest common refinement of both sides; opaque where there is none."""
+    xs: list[list[Term]] = [[] for _ in a]
+    ys: list[list[Term]] = [[] for _ in b]
+    left = [(i, s) for i, s in enumerate(a) if not unit(s)]
+    right = [(j, s) for j, s in enumerate(b) if not unit(s)]
+    while left and right:
+        (i, x), (j, y) = left.pop(), right.pop()
+        name = f"g{base}_{len(sizes)}"
+        if x == y:
+            common = x
+        elif (more := ratio(x, y)) is not None:
+            common = y
+            left.append((i, more))
+        elif (more := ratio(y, x)) is not None:
+            common = x
+            right.append((j, more))
+        else:
+            return ["_"] * len(a), ["_"] * len(b)
+        sizes[name] = common
+        xs[i].insert(0, name)
+        ys[j].insert(0, name)
+    if left or right:
+        return ["_"] * len(a), ["_"] * len(b)
+    return [_product(x) for x in xs], [_product(y) for y in ys]
+
+
+def _product(parts: Sequence[Term]) -> Term:
+    return "1" if not parts else parts[0] if len(parts) == 1 else ("*", tuple(parts))

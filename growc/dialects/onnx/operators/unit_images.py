@@ -1,0 +1,292 @@
+"""What operators make of the ranges of units (growc.algebra.unit_ranges): a rule for each operator, by name.
+
+An operator without a rule gives any finite number for finite ones, or what its traits and other laws say
+(growc.passes.dataflow.images). A new one that has a pole has the trait `pole`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+
+from growc.algebra.indexmap import Bools, Floats, Ints
+from growc.algebra.unit_ranges import STILL, TINY, VARIES, Range
+from growc.ir.graph import Image, Node, Operands
+from growc.passes.axes.norms import scalar
+
+Function = Callable[[Floats], Floats]
+
+
+def _quiet(function: Function) -> Function:
+    def called(x: Floats) -> Floats:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(x), dtype=np.float64)
+
+    return called
+
+
+def _increasing(function: Function, *, analytic: bool = True, limits: tuple[int, ...] = ()) -> Image:
+    """A function of one operand that grows with it. analytic: it takes no value on more than a null set, if
+    its operand takes none. limits: numbers other than zero that it comes near to, and is rounded to.
+    """
+    quiet = _quiet(function)
+
+    def made(node: Node, given: Operands, domain: Bools) -> Range:
+        x = given[min(given)]
+        low, high = quiet(x.low), quiet(x.high)
+        near = [np.isin(end.astype(np.float32), limits) for end in (low, high)]
+        return replace(x.within(low, high, analytic=analytic), ends=near[0] | near[1])
+
+    return made
+
+
+def _bounded(
+    low: float, high: float, function: Function = lambda x: x * np.nan, *, near: bool = False
+) -> Image:
+    """From where to where the results go, and the function where it is easily said. near: whether they come
+    near to the upper bound, and are rounded to it.
+    """
+
+    def made(node: Node, given: Operands, domain: Bools) -> Range:
+        x = given[min(given)]
+        known = (x.low == x.high) & np.isfinite(x.low)
+        value = function(np.where(known, x.low, 0.0))
+        known &= ~np.isnan(value)
+        made = x.within(np.where(known, value, low), np.where(known, value, high), analytic=True)
+        return replace(made, ends=np.full(len(x.low), near))
+
+    return made
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """A function that is finite on an interval alone, from low to high, with these ends or (not closed)
+    without; its results go from bottom to top.
+    """
+
+    low: float
+    high: float
+    closed: bool
+    bottom: float
+    top: float
+    function: Function | None = None
+
+    def __call__(self, node: Node, given: Operands, domain: Bools) -> Range:
+        x = given[min(given)]
+        inside = (x.low >= self.low) & (x.high <= self.high)
+        finite = [x.holds(end) for end in (self.low, self.high) if np.isfinite(end)]
+        at_end = np.logical_or.reduce(finite) & (not self.closed)
+        made = x.within(self.bottom, self.top, analytic=True)
+        if self.function is not None:
+            ends = (_quiet(self.function)(np.clip(end, self.low, self.high)) for end in (x.low, x.high))
+            made = x.within(*ends, analytic=True)
+        low, high = np.where(domain, self.bottom, made.low), np.where(domain, self.top, made.high)
+        return replace(made, low=low, high=high).bad(~inside | at_end)
+
+
+# -------------------------------------------------------------------- operators with several operands
+
+
+def _operands(node: Node, given: Operands) -> list[Range]:
+    """All operands: what is one number for all units stands for each of them."""
+    size = len(given[min(given)].low)
+    found = []
+    for i, value in enumerate(node.inputs):
+        number = scalar(value)
+        other = Range.anything(size)
+        if number is not None and np.isfinite(number):
+            other = Range.anything(size, STILL).within(number, number)
+        if value is not None:
+            found.append(given.get(i, other))
+    return found
+
+
+def _abs(node: Node, given: Operands) -> Range:
+    x = given[0]
+    low = np.where(x.holds(0) | (x.low <= 0) & (x.high >= 0), 0, np.minimum(abs(x.low), abs(x.high)))
+    return x.within(low, np.maximum(abs(x.low), abs(x.high)), analytic=True)
+
+
+def _elu(node: Node, given: Operands) -> Range:
+    x, scale = given[0], node.real("alpha", 1.0)
+    if scale < 0:
+        return Range.anything(len(x.low))
+    with np.errstate(over="ignore"):
+        low, high = (np.where(end < 0, scale * np.expm1(end), end) for end in (x.low, x.high))
+    made = x.within(low, high, analytic=scale > 0)
+    return replace(made, ends=made.low == -scale)
+
+
+def _hard_sigmoid(node: Node, given: Operands) -> Range:
+    x, slope = given[0], node.real("alpha", 0.2)
+    if slope <= 0:
+        return Range.anything(len(x.low)).within(0.0, 1.0)
+    low, high = (np.clip(slope * end + node.real("beta", 0.5), 0, 1) for end in (x.low, x.high))
+    return replace(x.within(low, high, analytic=True), ends=(low == 0) | (high == 1))
+
+
+def _negative(node: Node, given: Operands) -> Range:
+    return given[0].within(-given[0].high, -given[0].low, analytic=True)
+
+
+def _sum(node: Node, given: Operands) -> Range:
+    return reduce(lambda a, b: _plus(a, b, 1), _operands(node, given))
+
+
+def _difference(node: Node, given: Operands) -> Range:
+    a, b = _operands(node, given)
+    return _plus(a, b, -1)
+
+
+def _plus(a: Range, b: Range, sign: int) -> Range:
+    low, high = (b.low, b.high) if sign > 0 else (-b.high, -b.low)
+    with np.errstate(invalid="ignore"):
+        made = a.within(a.low + low, a.high + high)
+    return replace(made, motion=_together(a, b))
+
+
+def _together(a: Range, b: Range) -> Ints:
+    """How a sum or a product moves: as one does where the other is a number, and else nobody knows."""
+    return np.where(a.motion == STILL, b.motion, np.where(b.motion == STILL, a.motion, VARIES))
+
+
+def _multiply(node: Node, given: Operands) -> Range:
+    a, b = _operands(node, given)
+    if node.inputs[0] is node.inputs[1]:
+        size = _abs(node, {0: a})
+        return size.within(size.low**2, size.high**2, analytic=True)
+    return _times(a, b)
+
+
+def _times(a: Range, b: Range) -> Range:
+    with np.errstate(invalid="ignore", over="ignore"):
+        ends = np.stack([x * y for x in (a.low, a.high) for y in (b.low, b.high)])
+    ends = np.where(np.isnan(ends), 0.0, ends)  # zero times any finite number
+    made = a.within(ends.min(axis=0), ends.max(axis=0))
+    motion = np.where((made.low == 0) & (made.high == 0), STILL, _together(a, b))
+    return replace(made, motion=motion)
+
+
+def _inverse(x: Range) -> Range:
+    """1/x: a pole where x is zero on more than a null set."""
+    with np.errstate(divide="ignore", over="ignore"):
+        ends = np.stack([1 / x.low, 1 / x.high])
+    low, high = ends.min(axis=0), ends.max(axis=0)
+    across = (x.low <= 0) & (x.high >= 0)
+    low = np.where(across, np.where(x.low == 0, TINY, -np.inf), np.where(low == 0, TINY, low))
+    high = np.where(across, np.where(x.high == 0, -TINY, np.inf), np.where(high == 0, -TINY, high))
+    return x.within(low, high, analytic=True).bad(x.holds(0))
+
+
+def _reciprocal(node: Node, given: Operands) -> Range:
+    return _inverse(given[0])
+
+
+def _divide(node: Node, given: Operands) -> Range:
+    a, b = _operands(node, given)
+    if 1 not in given:
+        return _times(a, replace(_inverse(b), wild=b.wild))
+    return _times(a, _inverse(b)).bad(b.holds(0))
+
+
+def _modulo(node: Node, given: Operands) -> Range:
+    a, b = _operands(node, given)
+    return Range.anything(len(a.low)).bad(b.holds(0) if 1 in given else b.wild)
+
+
+def _total(node: Node, given: Operands) -> Range:
+    x = given[0]
+    return x.within(np.where(x.low >= 0, x.low, -np.inf), np.where(x.high <= 0, x.high, np.inf))
+
+
+def _with_zero(node: Node, given: Operands) -> Range:
+    """An extreme of numbers and zero."""
+    x = given[0]
+    return x.within(np.minimum(x.low, 0), np.maximum(x.high, 0))
+
+
+def _power(node: Node, given: Operands) -> Range:
+    x, _ = _operands(node, given)
+    exponent = scalar(node.inputs[1])
+    anything = Range.anything(len(x.low))
+    if exponent is None:
+        positive = anything.within(TINY, np.inf)
+        return positive.bad((x.low < 0) | x.holds(0))
+    made = anything.within(0.0, np.inf) if exponent % 2 == 0 or exponent % 1 else anything
+    made = replace(made, motion=x.motion)
+    outside = x.low < 0 if exponent % 1 else np.zeros(len(x.low), dtype=bool)
+    return made.bad(outside | (x.holds(0) if exponent < 0 else outside))
+
+
+def _softsign(x: Floats) -> Floats:
+    return np.where(np.isinf(x), np.sign(x), x / (1 + abs(x)))
+
+
+def _chosen(node: Node, given: Operands) -> Range:
+    _, a, b = _operands(node, given)
+    return a.union(b)
+
+
+def _by_variance(node: Node, given: Operands) -> Range:
+    """Divided by the root of a stored variance and eps: a unit of none is divided by the root of eps."""
+    made = Range.anything(len(given[min(given)].low))
+    eps = node.real("epsilon", 1e-5)
+    return made.bad(given[4].holds(-eps)) if 4 in given else made
+
+
+def _of_all(function: Callable[[Node, Operands], Range]) -> Image:
+    """A function of several operands, for which no domain is widened."""
+    return lambda node, given, domain: function(node, given)
+
+
+IMAGES: Mapping[str, Image] = {
+    "Exp": _increasing(lambda x: np.maximum(np.exp(x), TINY)),
+    "Sigmoid": _increasing(lambda x: np.maximum(1 / (1 + np.exp(-x)), TINY), limits=(1,)),
+    "Softplus": _increasing(lambda x: np.maximum(np.logaddexp(0, x), TINY)),
+    "Tanh": _increasing(np.tanh, limits=(-1, 1)),
+    "Erf": _increasing(np.vectorize(math.erf, [np.float64]), limits=(-1, 1)),
+    "Atan": _increasing(np.arctan),
+    "Asinh": _increasing(np.arcsinh),
+    "Sinh": _increasing(np.sinh),
+    "Softsign": _increasing(_softsign, limits=(-1, 1)),
+    "Floor": _increasing(np.floor, analytic=False),
+    "Ceil": _increasing(np.ceil, analytic=False),
+    "Round": _increasing(np.round, analytic=False),
+    "Sign": _increasing(np.sign, analytic=False),
+    "Sin": _bounded(-1, 1, np.sin),
+    "Cos": _bounded(-1, 1, np.cos),
+    "Cosh": _bounded(1, np.inf, np.cosh),
+    "ReduceL1": _bounded(0, np.inf),
+    "ReduceL2": _bounded(0, np.inf),
+    "ReduceSumSquare": _bounded(0, np.inf),
+    "Softmax": _bounded(TINY, 1, near=True),
+    "HardSigmoid": _of_all(_hard_sigmoid),
+    "Log": _Inside(0, np.inf, False, -np.inf, np.inf, np.log),
+    "Sqrt": _Inside(0, np.inf, True, 0, np.inf, np.sqrt),
+    "Asin": _Inside(-1, 1, True, -np.pi / 2, np.pi / 2, np.arcsin),
+    "Acos": _Inside(-1, 1, True, 0, np.pi),
+    "Atanh": _Inside(-1, 1, False, -np.inf, np.inf, np.arctanh),
+    "Acosh": _Inside(1, np.inf, True, 0, np.inf),
+    "ReduceLogSum": _Inside(0, np.inf, False, -np.inf, np.inf),
+    "Abs": _of_all(_abs),
+    "BatchNormalization": _of_all(_by_variance),
+    "Elu": _of_all(_elu),
+    "Neg": _of_all(_negative),
+    "Add": _of_all(_sum),
+    "Sum": _of_all(_sum),
+    "Sub": _of_all(_difference),
+    "Mul": _of_all(_multiply),
+    "Div": _of_all(_divide),
+    "Reciprocal": _of_all(_reciprocal),
+    "Mod": _of_all(_modulo),
+    "Pow": _of_all(_power),
+    "MaxPool": _of_all(lambda node, given: reduce(Range.union, given.values())),
+    "Where": _of_all(_chosen),
+    "ReduceSum": _of_all(_total),
+    "growc::Largest": _of_all(_with_zero),
+    "growc::Least": _of_all(_with_zero),
+}

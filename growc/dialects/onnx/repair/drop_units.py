@@ -1,0 +1,61 @@
+"""Units that leave one by one: what becomes of the nodes that took them out, and of the sums over them.
+
+Needs: a model while it is rewritten, and what is taken (growc.passes.axes.unstacked_experts). Gives: the same model, in which
+sums have the terms that stay, and nothing reads what is gone. Cuts that take other numbers were patched
+before; those that give all units in a row are written as one cut for each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.origins import model_of, node_of
+from growc.dialects.onnx.repair.patch import refusal
+from growc.ir.graph import Graph, Node
+from growc.passes.axes.unstacked_experts import Taken
+
+
+def left_out(graph: Graph, taken: Taken, writer: Any) -> None:
+    """Let sums lose their terms, and every unit come from its new place."""
+    for node in graph.nodes:
+        if node.op == "Split" and node in taken.numbers:
+            _cut_singly(node, taken, writer)
+    for node, kept in taken.left.items():
+        origin: ir.Node = node_of(node)
+        if len(kept) > 1:
+            for i, value in enumerate([origin.inputs[k] for k in kept]):
+                origin.replace_input_with(i, value)
+            origin.resize_inputs(len(kept))
+        elif origin.outputs[0].is_graph_output():
+            origin.replace_input_with(0, origin.inputs[kept[0]])
+            origin.op_type = "Identity"
+            origin.resize_inputs(1)
+        else:
+            term = origin.inputs[kept[0]]
+            assert term is not None
+            origin.outputs[0].replace_all_uses_with(term)
+
+
+def _cut_singly(node: Node, taken: Taken, writer: Any) -> None:
+    """A cut for each unit that stays, in place of one for all."""
+    origin: ir.Node = node_of(node)
+    data, axis = origin.inputs[0], node.integer("axis", 0)
+    assert data is not None
+    for out, number in zip(origin.outputs, taken.numbers[node], strict=True):
+        if number is None:
+            continue
+        name = out.name or ""
+        bounds = [writer.numbers(f"{name}.bound", [n]) for n in (number, number + 1, axis)]
+        made = writer.insert(origin, "Slice", [data, *bounds], {}, f"{name}.alone")
+        made.type, made.shape = out.type, out.shape
+        out.replace_all_uses_with(made, replace_graph_outputs=True)
+
+
+def all_gone(graph: Graph, taken: Taken) -> None:
+    """Raise GrowError (G308) where something still reads what is to be gone."""
+    there = set(model_of(graph).graph.all_nodes())
+    for node, numbers in taken.numbers.items():
+        if node_of(node) in there and None in numbers and node.op != "Split":
+            raise refusal(node, "something still reads the unit that it takes")

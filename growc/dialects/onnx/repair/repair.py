@@ -1,0 +1,316 @@
+"""After the weights change, every size is accounted for: the new graph is simulated and mended at the
+consumer.
+
+Needs: the source graph, the new shape of every weight use, and the sizes that the spaces demand of every
+value. Gives: `Repairs`, patches of shape operands and attributes. Each node is evaluated again in topological
+order; where its result differs from what is demanded, that node's own shape operand is replaced. What still
+differs is refused (G308), so no number is touched because it happens to equal a size, and none is overlooked.
+A real number that is computed from sizes at run time (a score scale) keeps the source's value. Equal at the
+sample points is equal, but for what compares or bounds sizes: that may change between the points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from growc.algebra.indexmap import Array
+from growc.algebra.space import Size, Space
+from growc.dialects.onnx.capture.fused_ops import MULTIPLE
+from growc.dialects.onnx.capture.inline_control_flow import Step
+from growc.dialects.onnx.repair import count_attributes as counts
+from growc.dialects.onnx.repair import shape_operands as cuts
+from growc.dialects.onnx.repair.patch import (
+    Demands,
+    changed_operand,
+    leaves_doubt,
+    loses_remainder,
+    part_of,
+    refusal,
+)
+from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator, simulate
+from growc.dialects.onnx.shapes.simulation import Simulation
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.ir.graph import Graph, Node, Value
+from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.unstacked_experts import Taken
+from growc.passes.edits import Part, Patch, Repairs, Sampled
+
+
+def mend(
+    axes: Axes,
+    simulator: Simulator,
+    sampled: Sampled,
+    resize: Callable[[Space], Size],
+    taken: Taken,
+) -> Repairs:
+    """Simulate the result and mend it; `resize` gives the new size of a space.
+
+    Raises GrowError (G308) naming the node that cannot be accounted for.
+    """
+    return _Mender(axes, simulator, resize, taken).run(sampled)
+
+
+class _Mender:
+    def __init__(
+        self, axes: Axes, simulator: Simulator, resize: Callable[[Space], Size], taken: Taken
+    ) -> None:
+        self.axes, self.simulator = axes, simulator
+        self.wants = Demands(axes, resize, simulator.opsets)
+        self.instances = {i.node: i for i in axes.instances}
+        self.done = Repairs(taken)
+        self.resized: set[Value] = set()
+        """Numbers that are counted up to a size that changes, once they are too many to be known."""
+        self.unsure: set[Value] = set()
+        """Numbers that compare or bound sizes that change, of which the sample points do not tell all."""
+
+    def weight_shape(self, use: Value) -> tuple[int, ...]:
+        return tuple(self.wants.resize(s)[0] for s in self.axes.of(use))
+
+    def run(self, sampled: Sampled) -> Repairs:
+        graph: Graph = self.axes.graph
+        # states grow with the outputs that carry them on
+        grown = {v: self.wants.demand(v) for v in sampled.inputs}
+        try:
+            after = simulate(
+                graph, self.simulator, grown, sampled.counts, weight_shape=self.weight_shape, visit=self.visit
+            )
+        except ContradictionError as found:
+            raise refusal(found.node, found.message) from found
+        self.done.sizes = after.sizes
+        return self.done
+
+    def visit(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
+        instance = self.instances.get(node)
+        if self.is_taken(node):
+            kept = node.inputs[next(iter(self.done.taken.left.get(node, (0,))))]
+            sim.sizes.update((out, self.wants.demand(out)) for out in node.outputs)
+            if kept in sim.types:
+                sim.types.update(dict.fromkeys(node.outputs, sim.types[kept]))
+            return
+        if instance is None or all(o.sizes is None for o in node.outputs):
+            self.shape_arithmetic(node, sim, run)
+            return
+        first = self.required(instance, sim)
+        for patch in [first, *(first.merged(p) for p in self.candidates(instance, sim))]:
+            if self.fits(node, sim, run, patch):
+                self.demanded(node, sim)
+                if patch.operands or patch.attributes or patch.op:
+                    self.done.patches[node] = patch
+                return
+        wanted = [self.wants.demand(o) for o in node.outputs]
+        found = map(sim.sizes.get, node.outputs)
+        raise refusal(node, f"its result should have {_spell(wanted)}, but has {_spell(found)}")
+
+    def demanded(self, node: Node, sim: Simulation) -> None:
+        """Raise GrowError (G308) where onnxruntime cannot run the file's operator on a size that changed."""
+        multiple = node.integer(MULTIPLE, 1)
+        for value in node.inputs[:3] if multiple > 1 else ():
+            before, after = (None, None) if value is None else (value.sizes, sim.sizes.get(value))
+            if before and after and before[-1] != after[-1] and any(n % multiple for n in after[-1]):
+                message = (
+                    f"`{node.name or node.kind}` ({node.kind}) cannot run on {after[-1][0]} channels a head"
+                )
+                note = f"onnxruntime takes a multiple of {multiple} channels there"
+                remedy = f"ask for a multiple of {multiple}"
+                raise GrowError(Diagnostic("G308", message, notes=(note,), help=remedy))
+
+    def is_taken(self, node: Node) -> bool:
+        """Whether what a node gives is known without running it: it is gone, or comes from elsewhere."""
+        taken = self.done.taken
+        return node in taken.dead or node in taken.left or (node.op == "Split" and node in taken.numbers)
+
+    def required(self, instance: Instance, sim: Simulation) -> Patch:
+        """What must hold whether or not the sizes come out right: where cuts are made, and how many groups
+        there are.
+
+        Any other number that the node reads keeps the source's value, though it may be computed from sizes.
+        """
+        node = instance.node
+        rule = _PLACES.get(node.op)
+        if node in self.axes.cuts:
+            patch = cuts.numbered(node, self.done.taken.numbers.get(node))
+        elif node in self.done.taken.constants:
+            patch = Patch({1: self.done.taken.constants[node]})
+        else:
+            patch = Patch() if rule is None else rule(self.wants, instance, sim)
+        step = node.origin if isinstance(node.origin, Step) else None
+        for i, value in enumerate(node.inputs):
+            unsure = value in self.unsure and i not in _SIZES.get(node.op, ())
+            if (unsure or value in self.resized) and i not in patch.judged:
+                if instance.line.treatment != "layout":
+                    raise refusal(node, f"its operand {i} is computed from sizes that change")
+                self.resized.update(node.outputs)
+            if (
+                patch.op
+                or value is None
+                or value.known is None
+                or i in patch.operands
+                or i in patch.judged
+                or i in _SIZES.get(node.op, ())
+                or (step is not None and i not in step.deciding)  # the result of a body only passes through
+                or (value.weight is not None and sim.sizes.get(value) != value.sizes)  # by plan
+            ):
+                continue
+            after = sim.known.get(value)
+            if after is not None and all(
+                np.array_equal(a, b) for a, b in zip(value.known, after, strict=True)
+            ):
+                continue
+            before = value.known[0]
+            if _alike(value, after) and sim.sizes.get(value) == self.wants.demand(value):
+                continue
+            if instance.line.treatment == "layout" and after is not None and before.shape != after[0].shape:
+                self.resized.update(node.outputs)
+                continue
+            if (
+                step is not None
+                or before.dtype.kind not in "iu"
+                or before.ndim > 1
+                or any((k != before).any() for k in value.known)
+            ):
+                raise refusal(node, f"its operand {i} is computed from sizes that change")
+            patch.operands[i] = tuple(int(k) for k in np.atleast_1d(before))
+        return patch
+
+    def fits(self, node: Node, sim: Simulation, run: Callable[..., None], patch: Patch) -> bool:
+        operands = {}
+        for i in patch.operands:
+            made = changed_operand(patch, node, i, sim)
+            if made is None:
+                return False
+            operands[i] = made
+        try:
+            run(operands=operands, attributes=patch.attributes, op=patch.op)
+        except ContradictionError:
+            return False
+        for out in node.outputs:
+            wanted = self.wants.demand(out)
+            if wanted is not None and sim.sizes.get(out) != wanted:
+                return False
+        self.keep_numbers(node, sim)
+        return True
+
+    # ---------------------------------------------------------------- numbers
+
+    def shape_arithmetic(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
+        try:
+            run()
+        except ContradictionError:
+            for out in node.outputs:
+                sim.sizes[out] = None
+            return
+        if loses_remainder(node, sim):
+            sim.known.pop(node.outputs[0], None)
+        if any(v in self.unsure for v in node.inputs) or leaves_doubt(node, sim):
+            self.unsure.update(node.outputs)
+        self.keep_numbers(node, sim)
+
+    def keep_numbers(self, node: Node, sim: Simulation) -> None:
+        """Reals computed from sizes: the source's value stays."""
+        for out in node.outputs:
+            before, after = out.known, sim.known.get(out)
+            if before is None or after is None or before[0].dtype.kind != "f":
+                continue
+            same = all(
+                a.shape == b.shape and np.array_equal(a, b) for a, b in zip(before, after, strict=True)
+            )
+            if (
+                not same
+                and all(np.array_equal(b, before[0]) for b in before)
+                and before[0].shape == after[0].shape
+            ):
+                sim.known[out] = before
+                self.done.constants[out] = before[0]
+
+    # ---------------------------------------------------------------- candidates
+
+    def candidates(self, instance: Instance, sim: Simulation) -> list[Patch]:
+        return self.shape_operand(instance, sim) if instance.node.op in _SIZES else []
+
+    def shape_operand(self, instance: Instance, sim: Simulation) -> list[Patch]:
+        """Keep what is right, write what is static, leave at most one dimension to -1."""
+        node = instance.node
+        i = {"ConstantOfShape": 0, "Resize": 3}.get(node.op, 1)
+        wanted, value = self.wants.demand(node.outputs[0]), node.input(i)
+        if wanted is None or value is None:
+            return []
+        known = sim.known.get(value)
+        old = None if known is None else [k.reshape(-1) for k in known]
+        source = sim.sizes.get(node.inputs[0]) if i and node.inputs[0] is not None else None
+        zero_copies = node.op == "Reshape" and not node.attributes.get("allowzero", 0)
+        entries: list[int | Part | None] = []
+        for axis, size in enumerate(wanted):
+            now = None if old is None else tuple(int(o[axis]) if axis < o.size else -2 for o in old)
+            part = part_of(value, axis, size, sim)
+            at = axis - len(wanted) + len(source or ())
+            stays = source is not None and at >= 0 and source[at] == size
+            if node.op == "Expand" and now is not None and set(now) == {1} and stays:
+                entries.append(None)  # one: what is there stays
+                continue
+            copied = (
+                zero_copies
+                and now is not None
+                and not any(now)
+                and source is not None
+                and source[axis : axis + 1] == (size,)
+            )
+            if copied:
+                entries.append(0)
+            elif now == size:
+                entries.append(None)
+            elif len(set(size)) == 1:
+                entries.append(size[0])
+            elif part is not None:
+                entries.append(part)
+            else:
+                entries.append(-1)
+        if (node.op != "Reshape" and -1 in entries) or entries.count(-1) > 1:
+            return []
+        patches = [Patch({i: tuple(entries)})]
+        kept = [k for k, e in enumerate(entries) if e is None]
+        dynamic = [k for k in kept if len(set(wanted[k])) > 1]
+        if node.op == "Reshape" and len(dynamic) <= 1 and -1 not in entries:
+            fixed = tuple(
+                -1 if k in dynamic else 0 if e == 0 else wanted[k][0] for k, e in enumerate(entries)
+            )
+            patches.insert(0, Patch({i: fixed}))
+        return patches
+
+
+_PLACES: dict[str, Callable[[Demands, Instance, Simulation], Patch]] = {
+    **dict.fromkeys(counts.COUNTS, counts.count),
+    "Split": cuts.split,
+    "Slice": cuts.slice_,
+    "Gather": cuts.gather,
+    "GatherND": cuts.gather,
+    "Tile": cuts.tile,
+    "ScatterND": cuts.scatter,
+    "Pad": cuts.pad,
+    "OneHot": cuts.depth,
+    "growc::SplitPacked": counts.packed,
+    "growc::Attention": counts.scale,
+}
+"""Where cuts are made, and what is counted, by operator."""
+
+_SIZES: dict[str, tuple[int, ...]] = {
+    "Reshape": (1,),
+    "Expand": (1,),
+    "ConstantOfShape": (0,),
+    "Resize": (3,),
+}
+"""Operands that are nothing but sizes of the result: judged by the result."""
+
+
+def _alike(value: Value, after: Sequence[Array] | None) -> bool:
+    """Whether one number stands everywhere, in the source and after the change."""
+    if after is None:
+        return value.producer is not None and value.producer.op == "ConstantOfShape"
+    arrays = [*(value.known or ()), *after]
+    return all(a.size and bool((a == arrays[0].flat[0]).all()) for a in arrays)
+
+
+def _spell(shapes: Any) -> str:
+    return ", ".join("unknown" if s is None else "[" + ", ".join(str(d[0]) for d in s) + "]" for s in shapes)

@@ -1,0 +1,76 @@
+"""Axes that are as long as data decides: how many numbers are not zero, differ, or are kept.
+
+Needs: a graph. Gives: for the first result of every node with such an axis, its length: a symbol, which takes
+sizes at the sample points as those of inputs do, or the number that a Split says. Nodes that count in one
+tensor have one symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from growc.algebra.space import Size
+from growc.ir.graph import Graph, Node, Value, backward
+from growc.ir.traits import SAME
+from growc.ir.walk import walk
+
+COUNTING = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Operators whose results have one length that data decides: it is that of all axes that are not told."""
+
+FIRST = 101
+"""No input has so many elements along an axis at the sample points."""
+
+
+def counted(graph: Graph) -> dict[Value, tuple[int | str]]:
+    """The length that each counting node gives, by its first result."""
+    found: dict[Value, tuple[int | str]] = {}
+    symbols: dict[object, str] = {}
+    for node in graph.nodes:
+        if node.op in COUNTING:
+            name = symbols.setdefault(_counts_in(node), f"count {len(symbols)}")
+            found[node.outputs[0]] = (_said(node) or name,)
+    return found
+
+
+def sizes_of(names: list[str], points: int) -> dict[str, Size]:
+    """Sizes for symbols of lengths, no two alike."""
+    return {n: tuple(FIRST + 2 * (points * k + p) for p in range(points)) for k, n in enumerate(names)}
+
+
+def _counts_in(node: Node) -> object:
+    """What decides the length: of NonZero a tensor, whatever its type."""
+    value = node.inputs[0]
+    return backward(value, _same) if node.op == "NonZero" and value is not None else node
+
+
+def _same(node: Node) -> bool:
+    return node.has(SAME)
+
+
+def _said(node: Node) -> int | None:
+    """The length of a NonZero that is split into parts of known sizes: a loop that was unrolled over them."""
+
+    def behind(place: tuple[Value, int]) -> Iterator[tuple[Value, int]]:
+        value, axis = place
+        for user, operand in value.users:
+            if operand == 0 and user.has(SAME):
+                yield user.outputs[0], axis
+            elif user.op == "Transpose":
+                yield user.outputs[0], (user.integers("perm") or [1, 0]).index(axis)
+
+    for value, axis in walk([(node.outputs[0], 1)] if node.op == "NonZero" else (), behind):
+        for user, operand in value.users:
+            if user.op == "Split" and operand == 0 and user.integer("axis") % 2 == axis:
+                parts = _parts(user)
+                if parts is not None:
+                    return parts
+    return None
+
+
+def _parts(split: Node) -> int | None:
+    sizes, given = split.input(1), split.integers("split")
+    if sizes is not None and sizes.weight is not None:
+        given = np.asarray(sizes.weight.read()).tolist()
+    return None if given is None else sum(given)

@@ -1,0 +1,265 @@
+"""Choosing the sample points of the symbolic inputs.
+
+Needs: a graph. Gives: sizes of its inputs at which it does not contradict itself, and its simulation there.
+Exporters declare dims dynamic that are baked into the graph, and apart that must agree: what they are is
+found by trial.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import combinations, permutations, product
+from typing import Any
+
+import numpy as np
+
+from growc.algebra.space import Size
+from growc.dialects.onnx.origins import value_of
+from growc.dialects.onnx.shapes.data_dependent import counted, sizes_of
+from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator, simulate
+from growc.dialects.onnx.shapes.simulation import Simulation
+from growc.ir.graph import Graph, Value
+
+SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
+    ((3, 5), (11, 13), (7, 17), (19, 9), (23, 10), (29, 15), (31, 21), (37, 22)),
+    ((3, 5), (7, 6), (9, 11), (13, 8), (17, 10), (19, 12), (15, 23), (21, 25)),
+    ((3, 5), (29, 31), (37, 41), (43, 47), (53, 59), (61, 67), (71, 73), (79, 83)),
+    ((32, 96), (64, 160), (128, 192), (224, 256), (288, 320), (352, 384), (416, 448), (480, 512)),
+    ((2, 3), (401, 409), (419, 421), (431, 433), (439, 443), (449, 457), (461, 463), (467, 479)),
+)
+"""Choices of sample points, tried in order: a pair for each symbol, in order of appearance. What is halved
+and doubled again comes back to its size where that is a multiple of the strides.
+"""
+
+NEAR = 0.25
+"""How far the size of an image may be from what its number of pixels tells."""
+
+CLOSEST = 40
+"""How many sizes of an image are tried for one number of pixels."""
+
+Assignment = dict[str, Size | str | tuple[str, str]]
+"""What is assumed of symbols: a fixed size, the size of another one, or the sum of two others."""
+
+
+Row = tuple[int | str, ...]
+"""The dims of an input."""
+
+Dims = Mapping[Value, Row | None]
+
+
+def symbols_of(graph: Graph) -> dict[Value, Row | None]:
+    """The dims of every graph input: numbers, and names of symbols (an anonymous dim has one of its own)."""
+    found: dict[Value, Row | None] = {}
+    for value in graph.inputs:
+        shape = value_of(value).shape
+        dims = None if shape is None else [d if isinstance(d, int) else d.value for d in shape]
+        found[value] = None if dims is None else tuple(d or f"{value.name}.{k}" for k, d in enumerate(dims))
+    return found
+
+
+def input_sizes(
+    dims: Dims, samples: tuple[Size, ...], assigned: Assignment
+) -> dict[Value, tuple[Size, ...] | None]:
+    """The sizes of the dims at the sample points; those with one name have one size."""
+    points = len(samples[0])
+    fed, counts = ([n for n in _names(dims, made=made) if n not in assigned] for made in (False, True))
+    sizes: dict[str, Size] = {n: samples[k % len(samples)] for k, n in enumerate(fed)}
+    sizes |= sizes_of(counts, points)
+
+    def of(dim: int | str) -> Size:
+        if isinstance(dim, int):
+            return (dim,) * points
+        rule = _root(dim, assigned)
+        if isinstance(rule, str):
+            return sizes[rule]
+        if isinstance(rule[0], str):
+            return tuple(a + b for a, b in zip(*map(of, rule), strict=True))
+        return tuple(map(int, rule))
+
+    return {v: None if row is None else tuple(map(of, row)) for v, row in dims.items()}
+
+
+def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, ...] | None], Simulation]:
+    """Sample points at which the model does not contradict itself, and its simulation there.
+
+    Nothing is assumed where some choice of samples does without: a table may only be too short for others.
+    Exporters declare dims dynamic that are baked into the graph, and apart that must agree. At a
+    contradiction these are tried: that inputs of one shape and use (the caches) agree; then, for symbols that
+    show in the sizes that meet there, and at last for all, that one is a size that stands there, another
+    symbol, the sum of two, or, in a branch, zero; else, that an image has one height and width. What gets
+    furthest stays. Raises ContradictionError where
+    nothing helps.
+    """
+    dims = symbols_of(graph) | counted(graph)
+    names = _names(dims, made=False) + _names(dims, made=True)
+    order = {n: k for k, n in enumerate(graph.nodes)}
+
+    def attempt(
+        samples: tuple[Size, ...], assigned: Assignment, patient: bool = False
+    ) -> Simulation | ContradictionError:
+        try:
+            return simulate(graph, simulator, *_given(dims, samples, assigned), patient=patient)
+        except ContradictionError as found:
+            return found
+
+    def reach(result: Simulation | ContradictionError) -> int:
+        return len(order) if isinstance(result, Simulation) else order[result.node]
+
+    for samples in SAMPLES:
+        if isinstance(unassumed := attempt(samples, {}), Simulation):
+            return _given(dims, samples, {})[0], unassumed
+    first: ContradictionError | None = None
+    for samples in SAMPLES:
+        assigned: Assignment = {}
+        result = attempt(samples, assigned)
+        while isinstance(result, ContradictionError):
+            first = first or result
+            before = reach(result)
+            for trials in _trials(dims, names, samples, assigned, result):
+                for trial in trials:
+                    outcome = attempt(samples, trial)
+                    if reach(outcome) > reach(result):
+                        result, assigned = outcome, trial
+                    if isinstance(outcome, Simulation):
+                        break
+                if reach(result) > before:
+                    break
+            else:
+                break
+        if isinstance(result, ContradictionError) and result.node.guards:
+            result = attempt(samples, assigned, patient=True)
+        if isinstance(result, Simulation):
+            return _given(dims, samples, assigned)[0], result
+    assert first is not None
+    raise first
+
+
+def _names(dims: Dims, *, made: bool) -> list[str]:
+    """The symbols of inputs, or those of lengths that nodes count."""
+    rows = [row for value, row in dims.items() if (value.producer is not None) is made]
+    return list(dict.fromkeys(d for row in rows for d in row or () if isinstance(d, str)))
+
+
+def _given(
+    dims: Dims, samples: tuple[Size, ...], assigned: Assignment
+) -> tuple[dict[Value, tuple[Size, ...] | None], dict[Value, Size]]:
+    """The sizes of the graph inputs, and the lengths that data decides."""
+    sizes = input_sizes(dims, samples, assigned)
+    counts = {v: found[0] for v, found in sizes.items() if v.producer is not None and found}
+    return {v: found for v, found in sizes.items() if v not in counts}, counts
+
+
+def _trials(
+    dims: Dims, names: list[str], samples: tuple[Size, ...], assigned: Assignment, at: ContradictionError
+) -> Iterator[list[Assignment]]:
+    """What might resolve a contradiction, the most plausible first."""
+    alike = {**assigned, **_alike(dims, assigned)}
+    yield [alike]
+    showing = _showing(names, assigned, dims, samples, at)
+    for base in (alike, assigned):
+        near = [n for n in dict.fromkeys(_root(n, base) for n in showing) if n in names and n not in base]
+        yield [{**base, n: r} for n in near for r in _rules(n, near, at, samples)] + [
+            {**base, **_like(own, other, base)}
+            for own, other in permutations([r for r in dims.values() if r], 2)
+            if _pattern(own) == _pattern(other) and set(own) & set(showing)
+        ]
+    for base in (alike, assigned):
+        free = [n for n in _names(dims, made=False) if n not in base]
+        yield [{**base, n: rule} for n in free for rule in _rules(n, free, at, samples)]
+    for base in (alike, assigned):
+        yield list(_squares(dims, samples, base, at))
+
+
+def _leads_to(name: str, rule: Any, assigned: Assignment) -> bool:
+    """Whether a rule comes back to the symbol that it is for."""
+    parts = (rule,) if isinstance(rule, str) else rule
+    return any(p == name or (p in assigned and _leads_to(name, assigned[p], assigned)) for p in parts)
+
+
+def _root(name: Any, assigned: Assignment) -> Any:
+    """What a symbol stands for: another one, a sum, a size."""
+    while isinstance(name, str) and name in assigned:
+        name = assigned[name]
+    return name
+
+
+def _pattern(row: Row) -> tuple[object, ...]:
+    return tuple(d if isinstance(d, int) else "" for d in row)
+
+
+def _like(own: Row, other: Row, assigned: Assignment) -> Assignment:
+    """The free symbols of one input as those of another input of the same shape."""
+    pairs = [(a, _root(b, assigned)) for a, b in zip(own, other, strict=True) if isinstance(a, str)]
+    return {a: rule for a, rule in pairs if a not in assigned and not _leads_to(a, rule, assigned)}
+
+
+def _alike(dims: Dims, assigned: Assignment) -> Assignment:
+    """The free symbols of inputs of one shape and use as those of the first such input."""
+    first: dict[tuple[object, ...], Row] = {}
+    found: Assignment = {}
+    for value, row in dims.items():
+        if row and any(isinstance(d, int) for d in row):
+            users = frozenset(node.op for node, _ in value.users) - {"Shape", "Size"}
+            key = (value.floating, users, *_pattern(row))
+            found |= _like(row, first.setdefault(key, row), {**assigned, **found})
+    return found
+
+
+def _showing(
+    names: list[str], assigned: Assignment, dims: Dims, samples: tuple[Size, ...], at: ContradictionError
+) -> list[str]:
+    """The free symbols that are one of the sizes that meet, or one summand of two."""
+    sizes = input_sizes(dims, samples, assigned)
+    rows = [(d, s) for v, row in dims.items() for d, s in zip(row or (), sizes[v] or (), strict=True)]
+    now = {d: s for d, s in rows if isinstance(d, str) and d not in assigned}
+    met = set(at.sizes)
+    sums = (
+        pair for pair in combinations(now, 2) if tuple(map(sum, zip(*map(now.get, pair), strict=True))) in met
+    )
+    summands = {n for pair in sums for n in pair}
+    return [n for n in names if n in now and (now[n] in met or n in summands)]
+
+
+def _squares(
+    dims: Dims, samples: tuple[Size, ...], assigned: Assignment, at: ContradictionError
+) -> Iterator[Assignment]:
+    """One fixed size for two symbols of an input, or for one: what a size that meets a fixed one grows with.
+
+    Height and width of an image whose pixels are read as a whole: how often the pixels of the sample go into
+    what is read tells about how large the image is, and strides and borders why it is not quite that.
+    """
+    now = input_sizes(dims, samples, assigned)
+    lengths = {s for v, row in dims.items() for d, s in zip(row or (), now[v] or (), strict=True)}
+    sums = {tuple(map(sum, zip(a, b, strict=True))) for a, b in combinations(lengths, 2)}
+    fixed = {s[0] for s in at.sizes if len(set(s)) == 1 and s[0] > 1}
+    pixels = {s[0] for s in set(at.sizes) - lengths - sums if len(set(s)) > 1}
+    for value, row in dims.items():
+        first = {d: s[0] for d, s in zip(row or (), now[value] or (), strict=True)}
+        fed = value.floating and value.producer is None
+        free = [d for d in first if isinstance(d, str) and d not in assigned] if fed else []
+        for group in (*list(combinations(free, 2))[::-1], *((d,) for d in free[::-1])):
+            measure = math.prod(first[d] for d in group)
+            for wanted, found in product(sorted(fixed), sorted(pixels)):
+                about = (wanted * measure / found) ** (1 / len(group))
+                near = range(max(1, int(about * (1 - NEAR)) - 1), int(about * (1 + NEAR)) + 2)
+                for size in sorted(near, key=lambda k: abs(k - about))[:CLOSEST]:
+                    yield {**assigned, **dict.fromkeys(group, (size,) * len(samples[0]))}
+
+
+def _rules(name: str, names: list[str], at: ContradictionError, samples: tuple[Size, ...]) -> list[Any]:
+    """What a symbol might be, judging by the node where sizes disagree."""
+    literal = {
+        int(k)
+        for v in at.node.inputs
+        if v is not None and v.weight is not None and not v.weight.floating
+        for k in np.asarray(v.weight.read()).reshape(-1)[:8]
+        if 1 < k < 65536
+    }
+    literal |= {int(k) for v in at.operands for k in v if 1 < k < 65536}
+    literal |= {s[0] for s in at.sizes if len(set(s)) == 1 and 1 < s[0] < 65536}
+    fixed: list[Any] = [(k,) * len(samples[0]) for k in sorted(literal)]
+    others = [n for n in names if n != name]
+    sums = [(a, b) for i, a in enumerate(others) for b in others[i + 1 :]]
+    nothing = [(0,) * len(samples[0])] if at.node.guards else []  # what one branch lacks: a cache
+    return fixed + others + sums + nothing

@@ -1,0 +1,405 @@
+"""Sizes by sampling: every dimension and every small integer value, at a few points of the symbolic inputs.
+
+Needs: a graph from `capture`. Gives: `Simulation`, the sizes and known values of every `Value`.
+
+Each symbol of the inputs takes small primes; "the same size" is "the same at all points". Shapes come from
+onnx's own inference, values from onnx's reference operators: there is no symbolic algebra and no matching
+of numbers. The same code runs on the source and, with changed weights and operands, on the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx.reference.ops import load_op
+
+from growc.algebra.indexmap import Array
+from growc.algebra.space import Size
+from growc.dialects.onnx.operators.infer_types import Type, results
+from growc.dialects.onnx.origins import node_of, value_of
+from growc.dialects.onnx.shapes.body_lines import FOLLOW
+from growc.dialects.onnx.shapes.simulation import Simulation
+from growc.ir.graph import Graph, Node, Value
+from growc.ir.traits import SIZES
+
+MAX_INTEGERS, MAX_FLOATS = 512, 8
+"""Values of at most so many elements are followed."""
+
+
+class ContradictionError(Exception):
+    """The sizes of the model contradict each other at these sample points."""
+
+    def __init__(self, node: Node, message: str) -> None:
+        super().__init__(message)
+        self.node, self.message = node, message
+        self.operands: list[tuple[int, ...]] = []
+        """Known integers that the node read."""
+        self.sizes: list[Size] = []
+        """The sizes that meet there."""
+
+
+_DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
+
+_QUANTISED = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
+"""Types of integers that stand for real numbers, and not for sizes."""
+
+_IN_SCHEMAS = {
+    int(ir.DataType.BFLOAT16): int(ir.DataType.FLOAT),
+    int(ir.DataType.COMPLEX64): int(ir.DataType.FLOAT),
+    int(ir.DataType.COMPLEX128): int(ir.DataType.DOUBLE),
+}
+"""What stands for a type in shape inference: exporters write bfloat16 where old operators lack it, and no
+operator has complex numbers.
+"""
+
+
+class Simulator:
+    """Evaluates the nodes of one model; keeps their protobufs and reference operators between runs."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.opsets = {("" if d == "ai.onnx" else d): v for d, v in model.opset_imports.items()}
+        self.protos: dict[Node, onnx.NodeProto] = {}
+        self.runners: dict[int, Any] = {}
+        self.schemas: dict[str, Any] = {}
+
+    # ---------------------------------------------------------------- one node
+
+    def schema(self, op: str) -> Any:
+        """What onnx says of an operator; None of onnxruntime's own, and of neutral ones."""
+        if op not in self.schemas:
+            domain, _, name = op.rpartition("::")
+            try:
+                found = onnx.defs.get_schema(name, self.opsets.get(domain) or 1, domain)
+            except onnx.defs.SchemaError:
+                found = None
+            self.schemas[op] = None if found is None or found.deprecated else found
+        return self.schemas[op]
+
+    def proto(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> onnx.NodeProto:
+        """The node with canonical operand names (i0, i1, … -> o0, …) and what a patch changes."""
+        if node not in self.protos:
+            proto = ir.serde.serialize_node(node_of(node))
+            proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
+            proto.output[:] = [f"o{i}" for i in range(len(node.outputs))]
+            self.protos[node] = proto
+        proto = self.protos[node]
+        if attributes or op or operands > len(node.inputs):
+            changed = onnx.NodeProto()
+            changed.CopyFrom(proto)
+            changed.op_type = op or proto.op_type
+            changed.input[:] = [*proto.input, *(f"i{i}" for i in range(len(node.inputs), operands))]
+            kept = [a for a in proto.attribute if a.name not in attributes]
+            del changed.attribute[:]
+            changed.attribute.extend(kept)
+            made = (onnx.helper.make_attribute(k, v) for k, v in attributes.items() if v is not None)
+            changed.attribute.extend(made)
+            return changed
+        return proto
+
+    def infer(self, node: Node, proto: onnx.NodeProto, types: list[Any], data: dict[str, Any]) -> list[Any]:
+        """Output types by onnx's inference; None for one that it cannot tell. Raises ContradictionError."""
+        domain = node.op.split("::")[0] if "::" in node.op else ""
+        schema = self.schema(f"{domain}::{proto.op_type}" if domain else proto.op_type)
+        if schema is None:
+            return _own_results(node, proto, types)
+        known_types = {n: t for n, t in zip(proto.input, types, strict=False) if n and t is not None}
+        imports = [onnx.helper.make_opsetid(domain, self.opsets.get(domain) or 1)]
+        try:
+            found = onnx.shape_inference.infer_node_outputs(schema, proto, known_types, data, None, imports)
+        except Exception as cause:  # onnx raises several unrelated types for one thing: sizes that do not fit
+            raise ContradictionError(node, str(cause).strip().splitlines()[-1]) from cause
+        told = [found.get(f"o{i}") for i in range(len(node.outputs))]
+        if any(_dims(t) is not None for t in told):
+            return told
+        own = _own_results(node, proto, types)  # onnx has a function body for some, and no shape
+        return [a or b for a, b in zip(own, told, strict=True)]
+
+    def evaluate(self, node: Node, proto: onnx.NodeProto, inputs: list[Array | None]) -> list[Array] | None:
+        """The node's results by onnx's reference operators; None where there is none for it."""
+        key = id(proto)  # which has no hash, and is held beside its runner
+        if key not in self.runners:
+            domain = node.op.split("::")[0] if "::" in node.op else ""
+            self.runners[key] = (None, proto)
+            with suppress(Exception):  # no reference implementation: it is not evaluated
+                runner = load_op(domain, proto.op_type, self.opsets.get(domain, 1))
+                parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
+                parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
+                self.runners[key] = (runner(proto, parameters), proto)
+        runner = self.runners[key][0]
+        if runner is None:
+            return None
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        with suppress(Exception):  # as above: no value is known, the shape still is
+            return [np.asarray(r) for r in runner.run(*inputs)]
+        return None
+
+
+def simulate(
+    graph: Graph,
+    simulator: Simulator,
+    inputs: Mapping[Value, tuple[Size, ...] | None],
+    counts: Mapping[Value, Size],
+    *,
+    weight_shape: Callable[[Value], tuple[int, ...]] | None = None,
+    visit: Callable[[Node, Simulation, Callable[..., Any]], None] | None = None,
+    patient: bool = False,
+) -> Simulation:
+    """Run the graph at all sample points. `counts`: the lengths that data decides.
+
+    What contradicts itself in a branch that is not taken there has no known size (`patient`: in any branch).
+    `weight_shape` gives changed shapes of weight uses. `visit(node, simulation, run)` replaces the plain
+    evaluation of a node: `run(operands=…, attributes=…)` evaluates it, with changed operands or attributes.
+    """
+    points = next((len(s) for sizes in inputs.values() for s in sizes or ()), 2)
+    done = Simulation(points, counts=counts)
+    done.sizes.update(inputs)
+    done.types.update((v, int(kind)) for v in inputs if (kind := value_of(v).dtype) is not None)
+    for value, sizes in inputs.items():
+        for dim, size in zip(value_of(value).shape or (), sizes or (), strict=False):
+            if not isinstance(dim, int) and dim.value:
+                done.symbols[dim.value] = size
+    for node in graph.nodes:
+        for value in node.operands:
+            if value.weight is not None:
+                _place_weight(value, done, weight_shape)
+
+        def run(
+            operands: Mapping[int, tuple[Array, ...]] | None = None,
+            attributes: Mapping[str, Any] | None = None,
+            op: str = "",
+            node: Node = node,
+        ) -> None:
+            _run(node, simulator, done, operands or {}, attributes or {}, op)
+
+        if visit is None:
+            try:
+                run()
+            except ContradictionError as found:
+                if node.guards and (patient or not_taken(node, done)):
+                    done.sizes.update(dict.fromkeys(node.outputs))
+                    continue
+                _describe(found, done)
+                raise
+        else:
+            visit(node, done, run)
+    for value in graph.outputs:
+        if value.weight is not None:
+            _place_weight(value, done, weight_shape)
+    return done
+
+
+def _own_results(node: Node, proto: onnx.NodeProto, types: list[Any]) -> list[Any]:
+    """Output types of operators that onnx does not know. Raises ContradictionError."""
+    operands = [None if (d := _dims(t)) is None else Type(t.tensor_type.elem_type, d) for t in types]
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+    try:
+        found = results(node.op, operands, attributes)
+    except ValueError as cause:
+        raise ContradictionError(node, str(cause)) from cause
+    made = [None if f is None else onnx.helper.make_tensor_type_proto(f.element, f.dims) for f in found]
+    return [*made, *[None] * len(node.outputs)][: len(node.outputs)]
+
+
+def not_taken(node: Node, done: Simulation) -> bool:
+    """Whether a node stands in a branch that some sample point does not take."""
+    return any(
+        condition in done.known and any(bool(c.all()) is not taken for c in done.known[condition])
+        for condition, taken in node.guards
+    )
+
+
+def _describe(found: ContradictionError, done: Simulation) -> None:
+    """What meets at the node: known integers, and sizes, those that it reads as numbers included."""
+    found.sizes = [s for v in found.node.operands for s in done.sizes.get(v) or ()]
+    for kept in (done.known[v] for v in found.node.operands if v in done.known):
+        if kept[0].dtype.kind == "i":
+            rows = [tuple(map(int, k.reshape(-1)[:8])) for k in kept]
+            found.operands.append(rows[0])
+            found.sizes += zip(*rows, strict=False)
+
+
+def _is_scale(value: Value) -> bool:
+    """Whether real numbers are nothing but factors of a Resize."""
+
+    def leads_there(node: Node, operand: int) -> bool:
+        if node.op == "Resize":
+            return operand > 0
+        return node.op in ("Concat", "Cast", "Identity", "Slice") and all(map(_is_scale, node.outputs))
+
+    return bool(value.users) and all(leads_there(n, i) for n, i in value.users)
+
+
+def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple[int, ...]] | None) -> None:
+    weight = value.weight
+    assert weight is not None
+    dims = weight.shape if shape is None else shape(value)
+    done.sizes[value] = tuple((d,) * done.points for d in dims)
+    done.types[value] = _DTYPES.get(weight.dtype) or int(ir.DataType[weight.dtype.upper()])
+    whole = not weight.floating and weight.dtype not in _QUANTISED
+    limit = MAX_INTEGERS if _is_scale(value) or whole else 1
+    few = weight.elements <= limit and bool(weight.elements or whole)  # axes are all that an empty one has
+    if dims == weight.shape and few and weight.dtype != "string":
+        done.known[value] = (np.asarray(weight.read()),) * done.points
+
+
+def _run(
+    node: Node,
+    simulator: Simulator,
+    done: Simulation,
+    operands: Mapping[int, tuple[Array, ...]],
+    attributes: Mapping[str, Any],
+    op: str,
+) -> None:
+    count = max([len(node.inputs), *(i + 1 for i in operands)])
+    if node.op in FOLLOW:
+        given = {i: done.known[v] for i, v in enumerate(node.inputs) if v is not None and v in done.known}
+        FOLLOW[node.op](node, done, {**given, **operands})
+        return
+    proto = simulator.proto(node, attributes, count, op)
+    inferred: list[list[tuple[int, ...] | None]] = []
+    values: list[list[Array] | None] = []
+    for point in range(done.points):
+        known = [_known(node, i, point, done, operands) for i in range(count)]
+        result = _evaluated(node, proto, simulator, done, known, point)
+        values.append(result)
+        if result is not None:
+            inferred.append([r.shape for r in result])
+            done.types.update((o, _element(r)) for o, r in zip(node.outputs, result, strict=False))
+            continue
+        types = [_type(node.input(i), known[i], point, done) for i in range(count)]
+        data = {f"i{i}": onnx.numpy_helper.from_array(k, f"i{i}") for i, k in _plain(known)}
+        blind = any(t is None and node.input(i) is not None for i, t in enumerate(types))
+        found = [None] * len(node.outputs) if blind else simulator.infer(node, proto, types, data)
+        for k, (out, kind) in enumerate(zip(node.outputs, found, strict=True)):
+            if _tensor(kind):
+                done.types[out] = _element_of(node, k, kind.tensor_type.elem_type, simulator, done)
+        length = done.counts.get(node.outputs[0])
+        inferred.append([_dims(t, None if length is None else length[point]) for t in found])
+        if node.op == "Reshape":
+            _check_reshape(node, point, done, inferred[-1][0])
+    for i, out in enumerate(node.outputs):
+        dims = [s[i] for s in inferred]
+        if any(d is None for d in dims):
+            done.sizes[out] = _declared(out, done)
+        else:
+            done.sizes[out] = tuple(zip(*dims, strict=True)) if dims[0] else ()
+        kind = value_of(out).type
+        if out not in done.types and isinstance(kind, ir.TensorType):
+            done.types[out] = int(kind.dtype)
+        if all(v is not None for v in values):
+            kept = tuple(v[i] for v in values if v is not None)
+            limit = MAX_FLOATS if kept[0].dtype.kind == "f" else MAX_INTEGERS
+            if all(k.size <= limit for k in kept):
+                done.known[out] = kept
+
+
+def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, ...] | None) -> None:
+    """onnx's inference believes a literal target shape; the number of elements tells."""
+    source = node.inputs[0]
+    sizes = None if source is None else done.sizes.get(source)
+    if sizes is not None and result is not None:
+        before, after = (int(np.prod(d, dtype=np.int64)) for d in ([s[point] for s in sizes], result))
+        if before != after:
+            raise ContradictionError(node, f"{before} elements are reshaped to {after}")
+
+
+def _tensor(kind: Any) -> bool:
+    return kind is not None and bool(kind.HasField("tensor_type")) and kind.tensor_type.elem_type != 0
+
+
+def _element_of(node: Node, result: int, element: int, simulator: Simulator, done: Simulation) -> int:
+    """The element type of a result: bfloat16 where inference saw what stands for it in an operand of one
+    type with the result."""
+    half = int(ir.DataType.BFLOAT16)
+    if element != _IN_SCHEMAS[half]:
+        return element
+    schema = simulator.schema(node.op)
+    alike = [i for i in range(len(node.inputs)) if schema is None or _of_one_type(schema, i, result)]
+    kinds = {done.types[v] for i in alike if (v := node.inputs[i]) is not None and v in done.types}
+    return half if half in kinds else element
+
+
+def _of_one_type(schema: Any, operand: int, result: int) -> bool:
+    given, made = schema.inputs, schema.outputs
+    return bool(given[min(operand, len(given) - 1)].type_str == made[min(result, len(made) - 1)].type_str)
+
+
+def _dims(kind: Any, length: int | None = None) -> tuple[int, ...] | None:
+    """The sizes of a type; `length` is that of axes that are not told."""
+    if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        return None
+    dims = [d.dim_value if d.HasField("dim_value") else length for d in kind.tensor_type.shape.dim]
+    return None if None in dims else tuple(d for d in dims if d is not None)
+
+
+def _element(array: Array) -> int:
+    return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+
+
+def _plain(known: list[Array | None]) -> list[tuple[int, Array]]:
+    return [(i, k) for i, k in enumerate(known) if k is not None and k.dtype.kind in "fiub"]
+
+
+def _known(
+    node: Node, i: int, point: int, done: Simulation, operands: Mapping[int, tuple[Array, ...]]
+) -> Array | None:
+    if i in operands:
+        return operands[i][point]
+    value = node.input(i)
+    return done.known[value][point] if value is not None and value in done.known else None
+
+
+def _evaluated(
+    node: Node,
+    proto: onnx.NodeProto,
+    simulator: Simulator,
+    done: Simulation,
+    known: list[Array | None],
+    point: int,
+) -> list[Array] | None:
+    """The results of a node whose operands are all known (of Shape and Size: whose operand's sizes are)."""
+    first = node.input(0)
+    if node.has(SIZES) and first is not None:
+        sizes = done.sizes.get(first)
+        if sizes is None:
+            return None
+        dims = [s[point] for s in sizes]
+        if node.op == "Size":
+            return [np.asarray(int(np.prod(dims, dtype=np.int64)))]
+        start, end = node.integer("start"), node.integer("end", len(dims))
+        return [np.asarray(dims[start:end], dtype=np.int64)]
+    absent = [node.input(i) is None for i in range(len(known))]
+    if (
+        not node.inputs
+        or node.captured
+        or any(k is None and not a for k, a in zip(known, absent, strict=True))
+    ):
+        return None
+    return simulator.evaluate(node, proto, known)
+
+
+def _type(value: Value | None, known: Array | None, point: int, done: Simulation) -> Any:
+    kind = None if value is None else done.types.get(value)
+    dims: list[int] | None = None
+    if known is not None:
+        kind, dims = kind or _element(known), list(known.shape)
+    elif value is None or kind is None:
+        return None
+    elif (sizes := done.sizes.get(value)) is not None:
+        dims = [s[point] for s in sizes]
+    return onnx.helper.make_tensor_type_proto(_IN_SCHEMAS.get(kind, kind), dims)
+
+
+def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:
+    """What the file says of a value that inference cannot tell: numbers, and symbols that an input bears."""
+    declared = value_of(value).shape
+    if declared is None:
+        return None
+    sizes = [(d,) * done.points if isinstance(d, int) else done.symbols.get(d.value or "") for d in declared]
+    return None if any(s is None for s in sizes) else tuple(s for s in sizes if s is not None)

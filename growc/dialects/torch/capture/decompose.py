@@ -1,0 +1,97 @@
+"""Operators that torch itself makes of others, as these others: second names, and small compositions.
+
+Needs: a graph of whole operators. Gives: the same graph, in which a call that the table of operators lacks is
+replaced by the calls that torch takes it apart into, where the table has all of them.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._ops import OpOverload
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+from growc.dialects.torch.capture.functionalize import NotFunctionalError, without_write
+from growc.dialects.torch.capture.no_grad_regions import inlined
+from growc.dialects.torch.operators.table import TABLE, key_of
+from growc.errors.diagnostic import Attempt
+
+__all__ = ["take_apart"]
+
+PLACES = ("nn_module_stack", "stack_trace", "source_fn_stack")
+"""What a node's `meta` says of where its call stands."""
+
+
+def take_apart(graph: fx.Graph) -> None:
+    """Replace the calls that the table lacks and torch makes of calls that it has."""
+    for node in list(graph.nodes):
+        if _is_composite(node) and (parts := _parts(node)) is not None:
+            _replace(graph, node, *parts)
+
+
+def _is_composite(node: fx.Node) -> bool:
+    target = node.target
+    return isinstance(target, OpOverload) and not _is_known(target) and target._can_decompose()
+
+
+def _is_known(target: Any) -> bool:
+    """Whether the table has an operator, or what one computes that writes."""
+    if isinstance(target, OpOverload) and target._schema.is_mutable:
+        try:
+            target = without_write(target)
+        except NotFunctionalError:
+            return False
+    return target is operator.getitem or key_of(target) in TABLE
+
+
+def _parts(node: fx.Node) -> tuple[fx.Graph, list[fx.Node]] | None:
+    """The calls that make up one, and their operands; None where they are not known or give other sizes."""
+    given, spec = tree_flatten((node.args, node.kwargs))
+    places = [k for k, leaf in enumerate(given) if isinstance(leaf, fx.Node)]
+
+    def called(*operands: Any) -> Any:
+        full = list(given)
+        for place, operand in zip(places, operands, strict=True):
+            full[place] = operand
+        args, kwargs = tree_unflatten(full, spec)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    with Attempt() as attempt, torch.no_grad():
+        graph = make_fx(called)(*(given[k].meta["val"] for k in places)).graph
+    if attempt.error is not None:  # what torch cannot take apart stays whole
+        return None
+    calls = [one for one in graph.nodes if one.op not in ("placeholder", "output")]
+    known = all(one.op == "call_function" and _is_known(one.target) for one in calls)
+    return (graph, [given[k] for k in places]) if known and _sizes(graph) == _sizes_of(node) else None
+
+
+def _replace(graph: fx.Graph, node: fx.Node, parts: fx.Graph, operands: list[fx.Node]) -> None:
+    before = set(graph.nodes)
+    results = inlined(graph, node, parts, operands)
+    for made in set(graph.nodes) - before:
+        made.meta |= {key: node.meta[key] for key in PLACES if key in node.meta}
+    if isinstance(results, fx.Node):
+        node.replace_all_uses_with(results)
+    else:
+        for user in list(node.users):
+            user.replace_all_uses_with(results[user.args[1]])
+            graph.erase_node(user)
+    graph.erase_node(node)
+
+
+def _sizes(graph: fx.Graph) -> list[str]:
+    last = next(iter(reversed(graph.nodes)))
+    values = [leaf.meta.get("val") if isinstance(leaf, fx.Node) else leaf for leaf in tree_leaves(last.args)]
+    return [_size(value) for value in values]
+
+
+def _sizes_of(node: fx.Node) -> list[str]:
+    return [_size(value) for value in tree_leaves(node.meta.get("val"))]
+
+
+def _size(value: Any) -> str:
+    return f"{list(value.shape)} {value.dtype}" if isinstance(value, Tensor) else "no tensor"

@@ -1,0 +1,284 @@
+"""Inputs for a module of transformers: from what its forward takes and what its configuration says of sizes.
+
+Arguments that mean the same have the same name in all classes of transformers. Sizes are read from the
+configuration and its parts. What a class does not say is tried: the first inputs that its forward runs on,
+among fake tensors, are taken, those of all its modalities first.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from growc.dialects.torch.capture.data_dependence import asks_data, reasons, untraceable
+from growc.dialects.torch.capture.fake_module import exporting, standing_in
+from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
+
+__all__ = ["EXPERTS", "capturable", "example_inputs", "real_inputs", "ways", "without_cache"]
+
+EXPERTS = "batched_mm"
+"""Experts' weights are gathered for every token: the one way of transformers without a loop over the data."""
+
+ROWS, LENGTH, DECODED = 2, 12, 7
+"""Rows, and positions of texts: an encoder's and a decoder's differ, so that they are told apart."""
+PADDED = 3
+"""So many positions at the end of the last row are masked."""
+SPECIAL = 4
+"""Token numbers below this one are mostly kept for padding, begin and end."""
+
+
+LENGTHS = ("seq_length", "seq_len", "max_position_embeddings", "n_positions")
+"""How the names of fields end that say how long a text may be, or must be."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One input: its argument's name, its shape, and what it holds (`ids` below `bound`, `mask`, `real`)."""
+
+    name: str
+    holds: str
+    shape: tuple[int, ...]
+    bound: int = 0
+
+
+Fields = Mapping[str, list[Any]]
+"""The values of each field of a configuration: its own first, then those of its parts."""
+
+
+def example_inputs(module: nn.Module) -> dict[str, Any]:
+    """Keyword arguments that the module's forward runs on, tensors on meta; only their sizes count.
+
+    The module may be on meta, and is left as it was. Raises GrowError (G317) where no inputs are found.
+    """
+    slots = _found(module)
+    return {
+        s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots
+    } | without_cache(module)
+
+
+def real_inputs(module: nn.Module, seed: int = 0) -> dict[str, Any]:
+    """The same with values: token numbers, masks with some padding, and normal numbers, drawn by `seed`."""
+    generator = torch.Generator().manual_seed(seed)
+    return {slot.name: _draw(slot, module, generator) for slot in _found(module)} | without_cache(module)
+
+
+def without_cache(module: nn.Module) -> dict[str, Any]:
+    """The argument by which a forward gives tensors alone, and no cache object beside them.
+
+    A forward of transformers that does not name it may hand it on to a part, as all that it does not know.
+    """
+    kinds = inspect.signature(module.forward).parameters.values()
+    hands_on = hasattr(module, "config") and any(kind.kind is kind.VAR_KEYWORD for kind in kinds)
+    takers = module.modules() if hands_on else [module]
+    taken = any("use_cache" in inspect.signature(taker.forward).parameters for taker in takers)
+    return {"use_cache": False} if taken else {}
+
+
+def register_caches(inputs: Any) -> None:
+    """Let torch look into caches of transformers, if there are any among the inputs of a forward."""
+    kinds = {type(leaf).__name__ for leaf in tree_leaves(inputs)}
+    if "DynamicCache" in kinds:  # a leaf as long as torch does not know what is in it
+        from transformers.integrations.executorch import register_dynamic_cache_export_support
+
+        register_dynamic_cache_export_support()  # type: ignore[no-untyped-call]
+
+
+def ways(config: Any, name: str) -> Any:
+    """Which implementations a configuration names, in all of its parts, as another one takes them."""
+    parts = {key: getattr(config, key, None) for key in config.sub_configs}
+    found = {key: ways(part, name) for key, part in parts.items() if part is not None}
+    return {"": getattr(config, name), **found} if found else getattr(config, name)
+
+
+@contextmanager
+def capturable(module: nn.Module) -> Iterator[None]:
+    """With experts, if the module has any, that loop over no data; it is left as it was."""
+    config: Any = getattr(module, "config", None)
+    if not hasattr(config, "_experts_implementation"):
+        yield
+        return
+    before = ways(config, "_experts_implementation")
+    config._experts_implementation = EXPERTS
+    try:
+        yield
+    finally:
+        config._experts_implementation = before
+
+
+def _dtype(slot: Slot, module: nn.Module) -> torch.dtype:
+    if slot.holds != "real":
+        return torch.long
+    return next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+
+
+def _draw(slot: Slot, module: nn.Module, generator: torch.Generator) -> Tensor:
+    if slot.holds == "real":
+        return torch.randn(slot.shape, generator=generator).to(_dtype(slot, module))
+    if slot.holds == "ids":
+        return torch.randint(min(SPECIAL, slot.bound - 1), slot.bound, slot.shape, generator=generator)
+    mask = torch.ones(slot.shape, dtype=torch.long)
+    mask[-1, -PADDED:] = 0
+    return mask
+
+
+def _found(module: nn.Module) -> tuple[Slot, ...]:
+    """The first candidates that the module runs on."""
+    reason: Exception | None = None
+    with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():
+        for slots in _candidates(module):
+            given = {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots}
+            with Attempt() as attempt, fakes.mode:
+                module(**fakes.within(given), **without_cache(module))
+            error = attempt.error
+            if error is None:
+                return slots
+            if reason is None or (asks_data(error) and not asks_data(reason)):
+                reason = error
+    if reason is not None and asks_data(reason):  # inputs that fit: torch.export has no other ones
+        raise GrowError(untraceable(module, reason)) from reason
+    said = reasons(reason) if reason else ("no argument of its forward is known",)
+    message = f"growc finds no inputs that `{type(module).__name__}` runs on"
+    raise GrowError(Diagnostic("G317", message, notes=said, help="give example inputs")) from reason
+
+
+# ------------------------------------------------------------------------------------------ candidates
+
+
+def _candidates(module: nn.Module) -> Iterator[tuple[Slot, ...]]:
+    """Inputs to try: for sets of modalities, the largest first, all sizes that the configuration suggests."""
+    config = getattr(module, "config", None)
+    if config is None:
+        return
+    fields = _vocabularies(module) | _fields(config.to_dict())
+    taken = inspect.signature(module.forward).parameters
+    ways = {name: way for name, way in MODALITIES.items() if name in taken}
+    main = getattr(module, "main_input_name", "")
+    others = [name for name in ways if name != main]
+    for decoded in _decoded(fields, taken):
+        for count in range(len(others), -1, -1):
+            for chosen in itertools.combinations(others, count):
+                names = [name for name in ways if name == main or name in chosen]
+                for slots in itertools.product(*(ways[name](fields) for name in names)):
+                    yield tuple(_with_companions(itertools.chain(*slots), taken, fields)) + decoded
+
+
+def _with_companions(slots: Iterator[Slot], taken: Mapping[str, Any], fields: Fields) -> Iterator[Slot]:
+    """Texts with their masks and segments, where forward takes them and the model has them."""
+    for slot in slots:
+        yield slot
+        if slot.name != "input_ids":
+            continue
+        if "attention_mask" in taken:
+            yield Slot("attention_mask", "mask", slot.shape)
+        if "token_type_ids" in taken and (kinds := _first(fields, "type_vocab_size", 0)) > 1:
+            yield Slot("token_type_ids", "ids", slot.shape, kinds)
+        if "bbox" in taken:
+            yield Slot("bbox", "ids", (*slot.shape, 4), SPECIAL + 1)
+
+
+def _vocabularies(module: nn.Module) -> dict[str, list[Any]]:
+    """How many tokens a module embeds, and its decoder, where its configuration has no usual field for it."""
+    whole: Any = module
+    found: dict[str, list[Any]] = {}
+    tables: dict[str, Callable[[], Any]] = {
+        "vocab_size": lambda: whole.get_input_embeddings(),
+        "decoder_vocab_size": lambda: whole.get_decoder().get_input_embeddings(),
+    }
+    for field, finds in tables.items():
+        with suppress(AttributeError, NotImplementedError):  # a class need not know of its embeddings
+            table = finds()
+            found |= {field: [table.num_embeddings]} if isinstance(table, nn.Embedding) else {}
+    return found
+
+
+def _texts(fields: Fields) -> list[tuple[Slot, ...]]:
+    named = [name for name in fields if name.endswith(LENGTHS)]
+    known = [n for name in named for n in _numbers(fields, name)]
+    lengths = dict.fromkeys([LENGTH, *(n for n in known if n < LENGTH), *known])
+    vocab = _first(fields, "vocab_size", 0)
+    return [(Slot("input_ids", "ids", (ROWS, n), vocab),) for n in lengths] if vocab else []
+
+
+def _decoded(fields: Fields, taken: Mapping[str, Any]) -> list[tuple[Slot, ...]]:
+    """What is decoded: by itself, or with a mask, which some classes make from the data if none is given."""
+    if "decoder_input_ids" not in taken or not _true(fields, "is_encoder_decoder"):
+        return [()]
+    vocab = _first(fields, "decoder_vocab_size", 0) or _first(fields, "vocab_size", 0)
+    ids = Slot("decoder_input_ids", "ids", (ROWS, DECODED), vocab)
+    mask = Slot("decoder_attention_mask", "mask", ids.shape)
+    return [(ids,), (ids, mask)] if mask.name in taken else [(ids,)]
+
+
+def _images(fields: Fields) -> list[tuple[Slot, ...]]:
+    channels = [n for name in ("num_channels", "in_channels", "in_chans") for n in _numbers(fields, name)]
+    given = [_pair(size) for size in fields.get("image_size", []) if size]
+    sizes = [*dict.fromkeys(given), (64, 64), (224, 224)]
+    frames = _numbers(fields, "num_frames")[:1]
+    shapes = [(*f, *(channels or [3])[:1], *size) for size in sizes for f in (frames, [])[not frames :]]
+    return [(Slot("pixel_values", "real", (ROWS, *shape)),) for shape in shapes]
+
+
+def _spectra(fields: Fields) -> list[tuple[Slot, ...]]:
+    bins = next(iter([*_numbers(fields, "num_mel_bins"), *_numbers(fields, "input_feat_per_channel")]), 80)
+    frames = (
+        [2 * n for n in _numbers(fields, "max_source_positions")] + _numbers(fields, "max_length") + [128]
+    )
+    shapes = [s for n in frames for s in ((bins, n), (n, bins))]
+    return [(Slot("input_features", "real", (ROWS, *shape)),) for shape in shapes]
+
+
+def _waves(fields: Fields) -> list[tuple[Slot, ...]]:
+    strides = fields.get("conv_stride") or [()]
+    bins, frames = _numbers(fields, "num_mel_bins"), _numbers(fields, "max_length")
+    shapes: list[tuple[int, ...]] = [(n, b) for b in bins[:1] for n in frames[:1]]
+    shapes.append((40 * math.prod(strides[0]),) if strides[0] else (16000,))
+    return [(Slot("input_values", "real", (ROWS, *shape)),) for shape in shapes]
+
+
+MODALITIES: Mapping[str, Callable[[Fields], Sequence[tuple[Slot, ...]]]] = {
+    "input_ids": _texts,
+    "pixel_values": _images,
+    "input_features": _spectra,
+    "input_values": _waves,
+}
+"""What forward takes, by the names that all classes of transformers use, and the shapes to try."""
+
+
+# --------------------------------------------------------------------------------------- configurations
+
+
+def _fields(config: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """All fields of a configuration and its parts."""
+    found: dict[str, list[Any]] = {}
+    for name, value in config.items():
+        found.setdefault(str(name), []).append(value)
+    for value in config.values():
+        if isinstance(value, Mapping):
+            for name, values in _fields(value).items():
+                found.setdefault(name, []).extend(values)
+    return found
+
+
+def _numbers(fields: Fields, name: str) -> list[int]:
+    return [value for value in fields.get(name, ()) if isinstance(value, int) and value > 0]
+
+
+def _first(fields: Fields, name: str, default: int) -> int:
+    return next(iter(_numbers(fields, name)), default)
+
+
+def _true(fields: Fields, name: str) -> bool:
+    return fields.get(name, [False])[0] is True
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else (size[0], size[1])

@@ -1,0 +1,146 @@
+"""The program of a module: an FX graph of whole ATen operators, by torch.export."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.export._tree_utils import reorder_kwargs
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from growc.dialects.torch.capture.fake_module import standing_in
+from growc.dialects.torch.capture.functionalize import writes
+from growc.dialects.torch.capture.tracing import Axes, by_name, free_axes, named_symbols, trace
+
+__all__ = ["Captured", "export", "run"]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What a module computes.
+
+    program: its placeholders say by their targets which parameter or buffer they are. All operators are
+        ATen's, and whole.
+    names: for each name of a parameter or buffer, the first name of the same tensor. A graph uses one name
+        of a tied tensor, whichever it is.
+    constants: what no state dict holds, by the targets of its placeholders: buffers that are not stored, and
+        tensors that forward makes. None where the module was on meta and only its class knows the value.
+    symbols: what the program's symbols are called. Symbols of one name are meant to be equal.
+    parameters: the names of the arguments that forward takes in order; rest: the name of all behind these.
+    """
+
+    program: ExportedProgram
+    names: Mapping[str, str]
+    constants: Mapping[str, Tensor | None]
+    symbols: Mapping[str, str]
+    parameters: tuple[str, ...] = ()
+    rest: str = ""
+
+    @cached_property
+    def aliases(self) -> Mapping[str, tuple[str, ...]]:
+        """The other names of a tensor, by its first one."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, first in self.names.items():
+            if name != first:
+                found[first] = (*found.get(first, ()), name)
+        return found
+
+    @property
+    def written(self) -> list[str]:
+        """What running the program changes."""
+        signature = self.program.graph_signature
+        targets = {spec.arg.name: str(spec.target) for spec in signature.input_specs}
+        inside = [targets.get(node.name, node.name) for node in writes(self.program.graph)]
+        given = [s for s in signature.output_specs if s.kind is not OutputKind.USER_OUTPUT]
+        return inside + [str(spec.target or spec.arg.name) for spec in given]
+
+
+def export(
+    module: nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    train: bool = False,
+    axes: Axes | None = None,
+) -> Captured:
+    """Capture a module, on meta or with values, which is left as it was.
+
+    args, kwargs: example inputs; only their sizes count. axes: which of their axes have any size; without it
+    the rows of all, and the sequence of token numbers and of vectors. Fewer are free where torch finds that
+    the module works with one size alone.
+
+    Raises GrowError (G317) with torch's reason for a module that cannot be captured.
+    """
+    named = by_name(module, args, kwargs or {})
+    free = free_axes(named) if axes is None else axes
+    with standing_in(module, train) as fakes, torch.no_grad():
+        program = trace(module, fakes.within(tuple(args)), fakes.within(dict(kwargs or {})), free)
+    symbols = named_symbols(program, named.items(), free)
+    kinds = inspect.signature(module.forward).parameters.values()
+    parameters = tuple(p.name for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+    rest = next((p.name for p in kinds if p.kind is p.VAR_POSITIONAL), "")
+    return Captured(program, tensor_names(module), _constants(module, program), symbols, parameters, rest)
+
+
+def tensor_names(module: nn.Module) -> dict[str, str]:
+    """For each name of a tensor of a module the first one of the same tensor, in the order of state dicts."""
+    first: dict[Tensor, str] = {}
+    own = {"recurse": False, "remove_duplicate": False}
+    tensors = [
+        pair
+        for prefix, part in module.named_modules(remove_duplicate=False)
+        for pair in (*part.named_parameters(prefix, **own), *part.named_buffers(prefix, **own))
+    ]
+    return {name: first.setdefault(tensor, name) for name, tensor in tensors}
+
+
+def _constants(module: nn.Module, program: ExportedProgram) -> dict[str, Tensor | None]:
+    """The values of what is not stored: the module's own, or what forward made."""
+    own = dict(module.named_buffers(remove_duplicate=False))
+    stored = module.state_dict(keep_vars=True)
+    found: dict[str, Tensor | None] = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind not in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR) or spec.target in stored:
+            continue
+        target = str(spec.target)
+        value = own[target] if target in own else program.constants[target]
+        found[target] = None if value.is_meta or isinstance(value, FakeTensor) else value
+    return found
+
+
+def run(
+    captured: Captured,
+    tensors: Callable[[str], Tensor],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> Any:
+    """What the program computes: parameters and stored buffers by name from `tensors`, constants its own.
+
+    It gives what the module's forward would, but for the classes that a module puts around its outputs.
+    """
+    program = captured.program
+    ordered = reorder_kwargs(dict(kwargs or {}), program.call_spec.in_spec)
+    given = iter(tree_flatten((tuple(args), ordered))[0])
+    feed: list[Any] = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            feed.append(next(given))
+        else:
+            target = str(spec.target)
+            feed.append(
+                captured.constants[target]
+                if target in captured.constants
+                else tensors(captured.names[target])
+            )
+    made = fx.Interpreter(program.graph_module).run(*feed)
+    kinds = [spec.kind for spec in program.graph_signature.output_specs]
+    kept = [value for value, kind in zip(made, kinds, strict=True) if kind is OutputKind.USER_OUTPUT]
+    return tree_unflatten(kept, program.call_spec.out_spec)

@@ -1,0 +1,189 @@
+"""torch.export of a module, with as many sizes left open as torch allows."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, suppress
+from io import StringIO
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils._pytree import (
+    BUILTIN_TYPES,
+    SUPPORTED_NODES,
+    tree_flatten,
+    tree_leaves,
+    tree_map_only,
+)
+
+from growc.dialects.torch.capture.clean import clean
+from growc.dialects.torch.capture.data_dependence import asserted, untraceable
+from growc.dialects.torch.capture.routed_loops import (
+    SOME,
+    Chosen,
+    NotIdleError,
+    every,
+    forget,
+    over,
+    require_idle,
+    unrolls,
+)
+from growc.errors.diagnostic import Attempt, GrowError
+
+__all__ = ["Axes", "by_name", "free_axes", "named_symbols", "trace"]
+
+Axes = Mapping[str, Mapping[int, str]]
+"""For each input, what its axes of any size are called: the batch, the sequence."""
+
+
+def by_name(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs in the order in which a program takes them."""
+    return inspect.signature(module.forward).bind_partial(*args).arguments | dict(kwargs)
+
+
+def free_axes(inputs: Mapping[str, Any]) -> Axes:
+    """The axes that have any size, and what they are called.
+
+    Rows are first, in what stands in lists and mappings too. Second stands the sequence of token numbers, of
+    masks, and of vectors.
+    """
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor) and value.ndim}
+    several = [name for name, value in inputs.items() if not isinstance(value, Tensor) and tree_leaves(value)]
+    free: dict[str, dict[int, str]] = {name: {0: "batch"} for name in (*tensors, *several)}
+    lengths: dict[str, str] = {}
+    for name, value in tensors.items():
+        if value.ndim == 3 or (value.ndim > 1 and not value.is_floating_point()):
+            usual = "sequence" if not lengths else f"sequence_of_{name}"
+            free[name][1] = lengths.setdefault(str(value.shape[1]), usual)
+    return free
+
+
+def trace(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> ExportedProgram:
+    """The cleaned program, by torch.export; or of what torch.fx traces, which sees tensors alone.
+
+    torch.export refuses a forward that keeps tensors in attributes; torch.fx leaves such things out. Raises
+    GrowError (G317) with torch's reason where neither succeeds.
+    """
+    with Attempt() as attempt, _naming(module, kwargs):
+        return _freest(module, args, kwargs, axes)
+    with suppress(Exception):  # the first reason is the one that helps
+        return _freest(fx.symbolic_trace(module), args, kwargs, axes)
+    assert attempt.error is not None
+    raise GrowError(untraceable(module, attempt.error)) from attempt.error
+
+
+@contextmanager
+def _naming(module: nn.Module, kwargs: Mapping[str, Any]) -> Iterator[None]:
+    """A forward that names all of these arguments: torch.export loses the sizes of those that it hands on."""
+    forward = module.forward
+    named = inspect.signature(forward)
+    kinds = {name: one for name, one in named.parameters.items() if one.kind is not one.VAR_KEYWORD}
+    if not set(kwargs) - set(kinds):
+        yield
+        return
+    kinds |= {n: inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in kwargs if n not in kinds}
+
+    def all_named(*given: Any, **others: Any) -> Any:
+        return forward(*given, **others)
+
+    all_named.__signature__ = named.replace(parameters=list(kinds.values()))  # type: ignore[attr-defined]
+    own = "forward" in vars(module)
+    module.forward = all_named
+    try:
+        yield
+    finally:
+        if own:
+            module.forward = forward
+        else:
+            del module.forward
+
+
+def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> ExportedProgram:
+    """The program with as many free axes as torch allows."""
+    only_rows = {name: {0: free[0]} for name, free in axes.items() if 0 in free}
+    tries = [(args, kwargs, free) for free in (axes, only_rows, {})]
+    if _is_one_row(by_name(module, args, kwargs), axes):  # torch takes a size of one for a constant
+        tries.insert(0, (*tree_map_only(Tensor, _two_rows, (args, kwargs)), axes))
+    reason: Exception | None = None
+    for given, named, free in tries:
+        with Attempt() as attempt:
+            shapes = _dynamic(module, given, named, free)
+            program = _program(module, given, named, shapes)
+            if unrolls(program):
+                for chosen in SOME:
+                    require_idle(program, _program(module, given, named, shapes, chosen), chosen)
+                forget(program)
+            return program
+        if isinstance(attempt.error, NotIdleError):
+            raise attempt.error
+        reason = reason or attempt.error
+    assert reason is not None
+    raise reason
+
+
+def _program(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, chosen: Chosen = every
+) -> ExportedProgram:
+    """The cleaned program whose loops over what data hit run over the chosen numbers."""
+    with asserted(), over(chosen), redirect_stderr(StringIO()):  # where it prints the graph when it fails
+        program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
+    clean(program)
+    return program
+
+
+def _is_one_row(inputs: Mapping[str, Any], axes: Axes) -> bool:
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
+    return bool(tensors) and all(0 in axes.get(n, {}) and t.shape[0] == 1 for n, t in tensors.items())
+
+
+def _two_rows(tensor: Tensor) -> Tensor:
+    return tensor.new_zeros((2, *tensor.shape[1:]))
+
+
+def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> Any:
+    """The axes as torch.export wants them: a structure like the arguments'."""
+    bound = inspect.signature(module.forward).bind(*args, **kwargs)
+
+    def of(given: Any, free: Mapping[int, str]) -> Any:
+        if isinstance(given, Tensor):
+            return {axis: Dim.AUTO if axis in free else Dim.STATIC for axis in range(given.ndim)}
+        node = SUPPORTED_NODES.get(type(given))
+        if node is None:
+            return None
+        parts, context = node.flatten_fn(given)
+        sizes = [of(part, free) for part in parts]
+        return node.unflatten_fn(sizes, context) if type(given) in BUILTIN_TYPES else sizes
+
+    kinds = inspect.signature(module.forward).parameters
+    shapes: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if kinds[name].kind is inspect.Parameter.VAR_POSITIONAL:
+            shapes[name] = tuple(of(v, axes.get(name, {})) for v in value)
+        else:
+            shapes[name] = of(value, axes.get(name, {}))
+    return shapes
+
+
+def placeholder_values(program: ExportedProgram) -> dict[str, Any]:
+    """What stands for each placeholder of a program, without data, by its name."""
+    return {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+
+
+def named_symbols(program: ExportedProgram, inputs: Iterable[tuple[str, Any]], axes: Axes) -> dict[str, str]:
+    """The names of symbols, by where they stand in the inputs, which are given in the program's order."""
+    names: dict[str, str] = {}
+    values = placeholder_values(program)
+    specs = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
+    leaves = [name for name, given in inputs for _ in tree_flatten(given)[0]]
+    for name, spec in zip(leaves, specs, strict=True):
+        value = values[spec.arg.name]
+        if isinstance(value, Tensor):
+            for axis, called in axes.get(name, {}).items() if value.ndim else ():
+                size = value.shape[axis]
+                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+                    names.setdefault(str(size), called)
+    return names

@@ -1,0 +1,233 @@
+"""Modules that growc makes: one set of tensors, and a graph of torch.fx for each mode.
+
+They are no GraphModules: torch.export runs the graphs of those itself, on arguments in whatever order, and
+what they return loses its form.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.fx.graph_module import _forward_from_src
+from torch.utils._pytree import TreeSpec, tree_unflatten
+
+from growc.dialects.torch.capture.export import tensor_names
+from growc.dialects.torch.run.cases import Descent
+from growc.errors.diagnostic import Diagnostic, GrowError
+
+MODES = {False: "evaluation", True: "training"}
+
+
+@dataclass
+class Tensors:
+    """What a module holds. `parameters` and `buffers` by every name that they have: ties are one tensor.
+
+    passing: buffers that no state dict holds. order: all names, as modules are to stand.
+    """
+
+    parameters: dict[str, nn.Parameter] = field(default_factory=dict)
+    buffers: dict[str, Tensor | None] = field(default_factory=dict)
+    passing: set[str] = field(default_factory=set)
+    order: tuple[str, ...] = ()
+
+    def place(self, module: nn.Module) -> None:
+        """Give a module these tensors, in modules by the parts of their names."""
+        for name in self.order:
+            _owner(module, name)
+        for name, parameter in self.parameters.items():
+            owner, last = _owner(module, name)
+            owner.register_parameter(last, parameter)
+        for name, buffer in self.buffers.items():
+            owner, last = _owner(module, name)
+            owner.register_buffer(last, buffer, persistent=name not in self.passing)
+
+    def sort(self, places: Mapping[str, Any]) -> None:
+        """Put parameters and buffers in the order of their places."""
+        self.order = tuple(sorted({**self.parameters, **self.buffers}, key=places.__getitem__))
+        self.parameters = {name: self.parameters[name] for name in self.order if name in self.parameters}
+        self.buffers = {name: self.buffers[name] for name in self.order if name in self.buffers}
+
+    @staticmethod
+    def of(module: nn.Module) -> Tensors:
+        """The tensors of a module by now."""
+        stored = module.state_dict(keep_vars=True)
+        buffers = dict(module.named_buffers(remove_duplicate=False))
+        parameters = dict(module.named_parameters(remove_duplicate=False))
+        return Tensors(parameters, dict(buffers), set(buffers) - set(stored), tuple(tensor_names(module)))
+
+
+def _owner(module: nn.Module, name: str) -> tuple[nn.Module, str]:
+    *path, last = name.split(".")
+    for part in path:
+        if part not in module._modules:
+            module.add_module(part, nn.Module())
+        module = module.get_submodule(part)
+    return module, last
+
+
+class GrownModule(nn.Module):
+    """A trainable module: what a plan makes of another one.
+
+    `train` and `eval` choose the graph; `lineage`, `plan` and `verification` say how it came to be. It can be
+    pickled and copied, and ties stay. It is called as its source is; what is no tensor has the value that it
+    was captured with. New layers may have inputs of their own, which are given by name.
+    """
+
+    def __init__(
+        self,
+        tensors: Tensors,
+        graphs: Mapping[bool, fx.Graph],
+        results: TreeSpec,
+        descent: Descent,
+        missing: str = "",
+    ) -> None:
+        super().__init__()
+        tensors.place(self)
+        self.graphs, self.results, self.missing = dict(graphs), results, missing
+        self.descent = descent
+        self.lineage: Any = None
+        self.plan: Any = None
+        self.verification: Any = None
+        self.device: torch.device | None = None
+        self.training = False
+        self.forward = self._forward()  # by its name in the module, so that it has a signature of its own
+        self.follow()
+        self.recompile()
+
+    def train(self, mode: bool = True) -> GrownModule:
+        """Choose the graph of a mode. Raises GrowError (G320) where there is none."""
+        if mode not in self.graphs:
+            message = f"this module has no graph for {MODES[mode]}"
+            raise GrowError(Diagnostic("G320", message, notes=(self.missing,) if self.missing else ()))
+        super().train(mode)
+        self.recompile()
+        return self
+
+    @property
+    def graph(self) -> fx.Graph:
+        """The graph of the mode that it is in."""
+        return self.graphs[self.training]
+
+    def follow(self) -> None:
+        """Let the graphs make their own tensors where the module's tensors are."""
+        held = next((t for t in (*self.parameters(), *self.buffers())), None)
+        if held is None or held.device == self.device:
+            return
+        self.device = held.device
+        for graph in self.graphs.values():
+            for node in graph.nodes:
+                if "device" in node.kwargs:
+                    node.update_kwarg("device", held.device)
+        self.recompile()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> GrownModule:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.follow()
+        return self
+
+    def recompile(self) -> None:
+        """Make the code of the graph."""
+        code = self.graph.python_code(root_module="self")
+        self._code = _forward_from_src(code.src, code.globals)
+
+    def _forward(self) -> Any:
+        """What is called: with the source's arguments, it returns what the source returns, in its form."""
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            given = self.descent.tensors(args, kwargs)
+            return tree_unflatten(self._code(self, **given), self.results)
+
+        forward.__signature__ = inspect.Signature(self.descent.signature())  # type: ignore[attr-defined]
+        return forward
+
+    def __reduce__(self) -> Any:
+        return _restored, (self._state(),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GrownModule:
+        state = self._state()
+        said = {name: state[name] for name in ("said", "descent", "results")}  # which nobody changes
+        copy = _restored(deepcopy({k: v for k, v in state.items() if k not in said}, memo) | said)
+        memo[id(self)] = copy
+        return copy
+
+    def _state(self) -> dict[str, Any]:
+        said = {"lineage": self.lineage, "plan": self.plan, "verification": self.verification}
+        graphs = {mode: _packed(graph) for mode, graph in self.graphs.items()}
+        shared = {"tensors": Tensors.of(self), "results": self.results, "missing": self.missing}
+        shared["descent"] = self.descent
+        return {**shared, "graphs": graphs, "said": said, "training": self.training}
+
+
+def _restored(state: Mapping[str, Any]) -> GrownModule:
+    graphs = {mode: _unpacked(rows) for mode, rows in state["graphs"].items()}
+    made = GrownModule(state["tensors"], graphs, state["results"], state["descent"], state["missing"])
+    for name, value in state["said"].items():
+        setattr(made, name, value)
+    return made.train() if state["training"] else made
+
+
+# ------------------------------------------------------------------------------------------ graphs as data
+
+
+@dataclass(frozen=True)
+class _Ref:
+    name: str
+
+
+Row = tuple[str, str, Any, Any, Any]
+
+
+def _packed(graph: fx.Graph) -> list[Row]:
+    """A graph as plain data: operators by their names."""
+    rows: list[Row] = []
+    for node in graph.nodes:
+        arguments: Any = (node.args, node.kwargs)
+        args, kwargs = fx.map_arg(arguments, _reference)
+        target = _name_of(node.target) if node.op == "call_function" else node.target
+        rows.append((node.op, node.name, target, args, kwargs))
+    return rows
+
+
+def _reference(node: fx.Node) -> Any:
+    return _Ref(node.name)
+
+
+def _unpacked(rows: list[Row]) -> fx.Graph:
+    graph = fx.Graph()
+    made: dict[str, fx.Node] = {}
+    for op, name, target, args, kwargs in rows:
+        function = _named(target) if op == "call_function" else target
+        args, kwargs = _filled(args, made), _filled(kwargs, made)
+        made[name] = graph.create_node(op, function, args, kwargs, name)
+    return graph
+
+
+def _filled(value: Any, made: Mapping[str, fx.Node]) -> Any:
+    if isinstance(value, _Ref):
+        return made[value.name]
+    if isinstance(value, (list, tuple)):
+        return type(value)(_filled(v, made) for v in value)
+    if isinstance(value, dict):
+        return {k: _filled(v, made) for k, v in value.items()}
+    if isinstance(value, slice):
+        return slice(*(_filled(v, made) for v in (value.start, value.stop, value.step)))
+    return value
+
+
+def _name_of(function: Any) -> tuple[str, str]:
+    if isinstance(function, torch._ops.OpOverload):
+        return "torch.ops", str(function)
+    return function.__module__, function.__qualname__
+
+
+def _named(name: tuple[str, str]) -> Any:
+    home = torch.ops if name[0] == "torch.ops" else importlib.import_module(name[0])
+    return functools.reduce(getattr, name[1].split("."), home)

@@ -1,0 +1,179 @@
+"""Literals of calls after the change: read from the operands and attributes that took them.
+
+Needs: nodes that remember what they said in the source (`remember`). Gives: for every literal of a call that
+changes, its place among the arguments and its new value. A change that no literal accounts for is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from torch import fx
+
+from growc.dialects.onnx.clones import Clone
+from growc.dialects.torch.lowering.lower import OWNER
+from growc.dialects.torch.operators.call import SITE, Path, Place
+from growc.dialects.torch.operators.variances import VARIANCES, corrections
+from growc.errors.diagnostic import Diagnostic, GrowError
+
+BEFORE = "growc.before"
+"""Key of a node's `meta`: its `Before`."""
+
+REPEATED = {torch.ops.aten.layer_norm.default: 1, torch.ops.aten.rms_norm.default: 1}
+"""Calls with an argument that repeats the last sizes of their first one, and which that is."""
+
+Entry = int | float | bool | ir.Value
+"""An element of an operand: a number, or a value of one element."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """What a node said in the source: its attributes, and its operands that arguments of the call say."""
+
+    attributes: Mapping[str, Any]
+    operands: Mapping[int, Sequence[Entry]]
+
+    def on(self, there: Clone) -> Before:
+        """The same of a copy of the model."""
+        entries = {i: [_on(entry, there) for entry in given] for i, given in self.operands.items()}
+        return Before(self.attributes, entries)
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """A tensor that a call left out, and that is no longer what the call assumes: one number everywhere."""
+
+    value: ir.Value
+
+
+def _on(entry: Entry, there: Clone) -> Entry:
+    return there.value(entry) if isinstance(entry, ir.Value) else entry
+
+
+def remember(nodes: Iterable[ir.Node]) -> None:
+    """Let nodes remember what they say, before that is changed for the first time."""
+    for node in nodes:
+        if SITE in node.meta and BEFORE not in node.meta:
+            node.meta[BEFORE] = said(node)
+
+
+def said(node: ir.Node) -> Before:
+    """What a node says now."""
+    taken = {place.where for place in node.meta[SITE].carried.values()}
+    given = ((i, v) for i, v in enumerate(node.inputs) if v is not None)
+    operands = {i: entries(v) for i, v in given if i in taken or _is_literal(v)}
+    return Before({a.name: a.value for a in node.attributes.values()}, operands)
+
+
+def _is_literal(value: ir.Value) -> bool:
+    """Whether an operand is made of numbers: constants of a call, and sizes between them."""
+    if value.const_value is not None:
+        return bool(value.meta.get(OWNER) == "call")
+    node = value.producer()
+    return node is not None and node.op_type == "Concat" and any(v and _is_literal(v) for v in node.inputs)
+
+
+def entries(value: ir.Value) -> list[Entry]:
+    """The elements of an operand: numbers, and values of one element."""
+    if value.const_value is not None:
+        return list(value.const_value.numpy().reshape(-1).tolist())
+    node = value.producer()
+    if node is not None and node.op_type == "Concat":
+        return [e for v in node.inputs if v is not None for e in entries(v)]
+    if node is not None and node.op_type == "Slice" and SITE not in node.meta:
+        whole, start = node.inputs[:2]
+        assert whole is not None
+        assert start is not None
+        return [entries(whole)[int(entries(start)[0])]]  # type: ignore[arg-type]
+    return [value]
+
+
+def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir.Value]) -> dict[Path, Any]:
+    """The literals of a call that are new. Elements that the graph computes are `ir.Value`s.
+
+    stored: the tensors among its arguments that the module holds, as they are by now.
+
+    Raises GrowError (G308) where something changes that is no literal of the call.
+    """
+    found: dict[Path, Any] = {}
+    for part in parts:
+        carried = {place.where: (path, place) for path, place in part.meta[SITE].carried.items()}
+        for where, old, new in _changes(part):
+            if where not in carried:
+                raise refusal(part, f"its {_label(where)} changes, which the call does not say")
+            path, place = carried[where]
+            given = argument(call, path)
+            if isinstance(where, str):
+                found[path] = new
+            elif isinstance(given, fx.Node) and given in stored:
+                if new != [int(size) for size in stored[given].shape or ()]:  # type: ignore[arg-type]
+                    raise refusal(part, f"its {_label(where)} is no longer the size of `{given.name}`")
+            elif isinstance(given, (list, tuple, int, float)):
+                found[path] = _literal(part, given, place, old, new)
+            elif set(old) != set(new):  # what is left out has any size
+                found[path] = Parameter(part.inputs[where])  # type: ignore[arg-type]
+    following = corrections if call.target in VARIANCES else _repeated
+    return found | dict(following(call, parts))
+
+
+def argument(call: fx.Node, path: Path) -> Any:
+    """What stands at a place among the arguments of a call; None where it is left out."""
+    given: Any = call.args if isinstance(path[0], int) else call.kwargs
+    for step in path:
+        given = given.get(step) if isinstance(given, Mapping) else given[step]
+    return given
+
+
+def _changes(part: ir.Node) -> Iterator[tuple[int | str, Any, Any]]:
+    """(operand or attribute, what it was, what it is)."""
+    before: Before = part.meta[BEFORE]
+    now = said(part)
+    for name in before.attributes.keys() | now.attributes.keys():
+        old, new = before.attributes.get(name), now.attributes.get(name)
+        if not _same(old, new):
+            yield name, old, new
+    for i in range(len(part.inputs)):
+        if i in before.operands and before.operands[i] != entries(part.inputs[i]):  # type: ignore[arg-type]
+            yield i, before.operands[i], entries(part.inputs[i])  # type: ignore[arg-type]
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, ir.TensorProtocol) and isinstance(b, ir.TensorProtocol):
+        return bool(np.array_equal(a.numpy(), b.numpy()))
+    return bool(a == b)
+
+
+def _literal(part: ir.Node, given: Any, place: Place, old: Sequence[Entry], new: Sequence[Entry]) -> Any:
+    """A literal with its new numbers; what did not change keeps the word that the call has for it."""
+    was, now = (said[place.first :][: place.length] for said in (old, new))
+    if isinstance(given, (int, float)):
+        return now[0] if len(set(now)) == 1 else list(now)
+    if len(was) != len(now):
+        raise refusal(part, f"its sizes become {len(now)}, and were {len(was)}")
+    return [g if a == b else b for g, a, b in zip(given, was, now, strict=False)]
+
+
+def _repeated(call: fx.Node, parts: Sequence[ir.Node]) -> Iterator[tuple[Path, list[int]]]:
+    """Arguments that repeat sizes of another one, as the model declares these by now."""
+    if call.target in REPEATED and parts:
+        place = REPEATED[call.target]
+        data, count = parts[0].inputs[0], len(call.args[place])  # type: ignore[arg-type]
+        if data is not None and data.shape is not None:
+            yield (place,), [int(d) for d in data.shape[-count:]]  # type: ignore[arg-type]
+
+
+def _label(where: int | str) -> str:
+    return f"attribute `{where}`" if isinstance(where, str) else f"operand {where}"
+
+
+def refusal(node: ir.Node | None, reason: str) -> GrowError:
+    """That a node of the result cannot be said in calls of torch."""
+    name = "" if node is None else node.name or node.op_type
+    kind = "" if node is None else f" ({node.op_type})"
+    message = f"`{name}`{kind} cannot be written as a call of the module's graph"
+    return GrowError(Diagnostic("G308", message, notes=(reason,)))

@@ -1,0 +1,153 @@
+"""The calls of the result as an FX graph."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch import fx
+from torch.export.graph_signature import OutputKind
+
+from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.emit.literals import Parameter, entries, refusal
+from growc.dialects.torch.emit.module_stacks import STACK, moved
+from growc.dialects.torch.emit.parameters import Holdings
+from growc.dialects.torch.emit.rebuild import Made, names_of
+from growc.dialects.torch.lowering.outputs import Result
+from growc.dialects.torch.operators.call import SITE, Path
+from growc.dialects.torch.run.call_signature import identifier
+
+aten = torch.ops.aten
+
+NOTHING: Mapping[fx.Node, fx.Node] = MappingProxyType({})
+
+
+def write(
+    captured: Captured,
+    model: ir.Model,
+    calls: Sequence[Made],
+    outputs: Sequence[Made],
+    results: Sequence[Result],
+    holdings: Holdings,
+    twins: Mapping[fx.Node, fx.Node] = NOTHING,
+) -> tuple[fx.Graph, list[ir.Value]]:
+    """The graph, and the stored tensors that it reads. `outputs`: what gives the model's, of which `results`
+    are made. `twins`: the calls that stand for those that the model names.
+    """
+    writing = _Writing(model, holdings, twins)
+    for made in calls:
+        writing.call(made)
+    graph = writing.graph
+    given = returned(captured)
+    graph.output([given[r.number] if r.output is None else writing.node(outputs[r.output]) for r in results])
+    graph.eliminate_dead_code()
+    graph.lint()
+    held = {node.target for node in graph.nodes if node.op == "get_attr"}
+    return graph, [value for value, node in writing.stored.items() if node.target in held]
+
+
+def returned(captured: Captured) -> list[Any]:
+    """What a program returns, one after the other; see `is_tensor`."""
+    program = captured.program
+    last: Any = next(iter(reversed(program.graph.nodes)))
+    specs = program.graph_signature.output_specs
+    given = zip(last.args[0], specs, strict=True)
+    return [argument for argument, spec in given if spec.kind is OutputKind.USER_OUTPUT]
+
+
+def is_tensor(argument: Any) -> bool:
+    """Whether something that a program returns is a tensor."""
+    return isinstance(argument, fx.Node) and isinstance(argument.meta.get("val"), torch.Tensor)
+
+
+class _Writing:
+    def __init__(self, model: ir.Model, holdings: Holdings, twins: Mapping[fx.Node, fx.Node]) -> None:
+        self.graph, self.holdings, self.twins = fx.Graph(), holdings, twins
+        self.nodes: dict[Made, fx.Node] = {}
+        self.results: dict[fx.Node, list[fx.Node]] = {}
+        self.stored: dict[ir.Value, fx.Node] = {}
+        self.inputs = {v: self.graph.placeholder(identifier(v.name or "")) for v in model.graph.inputs}
+
+    def node(self, made: Made) -> fx.Node:
+        """The node of a call that is written, or of a tensor."""
+        if made.call is not None:
+            return self.nodes[made]
+        assert made.tensor is not None
+        return self.inputs[made.tensor] if made.tensor in self.inputs else self.tensor(made.tensor)
+
+    def tensor(self, value: ir.Value) -> fx.Node:
+        """A stored tensor, read in front of all calls."""
+        if value not in self.stored:
+            first = next((n for n in self.graph.nodes if n.op == "call_function"), None)
+            with self.graph.inserting_before(first):
+                self.stored[value] = self.graph.get_attr(self.holdings.name(value))
+        return self.stored[value]
+
+    def given(self, argument: fx.Node, made: Made) -> Any:
+        """What stands for an argument: a number, where it was one and is known by now, or else a node."""
+        number = not isinstance(argument.meta.get("val"), torch.Tensor)
+        if number and made.tensor is not None and made.tensor.const_value is not None:
+            return entries(made.tensor)[0]
+        return self.node(made)
+
+    def call(self, made: Made) -> None:
+        """Write one call."""
+        source = made.call
+        assert source is not None
+        arguments = {given: self.given(given, one) for given, one in made.arguments.items()}
+        args: list[Any] = list(fx.map_arg(source.args, arguments.__getitem__))
+        kwargs: dict[str, Any] = dict(fx.map_arg(source.kwargs, arguments.__getitem__))
+        for path, literal in made.literals.items():
+            _put(args, kwargs, path, self.said(literal, arguments))
+        target = source.target
+        if target is aten.split.Tensor and isinstance(args[1], (list, tuple)):
+            target = aten.split.sizes
+        node = self.graph.create_node(source.op, target, tuple(args), kwargs, source.name)
+        if stack := source.meta.get(STACK):
+            node.meta[STACK] = moved(stack, made.move)
+        self.nodes[made] = node
+        self.results.setdefault(source, []).append(node)
+
+    def said(self, literal: Any, arguments: Mapping[fx.Node, Any]) -> Any:
+        """A literal as an argument: what the graph computes is a node."""
+        if isinstance(literal, fx.Node):
+            return arguments[literal]
+        if isinstance(literal, Parameter):
+            return self.tensor(literal.value)
+        if isinstance(literal, ir.Value):
+            return self.computed(literal)
+        if isinstance(literal, (list, tuple)):
+            return [self.said(part, arguments) for part in literal]
+        return literal
+
+    def computed(self, value: ir.Value) -> fx.Node:
+        """A number that the graph computes: one of the source's, or a part of one."""
+        for name in names_of(value):
+            if made := self.results.get(self.twins.get(name, name)):
+                return made[0]
+        node = value.producer()
+        if node is None or SITE in node.meta or node.op_type not in _ARITHMETIC:
+            raise refusal(node, "it is a number that no call computes")
+        operands = [entries(v)[0] for v in node.inputs if v is not None]
+        first, *rest = [v if not isinstance(v, ir.Value) else self.computed(v) for v in operands]
+        function = _ARITHMETIC[node.op_type]
+        return first if function is None else self.graph.call_function(function, (first, rest[0]))  # type: ignore[return-value]
+
+
+_ARITHMETIC = {"Mul": operator.mul, "Div": operator.floordiv, "Reshape": None, "Cast": None}
+"""Nodes that emission puts between a number and its use."""
+
+
+def _put(args: list[Any], kwargs: dict[str, Any], path: Path, value: Any) -> None:
+    """Set what stands at a place among the arguments of a call."""
+    head = path[0]
+    if isinstance(head, str):
+        kwargs[head] = value
+        return
+    if len(path) != 1:
+        raise AssertionError("literals inside of arguments change with the whole argument")
+    args[head] = value

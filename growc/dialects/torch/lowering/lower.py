@@ -1,0 +1,314 @@
+"""From the program of a module to an onnx-ir model in the vocabulary of the passes.
+
+Needs: what torch.export captured. Gives: an `ir.Model`. Parameters and buffers are initializers by the names
+of the state dict and hold no data until they are read; every node remembers the call that it comes from
+(growc.dialects.torch.operators.call). Calls that the table lacks become opaque nodes of the domain `aten`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from torch import fx
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
+
+from growc.algebra.indexmap import Array
+from growc.dialects.onnx.capture.capture import ALIASES
+from growc.dialects.onnx.capture.fused_ops import detach
+from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.lowering.constants import Constants
+from growc.dialects.torch.lowering.outputs import OUTPUT
+from growc.dialects.torch.operators.arrays import to_numpy
+from growc.dialects.torch.operators.call import SITE, TYPES, Call, Site, UnknownError, sizes_of
+from growc.dialects.torch.operators.complex_numbers import understood
+from growc.dialects.torch.operators.table import TABLE, key_of
+
+OPSET = 23
+"""The version of the standard operators: attention and norms are one operator each."""
+
+OPAQUE = "aten"
+"""The domain of calls that the table lacks."""
+
+OWNER = "growc.owner"
+"""Key of an initializer's `meta`: "state" for what the state dict holds, "class" for constants of the class
+or its forward, "call" for literals of calls and what stands for arguments that they leave out.
+"""
+
+SAME = "growc.same"
+"""Key of a lowered model's `meta`: for calls that do nothing, the argument that their result is."""
+
+Read = Callable[[str], torch.Tensor]
+"""The tensor of a parameter or buffer, by its first name."""
+
+
+def lower(captured: Captured, read: Read) -> ir.Model:
+    """The program as a model; `read` brings the tensors of the state dict when they are asked for."""
+    return _Lowering(captured, read).model()
+
+
+@dataclass
+class _Lowering:
+    captured: Captured
+    read: Read
+    values: dict[fx.Node, Any] = field(default_factory=dict)
+    nodes: list[ir.Node] = field(default_factory=list)
+    initializers: dict[str, ir.Value] = field(default_factory=dict)
+    inputs: list[ir.Value] = field(default_factory=list)
+    outputs: list[ir.Value] = field(default_factory=list)
+    current: str = ""
+    labels: Counter[str] = field(default_factory=Counter)
+    same: dict[fx.Node, fx.Node] = field(default_factory=dict)
+
+    def model(self) -> ir.Model:
+        program = self.captured.program
+        self.constants = Constants(self.captured)
+        specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+        for node in program.graph.nodes:
+            self.current = node.name
+            if node.op == "placeholder":
+                self.place(node, specs[node.name])
+            elif node.op == "call_function":
+                self.call(node)
+            elif node.op == "output":
+                self.finish(node)
+        graph = ir.Graph(
+            self.inputs,
+            self.outputs,
+            nodes=self.nodes,
+            initializers=list(self.initializers.values()),
+            opset_imports={"": OPSET},
+            name="module",
+        )
+        domains = {n.domain for n in self.nodes} - {""}
+        graph.opset_imports.update(dict.fromkeys(sorted(domains), 1))
+        model = ir.Model(graph, ir_version=10, producer_name="torch.export")
+        model.meta[SAME] = self.same
+        return model
+
+    # ---------------------------------------------------------------- values
+
+    def value(self, node: fx.Node) -> ir.Value:
+        """What stands for the result of a node now. Raises UnknownError where there are several."""
+        found = self.values.get(node)
+        if not isinstance(found, ir.Value):
+            raise UnknownError
+        return found
+
+    def constant(self, numbers: Array, dtype: torch.dtype) -> ir.Value:
+        """A constant of the call that is lowered."""
+        if dtype not in TYPES:
+            raise UnknownError
+        kind = TYPES[dtype]
+        tensor = ir.Tensor(np.asarray(numbers).astype(kind.numpy()), dtype=kind)
+        return self.initializer(f"{self.current}.{len(self.initializers)}", tensor, "call")
+
+    def initializer(self, name: str, tensor: ir.TensorProtocol, owner: str) -> ir.Value:
+        """A stored tensor; a name that is taken gets a mark."""
+        while name in self.initializers:
+            name += "@"
+        tensor.name = name
+        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)  # type: ignore[arg-type]
+        made.meta[OWNER] = owner
+        self.initializers[name] = made
+        return made
+
+    def place(self, node: fx.Node, spec: Any) -> None:
+        """A placeholder: an input, or a tensor of the module."""
+        if spec.kind is InputKind.USER_INPUT:
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                self.values[node] = self.declared(ir.Value(name=node.name), node.meta["val"])
+                self.inputs.append(self.values[node])
+            return
+        target = str(spec.target)
+        constants = self.captured.constants
+        name = target if target in constants else self.captured.names.get(target, target)
+        if name not in self.initializers and node.meta["val"].dtype in TYPES:
+            own = constants.get(target)
+            read = partial(self.read, name) if own is None else partial(_given, own)
+            tensor = _lazy(node.meta["val"], read)
+            made = self.initializer(name, tensor, "class" if target in constants else "state")
+            made.meta[ALIASES] = self.captured.aliases.get(name, ())
+        self.values[node] = self.initializers.get(name)
+
+    def declared(self, value: ir.Value, fake: Any) -> ir.Value:
+        """A value with the type and sizes that torch found; symbols have their names."""
+        if isinstance(fake, torch.Tensor) and fake.dtype in TYPES:
+            names = self.captured.symbols
+            value.type = ir.TensorType(TYPES[fake.dtype])
+            value.shape = ir.Shape(
+                [s if isinstance(s, int) else names.get(str(s), str(s)) for s in sizes_of(fake)]
+            )
+        return value
+
+    # ---------------------------------------------------------------- calls
+
+    def call(self, node: fx.Node) -> None:
+        """A call; item numbers choose among several results, and constants are stored."""
+        if self.constants.stands(node):
+            self.values[node] = self.stored(node)
+            return
+        if node in self.constants.found and not self.constants.serves(node):
+            return
+        if key_of(node.target) == "_operator.getitem":
+            whole, item = node.args
+            found = self.values.get(whole)  # type: ignore[arg-type]
+            self.values[node] = found[int(item)] if isinstance(found, list) else None  # type: ignore[arg-type]
+            self.remember(node)
+            return
+        self.values[node] = self.lowered(node)
+        self.remember(node)
+        given = (n for n in node.all_input_nodes if self.values.get(n) is self.values[node])
+        if isinstance(self.values[node], ir.Value) and (source := next(given, None)) is not None:
+            self.same[node] = source
+
+    def stored(self, node: fx.Node) -> ir.Value:
+        """A constant that calls make, as an initializer."""
+        tensor = _lazy(node.meta["val"], partial(self.constants.value, node))
+        return self.initializer(self.label(node), tensor, "class")
+
+    def lowered(self, node: fx.Node) -> Any:
+        """What stands for the results of a call."""
+        row = TABLE.get(key_of(node.target))
+        label = self.label(node)
+        if row is not None and understood(node):
+            arguments, paths = _arguments(node)
+            made = Call([], {}, label, node=node, arguments=arguments, paths=paths, program=self)
+            try:
+                found = row(made)
+            except UnknownError:
+                detach(made.made)
+            else:
+                self.nodes += made.made
+                return list(found) if isinstance(found, (list, tuple)) else found
+        return self.opaque(node, label)
+
+    def opaque(self, node: fx.Node, label: str) -> Any:
+        """A node that freezes what it touches, in place of a call that is not understood."""
+        kinds = [self.values.get(n) for n in node.all_input_nodes]
+        inputs = [v for k in kinds for v in (k if isinstance(k, list) else [k]) if isinstance(v, ir.Value)]
+        given = {
+            v: n
+            for n, k in zip(node.all_input_nodes, kinds, strict=True)
+            for v in (k if isinstance(k, list) else [k])
+            if isinstance(v, ir.Value)
+        }
+        fakes = node.meta.get("val")
+        several = isinstance(fakes, (list, tuple))
+        results = list(fakes) if several else [fakes]  # type: ignore[arg-type]
+        name = key_of(node.target).removeprefix("aten.")
+        made = ir.Node(OPAQUE, name, inputs, num_outputs=len(results), name=label)
+        made.meta[SITE] = Site(node, operands={i: given[v] for i, v in enumerate(inputs)})
+        for k, (value, fake) in enumerate(zip(made.outputs, results, strict=True)):
+            value.name = f"{label}.{k}"
+            self.declared(value, fake)
+        self.nodes.append(made)
+        return list(made.outputs) if several else made.outputs[0]
+
+    def label(self, node: fx.Node) -> str:
+        """A name that says where in the module a call stands."""
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        place = stack[-1][0] if stack else ""
+        name = f"{place}/{node.name}" if place else node.name
+        self.labels[name] += 1
+        return name if self.labels[name] == 1 else f"{name}@{self.labels[name]}"
+
+    def remember(self, node: fx.Node) -> None:
+        """Declare results, and let their nodes know what they are in the program."""
+        found, fake = self.values[node], node.meta.get("val")
+        pairs: list[tuple[Any, int | None, Any]] = [(found, None, fake)]
+        if isinstance(found, list):
+            fakes = list(fake) if isinstance(fake, (list, tuple)) else [None] * len(found)
+            pairs = [(v, k, f) for k, (v, f) in enumerate(zip(found, fakes, strict=False))]
+        for value, item, one in pairs:
+            maker = value.producer() if isinstance(value, ir.Value) else None
+            if maker is None or SITE not in maker.meta:
+                continue
+            results = maker.meta[SITE].results.setdefault(value.index(), [])
+            if not results and isinstance(one, torch.Tensor):
+                self.declared(value, one)
+            results.append((node, item))
+
+    # ---------------------------------------------------------------- outputs
+
+    def finish(self, node: fx.Node) -> None:
+        """The results of the program, named as the module's own structure names them."""
+        signature = self.captured.program.graph_signature
+        names = self.names(sum(s.kind is OutputKind.USER_OUTPUT for s in signature.output_specs))
+        given = zip(node.args[0], signature.output_specs, strict=True)  # type: ignore[arg-type]
+        users = [argument for argument, spec in given if spec.kind is OutputKind.USER_OUTPUT]
+        for number, (name, argument) in enumerate(zip(names, users, strict=True)):
+            if not isinstance(argument, fx.Node) or not isinstance(argument.meta.get("val"), torch.Tensor):
+                continue
+            made = ir.Node("", "Identity", [self.value(argument)], num_outputs=1, name=f"output.{name}")
+            made.meta[SITE] = Site(argument, operands={0: argument})
+            made.meta[OUTPUT] = number
+            self.nodes.append(made)
+            result = self.declared(made.outputs[0], argument.meta["val"])
+            result.name = name
+            self.outputs.append(result)
+
+    def names(self, count: int) -> list[str]:
+        """The names of the results, by where they stand in what forward returns."""
+        spec = self.captured.program.call_spec.out_spec
+        if spec is None:
+            return [f"output_{k}" for k in range(count)]
+        paths, _ = tree_flatten_with_path(tree_unflatten(list(range(count)), _plain(spec)))
+        found: dict[int, str] = {k: plain_name(keystr(path)) for path, k in paths}
+        taken = set(self.values_names())
+        return [
+            name if name not in taken else f"{name}_out"
+            for name in (found.get(k) or f"output_{k}" for k in range(count))
+        ]
+
+    def values_names(self) -> list[str]:
+        return [v.name or "" for v in self.inputs] + list(self.initializers)
+
+
+def plain_name(path: str) -> str:
+    """The name of an output that stands there in what forward returns."""
+    words = "".join(c if c.isalnum() else " " for c in path).split()
+    return "_".join(["output", *words] if not words or words[0].isdigit() else words)
+
+
+def _plain(spec: TreeSpec) -> TreeSpec:
+    """A structure with lists for what holds nothing but tensors."""
+    if spec.is_leaf():
+        return spec
+    children = [_plain(child) for child in spec.children()]
+    holds_all = isinstance(spec.type, type) and issubclass(spec.type, dict | list | tuple)
+    return TreeSpec(spec.type if holds_all else list, spec.context if holds_all else None, children)
+
+
+def _given(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def _lazy(fake: torch.Tensor, read: Callable[[], torch.Tensor]) -> ir.LazyTensor:
+    dtype = TYPES[fake.dtype]
+    shape = ir.Shape([int(s) for s in fake.shape])
+    return ir.LazyTensor(lambda: ir.Tensor(to_numpy(read()), dtype=dtype), dtype=dtype, shape=shape)
+
+
+def _arguments(node: fx.Node) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of a call by name, defaults included, and where each stands in it."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        letters = "abcdefgh"
+        return dict(zip(letters, node.args, strict=False)), {
+            x: (i,) for i, x in enumerate(letters[: len(node.args)])
+        }
+    found: dict[str, Any] = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+    paths: dict[str, Any] = {name: (name,) for name in found}
+    for i, (argument, value) in enumerate(zip(schema.arguments, node.args, strict=False)):
+        found[argument.name], paths[argument.name] = value, (i,)
+    for name, value in node.kwargs.items():
+        found[name], paths[name] = value, (name,)
+    return found, paths

@@ -1,0 +1,116 @@
+"""The torch dialect: a module, captured and lowered, with all that the passes ask of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import onnx_ir as ir
+from torch import Tensor, nn
+
+from growc.dialects.onnx.clones import Clone
+from growc.dialects.onnx.files.load import files_of
+from growc.dialects.onnx.model import IrModel
+from growc.dialects.torch.capture.example_inputs import capturable, register_caches, without_cache
+from growc.dialects.torch.capture.example_inputs import example_inputs as guessed
+from growc.dialects.torch.capture.export import Captured, export
+from growc.dialects.torch.capture.routed_loops import taken
+from growc.dialects.torch.emit.literals import BEFORE, remember
+from growc.dialects.torch.emit.weight_norm import put_back
+from growc.dialects.torch.lowering.lower import Read, lower
+from growc.dialects.torch.lowering.onnx_file import LoweredFile
+from growc.dialects.torch.programs.load import load
+from growc.errors.brief import brief
+from growc.passes.compilation import Source
+from growc.passes.finish.assembled import Assembled
+
+
+@dataclass
+class TorchModel(IrModel):
+    """A module, captured by torch.export; `source` is its lowered program."""
+
+    __repr__ = brief
+
+    captured: Captured = field(kw_only=True)
+    read: Read = field(kw_only=True)
+    lowered: LoweredFile = field(init=False)
+    repeats = True
+    gives: tuple[str, ...] = field(init=False)
+    """The names of the source's outputs, in order."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.lowered = LoweredFile(self.captured, self.read)
+        self.gives = tuple(value.name or "" for value in self.source.graph.outputs)
+        self.told = taken(self.captured.program)
+
+    @staticmethod
+    def open(captured: Captured, read: Read) -> TorchModel:
+        """A captured program; `read` brings the tensors of its state dict by their first names."""
+        return TorchModel(lower(captured, read), captured=captured, read=read)
+
+    @staticmethod
+    def of(module: nn.Module, example_inputs: Any) -> TorchModel:
+        """A module with inputs for its forward: a mapping by name, a sequence, or one tensor.
+
+        Raises GrowError (G317) where it cannot be captured.
+        """
+        if example_inputs is None:
+            example_inputs = guessed(module)
+        args, kwargs = arguments(example_inputs)
+        with capturable(module):
+            captured = export(module, args, without_cache(module) | dict(kwargs))
+        return TorchModel.open(captured, reader(module))
+
+    @staticmethod
+    def of_program(path: Path) -> TorchModel:
+        """The program of a `.pt2` file. Raises GrowError (G310) where it cannot be read."""
+        captured = load(path)
+        tensors = captured.program.state_dict
+        first = {captured.names.get(name, name): tensor for name, tensor in tensors.items()}
+        return TorchModel.open(captured, first.__getitem__)
+
+    def put_back(self, made: Assembled) -> Assembled:
+        """With weight norms as modules have them."""
+        return put_back(made, self.folded)
+
+    def on(self, there: Clone) -> Self:
+        """The same model with a structure of its own, whose nodes remember what they said in the source."""
+        for node in there.nodes.values():
+            if BEFORE in node.meta:
+                node.meta[BEFORE] = node.meta[BEFORE].on(there)
+        return super().on(there)
+
+    def remember(self, nodes: Iterable[ir.Node]) -> None:
+        """Keep what nodes said in the source, for the calls of the result."""
+        remember(nodes)
+
+    def file(self, path: Path) -> Path:
+        """The file that onnxruntime runs: the lowered program. Raises GrowError (G403) where it cannot."""
+        return self.lowered.path
+
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes: a `.pt2`, or of a module what it is lowered to."""
+        return [path] if path.suffix == ".pt2" and path.is_file() else files_of(self.lowered.path)
+
+
+def torch_model(c: Source) -> TorchModel:
+    """The model of a compilation of a module."""
+    assert isinstance(c.model, TorchModel), "a module was compiled"
+    return c.model
+
+
+def arguments(example_inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Positional and named arguments of forward."""
+    register_caches(example_inputs)
+    if isinstance(example_inputs, Mapping):
+        return (), example_inputs
+    return ((example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)), {}
+
+
+def reader(module: nn.Module) -> Read:
+    """The module's own tensors by name."""
+    tensors: dict[str, Tensor] = dict(module.named_buffers(remove_duplicate=False))
+    return (tensors | dict(module.named_parameters(remove_duplicate=False))).__getitem__

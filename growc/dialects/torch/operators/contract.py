@@ -1,0 +1,165 @@
+"""Rows that multiply and sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from growc.dialects.torch.operators.call import Call, Extents, Operand, UnknownError
+
+
+def linear(at: Call, x: Operand, weight: Operand, bias: Operand | None = None) -> ir.Value:
+    """A product with a matrix that is stored as (out, in), and a bias."""
+    turned = at.tensor(weight)
+    if at.rank(weight) == 2:
+        turned = at.add("Transpose", turned, perm=[1, 0])
+    made = at.add("MatMul", at.tensor(x), turned)
+    return made if bias is None else at.add("Add", made, at.tensor(bias))
+
+
+def addmm(
+    at: Call,
+    x: Operand,
+    mat1: Operand | None = None,
+    mat2: Operand | None = None,
+    batch1: Operand | None = None,
+    batch2: Operand | None = None,
+    beta: Operand = 1,
+    alpha: Operand = 1,
+) -> ir.Value:
+    """beta · x + alpha · a·b."""
+    a, b = (mat1, mat2) if batch1 is None else (batch1, batch2)
+    assert a is not None
+    assert b is not None
+    made = at.add("MatMul", at.tensor(a), at.tensor(b))
+    if alpha != 1:
+        made = at.add("Mul", made, at.tensor(alpha, at.dtype, "alpha"))
+    if beta == 0:
+        return made
+    bias = at.tensor(x)
+    if beta != 1:
+        bias = at.add("Mul", bias, at.tensor(beta, at.dtype, "beta"))
+    return at.add("Add", made, bias)
+
+
+def bilinear(
+    at: Call, input1: Operand, input2: Operand, weight: Operand, bias: Operand | None = None
+) -> ir.Value:
+    """A product of two vectors and a tensor."""
+    left = at.add("Einsum", at.tensor(input1), at.tensor(weight), equation="...i,oij->...oj")
+    made = at.add("Einsum", left, at.tensor(input2), equation="...oj,...j->...o")
+    return made if bias is None else at.add("Add", made, at.tensor(bias))
+
+
+def einsum(at: Call, equation: str, tensors: Sequence[Operand]) -> ir.Value:
+    """Einsum."""
+    return at.add("Einsum", *map(at.tensor, tensors), equation=equation.replace(" ", ""))
+
+
+def conv(
+    at: Call,
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
+    stride: Extents = 1,
+    padding: Extents | str = 0,
+    dilation: Extents = 1,
+    groups: int = 1,
+) -> ir.Value:
+    """A convolution."""
+    space = at.rank(weight) - 2
+    kernel = [at.fixed(weight, k + 2) for k in range(space)]
+    strides, dilations = spread(stride, space), spread(dilation, space)
+    pads = _pads(padding, kernel, dilations)
+    value, flat = at.tensor(x), at.rank(x) == space + 1
+    if flat:
+        value = at.add("Unsqueeze", value, at.constant([0]))
+    inputs = (value, at.tensor(weight), at.maybe(bias))
+    made = at.add(
+        "Conv",
+        *inputs[: 2 if bias is None else 3],
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        group=groups,
+        kernel_shape=kernel,
+    )
+    at.follows(made, groups="group")
+    return at.add("Squeeze", made, at.constant([0])) if flat else made
+
+
+def _pads(padding: Extents | str, kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    if padding == "same":
+        totals = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
+        return [t // 2 for t in totals] + [t - t // 2 for t in totals]
+    return [0] * 2 * len(kernel) if padding == "valid" else spread(padding, len(kernel)) * 2
+
+
+def spread(given: Extents | str, count: int) -> list[int]:
+    """One number for all axes, or one for each."""
+    items = [given] if isinstance(given, int) else given
+    numbers = [n for n in items if isinstance(n, int)]
+    if len(numbers) < len(items):
+        raise UnknownError
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def conv_transpose(
+    at: Call,
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
+    stride: Extents = 1,
+    padding: Extents = 0,
+    output_padding: Extents = 0,
+    groups: int = 1,
+    dilation: Extents = 1,
+) -> ir.Value:
+    """A transposed convolution."""
+    space = at.rank(weight) - 2
+    if at.rank(x) != space + 2:
+        raise UnknownError
+    inputs = (at.tensor(x), at.tensor(weight), at.maybe(bias))
+    made = at.add(
+        "ConvTranspose",
+        *inputs[: 2 if bias is None else 3],
+        strides=spread(stride, space),
+        pads=spread(padding, space) * 2,
+        output_padding=spread(output_padding, space),
+        dilations=spread(dilation, space),
+        group=groups,
+        kernel_shape=[at.fixed(weight, k + 2) for k in range(space)],
+    )
+    return at.follows(made, groups="group")
+
+
+def attention(
+    at: Call,
+    query: Operand,
+    key: Operand,
+    value: Operand,
+    attn_mask: Operand | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Operand | None = None,
+    enable_gqa: bool = False,
+) -> ir.Value:
+    """softmax(q·k·scale + mask)·v; grouped heads only where the call allows them."""
+    if dropout_p or not (scale is None or isinstance(scale, float)):
+        raise UnknownError
+    rank = at.rank(query)
+    if rank not in (3, 4) or any(at.rank(a) != rank for a in (key, value)):
+        raise UnknownError
+    if not enable_gqa and rank == 4 and len({str(at.sizes(a)[1]) for a in (query, key, value)}) > 1:
+        raise UnknownError  # heads that are broadcast
+    operands = [at.tensor(a) for a in (query, key, value)]
+    mask = at.maybe(attn_mask)
+    if rank == 3:
+        operands = [at.add("Unsqueeze", v, at.constant([1])) for v in operands]
+        if mask is not None and at.rank(attn_mask) == 3:
+            mask = at.add("Unsqueeze", mask, at.constant([1]))
+    inputs = [*operands, *([] if mask is None else [mask])]
+    made = at.add("Attention", *inputs, scale=scale, is_causal=int(is_causal))
+    at.follows(made, scale="scale")
+    return at.add("Squeeze", made, at.constant([1])) if rank == 3 else made

@@ -1,0 +1,244 @@
+"""Rows that choose elements by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+from torch import fx
+
+from growc.dialects.torch.operators.call import LAST, Call, Operand, Size, UnknownError
+
+
+def embedding(at: Call, weight: Operand, indices: Operand, padding_idx: int = -1) -> ir.Value:
+    """Rows of a table; padding counts only in training."""
+    return at.add("Gather", at.tensor(weight), at.tensor(indices), axis=0)
+
+
+def select(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
+    """One element of an axis."""
+    number = at.tensor(index, torch.int64, "index")
+    return at.add("Gather", at.tensor(x), number, axis=at.axis(dim, x))
+
+
+def slice_(
+    at: Call,
+    x: Operand,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
+) -> ir.Value:
+    """Elements from a start to an end."""
+    begin, stop = 0 if start is None else start, LAST if end is None else end
+    whole = isinstance(begin, int) and begin == 0 and isinstance(stop, int) and stop >= LAST - 1
+    if whole and step == 1:
+        return at.tensor(x)
+    bounds = [at.ints(begin, "start"), at.ints(stop, "end"), at.constant([at.axis(dim, x)])]
+    return at.add("Slice", at.tensor(x), *bounds, *([] if step == 1 else [at.ints(step)]))
+
+
+def narrow(at: Call, x: Operand, dim: int, start: Size, length: Size) -> ir.Value:
+    """So many elements from a start."""
+    if not isinstance(start, int) or not isinstance(length, int) or start < 0:
+        raise UnknownError
+    bounds = [at.ints(start, "start"), at.ints(start + length), at.constant([at.axis(dim, x)])]
+    return at.add("Slice", at.tensor(x), *bounds)
+
+
+def index_select(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
+    """Elements of an axis by a list of numbers."""
+    return at.add("Gather", at.tensor(x), at.tensor(index), axis=at.axis(dim, x))
+
+
+def gather(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
+    """One element of an axis for each element of a tensor of numbers."""
+    if at.rank(x) == 0:
+        raise UnknownError
+    return at.add("GatherElements", at.tensor(x), at.tensor(index), axis=at.axis(dim, x))
+
+
+def take_along_dim(at: Call, x: Operand, indices: Operand, dim: int) -> ir.Value:
+    """As gather, where sizes agree."""
+    axis = at.axis(dim, x)
+    pairs = enumerate(zip(at.sizes(x), at.sizes(indices), strict=True))
+    if any(str(a) != str(b) for k, (a, b) in pairs if k != axis):
+        raise UnknownError
+    return gather(at, x, dim, indices)
+
+
+def index(at: Call, x: Operand, indices: Sequence[fx.Node | None]) -> ir.Value:
+    """Elements by tensors of numbers for some axes."""
+    given = {k: i for k, i in enumerate(indices) if i is not None}
+    if any(i.meta["val"].dtype is torch.bool for i in given.values()):
+        raise UnknownError
+    if len(given) == 1:
+        [(axis, numbers)] = given.items()
+        return at.add("Gather", at.tensor(x), at.tensor(numbers, torch.int64), axis=axis)
+    axes = list(given)
+    rest = [k for k in range(at.rank(x)) if k not in given]
+    value = at.tensor(x)
+    if axes != list(range(len(axes))):
+        value = at.add("Transpose", value, perm=[*axes, *rest])
+    made = at.add("GatherND", value, numbered(at, list(given.values())))
+    together = axes == list(range(axes[0], axes[-1] + 1))
+    if not together or axes[0] == 0:
+        return made
+    wide = at.rank() - len(rest)  # torch puts the result where the indices stood, if side by side
+    order = [*range(wide, wide + axes[0]), *range(wide), *range(wide + axes[0], at.rank())]
+    return at.add("Transpose", made, perm=order)
+
+
+def numbered(at: Call, indices: Sequence[fx.Node]) -> ir.Value:
+    """Tensors of numbers, broadcast to one another, side by side on a last axis."""
+    values = [at.tensor(i, torch.int64) for i in indices]
+    ranks = [at.rank(i) for i in indices]
+    if len({tuple(map(str, at.sizes(i))) for i in indices}) > 1:
+        total = values[0]
+        for value in values[1:]:
+            total = at.add("Add", total, value)
+        whole = at.shape(total)
+        values = [at.add("Expand", v, whole) for v in values]
+    last = at.constant([max(ranks)])
+    wide = [at.add("Unsqueeze", v, last) for v in values]
+    return wide[0] if len(wide) == 1 else at.add("Concat", *wide, axis=max(ranks))
+
+
+def index_put(
+    at: Call, x: Operand, indices: Sequence[fx.Node | None], values: Operand, accumulate: bool = False
+) -> ir.Value:
+    """Elements by tensors of numbers for the first axes become others, or take them on."""
+    given = [i for i in indices if i is not None]
+    if any(i is None for i in indices[: len(given)]):
+        raise UnknownError
+    if len(given) == 1 and given[0].meta["val"].dtype is torch.bool:
+        if at.rank(values) or accumulate:
+            raise UnknownError
+        mask = at.tensor(given[0])
+        behind = list(range(at.rank(given[0]), at.rank(x)))
+        mask = at.add("Unsqueeze", mask, at.constant(behind)) if behind else mask
+        return at.add("Where", mask, at.tensor(values, at.dtype), at.tensor(x))
+    if any(i.meta["val"].dtype is torch.bool for i in given):
+        raise UnknownError
+    places = numbered(at, given)
+    data = at.tensor(x)
+    lead = at.shape(places, 0, -1)
+    behind_shape = at.shape(data, len(given)) if len(given) < at.rank(x) else None
+    whole = lead if behind_shape is None else at.add("Concat", lead, behind_shape, axis=0)
+    updates = at.add("Expand", at.tensor(values, at.dtype), whole)
+    return at.add("ScatterND", data, places, updates, reduction="add" if accumulate else "none")
+
+
+def scatter(
+    at: Call, x: Operand, dim: int, index: Operand, src: Operand | None = None, value: Operand | None = None
+) -> ir.Value:
+    """One element of an axis for each element of a tensor of numbers becomes another."""
+    source = value if src is None else src
+    assert source is not None
+    return _scattered(at, x, dim, index, source, "none")
+
+
+def scatter_add(at: Call, x: Operand, dim: int, index: Operand, src: Operand) -> ir.Value:
+    """One element of an axis for each element of a tensor of numbers takes on another."""
+    return _scattered(at, x, dim, index, src, "add")
+
+
+def _scattered(at: Call, x: Operand, dim: int, index: Operand, source: Operand, reduction: str) -> ir.Value:
+    numbers, updates = at.tensor(index), at.tensor(source, at.dtype)
+    if not isinstance(source, torch.fx.Node):
+        updates = at.add("Expand", updates, at.shape(numbers))
+    elif list(map(str, at.sizes(source))) != list(map(str, at.sizes(index))):
+        updates = at.add("Slice", updates, at.constant([0] * at.rank(index)), at.shape(numbers))
+    return at.add(
+        "ScatterElements", at.tensor(x), numbers, updates, axis=at.axis(dim, x), reduction=reduction
+    )
+
+
+def index_add(at: Call, x: Operand, dim: int, index: Operand, source: Operand) -> ir.Value:
+    """Elements of an axis take on others, by a list of numbers."""
+    return _along_first(at, x, dim, index, source, "add")
+
+
+def index_copy(at: Call, x: Operand, dim: int, index: Operand, source: Operand) -> ir.Value:
+    """Elements of an axis become others, by a list of numbers."""
+    return _along_first(at, x, dim, index, source, "none")
+
+
+def _along_first(at: Call, x: Operand, dim: int, index: Operand, source: Operand, reduction: str) -> ir.Value:
+    axis = at.axis(dim, x)
+    order = [axis, *(k for k in range(at.rank(x)) if k != axis)]
+    data, updates = at.tensor(x), at.tensor(source, at.dtype)
+    if axis:
+        data, updates = (at.add("Transpose", v, perm=order) for v in (data, updates))
+    places = at.add("Unsqueeze", at.tensor(index, torch.int64), at.constant([1]))
+    made = at.add("ScatterND", data, places, updates, reduction=reduction)
+    if not axis:
+        return made
+    return at.add("Transpose", made, perm=[order.index(k) for k in range(len(order))])
+
+
+def nonzero(at: Call, x: Operand) -> ir.Value:
+    """Where a tensor is not zero: a row of numbers for each."""
+    return at.add("Transpose", _nonzero(at, x), perm=[1, 0])
+
+
+def nonzero_numbers(at: Call, condition: Operand) -> list[ir.Value]:
+    """The same, the numbers along each axis by themselves."""
+    found = _nonzero(at, condition)
+    return [at.add("Gather", found, at.constant(k), axis=0) for k in range(at.rank(condition))]
+
+
+def _nonzero(at: Call, x: Operand) -> ir.Value:
+    if at.rank(x) == 0:
+        raise UnknownError
+    return at.add("NonZero", at.tensor(x))
+
+
+def one_hot(at: Call, x: Operand, num_classes: int) -> ir.Value:
+    """Ones where the number is."""
+    if num_classes < 0:
+        raise UnknownError
+    wide = at.add("Unsqueeze", at.tensor(x), at.constant([-1]))
+    return at.cast(at.add("Equal", wide, at.constant(list(range(num_classes)))), at.dtype)
+
+
+def select_scatter(at: Call, x: Operand, src: Operand, dim: int, index: Operand) -> ir.Value:
+    """One element of an axis becomes another."""
+    axis, whole = at.axis(dim, x), at.sizes(x)[at.axis(dim, x)]
+    if not isinstance(index, int) or (index < 0 and not isinstance(whole, int)):
+        raise UnknownError
+    start = index % int(whole) if index < 0 else index
+    part = at.add("Unsqueeze", at.tensor(src, at.dtype), at.constant([axis]))
+    return _between(at, x, axis, start, start + 1, part)
+
+
+def slice_scatter(
+    at: Call,
+    x: Operand,
+    src: Operand,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: int = 1,
+) -> ir.Value:
+    """Elements from a start to an end become others."""
+    axis, whole = at.axis(dim, x), at.sizes(x)[at.axis(dim, x)]
+    begin, stop = 0 if start is None else start, LAST if end is None else end
+    if step != 1 or not isinstance(begin, int) or not isinstance(stop, int):
+        raise UnknownError
+    if isinstance(whole, int):
+        begin, stop, _ = slice(begin, stop).indices(whole)
+    elif begin < 0 or stop < 0:
+        raise UnknownError
+    return _between(at, x, axis, begin, stop, at.tensor(src, at.dtype))
+
+
+def _between(at: Call, x: Operand, axis: int, start: int, stop: int, part: ir.Value) -> ir.Value:
+    """A tensor with something else in the place of a part of one axis."""
+    parts, data = [part], at.tensor(x)
+    if start:
+        parts.insert(0, at.add("Slice", data, *(at.constant([n]) for n in (0, start, axis))))
+    if stop < LAST and stop != at.sizes(x)[axis]:
+        parts.append(at.add("Slice", data, *(at.constant([n]) for n in (stop, LAST, axis))))
+    return parts[0] if len(parts) == 1 else at.add("Concat", *parts, axis=axis)

@@ -1,0 +1,317 @@
+"""Rows that move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import onnx_ir as ir
+
+from growc.dialects.torch.operators.call import LAST, Call, Dims, Operand, Size, UnknownError, sizes_of
+
+
+def reshape(
+    at: Call, x: Operand, shape: Sequence[Size] | None = None, size: Sequence[Size] | None = None
+) -> ir.Value:
+    """Sizes that are given."""
+    name = "shape" if size is None else "size"
+    return at.add("Reshape", at.tensor(x), at.ints((shape or ()) if size is None else size, name))
+
+
+def reshape_as(at: Call, x: Operand, other: Operand) -> ir.Value:
+    """The sizes of another tensor."""
+    return at.add("Reshape", at.tensor(x), _as_of(at, other))
+
+
+def _as_of(at: Call, other: Operand) -> ir.Value:
+    """The sizes of a tensor that the call names; where they are numbers they change with it."""
+    sizes = at.shape(at.tensor(other))
+    return sizes if sizes.const_value is None else at.took(sizes, "other")
+
+
+def flatten(at: Call, x: Operand, start_dim: int, end_dim: int) -> ir.Value:
+    """Axes from one to another become one."""
+    start, end, rank = at.axis(start_dim, x), at.axis(end_dim, x), at.rank(x)
+    if rank == 0:
+        return at.add("Reshape", at.tensor(x), at.constant([1]))
+    if start == end:
+        return at.tensor(x)
+    behind = [at.shape(at.tensor(x), end + 1)] if end + 1 < rank else []
+    return at.add("Reshape", at.tensor(x), at.ints([*[0] * start, -1, *behind]))
+
+
+def unflatten(at: Call, x: Operand, dim: int, sizes: Sequence[Size]) -> ir.Value:
+    """One axis becomes several."""
+    axis = at.axis(dim, x)
+    behind = [at.shape(at.tensor(x), axis + 1)] if axis + 1 < at.rank(x) else []
+    shape = at.took(at.ints([*[0] * axis, *sizes, *behind]), "sizes", axis, len(sizes))
+    return at.add("Reshape", at.tensor(x), shape)
+
+
+def expand(at: Call, x: Operand, size: Sequence[Size]) -> ir.Value:
+    """Axes of one element are stretched; -1 is an axis that stays."""
+    return at.add("Expand", at.tensor(x), at.ints([1 if s == -1 else s for s in _plain(size)], "size"))
+
+
+def _plain(sizes: Sequence[Size]) -> list[Size]:
+    return [int(s) if isinstance(s, int) else s for s in sizes]
+
+
+def expand_as(at: Call, x: Operand, other: Operand) -> ir.Value:
+    """Stretched to the sizes of another tensor."""
+    return at.add("Expand", at.tensor(x), _as_of(at, other))
+
+
+def transpose(at: Call, x: Operand, dim0: int, dim1: int) -> ir.Value:
+    """Two axes change places."""
+    order = list(range(at.rank(x)))
+    if not order:
+        return at.tensor(x)
+    a, b = at.axis(dim0, x), at.axis(dim1, x)
+    order[a], order[b] = b, a
+    return at.add("Transpose", at.tensor(x), perm=order)
+
+
+def swap(at: Call, x: Operand) -> ir.Value:
+    """The last two axes change places."""
+    return transpose(at, x, -2, -1)
+
+
+def turn(at: Call, x: Operand) -> ir.Value:
+    """All axes in reverse."""
+    return at.add("Transpose", at.tensor(x), perm=list(range(at.rank(x)))[::-1])
+
+
+def permute(at: Call, x: Operand, dims: Sequence[int]) -> ir.Value:
+    """Axes in another order."""
+    return at.add("Transpose", at.tensor(x), perm=[at.axis(d, x) for d in dims])
+
+
+def movedim(at: Call, x: Operand, source: int, destination: int) -> ir.Value:
+    """One axis moves to another place."""
+    a, b = at.axis(source, x), at.axis(destination, x)
+    order = [k for k in range(at.rank(x)) if k != a]
+    order.insert(b, a)
+    return at.add("Transpose", at.tensor(x), perm=order)
+
+
+def squeeze(at: Call, x: Operand, dim: Dims = None) -> ir.Value:
+    """Axes of one element go; others stay."""
+    gone = [a for a in at.axes(dim, x) if at.sizes(x)[a] == 1]
+    return at.add("Squeeze", at.tensor(x), at.constant(gone)) if gone else at.tensor(x)
+
+
+def unsqueeze(at: Call, x: Operand, dim: int) -> ir.Value:
+    """A new axis of one element."""
+    return at.add("Unsqueeze", at.tensor(x), at.constant([at.axis(dim, x, extra=1)]))
+
+
+def cat(at: Call, tensors: Sequence[Operand], dim: int = 0) -> ir.Value:
+    """Tensors end to end. What is empty for lack of axes takes no part; what may grow beside does."""
+    rank = at.rank(at.node)
+    kept = [t for t in tensors if at.rank(t) == rank]
+    inputs = [at.tensor(t, at.dtype) for t in kept]
+    return inputs[0] if len(inputs) == 1 else at.add("Concat", *inputs, axis=at.axis(dim, kept[0]))
+
+
+def stack(at: Call, tensors: Sequence[Operand], dim: int = 0) -> ir.Value:
+    """Tensors side by side on a new axis."""
+    axis = at.axis(dim, tensors[0], extra=1)
+    inputs = [at.add("Unsqueeze", at.tensor(t, at.dtype), at.constant([axis])) for t in tensors]
+    return at.add("Concat", *inputs, axis=axis)
+
+
+def split(at: Call, x: Operand, split_size: Operand, dim: int = 0) -> list[ir.Value]:
+    """Parts of one size; the last one may be smaller."""
+    axis, parts = at.axis(dim, x), len(at.result)
+    sizes = [s for part in at.result if isinstance(s := sizes_of(part)[axis], int)]
+    if not isinstance(split_size, int) or len(sizes) < parts:
+        raise UnknownError
+    return at.several("Split", at.tensor(x), at.ints(sizes, "split_size"), outputs=parts, axis=axis)
+
+
+def split_sizes(
+    at: Call,
+    x: Operand,
+    split_sizes: Sequence[Size] | None = None,
+    split_size: Sequence[Size] | None = None,
+    dim: int = 0,
+) -> list[ir.Value]:
+    """Parts of given sizes."""
+    name = "split_sizes" if split_size is None else "split_size"
+    sizes = at.ints((split_sizes or ()) if split_size is None else split_size, name)
+    return at.several("Split", at.tensor(x), sizes, outputs=len(at.result), axis=at.axis(dim, x))
+
+
+def chunk(at: Call, x: Operand, chunks: int, dim: int = 0) -> list[ir.Value]:
+    """A number of parts of one size; the last one may be smaller."""
+    axis, parts = at.axis(dim, x), len(at.result)
+    sizes = [sizes_of(part)[axis] for part in at.result]
+    if all(s == sizes[0] for s in sizes) and parts == chunks:
+        return at.several("Split", at.tensor(x), outputs=parts, axis=axis, num_outputs=parts)
+    if not all(isinstance(s, int) for s in sizes):
+        raise UnknownError
+    return at.several("Split", at.tensor(x), at.constant(sizes), outputs=parts, axis=axis)
+
+
+def unbind(at: Call, x: Operand, dim: int = 0) -> list[ir.Value]:
+    """The elements of an axis, one by one."""
+    axis = at.axis(dim, x)
+    return [at.add("Gather", at.tensor(x), at.constant(k), axis=axis) for k in range(len(at.result))]
+
+
+def repeat(
+    at: Call, x: Operand, repeats: Sequence[Size] | None = None, dims: Sequence[Size] | None = None
+) -> ir.Value:
+    """A tensor several times, side by side on each axis."""
+    times = list((dims or ()) if repeats is None else repeats)
+    name, lead = "dims" if repeats is None else "repeats", len(times) - at.rank(x)
+    if lead < 0:
+        times, lead = [*[1] * -lead, *times], 0
+    value = at.tensor(x)
+    if lead:
+        value = at.add("Unsqueeze", value, at.constant(list(range(lead))))
+    return at.add("Tile", value, at.ints(times, name if len(times) == len(at.arguments[name]) else ""))
+
+
+def repeat_interleave(at: Call, x: Operand, repeats: Size, dim: int | None = None) -> ir.Value:
+    """Every element several times, one behind the other."""
+    value, rank = at.tensor(x), at.rank(x)
+    axis = 0 if dim is None else at.axis(dim, x)
+    if dim is None and rank != 1:
+        value, rank = at.add("Reshape", value, at.constant([-1])), 1
+    wide = at.add("Unsqueeze", value, at.constant([axis + 1]))
+    times = at.ints([*[1] * (axis + 1), repeats, *[1] * (rank - axis - 1)])
+    times = at.took(times, "repeats", axis + 1, 1)
+    made = at.add("Expand", wide, times)
+    behind = [at.shape(value, axis + 1)] if axis + 1 < rank else []
+    return at.add("Reshape", made, at.ints([*[0] * axis, -1, *behind]))
+
+
+def roll(at: Call, x: Operand, shifts: Sequence[Size], dims: Sequence[int]) -> ir.Value:
+    """Elements move along axes, and come in again on the other side."""
+    value = at.tensor(x)
+    if not dims:
+        raise UnknownError
+    for shift, dim in zip(shifts, dims, strict=True):
+        axis = at.axis(dim, x)
+        if not isinstance(shift, int):
+            raise UnknownError
+        whole = at.sizes(x)[axis]
+        cut = -shift % whole if isinstance(whole, int) and whole else -shift
+        ends = ((cut, LAST), (0, cut))
+        parts = [at.add("Slice", value, *(at.constant([n]) for n in (*e, axis))) for e in ends]
+        value = at.add("Concat", *parts, axis=axis)
+    return value
+
+
+def flip(at: Call, x: Operand, dims: Sequence[int]) -> ir.Value:
+    """Axes in reverse."""
+    axes = [at.axis(d, x) for d in dims]
+    bounds = ([-1] * len(axes), [-LAST] * len(axes), axes, [-1] * len(axes))
+    return at.add("Slice", at.tensor(x), *map(at.constant, bounds))
+
+
+def meshgrid(at: Call, tensors: Sequence[Operand], indexing: str) -> list[ir.Value]:
+    """Coordinates of a grid."""
+    if indexing != "ij":
+        raise UnknownError
+    values = [at.add("Reshape", at.tensor(t), at.constant([-1])) for t in tensors]
+    whole = at.add("Concat", *(at.shape(v) for v in values), axis=0)
+    found = []
+    for k, value in enumerate(values):
+        others = [a for a in range(len(values)) if a != k]
+        wide = at.add("Unsqueeze", value, at.constant(others)) if others else value
+        found.append(at.add("Expand", wide, whole))
+    return found
+
+
+def pad(
+    at: Call, x: Operand, pad: Sequence[Size], mode: str = "constant", value: Operand | None = None
+) -> ir.Value:
+    """Elements around axes, the last axis first."""
+    count = len(pad) // 2
+    axes = [at.rank(x) - 1 - k for k in range(count)]
+    modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    amounts = at.ints([*pad[::2], *pad[1::2]])
+    filler = at.tensor(value or 0, at.dtype, "value")
+    return at.add("Pad", at.tensor(x), amounts, filler, at.constant(axes), mode=modes[mode])
+
+
+def triangle(at: Call, x: Operand, diagonal: int) -> ir.Value:
+    """A triangle of the last two axes."""
+    upper = int("triu" in str(at.node.target))
+    return at.add("Trilu", at.tensor(x), at.constant(diagonal), upper=upper)
+
+
+def pixel_shuffle(at: Call, x: Operand, upscale_factor: int) -> ir.Value:
+    """Channels become pixels."""
+    return at.add("DepthToSpace", at.tensor(x), blocksize=upscale_factor, mode="CRD")
+
+
+def pixel_unshuffle(at: Call, x: Operand, downscale_factor: int) -> ir.Value:
+    """Pixels become channels: (c r s), of which SpaceToDepth makes (r s c)."""
+    r = downscale_factor
+    value = at.add("Unsqueeze", at.tensor(x), at.constant([2, 4]))
+    channels, height, width = at.sizes(x)[1:]
+    if not all(isinstance(s, int) for s in (channels, height, width)):
+        raise UnknownError
+    value = at.add("Reshape", value, at.constant([0, channels, height // r, r, width // r, r]))
+    value = at.add("Transpose", value, perm=[0, 1, 3, 5, 2, 4])
+    return at.add("Reshape", value, at.constant([0, -1, height // r, width // r]))
+
+
+def im2col(
+    at: Call,
+    x: Operand,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> ir.Value:
+    """The windows of an image: (channels · places in a window), and one window behind the other."""
+    if at.rank(x) != 4:
+        raise UnknownError
+    (high, wide), (down, right), (top, left) = kernel_size, dilation, padding
+    value, found = at.tensor(x), list[ir.Value]()
+    if top or left:
+        value = at.add("Pad", value, at.constant([0, 0, top, left] * 2), at.tensor(0, at.dtype))
+    for row, column in product(range(high), range(wide)):
+        starts = [row * down, column * right]
+        behind = [(row - high + 1) * down, (column - wide + 1) * right]
+        cuts = (starts, [end or LAST for end in behind], [2, 3], list(stride))
+        part = at.add("Slice", value, *map(at.constant, cuts))
+        found.append(at.add("Unsqueeze", part, at.constant([2])))
+    stacked = at.add("Concat", *found, axis=2)
+    merged = at.add("Reshape", stacked, at.ints([0, -1, at.shape(stacked, 3)]))
+    return at.add("Reshape", merged, at.constant([0, 0, -1]))
+
+
+def upsample(
+    at: Call,
+    x: Operand,
+    output_size: Sequence[Size] | None,
+    scale_factors: Sequence[float],
+    align_corners: bool = False,
+) -> ir.Value:
+    """An image of another size."""
+    kind = str(at.node.target).split(".")[1]
+    mode = "nearest" if "nearest" in kind else "cubic" if "bicubic" in kind else "linear"
+    way = "align_corners" if align_corners else "asymmetric" if mode == "nearest" else "half_pixel"
+    if way == "half_pixel":
+        way = "pytorch_half_pixel"
+    options: dict[str, str | float] = {
+        "mode": mode,
+        "coordinate_transformation_mode": way,
+        "cubic_coeff_a": -0.75,
+    }
+    if mode == "nearest":
+        options["nearest_mode"] = "floor"
+    value = at.tensor(x)
+    if output_size is not None:
+        sizes = at.ints([at.size(x, 0), at.size(x, 1), *output_size])
+        return at.add("Resize", value, None, None, at.took(sizes, "output_size", 2), **options)
+    import torch
+
+    scales = at.constant([1.0, 1.0, *scale_factors], torch.float32)
+    return at.add("Resize", value, None, scales, **options)

@@ -1,0 +1,91 @@
+"""Rows of norms. Where a call leaves gain or bias out, a constant of ones or zeros stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+import torch
+
+from growc.dialects.torch.operators.call import Call, Operand, Size, UnknownError
+
+
+def layer_norm(
+    at: Call, x: Operand, normalized_shape: Sequence[Size], weight: Operand, bias: Operand, eps: float
+) -> ir.Value:
+    """LayerNormalization over the last axes."""
+    gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
+    inputs = [at.tensor(x), gain, *([] if bias is None else [at.tensor(bias)])]
+    made = at.add("LayerNormalization", *inputs, axis=-len(normalized_shape), epsilon=eps)
+    return at.follows(made, eps="epsilon")
+
+
+def rms_norm(
+    at: Call, x: Operand, normalized_shape: Sequence[Size], weight: Operand, eps: float | None
+) -> ir.Value:
+    """RMSNormalization over the last axes."""
+    gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
+    small = torch.finfo(at.dtype).eps if eps is None else eps
+    made = at.add("RMSNormalization", at.tensor(x), gain, axis=-len(normalized_shape), epsilon=small)
+    return at.follows(made, eps="epsilon")
+
+
+def _parameters(at: Call, x: Operand, weight: Operand, bias: Operand) -> list[ir.Value]:
+    channels = [at.sizes(x)[1]]
+    gain = at.maybe(weight) or at.ones(channels, at.dtype, "weight")
+    return [gain, at.maybe(bias) or at.ones(channels, at.dtype, "bias", 0.0)]
+
+
+def group_norm(at: Call, x: Operand, num_groups: int, weight: Operand, bias: Operand, eps: float) -> ir.Value:
+    """Groups of channels, each by itself."""
+    inputs = [at.tensor(x), *_parameters(at, x, weight, bias)]
+    made = at.add("GroupNormalization", *inputs, num_groups=num_groups, epsilon=eps)
+    return at.follows(made, num_groups="num_groups", eps="epsilon")
+
+
+def batch_norm(
+    at: Call,
+    x: Operand,
+    weight: Operand,
+    bias: Operand,
+    running_mean: Operand,
+    running_var: Operand,
+    training: bool,
+    eps: float,
+) -> ir.Value:
+    """Channels by what was measured of them in training; or by themselves, where nothing is measured.
+
+    A norm over the rows too is known where there is one row.
+    """
+    if training and running_mean is None and at.sizes(x)[0] == 1:
+        return instance_norm(at, x, weight, bias, None, None, True, eps)
+    if training or running_mean is None:
+        raise UnknownError
+    measured = [at.tensor(running_mean), at.tensor(running_var)]
+    inputs = [at.tensor(x), *_parameters(at, x, weight, bias), *measured]
+    return at.follows(at.add("BatchNormalization", *inputs, epsilon=eps), eps="epsilon")
+
+
+def instance_norm(
+    at: Call,
+    x: Operand,
+    weight: Operand,
+    bias: Operand,
+    running_mean: Operand,
+    running_var: Operand,
+    use_input_stats: bool,
+    eps: float,
+) -> ir.Value:
+    """Channels of each sample, each by itself."""
+    if not use_input_stats:
+        return batch_norm(at, x, weight, bias, running_mean, running_var, False, eps)
+    inputs = [at.tensor(x), *_parameters(at, x, weight, bias)]
+    return at.follows(at.add("InstanceNormalization", *inputs, epsilon=eps), eps="epsilon")
+
+
+def weight_norm(at: Call, v: Operand, g: Operand, dim: int) -> ir.Value:
+    """A weight of given lengths, each over all axes but one, or of one length (`dim` -1)."""
+    others = at.constant([k for k in range(at.rank(v)) if k != dim])
+    direction = at.tensor(v)
+    length = at.add("ReduceL2", direction, others, keepdims=1)
+    return at.add("Mul", direction, at.add("Div", at.tensor(g), length))

@@ -1,0 +1,124 @@
+"""Rows of recurrent networks: layers one on the other, each in one or two directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from growc.dialects.torch.operators.call import Call, Operand, UnknownError
+
+LSTM_ORDER, GRU_ORDER = (0, 3, 1, 2), (1, 0, 2)
+"""Where onnx's gates stand in torch's: input, output, forget, cell; update, reset, new."""
+
+
+def lstm(
+    at: Call,
+    x: Operand,
+    hx: Sequence[Operand],
+    params: Sequence[Operand],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[ir.Value]:
+    """LSTM: what all steps give, the last states, the last cells."""
+    return _layers(
+        at, "LSTM", x, hx, params, has_biases, num_layers, train and dropout > 0, bidirectional, batch_first
+    )
+
+
+def gru(
+    at: Call,
+    x: Operand,
+    hx: Operand,
+    params: Sequence[Operand],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[ir.Value]:
+    """GRU: what all steps give, the last states."""
+    return _layers(
+        at, "GRU", x, [hx], params, has_biases, num_layers, train and dropout > 0, bidirectional, batch_first
+    )
+
+
+def _layers(
+    at: Call,
+    op: str,
+    x: Operand,
+    states: Sequence[Operand],
+    params: Sequence[Operand],
+    biased: bool,
+    layers: int,
+    dropped: bool,
+    both: bool,
+    batch_first: bool,
+) -> list[ir.Value]:
+    directions = 2 if both else 1
+    each = 4 if biased else 2
+    if dropped or len(params) != layers * directions * each or at.rank(x) != 3:
+        raise UnknownError
+    hidden = at.fixed(params[1], 1)
+    value = at.tensor(x)
+    last: list[list[ir.Value]] = []
+    if batch_first:
+        value = at.add("Transpose", value, perm=[1, 0, 2])
+    for layer in range(layers):
+        at_layer = params[layer * directions * each : (layer + 1) * directions * each]
+        own = [at_layer[d * each : (d + 1) * each] for d in range(directions)]
+        first = [_states(at, s, layer * directions, directions, layers) for s in states]
+        made = _layer(at, op, value, own, first, hidden)
+        value, last = _joined(at, made[0], directions), [*last, made[1:]]
+    if batch_first:
+        value = at.add("Transpose", value, perm=[1, 0, 2])
+    ends = [list(column) for column in zip(*last, strict=True)]
+    return [value, *(e[0] if len(e) == 1 else at.add("Concat", *e, axis=0) for e in ends)]
+
+
+def _states(at: Call, given: Operand, first: int, count: int, layers: int) -> ir.Value:
+    value = at.tensor(given)
+    if layers == 1:
+        return value
+    return at.add("Slice", value, *(at.constant([n]) for n in (first, first + count, 0)))
+
+
+def _layer(
+    at: Call, op: str, x: ir.Value, params: Sequence[Sequence[Any]], states: Sequence[ir.Value], hidden: int
+) -> list[ir.Value]:
+    order = LSTM_ORDER if op == "LSTM" else GRU_ORDER
+    w, r = (_stacked(at, [_gates(at, p[k], order) for p in params], 0) for k in (0, 1))
+    biases = None
+    if len(params[0]) == 4:
+        pairs = [at.add("Concat", *(_gates(at, b, order) for b in p[2:]), axis=1) for p in params]
+        biases = _stacked(at, pairs, 0)
+    options: dict[str, Any] = {"hidden_size": hidden}
+    options["direction"] = "bidirectional" if len(params) == 2 else "forward"
+    if op == "GRU":
+        options["linear_before_reset"] = 1
+    return at.several(op, x, w, r, biases, None, *states, outputs=len(states) + 1, **options)
+
+
+def _stacked(at: Call, values: Sequence[ir.Value], axis: int) -> ir.Value:
+    return values[0] if len(values) == 1 else at.add("Concat", *values, axis=axis)
+
+
+def _gates(at: Call, parameter: Operand, order: Sequence[int]) -> ir.Value:
+    """A parameter as (1, gates · units, …), its gates in onnx's order."""
+    behind = [at.fixed(parameter, k) for k in range(1, at.rank(parameter))]
+    apart = at.add("Reshape", at.tensor(parameter), at.constant([len(order), -1, *behind]))
+    turned = at.add("Gather", apart, at.constant(list(order)), axis=0)
+    return at.add("Reshape", turned, at.constant([1, -1, *behind]))
+
+
+def _joined(at: Call, steps: ir.Value, directions: int) -> ir.Value:
+    """(steps, directions, rows, units) as (steps, rows, directions · units)."""
+    if directions == 1:
+        return at.add("Squeeze", steps, at.constant([1]))
+    return at.add("Reshape", at.add("Transpose", steps, perm=[0, 2, 1, 3]), at.constant([0, 0, -1]))

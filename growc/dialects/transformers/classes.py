@@ -1,0 +1,169 @@
+"""Modules from the config.json of a checkpoint: of the class that it names in transformers.
+
+Code that lies beside a checkpoint is never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, cast
+from unittest import mock
+
+import torch
+import transformers
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.utils.weak import WeakIdKeyDictionary
+from transformers.initialization import no_init_weights
+
+from growc.dialects.torch.capture.example_inputs import EXPERTS, example_inputs, real_inputs
+from growc.dialects.transformers.computed_parameters import compute
+from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
+
+__all__ = ["ClassBuilder", "build", "class_of", "example_inputs", "real_inputs", "require_plain"]
+
+ATTENTIONS = (None, "eager")
+"""transformers' own choice, which is one operator where a class can, and written out."""
+
+PARAMETERS = 100_000
+"""As many as a class may have; the largest mixtures of single experts have three quarters of it."""
+
+
+class TooManyError(Exception):
+    """A class registers more parameters than that."""
+
+
+def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
+    """The class that a configuration names, or the one without a head of its model type.
+
+    Raises GrowError (G310) where transformers has no such class; code beside a checkpoint is never run.
+    """
+    named, kind = config.get("architectures") or [], config.get("model_type")
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise _unreadable("`architectures` of config.json is no list of names")
+    if not isinstance(kind, str | None):
+        raise _unreadable("`model_type` of config.json is no name")
+    names = named[:1]
+    found = getattr(transformers, names[0], None) if names else _of_type(kind)
+    if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+        return found
+    asked = names[0] if names else kind
+    notes = ("its own code (`auto_map`) is never run",) if config.get("auto_map") else ()
+    raise _unreadable(f"transformers {transformers.__version__} has no class for `{asked}`", *notes)
+
+
+def _of_type(kind: str | None) -> Any:
+    if kind is None or kind not in transformers.CONFIG_MAPPING:
+        return None
+    return transformers.MODEL_MAPPING.get(transformers.CONFIG_MAPPING[kind], None)
+
+
+def build(config: Mapping[str, Any], *, constants: bool = False, unstored: Iterable[str] = ()) -> nn.Module:
+    """The module of a config.json on the meta device, in evaluation mode.
+
+    constants: all but parameters has the values that the class computes, as buffers that no state dict holds;
+    without it they are on meta as well, which is faster.
+    unstored: names of tensors that are such constants too, for no file holds them.
+
+    Raises GrowError: G310 for a class that is not transformers' own, or does not take these values; G309 for
+    quantised weights.
+    """
+    require_plain(config)
+    chosen = class_of(config)
+    reason: Exception | None = None
+    for attention in ATTENTIONS:
+        with Attempt() as attempt:
+            return ClassBuilder(chosen, attention)(config, constants=constants, unstored=unstored)
+        if isinstance(attempt.error, TooManyError):
+            reason = attempt.error
+            break
+        reason = reason or attempt.error
+    said = next((line.strip() for line in str(reason).splitlines() if line.strip()), type(reason).__name__)
+    raise _unreadable(f"`{chosen.__name__}` does not take this config.json", said) from reason
+
+
+def require_plain(config: Mapping[str, Any]) -> None:
+    """Raises GrowError (G309) for a config of quantised weights."""
+    said = config.get("quantization_config")
+    if said:
+        how = said.get("quant_method", "an unnamed method") if isinstance(said, Mapping) else repr(said)
+        message = "the model's weights are quantised, and this version grows none of these"
+        raise GrowError(Diagnostic("G309", message, notes=(f"`quantization_config` names {how}",)))
+
+
+@dataclass(frozen=True)
+class ClassBuilder:
+    """Builds one class as `build` does, and raises whatever its constructor raises.
+
+    attention, experts: which of transformers' implementations, by parts of the config; None leaves it to it.
+    """
+
+    chosen: type[transformers.PreTrainedModel]
+    attention: Any = None
+    experts: Any = EXPERTS
+
+    def __call__(
+        self, config: Mapping[str, Any], *, constants: bool = False, unstored: Iterable[str] = ()
+    ) -> nn.Module:
+        """The module of a config on the meta device, in evaluation mode; as `build` does."""
+        kind: Any = self.chosen.config_class
+        configuration = kind.from_dict(_spelt_out(config))
+        if self.attention is not None:
+            configuration._attn_implementation = self.attention
+        configuration._experts_implementation = self.experts
+        with _at_most(PARAMETERS), _computing_constants() if constants else torch.device("meta"):
+            module: Any = self.chosen(configuration)
+        module.tie_weights()
+        for name in unstored:
+            compute(module, name, constants=constants)
+        module.eval()
+        return cast(nn.Module, module)
+
+
+@contextmanager
+def _at_most(limit: int) -> Iterator[None]:
+    """Raises TooManyError where modules register more parameters, before their number fills the memory."""
+    numbers = count()
+
+    def registered(part: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        if next(numbers) >= limit:
+            raise TooManyError(f"it asks for more than {limit:,} parameters")
+
+    hook = register_module_parameter_registration_hook(registered)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@contextmanager
+def _computing_constants() -> Iterator[None]:
+    """Parameters go to meta as soon as a module has them; nothing is initialised; all else is computed."""
+    register, moved = nn.Module.register_parameter, WeakIdKeyDictionary()
+
+    def on_meta(part: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        register(part, name, parameter)
+        if parameter is not None and not parameter.is_meta:
+            if parameter not in moved:
+                moved[parameter] = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+            part._parameters[name] = moved[parameter]
+
+    with no_init_weights(), mock.patch.object(nn.Module, "register_parameter", on_meta):
+        yield
+
+
+def _spelt_out(value: Any) -> Any:
+    """A config with the numbers that JSON has none for: transformers writes infinity as an object."""
+    if isinstance(value, Mapping):
+        if list(value) == ["__float__"]:
+            return float(value["__float__"])
+        return {name: _spelt_out(one) for name, one in value.items()}
+    return [_spelt_out(one) for one in value] if isinstance(value, list) else deepcopy(value)
+
+
+def _unreadable(message: str, *notes: str) -> GrowError:
+    return GrowError(Diagnostic("G310", message, notes=notes))

@@ -1,0 +1,77 @@
+"""Whether a class computes what was planned: sizes, ties, operators, literals and constants, but for what
+adds nothing yet.
+
+Needs: the class built from the config that is to be written, and `Target`. Gives: the first difference.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from growc.dialects.transformers.config.shapes import among, read_by, shapes_of, ties_of
+from growc.dialects.transformers.config.trials import Target, said
+from growc.dialects.transformers.log.entry import CONSTANT, Entry, Log, same_logs
+from growc.dialects.transformers.log.record import operator_log
+from growc.dialects.transformers.log.zero_branches import awake
+from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
+
+
+def check(module: nn.Module, target: Target) -> None:
+    """Raises GrowError (G319) where a class differs from the planned program in anything at all."""
+    found = difference(module, target)
+    if found:
+        message = f"`{type(module).__name__}` with this config does not compute what was planned"
+        raise GrowError(Diagnostic("G319", message, notes=(found,)))
+
+
+def difference(module: nn.Module, target: Target) -> str:
+    """The first difference between a class and the planned program, in words; empty where there is none."""
+    with Attempt() as attempt:
+        log = operator_log(module, target.inputs, target.fixed)
+    if attempt.error is not None:
+        return f"the class does not run: {said(attempt.error)}"
+    ties = ties_of(module)
+    shapes = read_by(log.reads, shapes_of(module), ties)
+    for name in (*target.shapes, *shapes):
+        planned, there = target.shapes.get(name), shapes.get(name)
+        if planned != there:
+            return f"`{name}` is planned as {_shape(planned)}, and is {_shape(there)} in the class"
+    for names in among(ties, shapes) ^ target.ties:
+        return f"{_listed(names)} are one tensor in one of both"
+    same = same_logs(target.log, log) or same_logs(awake(target.log, target.zeros), awake(log, target.zeros))
+    return "" if same else parting(target.log, log)
+
+
+def parting(planned: Log, found: Log) -> str:
+    """Where two logs part, in words; empty where they are equal."""
+    for a, b in zip(planned.entries, found.entries, strict=False):
+        if a != b:
+            return f"planned is {_told(a)}, and the class has {_told(b)}"
+    if len(planned.entries) != len(found.entries):
+        return f"planned are {len(planned.entries)} operators, and the class has {len(found.entries)}"
+    for k, (wires, others) in enumerate(zip(planned.wires, found.wires, strict=True)):
+        if wires != others:
+            reads = _told(planned.entries[k]) if k < len(planned.entries) else "what is returned"
+            return f"{reads} is not made from the same in both"
+    return ""
+
+
+def _told(entry: Entry) -> str:
+    if entry.operator == CONSTANT:
+        return f"a constant of shape {list(entry.shapes[0])} with {_few(entry.real)}"
+    shapes = ", ".join(str(list(shape)) for shape in entry.shapes)
+    literals = (*entry.whole, *entry.real)
+    return f"`{entry.operator}` to {shapes}" + (f" with {_few(literals)}" if literals else "")
+
+
+def _few(numbers: tuple[int | float, ...]) -> str:
+    shown = ", ".join(f"{n:g}" for n in numbers[:6])
+    return f"{shown}, …" if len(numbers) > 6 else shown or "no values"
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "nothing" if shape is None else str(list(shape))
+
+
+def _listed(names: frozenset[str]) -> str:
+    return " and ".join(f"`{name}`" for name in sorted(names))

@@ -1,0 +1,176 @@
+"""Which config gives a class the planned sizes: found by building the class, not by names of fields.
+
+Needs: the source's config, `Target` (shapes, ties and operator log of the planned program), and a function
+that builds the class on meta. Gives: `Solved`, or `Unsolved` with what stands in the way.
+
+Shapes are not enough: the number of heads shows in none of them, so that most configs with the right shapes
+are wrong ones. A config is taken only where shapes, ties and the log are equal.
+
+1. Every number of the config is changed, one at a time; what sizes do then says which value would give the
+   wanted ones. Of these proposals, alone and together, the best by shapes and common log is taken up next.
+2. Where all shapes are as wanted and the log is not, numbers that no shape shows are tried in the ratios that
+   the wanted sizes have to the old ones, truth values turned, and literals of the log: one by one, then in
+   pairs.
+3. Lists as long as the layers were follow the lineage of the layers.
+4. Where no config does, one is taken that differs only in what adds nothing yet, since it ends in zeros.
+
+Where a class refuses a number alone, what it fills by itself goes along, or all that were equal to it. Where
+that leads nowhere, another number goes along in proportion: a class may insist on a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+from growc.dialects.transformers.config.fields import Path, changed, value_at
+from growc.dialects.transformers.config.fields_without_size import Unseen
+from growc.dialects.transformers.config.near_misses import (
+    Fields,
+    Unsolved,
+    fields_of,
+    follows,
+    leads_of,
+    unsolved,
+)
+from growc.dialects.transformers.config.proposals import Proposals
+from growc.dialects.transformers.config.shapes import Feature, shapes_of
+from growc.dialects.transformers.config.trials import Build, Known, Target, Trial, Trials
+from growc.dialects.transformers.log.entry import same_logs
+from growc.dialects.transformers.log.record import operator_log
+
+__all__ = ["Build", "Solved", "Target", "Unsolved", "solve"]
+
+ROUNDS = 24
+"""So many configs are taken up and gone on from."""
+
+STUCK = 2
+"""So many configs are mended that have all sizes and do not run."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A config with which the class is the planned program.
+
+    literals: (operator, planned, of the class) for real numbers in which the class differs all the same;
+    weights must make up for them. leads: for axes of tensors that nothing reads and whose size changes, the
+    axes that change with them.
+    """
+
+    config: dict[str, Any]
+    fields: Fields
+    literals: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = ()
+    leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
+
+
+def solve(
+    config: Mapping[str, Any], target: Target, build: Build, known: Known | None = None
+) -> Solved | Unsolved:
+    """The config of the planned program, changed as little as possible.
+
+    known: what was built before for targets with the same inputs; more comes to it.
+    """
+    trials = Trials(config, target, build, known)
+    found = _searched(trials)
+    if isinstance(found, Unsolved) and trials.refused:
+        trials.pair()
+        paired = _searched(trials)
+        return paired if isinstance(paired, Solved) else found
+    return found
+
+
+def _searched(trials: Trials) -> Solved | Unsolved:
+    """What a search comes to."""
+    proposals, unseen = Proposals(trials), Unseen(trials)
+    best = by_sizes(trials, proposals)
+    for start in starts(trials, best):
+        best = max(best, unseen.improved(start), key=trials.score)
+        if trials.solves(best):
+            break
+    if trials.solves(best):
+        return _solved(trials, fewest(trials, unseen.exact(best)))
+    idle = [trial for trial in trials.seen.values() if trials.idles(trial)]
+    if idle:
+        return _solved(trials, min(idle, key=lambda t: (len(t.values), -trials.score(t))))
+    return unsolved(trials, proposals, best)
+
+
+def by_sizes(trials: Trials, proposals: Proposals) -> Trial:
+    """The best trial that sizes lead to."""
+    order = count()
+    heap: list[tuple[float, int, Trial]] = [(0.0, next(order), trials.source)]
+    best, queued = trials.source, {trials.source.key}
+    for _ in range(ROUNDS):
+        if trials.solves(best) or not heap:
+            break
+        trial = heappop(heap)[2]
+        for values in proposals.of(trial):
+            made = trials.of({**trial.values, **values})
+            trials.refusals += [] if made.shapes else [made]
+            if made.key not in queued:
+                queued.add(made.key)
+                heappush(heap, (-trials.score(made), next(order), made))
+                best = max(best, made, key=trials.score)
+            if trials.solves(best):
+                break
+    return best
+
+
+def starts(trials: Trials, best: Trial) -> list[Trial]:
+    """Where what no size shows is looked for: the best, and what has all sizes and does not run as it is."""
+    if trials.solves(best):
+        return []
+    stuck = [t for t in trials.seen.values() if t.failed and t.shapes and not trials.wrong(t)]
+    return [t for t in (best, *stuck[:STUCK]) if follows(trials, t)]
+
+
+def fewest(trials: Trials, best: Trial) -> Trial:
+    """The same program from fewer changed fields."""
+    for path in best.values:
+        fewer = trials.of({p: value for p, value in best.values.items() if p != path})
+        if trials.solves(fewer) and trials.same(fewer, best):
+            best = fewer
+    return best
+
+
+# ------------------------------------------------------------------------------------------- answers
+
+
+def _solved(trials: Trials, trial: Trial) -> Solved:
+    assert trial.log is not None
+    logs = trials.compared(trial, frozenset()) or trials.compared(trial, trials.target.zeros)
+    assert logs is not None, "only what solves is an answer"
+    pairs = zip(*(log.entries for log in logs), strict=True)
+    literals = tuple(dict.fromkeys((a.operator, a.real, b.real) for a, b in pairs if a.real != b.real))
+    return Solved(_written(trials, trial), fields_of(trials, trial), literals, _unread(trials, trial))
+
+
+def _written(trials: Trials, trial: Trial) -> dict[str, Any]:
+    """The config as its file is to say it: the source's fields and the changed ones, if that is enough."""
+    whole = changed(trials.config, trial.values)
+    if not all(_within(trials.given, path) for path in trial.values):
+        return whole
+    short = changed(trials.given, trial.values)
+    module = trials.build(short, constants=True)
+    if dict(shapes_of(module)) != dict(trial.shapes) or trial.log is None:
+        return whole
+    log = operator_log(module, trials.target.inputs, trials.target.fixed)
+    return short if same_logs(trial.log, log) else whole
+
+
+def _within(config: Mapping[str, Any], path: Path) -> bool:
+    """Whether a config has the list that a path leads into."""
+    try:
+        return not isinstance(path[-1], int) or value_at(config, path) is not None
+    except (KeyError, IndexError, TypeError):
+        return False
+
+
+def _unread(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:
+    """For axes that the program does not read and the class changes, those that change with them."""
+    before = trials.source.features
+    free = {f for f, n in trial.features.items() if f[0] not in trial.read and before.get(f, n) != n}
+    return leads_of(trials, trial, free) if free else {}

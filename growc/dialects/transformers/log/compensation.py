@@ -1,0 +1,123 @@
+"""What a class computes for itself from its config, and which weights make up for it.
+
+Needs: the operator logs of the planned program and of the class, equal but for real literals and constants.
+Gives: `Compensation`, a factor for some stored tensors, and what no factor makes up for.
+
+A class makes some numbers from its sizes: the scale of embeddings from the square root of hidden, that of
+attention from head_dim; one eps stands for several norms. The plan keeps the source's numbers. Each value of
+the class may be a multiple of the planned one, as long as its outputs are not: the logarithms of these
+factors satisfy linear equations (growc.dialects.transformers.log.scale_rules), in which those of stored tensors are
+free. Tied tensors have one factor. Weights change only where they have to: what the equations leave open is
+left as it is, the last in the program first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from growc.algebra.indexmap import Array
+from growc.dialects.transformers.log.entry import UNKNOWN, Log, Wire, alike, is_input
+from growc.dialects.transformers.log.linear_system import TOLERANCE, Equations
+from growc.dialects.transformers.log.scale_rules import NoFactorError, balances, none
+from growc.ir.graph import wide
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What becomes of a stored tensor: (w + shift) · times − shift; the program adds `shift` to it."""
+
+    times: float
+    shift: float = 0.0
+
+    def of(self, tensor: Array) -> Array:
+        """The tensor with the factor, in its own element type."""
+        made = (wide(tensor) + self.shift) * self.times - self.shift
+        return made.astype(tensor.dtype)
+
+
+@dataclass(frozen=True)
+class Compensation:
+    """Factors by the names of stored tensors, and the differences that none makes up for, in words."""
+
+    factors: dict[str, Factor] = field(default_factory=dict)
+    gaps: tuple[str, ...] = ()
+
+
+def compensate(planned: Log, found: Log) -> Compensation:
+    """The factors for the weights of a class with which it computes what was planned.
+
+    Raises ValueError where the logs differ in more than real literals.
+    """
+    logs = alike(planned, found)
+    if logs is None:
+        raise ValueError("the logs differ in more than literals")
+    planned, found = logs
+    pairs = enumerate(zip(planned.entries, found.entries, strict=True))
+    parting = [i for i, (a, b) in pairs if a != b]
+    factors = _factors(planned, found, parting)
+    if factors is not None:
+        return Compensation(factors)
+    kept = [i for i in parting if _factors(planned, found, [i]) is not None]
+    factors = _factors(planned, found, kept)
+    lost = [i for i in parting if i not in kept or factors is None]
+    return Compensation(factors or {}, tuple(dict.fromkeys(_told(planned, found, i) for i in lost)))
+
+
+def _told(planned: Log, found: Log, number: int) -> str:
+    a, b = planned.entries[number], found.entries[number]
+    shown = [
+        f"{x:g} in the plan and {y:g} in the class" for x, y in zip(a.exact, b.exact, strict=True) if x != y
+    ]
+    more = ", …" if len(shown) > 1 else ""
+    return f"`{a.operator}` to {list(a.shapes[0])} has {shown[0]}{more}"
+
+
+def _factors(planned: Log, found: Log, parting: Sequence[int]) -> dict[str, Factor] | None:
+    """Factors that make up for these differences; None where there are none."""
+    shifted = dict(_shifted(planned))
+    system = Equations()
+    for number, entry in enumerate(planned.entries):
+        if number in shifted:
+            continue
+        there = found.entries[number] if number in parting else entry
+        made = [(number, place) for place in range(len(entry.shapes))]
+        try:
+            system.take(balances(entry, there, planned.wires[number], made))
+        except NoFactorError:
+            return None
+    system.take(none([wire for wires in planned.wires for wire in wires if is_input(wire)]))
+    system.take(none([wire for wire in planned.wires[-1] if wire != UNKNOWN]))
+    names: dict[Wire, str] = {(number, 0): name for number, (name, _) in shifted.items() if name}
+    moved = set(names.values())
+    free = list(dict.fromkeys(w for wires in planned.wires for w in wires if w in names or _is_stored(w)))
+    free = [wire for wire in free if wire not in moved]
+    if not system.settle(free):
+        return None
+    shifts = dict(shifted.values())
+    made_up = {names.get(wire, str(wire)): system.known.get(wire, 0.0) for wire in free}
+    return {n: Factor(math.exp(f), shifts.get(n, 0.0)) for n, f in made_up.items() if abs(f) > TOLERANCE}
+
+
+def _is_stored(wire: Wire) -> bool:
+    return isinstance(wire, str) and not is_input(wire)
+
+
+def _shifted(log: Log) -> Iterator[tuple[int, tuple[str, float]]]:
+    """Operators that add a number to a stored tensor that is used nowhere else: gains kept as g − 1.
+
+    What converts the tensor's type before is one of them, without a name.
+    """
+    uses = Counter(wire for wires in log.wires for wire in wires)
+    for number, entry in enumerate(log.entries):
+        if entry.operator != "add" or len(log.wires[number]) != 1:
+            continue
+        wire, between = log.wires[number][0], []
+        while not isinstance(wire, str) and log.entries[wire[0]].operator == "_to_copy" and uses[wire] == 1:
+            between.append(wire[0])
+            wire = log.wires[wire[0]][0]
+        if isinstance(wire, str) and _is_stored(wire) and uses[wire] == 1:
+            yield from ((i, ("", 0.0)) for i in between)
+            yield number, (wire, float((*entry.exact, *entry.whole)[0]))

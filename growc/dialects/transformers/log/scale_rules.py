@@ -1,0 +1,197 @@
+"""What a factor on the inputs of an operator becomes: one line an operator, in logarithms.
+
+Needs: an entry of the operator log, as planned and as a class has it. Gives: `Balance`s, linear equations in
+the logarithms of factors: on each value of the class in relation to the planned one. What is not in the
+tables takes no factor in and gives none out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from growc.dialects.onnx.operators.table import OPERATORS
+from growc.dialects.torch.operators.table import STANDS_FOR
+from growc.dialects.transformers.log.entry import CONSTANT, SCALED, Entry, Wire
+
+
+def _standing(*treatments: str) -> set[str]:
+    """Operators for which one of these treatments stands in the table of ONNX."""
+    return {name for name, op in STANDS_FOR.items() if OPERATORS[op].treatment in treatments}
+
+
+COMPOSED = """
+    view t transpose permute slice select expand _to_copy abs mean sum repeat split
+    split_with_sizes unbind chunk flip roll gather index index_select im2col avg_pool2d _adaptive_avg_pool2d
+    adaptive_avg_pool2d max_pool2d_with_indices upsample_bilinear2d upsample_nearest2d diagonal amax amin
+    cumsum dropout native_dropout unfold as_strided view_as_complex view_as_real constant_pad_nd
+    repeat_interleave
+"""
+"""Operators of which no row names one of ONNX: they become several, or their arguments choose which."""
+SAME = frozenset(COMPOSED.split()) | _standing("layout", "pointwise zero homogeneous")
+"""f(c·x) = c·f(x) for c > 0, in the first operand; the others have no factor. So f(0) = 0."""
+SUMS = "add sub cat stack maximum minimum where"
+"""Operands of one factor. The first of `where` is a mask."""
+BIAS = {"addmm": 0, "baddbmm": 0, "convolution": 2}
+"""Products that a bias is added to, if there is one, and which operand that is."""
+FACTORS = frozenset({"mul", *BIAS}) | _standing("contract")
+"""Products of all operands but the bias: without a bias, zero where one of them is."""
+PRODUCTS = (*sorted(FACTORS), "embedding", "div", "complex", "polar")
+SPREAD = 1e-5
+"""Factors of the entries of one constant are equal where their logarithms differ by less."""
+POWERS = {"rsqrt": -0.5, "sqrt": 0.5, "reciprocal": -1.0}
+VARIANCES = {"var": 2.0, "var_mean": 2.0, "std": 1.0, "std_mean": 1.0}
+"""Their degrees. The literal is the factor on the mean square."""
+REAL = ("float", "bfloat", "complex")
+"""How the names of types of real and complex numbers begin."""
+LAYER_NORMS = frozenset({"native_layer_norm", "native_group_norm", "_fused_rms_norm"})
+
+
+@dataclass(frozen=True)
+class Balance:
+    """The sum of logarithms of factors, each with its coefficient, is `total`."""
+
+    terms: dict[Wire, float] = field(hash=False)
+    total: float = 0.0
+
+
+class NoFactorError(Exception):
+    """Two literals differ, and not by a factor on what their operator makes."""
+
+
+def balances(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+    """The equations of one operator. Raises NoFactorError."""
+    name, out = planned.operator, made[0]
+    if not planned.kinds[0].startswith(REAL):
+        _alike(planned, found)
+        return [Balance({wire: 1.0}) for wire in (*given, *made)]
+    if name in LAYER_NORMS:
+        return _norm(given, out, _shift(planned, found))
+    if name.startswith(SCALED):
+        shift = _shift(planned, found)
+        return [Balance({given[0]: 1.0, given[1]: 1.0}, -shift), equal(given[2], out), *none(given[3:])]
+    if name in RULES:
+        return RULES[name](planned, found, given, made)
+    _alike(planned, found)
+    return none((*given, *made))
+
+
+def scales(entry: Entry) -> bool:
+    """Whether an operator is homogeneous in its first operand: one that pads puts in zeros alone."""
+    pads = entry.operator == "constant_pad_nd" and (entry.exact or entry.whole)[-1] != 0
+    return entry.operator in SAME and not pads
+
+
+def parted(name: str, given: Sequence[Wire]) -> tuple[list[Wire], list[Wire]]:
+    """The bias of a product, if it has one, and its factors."""
+    place = BIAS.get(name, len(given))
+    return list(given[place : place + 1]), [*given[:place], *given[place + 1 :]]
+
+
+def equal(a: Wire, b: Wire) -> Balance:
+    """Two values of one factor."""
+    return Balance({a: 1.0, b: -1.0}) if a != b else Balance({})
+
+
+def none(wires: Sequence[Wire]) -> list[Balance]:
+    """Values without a factor."""
+    return [Balance({wire: 1.0}) for wire in wires]
+
+
+def _alike(planned: Entry, found: Entry) -> None:
+    if planned.exact != found.exact:
+        raise NoFactorError
+
+
+def _shift(planned: Entry, found: Entry) -> float:
+    """The logarithm of the one factor between the literals of a class and the planned ones."""
+    pairs = [(a, b) for a, b in zip(planned.exact, found.exact, strict=True) if a or b]
+    if any(a == 0 or b / a <= 0 or not math.isfinite(b / a) for a, b in pairs):
+        if planned.exact == found.exact:
+            return 0.0
+        raise NoFactorError
+    shifts = [math.log(b / a) for a, b in pairs] or [0.0]
+    if max(shifts) - min(shifts) > SPREAD:
+        raise NoFactorError
+    return shifts[0]
+
+
+def _norm(given: Sequence[Wire], out: Wire, shift: float) -> list[Balance]:
+    """A norm of c·x with c²·eps is the norm of x with eps."""
+    gains = [equal(gain, out) for gain in given[1:]] or none([out])
+    return [Balance({given[0]: 1.0}, shift / 2), *gains]
+
+
+def _same(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+    _alike(planned, found)
+    if not scales(planned):
+        return none((*given, *made))
+    return [equal(given[0], wire) for wire in made] + none(given[1:])
+
+
+def _sum(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+    """Beside a literal that is one, a factor is that of the literals: eps."""
+    operands = given[1:] if planned.operator == "where" else given
+    if len(operands) > 1:
+        _alike(planned, found)
+        return [equal(wire, made[0]) for wire in operands] + none(given[: len(given) - len(operands)])
+    return [Balance({wire: 1.0}, _shift(planned, found)) for wire in (*operands, *made)]
+
+
+def _product(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+    """Factors multiply; biases have that of the product, and literals are one of the factors."""
+    name, out = planned.operator, made[0]
+    shift = _shift(planned, found)
+    if name == "embedding":
+        return [equal(given[0], out), *none(given[1:])]
+    biases, factors = parted(name, given)
+    if name == "div":
+        shift = -shift if len(given) == 1 else shift
+        terms = {factors[0]: 1.0} | ({factors[1]: -1.0} if len(factors) > 1 else {})
+        if len(factors) > 1 and factors[0] == factors[1]:
+            terms = {}
+    else:
+        terms = {}
+        for wire in factors:
+            terms[wire] = terms.get(wire, 0.0) + 1.0
+    terms[out] = terms.get(out, 0.0) - 1.0
+    return [Balance(terms, -shift), *(equal(bias, out) for bias in biases)]
+
+
+def _power(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+    _alike(planned, found)
+    literals = (*planned.whole, *planned.exact)
+    degree = POWERS.get(planned.operator) or (float(literals[0]) if len(literals) == 1 else 0.0)
+    if len(given) != 1 or not degree:
+        return none((*given, *made))
+    return [Balance({given[0]: degree, made[0]: -1.0})]
+
+
+def _variance(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+    """A variance, or the root of one, and the mean beside it."""
+    degree = VARIANCES[planned.operator]
+    factor = degree / 2 * _shift(planned, found)
+    return [
+        Balance({given[0]: degree, made[0]: -1.0}, -factor),
+        *(equal(given[0], wire) for wire in made[1:]),
+    ]
+
+
+def _filled(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+    return [Balance({made[0]: 1.0}, _shift(planned, found)), *none(given)]
+
+
+Rule = Callable[[Entry, Entry, Sequence[Wire], Sequence[Wire]], list[Balance]]
+RULES: dict[str, Rule] = {
+    name: rule
+    for names, rule in (
+        (" ".join(sorted(SAME)), _same),
+        (SUMS, _sum),
+        (" ".join(PRODUCTS), _product),
+        (" ".join((*POWERS, "pow")), _power),
+        (" ".join(VARIANCES), _variance),
+        (f"{CONSTANT} full scalar_tensor full_like fill", _filled),
+    )
+    for name in names.split()
+}

@@ -1,0 +1,226 @@
+"""What went wrong, as data; and the one renderer of every error that growc shows."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import groupby
+from typing import NamedTuple
+
+from growc.errors.codes import CODES, Code
+from growc.errors.json_data import Json
+from growc.errors.printable import UNPRINTABLE, printable
+from growc.errors.source import Source, Span
+
+__all__ = [
+    "CODES",
+    "Code",
+    "Diagnostic",
+    "GrowError",
+    "error_object",
+    "explain",
+    "nearest",
+    "render",
+    "to_json",
+]
+
+TAB = 4
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One thing that is wrong.
+
+    code: a key of CODES, which says what kind of mistake it is and with which status the program ends.
+    message: the fact, in one sentence, in lower case and without a full stop.
+    span: the words meant; `label` stands beside their caret.
+    notes: the path to the fact, or what there is to choose from.
+    help: the one remedy, where there is one.
+    related: other places that have a part in it, each with a label.
+    """
+
+    code: str
+    message: str
+    span: Span | None = None
+    label: str = ""
+    notes: tuple[str, ...] = ()
+    help: str = ""
+    related: tuple[tuple[Span, str], ...] = ()
+
+
+class Attempt:
+    """A wall around code from elsewhere, which may raise anything: afterwards `error` says what it raised."""
+
+    error: Exception | None = None
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self.error = error if isinstance(error, Exception) else None
+        return self.error is not None
+
+
+class GrowError(Exception):
+    """Everything that was found wrong in one go; at least one diagnostic, in the order of reading."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        if not diagnostics:
+            raise ValueError("a GrowError carries at least one diagnostic")
+        super().__init__(*map(concealed, diagnostics))
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What was found, in the order of reading."""
+        return self.args
+
+    @property
+    def exit_status(self) -> int:
+        """The status of the command line: of several, the lowest of 2 and 3."""
+        statuses = [CODES[diagnostic.code].status for diagnostic in self.diagnostics]
+        return min((status for status in statuses if status in (2, 3)), default=statuses[0])
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(render, self.diagnostics))
+
+
+def concealed(diagnostic: Diagnostic) -> Diagnostic:
+    """The diagnostic without any words of a text that is not to be shown."""
+    title = CODES[diagnostic.code].title
+    if diagnostic.span is None or not diagnostic.span.source.private or diagnostic.message == title:
+        return diagnostic
+    remedy = "the name of a recipe ends in `.grow`; of other files no text is shown"
+    return replace(diagnostic, message=title, label="", notes=(), help=remedy)
+
+
+def explain(code: str) -> str:
+    """What `growc explain CODE` prints. Raises GrowError (G200) where there is no such code."""
+    if code not in CODES:
+        known = f"the codes are {', '.join(sorted(CODES))}"
+        raise GrowError(Diagnostic("G200", f"there is no error code `{code}`", notes=(known,)))
+    entry = CODES[code]
+    return f"{code}: {entry.title} (exit status {entry.status})\n\n{entry.explanation}"
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that was probably meant, or None; capitals make no difference.
+
+    >>> nearest("Widht", ["depth", "width"])
+    'width'
+    """
+    close = get_close_matches(word.lower(), sorted(candidates), n=1, cutoff=0.65)
+    return close[0] if close else None
+
+
+def to_json(diagnostic: Diagnostic) -> dict[str, Json]:
+    """The diagnostic as the command line's `--json` shows it; related places are notes."""
+    span = diagnostic.span
+    return {
+        "code": diagnostic.code,
+        "message": diagnostic.message,
+        "file": span.source.name if span else None,
+        "line": span.line if span else None,
+        "column": span.column if span else None,
+        "notes": [*diagnostic.notes, *(f"{place}: {label}" for place, label in diagnostic.related)],
+        "help": diagnostic.help,
+    }
+
+
+def error_object(error: GrowError) -> dict[str, Json]:
+    """What `--json` prints for a command that failed: the first error, and all of them."""
+    errors = [to_json(diagnostic) for diagnostic in error.diagnostics]
+    return {"error": errors[0], "errors": errors}
+
+
+class Ink(NamedTuple):
+    """The escape sequences of a rendering; all empty where there is to be no colour."""
+
+    bold: str = ""
+    error: str = ""
+    frame: str = ""
+    off: str = ""
+
+
+COLORS = Ink("\033[1m", "\033[1;31m", "\033[1;34m", "\033[0m")
+
+Mark = tuple[Span, str, str]
+"""A place, the label beside it, and the sign that underlines it."""
+
+
+def render(diagnostic: Diagnostic, color: bool = False) -> str:
+    """The diagnostic as a person reads it, in the shape that rustc has made familiar.
+
+    The words meant are underlined with `^`, related places with `-`; lines between them are left out.
+    """
+    ink = COLORS if color else Ink()
+    marks = [(diagnostic.span, diagnostic.label, "^")] if diagnostic.span else []
+    marks += [(span, label, "-") for span, label in diagnostic.related]
+    gutter = " " * len(str(max((span.line for span, _, _ in marks), default=1)))
+    lines = [f"{ink.error}error[{diagnostic.code}]{ink.bold}: {printable(diagnostic.message)}{ink.off}"]
+    for source, group in groupby(_in_order(marks), key=lambda mark: mark[0].source):
+        lines += _snippet(source, list(group), diagnostic.span, gutter, ink)
+    remarks = [("note", note) for note in diagnostic.notes]
+    remarks += [("help", diagnostic.help)] if diagnostic.help else []
+    for kind, text in remarks:
+        hanging = printable(text, "\n").replace("\n", "\n" + " " * len(f"{gutter} = {kind}: "))
+        lines.append(f"{gutter} {ink.frame}={ink.off} {ink.bold}{kind}{ink.off}: {hanging}")
+    return "\n".join(lines)
+
+
+def _in_order(marks: list[Mark]) -> list[Mark]:
+    """The primary mark's source first, and within a source in the order of reading."""
+    names = [span.source.name for span, _, _ in marks]
+    return sorted(marks, key=lambda mark: (names.index(mark[0].source.name), mark[0].start, mark[2] == "-"))
+
+
+def _snippet(source: Source, marks: list[Mark], primary: Span | None, gutter: str, ink: Ink) -> list[str]:
+    here = primary is not None and primary.source == source
+    bar = f"{gutter} {ink.frame}|{ink.off}"
+    place = printable(str(primary if here else marks[0][0]))
+    lines = [f"{gutter} {ink.frame}{'-->' if here else ':::'}{ink.off} {place}", bar]
+    if source.private:
+        return lines[:1]
+    shown = 0
+    for span, label, sign in marks:
+        text = source.line(span.line)
+        if shown and span.line > shown + 1:
+            lines.append(f"{ink.frame}...{ink.off}")
+        if span.line != shown:
+            shown = span.line
+            lines.append(f"{ink.frame}{shown:>{len(gutter)}} |{ink.off} {_visible(text)}".rstrip())
+        first = span.column - 1
+        before = _width(text[:first])
+        under = sign * max(1, _width(text[: first + span.end - span.start]) - before)
+        tint = ink.error if sign == "^" else ink.frame
+        words = " ".join(filter(None, (under, printable(label))))
+        lines.append(f"{bar} {' ' * before}{tint}{words}{ink.off}")
+    return lines
+
+
+def _visible(text: str) -> str:
+    """The text with its tabs spread out, and with a sign in the place of what a terminal would obey."""
+    cells = ""
+    for character in text:
+        if character == "\t":
+            cells += " " * (TAB - sum(map(_cell, cells)) % TAB)
+        else:
+            cells += "\ufffd" if unicodedata.category(character) in UNPRINTABLE else character
+    return cells
+
+
+def _width(text: str) -> int:
+    return sum(map(_cell, _visible(text)))
+
+
+def _cell(character: str) -> int:
+    """The columns of a terminal that a character takes: wide ones two, combining ones none."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def wrong(message: str, remedy: str = "") -> GrowError:
+    """A mistake in the command line."""
+    return GrowError(Diagnostic("G200", message, help=remedy))

@@ -1,0 +1,208 @@
+"""Putting a result in place: made beside the target, then renamed, data before the model, all or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.json_data import Json
+from growc.errors.regular_files import irregular
+from growc.files.atomic_rename import on_disk, put
+from growc.files.pt2_archive import record_of
+
+METADATA = "growc"
+"""The key of provenance in the metadata of a model."""
+
+OPENING = '{\n  "growc": '
+"""How every text begins that growc writes beside a model."""
+
+RECORD = "growc.json"
+"""Where provenance stands inside a checkpoint directory."""
+
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
+
+def canonical(record: Mapping[str, Json]) -> str:
+    """A record as text, the version of growc first, a line for each entry; equal records give equal texts."""
+    from growc.version import __version__
+
+    entries = ({"growc": __version__} | dict(record)).items()
+    return "{\n" + ",\n".join(f"  {_json(key)}: {_block(value)}" for key, value in entries) + "\n}\n"
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _block(value: Json) -> str:
+    if isinstance(value, dict) and value:
+        return "{\n" + ",\n".join(f"    {_json(k)}: {_json(v)}" for k, v in value.items()) + "\n  }"
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(f"    {_json(v)}" for v in value) + "\n  ]"
+    return _json(value)
+
+
+def default_output(model: Path) -> Path:
+    """`NAME.grown` with the same ending, beside the model. The names of folders have no endings."""
+    place = model.resolve() if model.is_dir() else model
+    stem, ending = (place.name, "") if place.is_dir() else (place.stem, place.suffix)
+    return place.with_name(f"{stem}.grown{ending}")
+
+
+def record_path(target: Path, folder: bool = False) -> Path:
+    """`NAME.grown.json`, where the provenance stands beside the model as well."""
+    stem = target.name if folder else target.stem
+    return target.with_name(f"{stem.removesuffix('.grown')}.grown.json")
+
+
+def refused(place: Path, error: OSError) -> GrowError:
+    """What the system refused, as a diagnostic."""
+    reason = (error.strerror or str(error)).lower()
+    return GrowError(Diagnostic("G502", f"`{place}` cannot be written: {reason}"))
+
+
+# ------------------------------------------------------------------------------------------- before
+
+
+def guard(target: Path, model: Path, lineage: Path | None, force: bool) -> None:
+    """Refuse what cannot be written, and what would replace a file that growc did not make."""
+    folder = model.is_dir()
+    _guard_kind(target, model)
+    for path in filter(None, (target, record_path(target, folder), lineage)):
+        if not path.parent.is_dir():
+            raise GrowError(Diagnostic("G502", f"there is no folder `{path.parent}`"))
+        kind = irregular(path) or "a file"
+        if path.exists() and kind != ("a folder" if folder and path == target else "a file"):
+            raise GrowError(Diagnostic("G501", f"`{path}` is {kind}"))
+        if path.exists() and not force and not made_by_growc(path):
+            own = model.exists() and path.samefile(model)
+            what = "is the model itself" if own else "exists, and growc did not make it"
+            remedy = "`--force` replaces it" + (", `-o OUT` writes elsewhere" if path != lineage else "")
+            raise GrowError(Diagnostic("G501", f"`{path}` {what}", help=remedy))
+
+
+def _guard_kind(target: Path, model: Path) -> None:
+    """Refuse a target whose name says that it is of another kind than the model."""
+    endings = (".onnx", ".pt2")
+    if model.is_dir() and target.suffix in endings:
+        message = f"`{target}` is no folder, and the model is one"
+        raise GrowError(Diagnostic("G200", message, help=f"write `-o {target.with_suffix('')}`"))
+    if model.is_file() and target.suffix not in ("", model.suffix):
+        remedy = f"write `-o {target.with_suffix(model.suffix)}`"
+        message = f"`{target}` is no `{model.suffix}` file, and the model is one"
+        raise GrowError(Diagnostic("G200", message, help=remedy))
+
+
+def made_by_growc(path: Path) -> bool:
+    """Whether a file is a model or a record that growc wrote, or a folder has such a record."""
+    from growc.dialects.onnx.files.load import load
+
+    if path.is_dir():
+        return (path / RECORD).is_file() and made_by_growc(path / RECORD)
+    if has_opening(path):
+        return True
+    with contextlib.suppress(OSError, GrowError):
+        return bool(record_of(path)) or METADATA in load(path).metadata_props
+    return False
+
+
+def has_opening(path: Path) -> bool:
+    """Whether a file is a text that growc wrote."""
+    with contextlib.suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(len(OPENING)) == OPENING.encode()
+    return False
+
+
+@contextlib.contextmanager
+def workshop(target: Path) -> Iterator[Path]:
+    """A folder beside the target for what is being made; it is gone afterwards, whatever happens."""
+    with contextlib.ExitStack() as cleaning:
+        try:
+            with _uninterrupted():  # between the folder's birth and the promise to remove it
+                folder = Path(tempfile.mkdtemp(prefix=".growc-", dir=target.parent))
+                cleaning.callback(shutil.rmtree, folder, ignore_errors=True)
+            yield folder
+        except OSError as error:
+            raise refused(target, error) from error
+
+
+# -------------------------------------------------------------------------------------------- after
+
+
+def stamp(model: Path, text: str) -> None:
+    """Write provenance into the metadata of an ONNX file: protobuf reads what is appended as merged."""
+    entry = onnx.ModelProto(metadata_props=[{"key": METADATA, "value": text}])
+    with model.open("ab") as file:
+        file.write(entry.SerializeToString())
+
+
+def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> None:
+    """Rename every (draft, place) in order; the last one is the model, whose rename is the commit.
+
+    `check()` is called once nobody else is committing in this folder. Where anything fails, what was there
+    before is there again. Data that only the replaced model used is removed. Nothing interrupts this.
+    """
+    for draft, _ in moves:
+        on_disk(draft)
+    model, target = moves[-1]
+    with _uninterrupted(), _alone(target.parent):
+        check()
+        stale = own_data(target) - {place for _, place in moves}
+        with contextlib.ExitStack() as undoing:
+            for number, (draft, place) in enumerate(moves):
+                undoing.callback(put(draft, place, model.parent / f"{number}.before"))
+            undoing.pop_all()
+        for path in stale:
+            path.unlink(missing_ok=True)
+        while signal.sigtimedwait(INTERRUPTS, 0):
+            pass  # what came while this went on came too late
+
+
+def own_data(model: Path) -> set[Path]:
+    """The `STEM-<12 hex>.data` files of a model that growc wrote: it made them for this model alone."""
+    from growc.dialects.onnx.files.load import load
+
+    if not model.is_file() or record_of(model) or not made_by_growc(model):
+        return set()
+    tensors = (value.const_value for value in load(model).graph.initializers.values())
+    places = {Path(t.path) for t in tensors if isinstance(t, ir.ExternalTensor)}
+    own = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}\.data")
+    beside = (model.with_name(place.name) for place in places if own.fullmatch(place.name))
+    return {place for place in beside if place.resolve() in places}
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait for the end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One commit at a time in a folder, where its file system has locks; a lock dies with its process."""
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

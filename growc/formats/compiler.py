@@ -1,0 +1,160 @@
+"""Opens a model in any format, and runs the passes on it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import irregular
+from growc.resolve.bound import Resolved
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from growc.passes.compilation import After, Analysis, Outside, Result
+    from growc.passes.compilation import Model as Opened
+
+    Model = str | Path | nn.Module
+
+Progress = Callable[[str, int, int], None]
+"""(what is being done, done so far, of how much); a total of 0 means that it is not known."""
+
+
+def quiet(phrase: str, done: int, total: int) -> None:
+    """Says nothing of the progress."""
+
+
+def unobserved(one: object, made: object) -> None:
+    """Looks at nothing that a pass makes."""
+
+
+@overload
+def compiled(
+    resolved: Resolved,
+    model: Model,
+    *,
+    analysis_only: Literal[False] = False,
+    keeps: bool = False,
+    example_inputs: Any = None,
+    keep_class: bool = False,
+    progress: Progress = quiet,
+    after: After = unobserved,
+) -> Result: ...
+
+
+@overload
+def compiled(
+    resolved: Resolved,
+    model: Model,
+    *,
+    analysis_only: Literal[True],
+    keeps: bool = False,
+    example_inputs: Any = None,
+    keep_class: bool = False,
+    progress: Progress = quiet,
+    after: After = unobserved,
+) -> Analysis: ...
+
+
+def compiled(
+    resolved: Resolved,
+    model: Model,
+    *,
+    analysis_only: bool = False,
+    keeps: bool = False,
+    example_inputs: Any = None,
+    keep_class: bool = False,
+    progress: Progress = quiet,
+    after: After = unobserved,
+) -> Analysis:
+    """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
+    and for rankings by them. `keeps`: importance that is measured may be kept beside the model. `keep_class`:
+    the result of a module of transformers is to be one of the same class. `after` is called with each pass
+    and what it made.
+    """
+    from growc.passes import ANALYSIS, PIPELINE, run
+    from growc.passes.compilation import Source
+
+    path, source = _named(model, example_inputs, keep_class)
+    start = Source(path, source, outside(), resolved.statements, progress, keeps, after=after)
+    try:
+        return run(ANALYSIS, start) if analysis_only else run(PIPELINE, start)
+    except GrowError:
+        raise
+    except Exception as error:  # passes may rely on what a valid file says
+        if not (fault := source.fault(path)):
+            raise
+        message = f"`{path}` is not valid: {fault}"
+        raise GrowError(Diagnostic("G311", message)) from error
+
+
+def outside() -> Outside:
+    """What passes ask beside the graph, of this machine."""
+    from growc.measurement.importance import measured, measured_layers
+    from growc.passes.compilation import Outside
+
+    return Outside(measured, measured_layers, analysed)
+
+
+def analysed(path: Path) -> Analysis:
+    """The analysis of a model on disk. Raises GrowError: G309, G310, G311, G317."""
+    return compiled(Resolved(()), path, analysis_only=True)
+
+
+def _named(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, Opened]:
+    """A model with the path that it is called by. Raises GrowError: G309, G310, G317, G321."""
+    if not isinstance(model, str | Path):
+        if keep_class and has_config(model):
+            from growc.checkpoint.classes.held import HeldModel
+
+            return Path(type(model).__name__), HeldModel.of_module(model, example_inputs)
+        from growc.dialects.torch.model import TorchModel
+
+        return Path(type(model).__name__), TorchModel.of(model, example_inputs)
+    return Path(model), opened(Path(model))
+
+
+def opened(path: Path) -> Opened:
+    """A model on disk, as passes see it. Raises GrowError: G309, G310, G317."""
+
+    if not path.exists():
+        raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
+    if (kind := irregular(path)) and not path.is_dir():
+        raise GrowError(Diagnostic("G310", f"`{path}` is {kind}, and no model"))
+    if path.is_dir() or path.suffix == ".pt2":
+        require_torch(path)
+    if path.is_dir():
+        from growc.checkpoint.classes.held import HeldModel
+
+        return HeldModel.at(path)
+    if path.suffix == ".pt2":
+        from growc.dialects.torch.model import TorchModel
+
+        return TorchModel.of_program(path)
+    from growc.dialects.onnx.model import OnnxModel
+
+    return OnnxModel.open(path)
+
+
+def is_module(given: Any) -> bool:
+    """Whether something is a module of torch, which need not be imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(given, torch.nn.Module)
+
+
+def has_config(module: Any) -> bool:
+    """Whether a module is of a class of transformers, which builds it from a config."""
+    transformers = sys.modules.get("transformers")
+    return transformers is not None and isinstance(module, transformers.PreTrainedModel)
+
+
+def require_torch(path: Path) -> None:
+    """Raises GrowError (G309) where what reads other models than ONNX files is not installed."""
+    missing = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
+    if missing:
+        message = f"`{path}` is no ONNX file, and for others growc needs {', '.join(missing)}"
+        raise GrowError(Diagnostic("G309", message, help="install `growc[torch]`"))

@@ -1,0 +1,114 @@
+"""ONNX files as a form of models: how a result is written and stamped, and compared with its source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.resolve.bound import Resolved
+
+if TYPE_CHECKING:
+    from growc.formats.compiler import Progress
+    from growc.passes.compilation import Result
+    from growc.passes.finish.interface import Ports
+    from growc.verification.verify import Verification
+
+
+class OnnxFile:
+    """See growc.formats.protocol.Form."""
+
+    remarks: tuple[str, ...] = ()
+
+    def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
+        """The file, and one for weights where they stand beside it. Raises GrowError (G311)."""
+        from onnx.checker import ValidationError
+
+        from growc.dialects.onnx.emit import rewrite
+        from growc.dialects.onnx.files.check import check_model
+        from growc.dialects.onnx.files.load import EXTERNAL
+        from growc.dialects.onnx.files.save import EXTERNAL_ABOVE, save
+        from growc.dialects.onnx.model import ir_model
+        from growc.files.commit import METADATA
+
+        model = ir_model(c).source
+        external = bool(model.meta.get(EXTERNAL)) or c.plan.bytes_to_write > EXTERNAL_ABOVE
+        rewrite(c.graph, c.assembled, c.repairs, c.attributes)
+        model.metadata_props.pop(METADATA, None)  # that of an earlier growth; a new one is appended
+        done = 0
+
+        def wrote(name: str, count: int) -> None:
+            nonlocal done
+            done += count
+            progress(f"writing {name}", done, c.plan.bytes_to_write)
+
+        try:
+            return save(model, folder, target.name, external, wrote)
+        except ValidationError as error:
+            try:
+                check_model(c.path)
+            except ValidationError as cause:
+                reason = str(cause).strip().splitlines()[0]
+                message = f"`{c.path}` is not valid, and what is made of it would not be either"
+                raise GrowError(Diagnostic("G311", message, notes=(reason,))) from error
+            raise
+
+    def stamp(self, result: Path, record: str) -> None:
+        """Into the metadata of the file."""
+        from growc.files.commit import stamp
+
+        stamp(result, record)
+
+    def history(self, model: Path) -> list[dict[str, Any]]:
+        """From the metadata of the file."""
+        from growc.dialects.onnx.files.load import load
+        from growc.formats.provenance import history
+
+        return history(load(model))
+
+    def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
+        """By the recipes in the metadata of the result."""
+        from growc.formats.provenance import Past, retraced
+
+        return retraced(Past.of(source), Past.of(result), self.write, progress)
+
+    def verify(
+        self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
+    ) -> Verification:
+        """Run both in onnxruntime."""
+        from growc.verification.verify import verify
+
+        return verify(
+            source,
+            result,
+            output_maps=ports.output_maps(),
+            input_maps=ports.input_maps(),
+            narrower=ports.narrower,
+            logits=ports.logits,
+            renamed=ports.renamed,
+            inputs=None if inputs is None else Path(inputs),
+            progress=lambda phrase: progress(phrase, 0, 0),
+        )
+
+    def in_wider(
+        self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
+    ) -> dict[str, Verification]:
+        """A model with 16-bit floats once more as a float32 copy, which is grown by the same recipe.
+
+        What storing weights in 16 bits costs hides whatever is smaller; here storing costs next to nothing.
+        """
+        from growc.formats.compiler import compiled
+        from growc.passes.finish.interface import ports_of
+        from growc.verification.float_copies import SINGLE, copy_bytes, float_types, write_copy
+        from growc.verification.rounding import COPY_BYTES
+
+        if not float_types(c.path) & SINGLE.keys() or copy_bytes(c.path, SINGLE) > COPY_BYTES:
+            return {}
+        copies = folder / "single"
+        (copies / "grown").mkdir(parents=True)
+        source = write_copy(c.path, copies / c.path.name, SINGLE)
+        twin = compiled(Resolved(tuple(c.statements)), source)
+        if not twin.plan.certificate.exact:
+            return {}
+        grown = self.write(twin, copies / "grown", source, lambda *_: None)
+        return {"As float32 copies": self.verify(ports_of(twin), source, grown[-1], inputs, progress)}

@@ -1,0 +1,69 @@
+"""The forms that models have on disk: what of `apply` and `verify` is done in a way of its own for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from growc.errors.diagnostic import wrong
+from growc.formats.compiler import require_torch
+
+if TYPE_CHECKING:
+    from growc.formats.compiler import Progress
+    from growc.passes.compilation import Result
+    from growc.passes.finish.interface import Ports
+    from growc.verification.verify import Verification
+
+
+class Form(Protocol):
+    """One form of models."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader should know of the files of the result that was written."""
+
+    def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
+        """Make the result in `folder`. Gives what is to be moved beside `target`; the model is the last."""
+
+    def stamp(self, result: Path, record: str) -> None:
+        """Write provenance into the result."""
+
+    def history(self, model: Path) -> list[dict[str, Any]]:
+        """The records of the growths that made a model, the first one first."""
+
+    def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
+        """How the inputs and outputs of `result` follow from those of `source`, by the records in it."""
+
+    def verify(
+        self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
+    ) -> Verification:
+        """Run both models on the same inputs."""
+
+    def in_wider(
+        self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
+    ) -> dict[str, Verification]:
+        """A model of 16 bits and its result once more in wider numbers, by what that is called."""
+
+
+def form_of(path: Path, shard_size: str = "", optimizer: Path | None = None) -> Form:
+    """The form of a model; only checkpoint directories have shards, and optimizers beside them.
+
+    Raises GrowError: G200 for what the form has not, and for what is no size; G309 without torch.
+    """
+    if path.is_dir():
+        require_torch(path)
+        from growc.checkpoint.files.shards import SHARD_SIZE, read_size
+        from growc.formats.checkpoint_directory import CheckpointDirectory
+
+        return CheckpointDirectory(read_size(shard_size) if shard_size else SHARD_SIZE, optimizer)
+    for option, given in (("--shard-size", shard_size), ("--optimizer", optimizer)):
+        if given:
+            raise wrong(f"`{option}` is for checkpoint directories, and `{path}` is none")
+    if path.suffix == ".pt2":
+        require_torch(path)
+        from growc.formats.torch_program import ProgramFile
+
+        return ProgramFile()
+    from growc.formats.onnx_file import OnnxFile
+
+    return OnnxFile()

@@ -1,0 +1,221 @@
+"""What a grown model says of how it came to be, and its plans made once more from that."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from growc import grammar
+from growc.dialects.onnx.files.load import load as load_model
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.json_data import Json, fields, text, texts
+from growc.errors.source import Source
+from growc.files.commit import METADATA
+from growc.formats.compiler import Progress, compiled
+from growc.passes.finish.interface import Ports, ports_of
+from growc.passes.finish.interface_json import from_json, to_json
+from growc.recipe.expression import spell
+from growc.recipe.syntax_tree import (
+    Arrange,
+    Blank,
+    Comment,
+    Include,
+    Item,
+    Match,
+    Measure,
+    Recipe,
+    Reorder,
+    Scoped,
+    Subclone,
+)
+from growc.resolve.bound import Bound, Resolved
+from growc.resolve.resolve import load
+
+if TYPE_CHECKING:
+    from growc.passes.compilation import Result
+    from growc.verification.verify import Verification
+
+Write = Callable[["Result", Path, Path, Progress], list[Path]]
+"""Makes a result in a folder, under the name of a target; the last file is the model."""
+Declared = dict[str, tuple[int | None, ...]]
+"""The declared sizes of inputs and outputs, None where one is not fixed."""
+
+
+def provenance(
+    sources: Sequence[Source],
+    resolved: Resolved,
+    c: Result,
+    verification: Verification | None,
+    earlier: Sequence[Mapping[str, Json]],
+) -> dict[str, Json]:
+    """How the result came to be; nothing in it depends on time, place or machine. `earlier`: the source's
+    history.
+    """
+    certificate = c.plan.certificate
+    stored = any(map(_reads_files, resolved.statements)) or any("ports" in record for record in earlier)
+    ports = {"ports": to_json(ports_of(c))} if stored else {}
+    return {
+        "recipe": recipe_lines(sources, resolved),
+        "parameters": {name: spell(value) for name, value in resolved.parameters.items()},
+        "certificate": {
+            "exact": certificate.exact,
+            "gaps": [{"node": g.node, "cause": g.cause} for g in certificate.gaps],
+        },
+        "measured": None if verification is None else float(f"{verification.relative:.1e}"),
+        **ports,
+        "earlier": list(earlier),
+    }
+
+
+def _reads_files(bound: Bound) -> bool:
+    """Whether a statement means what other files say, which may be gone when the recipe is asked again."""
+    ranking = getattr(bound.statement, "ranking", None)
+    return isinstance(bound.statement, Measure | Match) or (ranking is not None and ranking.file is not None)
+
+
+def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:
+    """The recipe in canonical form, with what it includes in its place, without comments."""
+    included = iter(resolved.included)
+
+    def expanded(body: Iterable[Item]) -> Iterator[Item]:
+        for item in body:
+            if isinstance(item, Include):
+                yield from expanded(grammar.parse(next(included)).body)
+            elif isinstance(item, Scoped):
+                yield replace(item, body=tuple(expanded(item.body)))
+            elif not isinstance(item, Comment | Blank):
+                yield item
+
+    return grammar.format(Recipe(tuple(expanded(grammar.parse(*sources).body)))).splitlines()
+
+
+@dataclass(frozen=True)
+class Past:
+    """A model's file, the records of the growths that made it, and what it declares."""
+
+    path: Path
+    records: Sequence[Mapping[str, Json]]
+    declared: Declared
+
+    @staticmethod
+    def of(path: Path) -> Past:
+        """Of an ONNX file."""
+        model = load_model(path)
+        return Past(path, history(model), declared_by(model))
+
+
+def retraced(source: Past, result: Past, write: Write, progress: Progress) -> Ports:
+    """How the inputs and outputs of `result` follow from those of `source`, by the recipes in its records.
+
+    A source that was grown itself must be a model on the way to the result; one without a record may be any
+    of them. Nothing follows where both have the same inputs and outputs, and no unit changed its place; nor
+    where the recipes do not lead from this source to this result. `write` writes models of this form.
+    """
+    records, own = list(result.records), list(source.records)
+    if records[: len(own)] != own:
+        return Ports()
+    for first in [len(own)] if own else range(len(records)):
+        with contextlib.suppress(GrowError):
+            recipes = [recipe_of(record) for record in records[first:]]
+            if source.declared == result.declared and not any(map(_moves_units, recipes)):
+                return Ports()
+            found = _replayed(source.path, list(zip(records[first:], recipes, strict=True)), write, progress)
+            if _leads_to(found, result.declared):
+                return found
+    return Ports()
+
+
+def history(model: ir.Model) -> list[dict[str, Json]]:
+    """The records of the growths that made a model, the first one first; none of them holds earlier ones."""
+    return records_in(model.metadata_props.get(METADATA, ""))
+
+
+def records_in(text: str) -> list[dict[str, Json]]:
+    """The records in what `provenance` made, as text."""
+    try:
+        last = json.loads(text)
+        records = [*last.pop("earlier", ()), last]
+        return records if all(map(_is_record, records)) else []
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+
+
+def _is_record(found: Mapping[str, Json]) -> bool:
+    lines, parameters = found["recipe"], found["parameters"]
+    texts = isinstance(lines, list) and isinstance(parameters, dict) and [*lines, *parameters.values()]
+    return isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+
+
+def recipe_of(record: Mapping[str, Json]) -> Resolved:
+    """The recipe in a record, which includes nothing."""
+    parameters = {name: text(value) for name, value in fields(record["parameters"]).items()}
+    source = Source("the recipe in the model", "\n".join(texts(record["recipe"])))
+    return load([source], parameters, read=_unread)
+
+
+def replayable(recipe: Resolved) -> Resolved:
+    """The recipe of a record, to be done again. Raises GrowError (G207) where it names files: a model opens
+    no others of this machine.
+    """
+    if any(map(_reads_files, recipe.statements)):
+        raise GrowError(Diagnostic("G207", "the recipe in the model names files, which are not read"))
+    return recipe
+
+
+def _unread(path: Path) -> str:
+    raise OSError(errno.EACCES, "a model includes no files")
+
+
+def _moves_units(recipe: Resolved) -> bool:
+    """Whether inputs or outputs of the same sizes may hold other units."""
+    return any(isinstance(bound.statement, Subclone | Reorder | Arrange) for bound in recipe.statements)
+
+
+def _replayed(
+    source: Path, growths: Sequence[tuple[Mapping[str, Json], Resolved]], write: Write, progress: Progress
+) -> Ports:
+    """What growths do, one after the other: as their records say, or else their recipes, done again.
+
+    Raises GrowError where one is refused.
+    """
+    found = Ports()
+    with tempfile.TemporaryDirectory(prefix="growc-") as name:
+        for number, (record, recipe) in enumerate(growths, 1):
+            if "ports" in record:
+                found = found.then(from_json(record["ports"]))
+                continue
+            compilation = compiled(replayable(recipe), source, progress=progress)
+            found = found.then(ports_of(compilation))
+            if number < len(growths) and "ports" not in growths[number][0]:
+                folder = Path(name) / str(number)
+                folder.mkdir()
+                source = write(compilation, folder, folder / source.name, progress)[-1]
+    return found
+
+
+def _leads_to(found: Ports, declared: Declared) -> bool:
+    """Whether every resized axis has the size that it is declared with."""
+    for (name, axis), state in found.outputs.items():
+        for port in filter(None, (name, found.states.get(name, ("",))[0])):
+            now = found.renamed.get(port, port)
+            sizes = () if now is None else declared.get(now, ())
+            if now is not None and (axis >= len(sizes) or sizes[axis] not in (None, state.size)):
+                return False
+    return True
+
+
+def declared_by(model: ir.Model) -> Declared:
+    """What a model declares of the sizes of its inputs and outputs."""
+    found: Declared = {}
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        sizes = value.shape or ()
+        found[value.name or ""] = tuple(d if isinstance(d, int) else None for d in sizes)
+    return found

@@ -1,0 +1,103 @@
+"""`.pt2` programs as a form of models: how a result is written and stamped, and compared with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from growc.dialects.torch.run.cases import Case
+from growc.files.pt2_archive import add_record, record_of
+from growc.formats.provenance import Past, declared_by, records_in, retraced
+from growc.modules.run_program import Program, arguments
+from growc.passes.finish.interface import Ports
+from growc.verification.ort_session import Feeds
+from growc.verification.verify import Verification, cases_for_both, grown_feeds
+
+if TYPE_CHECKING:
+    from growc.dialects.torch.emit.grown_module import GrownModule
+    from growc.formats.compiler import Progress
+    from growc.passes.compilation import Result
+
+OTHER_INPUTS = "the result takes other tensors than its source: all of them by name"
+
+
+@dataclass
+class ProgramFile:
+    """See growc.formats.protocol.Form. made: what was written last."""
+
+    remarks: tuple[str, ...] = ()
+    made: tuple[Result, GrownModule] | None = None
+
+    def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
+        """The program. Raises GrowError (G308) where what was grown is none."""
+        import torch
+
+        from growc.dialects.torch.emit.emit import grown_module
+        from growc.dialects.torch.model import torch_model
+        from growc.dialects.torch.programs.build import program_of
+
+        progress(f"writing {target.name}", 0, 0)
+        grown = grown_module(c)
+        captured = torch_model(c).captured
+        program = program_of(grown, captured)
+        draft = folder / target.name
+        with draft.open("wb") as file:
+            torch.export.save(program, file)
+        self.made = c, grown
+        specs = program.call_spec.in_spec, captured.program.call_spec.in_spec
+        self.remarks = () if specs[0] == specs[1] else (OTHER_INPUTS,)
+        return [draft]
+
+    def stamp(self, result: Path, record: str) -> None:
+        """Into the archive, among what torch leaves alone."""
+        add_record(result, record)
+
+    def history(self, model: Path) -> list[dict[str, Any]]:
+        """From the archive."""
+        return records_in(record_of(model))
+
+    def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
+        """By the recipes in the archive of the result."""
+        return retraced(self._past(source), self._past(result), self.write, progress)
+
+    def _past(self, path: Path) -> Past:
+        return Past(path, self.history(path), declared_by(Program.at(path).model))
+
+    def verify(
+        self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
+    ) -> Verification:
+        """Run both in torch; and what was just written beside its plan, in onnxruntime."""
+        from growc.modules.compare import compare_in
+        from growc.modules.grow import beside_plan
+
+        progress("running both programs", 0, 0)
+        before, after = Program.at(source), Program.at(result)
+        cases = _cases(before, after, ports, None if inputs is None else Path(inputs))
+        measured = compare_in(before.module, after.module, cases, ports, before.gives, after.gives)
+        if self.made is None:
+            return measured
+        c, grown = self.made
+        return beside_plan(measured, c, after.module, cases, grown.descent)
+
+    def in_wider(
+        self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
+    ) -> dict[str, Verification]:
+        """Nothing more: both are run with wider numbers as well."""
+        return {}
+
+
+def _cases(before: Program, after: Program, ports: Ports, inputs: Path | None) -> list[Case]:
+    """The cases of a file, or drawn ones that both can run."""
+    from growc.verification.feeds import cases_in, draw
+
+    own, theirs, maps = before.signature, after.signature, ports.input_maps()
+    if inputs is not None:
+        found: Sequence[Feeds] = cases_in(inputs, own)
+    elif ports.narrower:
+        found = cases_for_both(before, after, own, theirs, maps, 0)
+    else:
+        found = draw(own, before, 0)
+    grown = (grown_feeds(case, theirs, maps, ports.renamed, 0) for case in found)
+    return [Case(arguments(a), arguments(b)) for a, b in zip(found, grown, strict=True)]

@@ -1,0 +1,210 @@
+"""A model that gives out sums over its own activations, and nothing else.
+
+Needs: an ONNX file, and `Probe`s: which tensors, which of their axes are kept, which masks weigh the others.
+Gives: the bytes of a model with a few small outputs for each probe: the sum of |value| over all other axes,
+weighed by the masks, or of the quotient of two norms over the kept ones; and what tells how many numbers each
+sum adds up. Sums are taken inside the graph, so that no activation ever leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper as oh
+import onnx.numpy_helper as nh
+from onnx import TensorProto
+
+from growc.algebra.indexmap import Array
+from growc.dialects.onnx.capture.fused_internals import inner_values
+from growc.dialects.onnx.files.load import in_one_folder, outline
+
+
+def shown(model: Path) -> frozenset[str]:
+    """The names of the tensors of a file's own graph, and of what its fused nodes compute on the way.
+
+    Those in bodies of other nodes cannot be probed.
+    """
+    proto = outline(model)
+    given = (v.name for v in proto.graph.input)
+    made = (name for n in proto.graph.node for name in n.output)
+    return frozenset([*given, *made, *inner_values(proto)])
+
+
+@dataclass(frozen=True)
+class Mask:
+    """An input of ones and zeros: the places of its axes among those of a tensor, or one place for all."""
+
+    name: str
+    places: tuple[int, ...]
+    merged: bool = False
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One tensor by its name in the file, its rank, the axes kept, and the masks that weigh the others.
+
+    less: a tensor of the same shape that is taken off first.
+    units: where it holds numbers of so many units, it is taken as one-hot, with one axis more.
+    part: a tensor of the same shape whose norm over the kept axes is divided by that of this one; where it is
+    `taken`, the norm of what is left of this one without it.
+    """
+
+    name: str
+    rank: int
+    kept: tuple[int, ...]
+    masks: tuple[Mask, ...] = ()
+    part: str = ""
+    taken: bool = False
+    units: int = 0
+    less: str = ""
+
+
+def probed(model: Path, probes: Sequence[Probe]) -> tuple[bytes, Path]:
+    """The model with the probes as its only outputs. Its weights stay where they are, on disk, below a
+    folder.
+    """
+    proto = outline(model)
+    del proto.graph.output[:]
+    opset = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
+    nodes = list(proto.graph.node)
+    makers = {name: i for i, node in enumerate(nodes) for name in node.output}
+    wanted = {name for probe in probes for name in (probe.name, probe.part, probe.less)}
+    behind = _beside(proto, wanted - makers.keys(), makers)
+    for k, probe in enumerate(probes):
+        del proto.graph.node[:]
+        _Writer(proto.graph, f"growc.probe.{k}", opset).add(probe)
+        behind.setdefault(makers.get(probe.name, -1), []).extend(proto.graph.node)
+    del proto.graph.node[:]
+    for i in range(-1, len(nodes)):  # at once behind what they sum up: nothing is kept until the end
+        proto.graph.node.extend([*nodes[max(i, 0) : i + 1], *behind.get(i, ())])
+    return in_one_folder(proto, model)
+
+
+def with_shapes(model: Path, names: Collection[str]) -> tuple[tuple[bytes, Path], dict[str, str]]:
+    """The model with the shapes of these tensors as its only outputs, and the name of each."""
+    proto = outline(model)
+    nodes = list(proto.graph.node)
+    del proto.graph.output[:], proto.graph.node[:]
+    shapes: dict[str, str] = {}
+    for node in nodes:
+        proto.graph.node.append(node)
+        for name in (
+            name for name in node.output if name in names
+        ):  # at once behind it: nothing is kept until the end
+            shapes[name] = f"{name}:shape"
+            proto.graph.node.append(oh.make_node("Shape", [name], [shapes[name]]))
+            proto.graph.output.append(oh.make_tensor_value_info(shapes[name], TensorProto.INT64, None))
+    return in_one_folder(proto, model), shapes
+
+
+def _beside(
+    proto: onnx.ModelProto, names: set[str], makers: dict[str, int]
+) -> dict[int, list[onnx.NodeProto]]:
+    """The nodes that make inner values of fused ones, behind these; `makers` tells of them too."""
+    behind: dict[int, list[onnx.NodeProto]] = {}
+    inner = inner_values(proto)
+    for name in sorted(names & inner.keys()):
+        for node in inner[name].nodes:
+            if node.output[0] not in makers:
+                behind.setdefault(inner[name].place, []).append(node)
+                makers.update(dict.fromkeys(node.output, inner[name].place))
+    return behind
+
+
+def counted(probe: Probe, shape: Sequence[int], weight: float) -> float:
+    """How many numbers each sum of a probe adds up; `weight`: the sum over its masks."""
+    covered = {place for mask in probe.masks for place in mask.places}
+    left = [n for a, n in enumerate(shape) if a not in probe.kept and a not in covered]
+    return weight * float(np.prod(left, dtype=np.float64))
+
+
+class _Writer:
+    """Nodes behind one tensor; `prefix` is what no name in the file begins with."""
+
+    def __init__(self, graph: onnx.GraphProto, prefix: str, opset: int) -> None:
+        self.graph, self.prefix, self.opset, self.count = graph, prefix, opset, 0
+
+    def add(self, probe: Probe) -> None:
+        value = self.one_hot(probe) if probe.units else self.single(probe.name)
+        value = self.node("Sub", value, self.single(probe.less)) if probe.less else value
+        gone = [a for a in range(probe.rank) if a not in probe.kept]
+        if probe.part:
+            value, gone = self.quotient(probe, value), list(range(probe.rank))
+        self.output("shape", self.node("Shape", value), TensorProto.INT64)
+        if probe.masks:
+            weight = self.aligned(probe.masks[0], probe.rank)
+            for mask in probe.masks[1:]:
+                weight = self.node("Mul", weight, self.aligned(mask, probe.rank))
+            value = self.node("Mul", value, weight)
+            self.output("weight", self.node("ReduceSum", weight, keepdims=0))
+        self.output("sum", self.reduced(value, gone) if gone else self.node("Abs", value))
+
+    def one_hot(self, probe: Probe) -> str:
+        """One for the unit that a number means, zero for all others."""
+        numbers = self.node("Cast", probe.name, to=TensorProto.INT64)
+        values = self.constant(np.array([0, 1], dtype=np.float32))
+        return self.node("OneHot", numbers, self.numbers([probe.units]), values)
+
+    def quotient(self, probe: Probe, whole: str) -> str:
+        """‖part‖/‖whole‖ over the kept axes, which become one; 0 where both are zero."""
+        part = self.single(probe.part)
+        if probe.taken:
+            part = self.node("Sub", whole, part)
+        least = self.constant(np.array(np.finfo(np.float32).tiny, dtype=np.float32))
+        below = self.node("Max", self.norm(whole, probe.kept), least)
+        return self.node("Div", self.norm(part, probe.kept), below)
+
+    def norm(self, value: str, axes: Sequence[int]) -> str:
+        if self.opset < 18:
+            return self.node("ReduceL2", value, axes=list(axes), keepdims=1)
+        return self.node("ReduceL2", value, self.numbers(axes), keepdims=1)
+
+    def aligned(self, mask: Mask, rank: int) -> str:
+        """A mask of ones and zeros that broadcasts against a tensor."""
+        values = self.single(self.node("Cast", mask.name, to=TensorProto.BOOL))
+        if mask.merged:
+            values = self.node("Reshape", values, self.numbers([-1]))
+        order = sorted(range(len(mask.places)), key=lambda i: mask.places[i])
+        if not mask.merged and order != list(range(len(order))):
+            values = self.node("Transpose", values, perm=order)
+        new = [a for a in range(rank) if a not in mask.places]
+        if not new:
+            return values
+        if self.opset < 13:
+            return self.node("Unsqueeze", values, axes=new)
+        return self.node("Unsqueeze", values, self.numbers(new))
+
+    def reduced(self, value: str, gone: Sequence[int]) -> str:
+        if self.opset < 18:
+            return self.node("ReduceL1", value, axes=list(gone), keepdims=0)
+        return self.node("ReduceL1", value, self.numbers(gone), keepdims=0)
+
+    def single(self, value: str) -> str:
+        return self.node("Cast", value, to=TensorProto.FLOAT)
+
+    def numbers(self, values: Sequence[int]) -> str:
+        return self.constant(np.array(list(values), dtype=np.int64))
+
+    def constant(self, values: Array) -> str:
+        name = self.fresh()
+        self.graph.initializer.append(nh.from_array(values, name))
+        return name
+
+    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
+        name = self.fresh()
+        self.graph.node.append(oh.make_node(op, inputs, [name], **attributes))
+        return name
+
+    def output(self, kind: str, value: str, dtype: int = TensorProto.FLOAT) -> None:
+        name = f"{self.prefix}.{kind}"
+        self.graph.node.append(oh.make_node("Identity", [value], [name]))
+        self.graph.output.append(oh.make_tensor_value_info(name, dtype, None))
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"{self.prefix}.{self.count}"

@@ -1,0 +1,91 @@
+"""What was planned, in onnxruntime: a module must compute what the model does that it was read off.
+
+The two have little in common but the plan. What is not exact differs from its source, so that a comparison
+with that says nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch import Tensor, nn
+
+from growc.dialects.onnx.capture.capture import ZERO
+from growc.dialects.onnx.files.save import EXTERNAL_ABOVE, save
+from growc.dialects.torch.emit.parameters import Holdings
+from growc.dialects.torch.lowering.onnx_file import require_runnable
+from growc.dialects.torch.operators.arrays import to_numpy
+from growc.dialects.torch.run.cases import Case, Descent
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.modules.compare import Twice, Ways, compared
+from growc.verification.float_copies import runnable
+from growc.verification.ort_session import Session
+from growc.verification.verify import Verification
+
+WAY = "The plan, in onnxruntime"
+
+
+def require_planned(
+    model: ir.Model, result: nn.Module, cases: Sequence[Case], descent: Descent
+) -> Verification:
+    """How far a module is from what was planned. Raises GrowError: G406 where it is something else, G403
+    where onnxruntime cannot run the plan.
+    """
+    with _written(model) as path, runnable(path) as ready, Session(ready) as session:
+        twice = Twice(result, descent.returns)
+
+        def run(case: Case) -> Ways:
+            expected, wider = twice(case.result)
+            return Ways(expected, session.run(descent.feeds(case)), [wider])
+
+        measured = compared(cases, run)
+    if measured.refutes_exact():
+        message = f"the module and its plan differ by {measured.relative:.1e}"
+        notes = (f"the module's own rounding is {measured.rounding:.1e}", *measured.notes)
+        raise GrowError(
+            Diagnostic("G406", message, notes=notes, help="this is a bug in growc: please report it")
+        )
+    return measured
+
+
+@contextlib.contextmanager
+def _written(model: ir.Model) -> Iterator[Path]:
+    """A model as a file, for as long as it is needed."""
+    require_runnable(model, "onnxruntime cannot run the plan")
+    kept = {value: value.const_value for value in model.graph.initializers.values()}
+    external = sum(tensor.nbytes for tensor in kept.values() if tensor is not None) > EXTERNAL_ABOVE
+    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+        try:
+            yield save(model, Path(folder), "planned.onnx", external, lambda name, count: None)[-1]
+        finally:
+            for value, tensor in kept.items():
+                value.const_value = tensor
+
+
+@contextlib.contextmanager
+def awake(model: ir.Model, module: nn.Module, holdings: Holdings) -> Iterator[None]:
+    """Layers that add nothing, in a model and its module, while they add something.
+
+    What is zero hides all that stands in front of it.
+    """
+    held: Mapping[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    random = torch.Generator().manual_seed(0)
+    kept: list[tuple[ir.Value, Any, Tensor]] = []
+    try:
+        for value in model.graph.initializers.values():
+            if value.meta.get(ZERO) and (own := held.get(holdings.name(value))) is not None:
+                drawn = torch.randn(own.shape, generator=random) / max((1, *own.shape[-1:])) ** 0.5
+                kept.append((value, value.const_value, own))
+                own.data.copy_(drawn)
+                value.const_value = ir.tensor(to_numpy(own.data).copy(), dtype=value.dtype, name=value.name)
+        yield
+    finally:
+        for value, tensor, own in kept:
+            value.const_value = tensor
+            own.data.zero_()

@@ -1,0 +1,122 @@
+"""Growing a module: plan, emit, verify, judge every `expect`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from growc.dialects.torch.capture.example_inputs import capturable, real_inputs, without_cache
+from growc.dialects.torch.capture.export import Captured, export
+from growc.dialects.torch.emit.emit import grown_module, reason_of
+from growc.dialects.torch.emit.grown_module import GrownModule
+from growc.dialects.torch.emit.parameters import Holdings
+from growc.dialects.torch.model import arguments, torch_model
+from growc.dialects.torch.run.cases import Case, Descent
+from growc.dialects.torch.run.run_module import Inputs
+from growc.errors.diagnostic import GrowError
+from growc.formats.compiler import compiled
+from growc.modules.check_against_plan import WAY, awake, require_planned
+from growc.modules.check_training import IN_TRAINING, in_training
+from growc.modules.compare import verify_modules
+from growc.passes.compilation import Result
+from growc.plans.lineage import lineage_of
+from growc.resolve.bound import Resolved
+from growc.verification.judge import judge_measured, judge_plan, preserved_conditions
+from growc.verification.verify import Verification
+
+
+def grow(
+    resolved: Resolved, module: nn.Module, example_inputs: Any = None, *, check: bool = True
+) -> GrownModule:
+    """The module that a recipe makes of another one, which is left as it was.
+
+    `check=False` leaves verification out, but for `expect preserved`. Raises GrowError.
+    """
+    args, kwargs = real_arguments(module, example_inputs)
+    inputs = args, without_cache(module) | dict(kwargs)
+    c = compiled(resolved, module, example_inputs=args or inputs[1])
+    judge_plan(resolved.statements, c)
+    result = grown_module(c, _in_training(module, inputs))
+    cases = result.descent.cases(module, inputs, torch_model(c).captured if check else None)
+    finish(resolved, c, module, result, cases, result.descent, check=check)
+    if check:
+        measured = beside_plan(result.verification, c, result, cases, result.descent)
+        training = in_training(module, result, cases)
+        result.verification = _with_ways(measured, {IN_TRAINING: training})
+    return result.train() if module.training and not result.missing else result
+
+
+def beside_plan(
+    measured: Verification, c: Result, result: nn.Module, cases: Sequence[Case], descent: Descent
+) -> Verification:
+    """What was measured of a result, and how far it is from its plan or why that was not measured.
+
+    Raises GrowError (G406).
+    """
+    return _with_ways(measured, {WAY: _of_plan(c, result, cases, descent)})
+
+
+def _with_ways(measured: Verification, beside: Mapping[str, Verification | str]) -> Verification:
+    """A measurement with others beside it, or the reasons why there are none."""
+    notes = (f"{way}: {found}" for way, found in beside.items() if isinstance(found, str))
+    known = {way: found for way, found in beside.items() if not isinstance(found, str)}
+    return replace(measured, beside={**measured.beside, **known}, notes=(*measured.notes, *notes))
+
+
+def _of_plan(c: Result, result: nn.Module, cases: Sequence[Case], descent: Descent) -> Verification | str:
+    try:
+        source = torch_model(c).source
+        with awake(source, result, Holdings.of(c)):
+            return require_planned(source, result, cases, descent)
+    except GrowError as error:
+        if any(diagnostic.code != "G403" for diagnostic in error.diagnostics):
+            raise
+        return reason_of(error)
+
+
+def finish(
+    resolved: Resolved,
+    c: Result,
+    module: nn.Module,
+    result: Any,
+    cases: Sequence[Case],
+    descent: Descent,
+    *,
+    check: bool,
+) -> None:
+    """Say of a result how it came to be, and judge what is measured of it. Raises GrowError (G401, G402)."""
+    result.plan, result.lineage, result.verification = c.plan, lineage_of(c.plan), None
+    if check or preserved_conditions(resolved.statements):
+        result.verification = verify_modules(module, result, cases, descent)
+        judge_measured(resolved.statements, c.plan, result.verification, refute=check)
+
+
+def verify(source: nn.Module, result: nn.Module, example_inputs: Any = None) -> Verification:
+    """Run two modules on the same inputs, and compare what they give."""
+    descent = result.descent if isinstance(result, GrownModule) else Descent()
+    cases = descent.cases(source, real_arguments(source, example_inputs))
+    return verify_modules(source, result, cases, descent)
+
+
+def real_arguments(module: nn.Module, example_inputs: Any) -> Inputs:
+    """Arguments of forward that have values: those given, or growc's for a module of transformers."""
+    if example_inputs is None or is_on_meta(example_inputs):
+        return (), real_inputs(module)
+    return arguments(example_inputs)
+
+
+def is_on_meta(example_inputs: Any) -> bool:
+    """Whether some of the inputs have sizes alone."""
+    return any(getattr(leaf, "is_meta", False) for leaf in tree_leaves(example_inputs))
+
+
+def _in_training(module: nn.Module, inputs: Inputs) -> Captured | GrowError:
+    try:
+        with capturable(module):
+            return export(module, inputs[0], inputs[1], train=True)
+    except GrowError as error:
+        return error

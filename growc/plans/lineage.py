@@ -1,0 +1,67 @@
+"""Lineage: for every weight of the result, where each of its units comes from.
+
+For freezing, learning rates of their own, and optimizer state. An axis that changed has a number of `maps`,
+where `from` has the source unit of each unit (-1: none), `factor` what that is multiplied by, and `new` the
+units that are no original. Where an axis has a `next`, its new units are those of that tensor, of the next
+layer. A weight that is a `copy` as a whole is that of a new layer, or of a head that parted from its table.
+"""
+
+from __future__ import annotations
+
+from growc.algebra.indexmap import IndexMap
+from growc.errors.json_data import Json
+from growc.ir.graph import FLOATING
+from growc.plans.plan import Plan, WeightPlan
+from growc.recipe.fills import new_units
+
+
+def lineage_of(plan: Plan) -> dict[str, Json]:
+    """The lineage of every weight of a plan, as plain data. Weights that share a map share its number."""
+    maps: dict[bytes, int] = {}
+    listed: list[dict[str, Json]] = []
+    copies = plan.later_copies
+
+    def number(made: IndexMap) -> int:
+        key = made.index.tobytes() + made.weight.tobytes()
+        if key not in maps:
+            maps[key] = len(listed)
+            listed.append(map_data(made))
+        return maps[key]
+
+    def weight_data(weight: WeightPlan) -> dict[str, Json]:
+        verbs = {s.axis: s.verb for s in weight.steps}
+        above = {s.axis: {"next": s.next.source} for s in weight.steps if s.next is not None}
+        axes: dict[str, Json] = {
+            str(k): {"verb": verbs[k], "map": number(made), **above.get(k, {})}
+            for k, made in axis_maps(weight).items()
+        }
+        source = weight.copy_of or weight.source
+        data: dict[str, Json] = {
+            "source": source,
+            "shape": list(weight.after),
+            "factor": weight.scale,
+            "axes": axes,
+        }
+        data |= {"copy": True} if weight.name in copies else {}
+        return data | ({"zero": True} if weight.zero else {})
+
+    weights = {w.name: weight_data(w) for w in plan.weights if w.changed or w.dtype in FLOATING}
+    return {"model": plan.model, "weights": weights, "maps": listed}
+
+
+def map_data(made: IndexMap) -> dict[str, Json]:
+    """One map as plain data."""
+    return {
+        "from": made.index.tolist(),
+        "factor": [float(f"{w:.9g}") for w in made.weight],
+        "new": [int(j) for j, new in enumerate(new_units(made)) if new],
+    }
+
+
+def axis_maps(weight: WeightPlan) -> dict[int, IndexMap]:
+    """The composed map of every axis that changes."""
+    maps: dict[int, IndexMap] = {}
+    for step in weight.steps:
+        made = step.layout.as_map()
+        maps[step.axis] = made.after(maps[step.axis]) if step.axis in maps else made
+    return maps

@@ -1,0 +1,241 @@
+"""A plan as JSON and back. Index maps that many weights share are stored once, in `maps`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Literal
+
+import numpy as np
+
+from growc.errors.json_data import Json, fields, items, real, text, texts, whole, wholes
+from growc.plans.plan import (
+    Alike,
+    AxisChange,
+    AxisStep,
+    Certificate,
+    Gap,
+    Layout,
+    LeafStep,
+    NextLayer,
+    Noise,
+    Normed,
+    Plan,
+    Summary,
+    WeightPlan,
+)
+
+
+def to_json(plan: Plan) -> dict[str, Json]:
+    """The plan as plain data. `axes` has a number where a name has one size, else a list."""
+    pool = _Pool()
+    weights = [_weight(w, pool) for w in plan.weights]
+    gaps = [{"node": g.node, "op": g.op, "cause": g.cause, "help": g.help} for g in plan.certificate.gaps]
+    return {
+        "model": plan.model,
+        "certificate": {"exact": plan.certificate.exact, "gaps": gaps},
+        "parameters": {"before": plan.parameters[0], "after": plan.parameters[1]},
+        "bytes": plan.bytes_to_write,
+        "axes": {n: {"before": one(a.before), "after": one(a.after)} for n, a in plan.axes.items()},
+        "statements": [asdict(s) for s in plan.summaries],
+        "warnings": list(plan.warnings),
+        "notes": list(plan.notes),
+        "alike": [asdict(a) for a in plan.alike],
+        "attributes": [list(a) for a in plan.attributes],
+        "weights": weights,
+        "maps": pool.maps,
+    }
+
+
+def one(sizes: tuple[int, ...]) -> int | list[int]:
+    """A single size as a number, several as a list."""
+    return sizes[0] if len(sizes) == 1 else list(sizes)
+
+
+def from_json(data: Mapping[str, Json]) -> Plan:
+    """The plan that `to_json` stored."""
+    maps = tuple(map(fields, items(data["maps"])))
+    gaps, parameters = fields(data["certificate"])["gaps"], fields(data["parameters"])
+    changed = {n: fields(a) for n, a in fields(data["axes"]).items()}
+    attributes = (items(one) for one in items(data["attributes"]))
+    return Plan(
+        text(data["model"]),
+        Certificate(tuple(_gap(fields(g)) for g in items(gaps))),
+        {n: AxisChange(_many(a["before"]), _many(a["after"])) for n, a in changed.items()},
+        tuple(_summary(fields(s)) for s in items(data["statements"])),
+        tuple(_read_weight(fields(w), maps) for w in items(data["weights"])),
+        (whole(parameters["before"]), whole(parameters["after"])),
+        whole(data["bytes"]),
+        texts(data["warnings"]),
+        tuple((text(n), text(k), real(v)) for n, k, v in attributes),
+        texts(data["notes"]),
+        tuple(_alike(fields(a)) for a in items(data["alike"])),
+    )
+
+
+def _gap(data: Mapping[str, Json]) -> Gap:
+    return Gap(*(text(data[name]) for name in ("node", "op", "cause", "help")))
+
+
+def _summary(data: Mapping[str, Json]) -> Summary:
+    before, after, removed = (data[name] for name in ("before", "after", "removed"))
+    left = tuple(map(wholes, items(removed)))
+    return Summary(
+        text(data["axis"]), wholes(before), wholes(after), text(data["note"]), whole(data["spaces"]), left
+    )
+
+
+def _alike(data: Mapping[str, Json]) -> Alike:
+    units, different, dead = (whole(data[name]) for name in ("units", "different", "dead"))
+    layer = None if data["layer"] is None else whole(data["layer"])
+    return Alike(text(data["axis"]), units, different, dead, text(data["scope"]), layer, text(data["remedy"]))
+
+
+def _many(sizes: Json) -> tuple[int, ...]:
+    return (sizes,) if isinstance(sizes, int) else wholes(sizes)
+
+
+class _Pool:
+    def __init__(self) -> None:
+        self.maps: list[Mapping[str, Json]] = []
+        self.places: dict[object, int] = {}
+
+    def place(self, layout: Layout) -> int:
+        key = layout.signature
+        if key not in self.places:
+            self.places[key] = len(self.maps)
+            self.maps.append({})
+            self.maps[self.places[key]] = self.entry(layout)
+        return self.places[key]
+
+    def entry(self, layout: Layout) -> dict[str, Json]:
+        if layout.step is None:
+            return {"kind": layout.kind, "parts": [self.place(p) for p in layout.parts]}
+        step = layout.step
+        made: dict[str, Json] = {"kind": "leaf", "before": step.before, "after": step.after}
+        if step.is_identity:
+            return made
+        made |= {"index": step.index.tolist(), "weight": step.weight.tolist(), "filler": step.filler.tolist()}
+        made |= {"key": str(step.key), "block": step.block}
+        made |= {"factors": step.factors} if step.factors else {}
+        if step.noise is not None:
+            n = step.noise
+            made["noise"] = {
+                "key": str(n.key),
+                "scale": n.scale,
+                "rows": np.flatnonzero(n.rows).tolist(),
+                "groups": n.groups.tolist(),
+                "balance": None if n.balance is None else n.balance.tolist(),
+            }
+        return made
+
+
+def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Json]:
+    made: dict[str, Json] = {
+        "name": weight.name,
+        "source": weight.source,
+        "dtype": weight.dtype,
+        "before": list(weight.before),
+        "after": list(weight.after),
+        "steps": [_step(s, pool) for s in weight.steps],
+    }
+    if weight.scale != 1.0:
+        made["scale"] = weight.scale
+    if weight.literal is not None:
+        made["literal"] = list(weight.literal)
+    if weight.copy_of:
+        made |= {"copy_of": weight.copy_of, "zero": weight.zero}
+    if weight.shift:
+        made["shift"] = weight.shift
+    if weight.stored:
+        made["stored"] = True
+    if weight.normed is not None:
+        n = weight.normed
+        made["normed"] = {
+            "part": n.part,
+            "direction": n.direction,
+            "length": n.length,
+            "axes": list(n.axes),
+            "steps": [_step(s, pool) for s in n.steps],
+            "zero": n.zero,
+        }
+    return made
+
+
+def _step(step: AxisStep, pool: _Pool) -> dict[str, Json]:
+    made: dict[str, Json] = {
+        "axis": step.axis,
+        "verb": step.verb,
+        "name": step.name,
+        "map": pool.place(step.layout),
+    }
+    if step.next is not None:
+        made["next"] = {"source": step.next.source, "steps": [_step(s, pool) for s in step.next.steps]}
+    return made
+
+
+def _read_steps(data: Json, maps: Sequence[Mapping[str, Json]]) -> tuple[AxisStep, ...]:
+    return tuple(_read_step(fields(step), maps) for step in items(data))
+
+
+def _read_step(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> AxisStep:
+    above = None
+    if "next" in data:
+        following = fields(data["next"])
+        above = NextLayer(text(following["source"]), _read_steps(following["steps"], maps))
+    layout = _read_layout(whole(data["map"]), maps)
+    return AxisStep(whole(data["axis"]), layout, text(data["verb"]), text(data["name"]), above)
+
+
+def _read_weight(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> WeightPlan:
+    name, source, dtype = (text(data[field]) for field in ("name", "source", "dtype"))
+    literal = None if "literal" not in data else tuple(map(_number, items(data["literal"])))
+    normed = _read_normed(fields(data["normed"]), maps) if "normed" in data else None
+    return WeightPlan(
+        name,
+        source,
+        dtype,
+        wholes(data["before"]),
+        wholes(data["after"]),
+        _read_steps(data["steps"], maps),
+        real(data.get("scale", 1.0)),
+        literal,
+        text(data.get("copy_of", "")),
+        bool(data.get("zero", False)),
+        real(data.get("shift", 0.0)),
+        normed,
+        bool(data.get("stored", False)),
+    )
+
+
+def _number(data: Json) -> int | float | bool:
+    return data if isinstance(data, int) else real(data)
+
+
+def _read_normed(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> Normed:
+    direction, length, steps = text(data["direction"]), text(data["length"]), _read_steps(data["steps"], maps)
+    part: Literal["direction", "length"] = "direction" if data["part"] == "direction" else "length"
+    return Normed(part, direction, length, wholes(data["axes"]), steps, bool(data["zero"]))
+
+
+def _read_layout(place: int, maps: Sequence[Mapping[str, Json]]) -> Layout:
+    data = maps[place]
+    kind = text(data["kind"])
+    if kind != "leaf":
+        return Layout(kind, tuple(_read_layout(p, maps) for p in wholes(data["parts"])))
+    if "index" not in data:
+        return Layout("leaf", (), LeafStep.keep(whole(data["before"])))
+    noise = None
+    if "noise" in data:
+        n = fields(data["noise"])
+        rows = np.zeros(whole(data["after"]), dtype=bool)
+        rows[np.asarray(n["rows"], dtype=np.int64)] = True
+        balance = None if n["balance"] is None else np.asarray(n["balance"], dtype=np.float64)
+        groups = np.asarray(n["groups"], dtype=np.int64)
+        noise = Noise(int(text(n["key"])), real(n["scale"]), rows, groups, balance)
+    index = np.asarray(data["index"], dtype=np.int64)
+    weight = np.asarray(data["weight"], dtype=np.float64)
+    filler = np.asarray(data["filler"], dtype=np.int64)
+    key, factors = int(text(data["key"])), text(data.get("factors", ""))
+    before, block = whole(data["before"]), whole(data["block"])
+    return Layout("leaf", (), LeafStep(before, index, weight, filler, key, noise, block, factors))

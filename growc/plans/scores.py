@@ -1,0 +1,102 @@
+"""Scores of a measurement: sums over what a model computes, and how they are kept between two runs.
+
+A file of scores has a fingerprint of the model, the inputs and the number of samples; what was interrupted
+goes on from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from growc.algebra.indexmap import Array
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.json_data import Json
+
+FORMAT = 5
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Scores:
+    """Sums over activations, and how many numbers each adds up; `done` of `cases` batches.
+
+    profile: what changes of layers cost, as JSON (growc.reports.layer_profile). samples, seconds: what was run just now,
+    and not read from where it was kept.
+    """
+
+    fingerprint: str
+    cases: int
+    done: int = 0
+    sums: list[Floats] = field(default_factory=list)
+    counts: list[Floats] = field(default_factory=list)
+    profile: dict[str, Json] = field(default_factory=dict)
+    samples: int = 0
+    seconds: float = 0.0
+
+    @property
+    def means(self) -> list[Floats]:
+        """The mean of every element."""
+        return [s / np.maximum(n, 1.0) for s, n in zip(self.sums, self.counts, strict=True)]
+
+
+def cache_path(model: Path) -> Path:
+    """Where the scores of a model are kept: beside it."""
+    place = model.resolve() if model.is_dir() else model
+    return place.with_name(f"{place.name if place.is_dir() else place.stem}.importance.npz")
+
+
+def fingerprint(files: Sequence[Path], data: Path, samples: int | None) -> str:
+    """Changes with the files of a model, the inputs, and how many of them are used."""
+    found = hashlib.blake2b(f"{FORMAT} {samples}".encode(), digest_size=20)
+    for path in (*files, data):
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "blake2b").digest())
+    return found.hexdigest()
+
+
+def write_scores(path: Path, scores: Scores) -> None:
+    """Keep scores; a folder that cannot be written to keeps none."""
+    head = {"fingerprint": scores.fingerprint, "cases": scores.cases, "done": scores.done}
+    arrays: dict[str, Array] = {"growc": np.array(json.dumps(head | {"profile": scores.profile}))}
+    for k, (total, count) in enumerate(zip(scores.sums, scores.counts, strict=True)):
+        arrays |= {f"sum.{k}": total, f"count.{k}": count}
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    draft = path.with_name(f"{path.name}.part")
+    try:
+        draft.write_bytes(buffer.getvalue())
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+
+
+def read_scores(path: Path) -> Scores | None:
+    """What was kept; None where nothing is, or nothing that can be read."""
+    if not path.is_file():
+        return None
+    # A file that holds no scores can lead numpy to anything.
+    with suppress(Exception), np.load(path, allow_pickle=False) as file:
+        head = json.loads(str(file["growc"]))
+        count = sum(name.startswith("sum.") for name in file.files)
+        sums, counts = ([file[f"{kind}.{k}"] for k in range(count)] for kind in ("sum", "count"))
+        known = head["fingerprint"], head["cases"], head["done"]
+        return Scores(*known, sums, counts, head.get("profile", {}))
+    return None
+
+
+def require(path: Path, mark: str) -> None:
+    """Raise GrowError (G501) where a file has no scores of the measurement with this fingerprint."""
+    found = read_scores(path)
+    if found is None or found.fingerprint != mark:
+        what = "is no file of scores" if found is None else "has scores of another model, or of other inputs"
+        raise GrowError(Diagnostic("G501", f"`{path}` exists, and {what}", help="`--force` replaces it"))

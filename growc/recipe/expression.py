@@ -1,0 +1,219 @@
+"""Arithmetic on sizes: the expressions of a recipe, and what they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import NOWHERE, Span
+
+
+@dataclass(frozen=True)
+class Node:
+    """Anything that stands in a recipe. Where it stands is no part of what it is."""
+
+    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Int(Node):
+    """`1024`, or `355M`, whose spelling is kept."""
+
+    value: int
+    spelling: str = field(default="", compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Name(Node):
+    """A `let`, or an axis that is named by its role.
+
+    moment: the number of the statement before which the size is meant; None is the statement that the
+        expression belongs to.
+    """
+
+    name: str
+    moment: int | None = field(default=None, kw_only=True, repr=False)
+
+
+@dataclass(frozen=True)
+class TensorAxis(Node):
+    """`axis NUMBER of "GLOB"`: an axis that is named by the parameters that bear it; `moment` as in Name."""
+
+    number: int
+    glob: str
+    moment: int | None = field(default=None, kw_only=True, repr=False)
+
+    @property
+    def name(self) -> str:
+        """As it is written, which is also the name that sizes are looked up by."""
+        return f'axis {self.number} of "{self.glob}"'
+
+
+@dataclass(frozen=True)
+class Neg(Node):
+    """`-OPERAND`."""
+
+    operand: Expr
+
+
+UNKNOWN = Name("?")
+"""Stands for what was found wrong: a number that nothing is known about, so that it is blamed only once."""
+
+Operator = Literal["+", "-", "*", "/"]
+
+
+@dataclass(frozen=True)
+class Binary(Node):
+    """`LEFT OPERATOR RIGHT`."""
+
+    operator: Operator
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True)
+class Call(Node):
+    """`min(A, B)` or `max(A, B)`."""
+
+    function: Literal["min", "max"]
+    first: Expr
+    second: Expr
+
+
+Expr = Int | Name | TensorAxis | Neg | Binary | Call
+"""An expression."""
+
+PRECEDENCE: dict[str, int] = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+def evaluate(
+    expr: Expr,
+    lookup: Callable[[str, Span], int],
+    earlier: Callable[[int, str, Span], int] | None = None,
+) -> int:
+    """What an expression comes to, with the sizes of axes from `lookup`.
+
+    >>> evaluate(Binary("*", Int(4), Name("hidden")), lambda name, span: 768)
+    3072
+
+    A `let` that stands before other statements means the sizes at its place: `earlier(moment, name, span)`
+    is the size as it was before the statement of that number. Raises GrowError where a division does not come
+    out whole: G312 if a size has a part in the expression, so that another model might do; else G212.
+    """
+
+    def size(node: Name | TensorAxis) -> int:
+        if node.moment is None:
+            return lookup(node.name, node.span)
+        if earlier is None:
+            message = f"this version does not know `{node.name}` as it was before an earlier statement"
+            raise GrowError(Diagnostic("G209", message, node.span))
+        return earlier(node.moment, node.name, node.span)
+
+    value = fold(expr, size, "G312" if names(expr) else "G212")
+    assert value is not None
+    return value
+
+
+Size = Callable[[Name | TensorAxis], int | None]
+
+
+def fold(expr: Expr, size: Size, code: str = "G212") -> int | None:
+    """As `evaluate`, but a size that is not known makes the whole unknown.
+
+    Parts that are known are judged all the same: `hidden + 10 / 3` is wrong for every model.
+    """
+    match expr:
+        case Int():
+            return expr.value
+        case Name() | TensorAxis():
+            return size(expr)
+        case Neg():
+            value = fold(expr.operand, size, code)
+            return None if value is None else -value
+        case Call():
+            first, second = fold(expr.first, size, code), fold(expr.second, size, code)
+            if first is None or second is None:
+                return None
+            return min(first, second) if expr.function == "min" else max(first, second)
+        case Binary():
+            left, right = fold(expr.left, size, code), fold(expr.right, size, code)
+            if expr.operator == "/" and right == 0:
+                raise GrowError(Diagnostic(code, "division by zero", expr.right.span, "this is 0"))
+            if left is None or right is None:
+                return None
+            return _apply(expr, left, right, code)
+
+
+def _apply(expr: Binary, left: int, right: int, code: str) -> int:
+    match expr.operator:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/":
+            if left % right:
+                message = f"{left} / {right} does not come out whole"
+                label = f"{left} is no multiple of {right}"
+                raise GrowError(Diagnostic(code, message, expr.span, label))
+            return left // right
+
+
+def names(expr: Expr) -> tuple[Name | TensorAxis, ...]:
+    """The names in an expression, in the order of reading."""
+    match expr:
+        case Int():
+            return ()
+        case Name() | TensorAxis():
+            return (expr,)
+        case Neg():
+            return names(expr.operand)
+        case Binary():
+            return names(expr.left) + names(expr.right)
+        case Call():
+            return names(expr.first) + names(expr.second)
+
+
+def substitute(expr: Expr, value: Callable[[Name | TensorAxis], Expr]) -> Expr:
+    """The expression with something else in the place of every name."""
+    match expr:
+        case Int():
+            return expr
+        case Name() | TensorAxis():
+            return value(expr)
+        case Neg():
+            return replace(expr, operand=substitute(expr.operand, value))
+        case Binary():
+            return replace(expr, left=substitute(expr.left, value), right=substitute(expr.right, value))
+        case Call():
+            return replace(expr, first=substitute(expr.first, value), second=substitute(expr.second, value))
+
+
+def spell(expr: Expr) -> str:
+    """The expression as it is written, with no more brackets than it needs.
+
+    >>> spell(Binary("/", Binary("*", Int(4), Name("hidden")), Binary("+", Int(1), Int(2))))
+    '4 * hidden / (1 + 2)'
+    """
+    match expr:
+        case Int():
+            return expr.spelling or str(expr.value)
+        case Name() | TensorAxis():
+            return expr.name
+        case Neg():
+            return "-" + _bracketed(expr.operand, isinstance(expr.operand, Binary))
+        case Call():
+            return f"{expr.function}({spell(expr.first)}, {spell(expr.second)})"
+        case Binary():
+            rank = PRECEDENCE[expr.operator]
+            left, right = expr.left, expr.right
+            before = _bracketed(left, isinstance(left, Binary) and PRECEDENCE[left.operator] < rank)
+            after = _bracketed(right, isinstance(right, Binary) and PRECEDENCE[right.operator] <= rank)
+            return f"{before} {expr.operator} {after}"
+
+
+def _bracketed(expr: Expr, brackets: bool) -> str:
+    return f"({spell(expr)})" if brackets else spell(expr)

@@ -1,0 +1,150 @@
+"""The fills: how D units are made of d. One row each in FILLS; the language, its messages and the table in
+docs/language.md follow from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+import numpy as np
+
+from growc.algebra.draws import Draws
+from growc.algebra.indexmap import Bools, IndexMap, Ints
+from growc.recipe.words import Word
+
+Formula = Callable[[Ints, int, int, Draws], Ints]
+"""Of some units j: the unit g(j) of the source that each is a copy of, -1 where it is a copy of none."""
+
+
+class Entry(Enum):
+    """What a weight holds for a new unit that is no copy."""
+
+    ZERO = "zero"
+    MEAN = "the mean of all old units"
+    DRAWN = "drawn with the source tensor's standard deviation; in vectors zero, in gains one"
+    ANY = "drawn where every number keeps the function, else zero"
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What weights hold for new units that are no copies, by what they are to the units."""
+
+    making: Literal[Entry.ZERO, Entry.MEAN, Entry.DRAWN] = Entry.ZERO
+    scaling: Literal[Entry.MEAN, Entry.DRAWN] = Entry.MEAN
+    reading: Literal[Entry.ZERO, Entry.DRAWN, Entry.ANY] = Entry.ZERO
+
+
+@dataclass(frozen=True)
+class FillRule(Word):
+    """One way to make D units of d.
+
+    making, reading, source: what docs/language.md says of the two sides, and where the fill comes from.
+    copies: how many of the new units are copies. in_front: the old units stand in front, and g is asked of
+    the others alone. whole_runs: it repeats whole runs of units, so that on a product it acts on the
+    outermost factor that can take it.
+    """
+
+    g: Formula
+    making: str
+    source: str
+    reading: str = "divided by C"
+    copies: Literal["all", "some", "none"] = "all"
+    entries: Entries = Entries()
+    in_front: bool = True
+    whole_runs: bool = False
+
+    def map(self, d: int, size: int, draws: Draws) -> IndexMap:
+        """The units of the new axis, made of `d` old ones."""
+        kept = np.arange(d if self.in_front else 0)
+        index = np.concatenate([kept, self.g(np.arange(len(kept), size), d, size, draws)])
+        rest = index < 0
+        means = rest.astype(np.float64) if self.entries.making is Entry.MEAN else None
+        return IndexMap.of(d, index, None, means, rest if self.entries.making is Entry.DRAWN else None)
+
+
+_ROWS = (
+    FillRule(
+        "neighbor copy",
+        lambda j, d, size, draws: j * d // size,
+        "g(j) = floor(j·d/D): each copy beside its original",
+        "NAI",
+        in_front=False,
+    ),
+    FillRule(
+        "tail copy",
+        lambda j, d, size, draws: d - 1 - (size - 1 - j) % d,
+        "the last D − d units once more, in order: g(j) = d − 1 − ((D − 1 − j) mod d) for j ≥ d",
+        'NAI, "last heads"',
+    ),
+    FillRule(
+        "last copy",
+        lambda j, d, size, draws: j * 0 + d - 1,
+        "g(j) = d − 1 for j ≥ d",
+        'NAI, "the last"',
+    ),
+    FillRule(
+        "uniform copy",
+        lambda j, d, size, draws: draws.integers(len(j), d),
+        "g(j) drawn uniformly from 0..d−1 for j ≥ d",
+        "Net2Net, FPI, ELLE",
+    ),
+    FillRule(
+        "cyclic copy",
+        lambda j, d, size, draws: j % d,
+        "g(j) = j mod d",
+        "HyperCloning, LEMON",
+        whole_runs=True,
+    ),
+    FillRule(
+        "average fill",
+        lambda j, d, size, draws: np.where(j < size // d * d, j % d, -1),
+        "k = floor(D/d) cyclic copies of all units, then the mean of all units in the other D − kd "
+        "(gain: mean; LayerNorm bias 0)",
+        "LEMON",
+        "copies divided by k; mean units: zero, or drawn (source tensor's std) where a norm that centres "
+        "feeds them zeros",
+        copies="some",
+        entries=Entries(making=Entry.MEAN, reading=Entry.ANY),
+        whole_runs=True,
+    ),
+    FillRule(
+        "zero fill",
+        lambda j, d, size, draws: j * 0 - 1,
+        "zero (gain: mean)",
+        "Gesmundo & Maile (hidden)",
+        "drawn, source tensor's std; zero where new units are not zero any more",
+        copies="none",
+        entries=Entries(making=Entry.ZERO, reading=Entry.ANY),
+    ),
+    FillRule(
+        "random fill",
+        lambda j, d, size, draws: j * 0 - 1,
+        "drawn N(0, source tensor's std); biases 0, gains 1",
+        "DirectCopy",
+        "drawn likewise",
+        copies="none",
+        entries=Entries(making=Entry.DRAWN, scaling=Entry.DRAWN, reading=Entry.DRAWN),
+    ),
+)
+
+FILLS = {rule.name: rule for rule in _ROWS}
+
+
+def appended(filled: IndexMap) -> IndexMap:
+    """The same copies with the originals first, in their old order: for axes that the outside numbers."""
+    fresh = new_units(filled)
+    order = np.concatenate([np.flatnonzero(~fresh), np.flatnonzero(fresh)])
+    return IndexMap.of(
+        filled.source, filled.index[order], filled.weight[order], filled.mean[order], filled.junk[order]
+    )
+
+
+def new_units(filled: IndexMap) -> Bools:
+    """Which rows are new: every row but the first copy of each unit."""
+    fresh = np.ones(filled.size, dtype=bool)
+    _units, first = np.unique(filled.index[filled.copies], return_index=True)
+    fresh[np.flatnonzero(filled.copies)[first]] = False
+    return fresh

@@ -1,0 +1,242 @@
+"""Which layers stand where: what `stack`, `subclone layers`, `arrange` and `drop` make of a list of layers.
+
+Needs: a statement, how many layers there are, what its expressions come to. Gives: for every layer of the
+result the number of the layer that it comes from. Nothing here knows a model; the orders are those of the
+table "Depth orders" in docs/language.md, which names their sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.recipe.expression import Binary, Expr, spell
+from growc.recipe.ranking_rules import RANKINGS
+from growc.recipe.syntax_tree import Arrange, Drop, Layer, LayerRange, Order, Ranking, Stack, SubcloneLayers
+from growc.recipe.words import Word
+
+Depth = Stack | SubcloneLayers | Arrange | Drop
+"""The statements on the list of layers."""
+
+Evaluate = Callable[[Expr], int]
+
+
+def arrangement(
+    statement: Depth, count: int, evaluate: Evaluate, scores: Sequence[float] | None = None
+) -> list[int]:
+    """The source layer of every layer of the result, of `count` layers.
+
+    `scores` are the layers' importance, which only `by importance` asks for. Raises GrowError: G302 where
+    the model lacks a layer that is meant or would keep none, G303 for a size on the wrong side of today's.
+    """
+    match statement:
+        case Stack():
+            size = evaluate(statement.size)
+            if size < count:
+                raise GrowError(_wrong_side(statement, count, size))
+            return _ordered(DEEPER[statement.order.name], statement.order, count, size, evaluate)
+        case SubcloneLayers():
+            size = evaluate(statement.size)
+            if size > count:
+                raise GrowError(_wrong_side(statement, count, size))
+            if size < 1:
+                label = f"{size} would stay"
+                raise GrowError(Diagnostic("G302", NO_LAYER_LEFT, statement.size.span, label))
+            return _ordered(SHALLOWER[statement.order.name], statement.order, count, size, evaluate, scores)
+        case Arrange():
+            return [layer for part in statement.layers for layer in layers_of(part, count, evaluate)]
+        case Drop():
+            gone = layers_of(statement.layers, count, evaluate)
+            if len(gone) == count:
+                span = statement.layers.span
+                raise GrowError(Diagnostic("G302", NO_LAYER_LEFT, span, f"these are all {count}"))
+            return [layer for layer in range(count) if layer not in gone]
+
+
+def new_layers(layers: Sequence[int]) -> list[bool]:
+    """Which layers of an arrangement are new: every one but the first that comes from its source.
+
+    >>> new_layers([0, 1, 1, 2, 0])
+    [False, False, True, False, True]
+    """
+    return [layer in layers[:place] for place, layer in enumerate(layers)]
+
+
+def layers_of(layers: LayerRange, count: int, evaluate: Evaluate) -> range:
+    """The layers that a range or a number means, of `count`. Negative numbers count from the end.
+
+    Unlike a slice of Python's, a range that reaches beyond the layers is an error (G302).
+    """
+    if isinstance(layers, Layer):
+        first = _place(layers.number, count, evaluate)
+        return range(first, first + 1)
+    start = _place(layers.start, count, evaluate)
+    stop = count if layers.stop is None else _place(layers.stop, count, evaluate, beside=1)
+    if stop <= start:
+        label = f"{start} up to, but not including, {stop}"
+        note = _numbered(count)
+        raise GrowError(
+            Diagnostic("G302", "this range holds no layer of the model", layers.span, label, note)
+        )
+    return range(start, stop)
+
+
+def counted_back(layers: LayerRange, count: int, evaluate: Evaluate) -> Iterator[str]:
+    """What is to be known of numbers that come out negative, and so count from the end."""
+    ends = (layers.number,) if isinstance(layers, Layer) else (layers.start, layers.stop)
+    for number in ends:
+        if isinstance(number, Binary) and (given := evaluate(number)) < 0:
+            yield f"`{spell(number)}` comes to {given}: that is layer {given + count}, counted from the end"
+
+
+# ------------------------------------------------------------------------------------------------- orders
+
+
+@dataclass(frozen=True)
+class OrderRule(Word):
+    """One way to make a list of layers longer, or shorter.
+
+    layers: the source of each layer of the result, by the number of layers before and after, the number that
+    the order takes, and the scores of the layers. meaning: what docs/language.md says of it. measured: it
+    needs `measure importance`.
+    """
+
+    layers: Callable[[int, int, int, Sequence[float]], list[int]]
+    meaning: str
+    measured: bool = False
+
+
+def outwards(count: int) -> list[int]:
+    """All layers, the middle first, then by turns the next one before it and after it.
+
+    >>> outwards(5), outwards(4)
+    ([2, 1, 3, 0, 4], [2, 1, 3, 0])
+    """
+    middle = count // 2
+    return sorted(range(count), key=lambda layer: (abs(layer - middle), layer))
+
+
+_DEEPER = (
+    OrderRule(
+        "whole",
+        lambda count, size, top, scores: [
+            *([*range(count)] * (size // count)),
+            *range(count - size % count, count),
+        ],
+        "0..L, floor(N/L) times, then the top N mod L (Gong et al. 2019; Chen et al. 2022, Algorithm 1)",
+    ),
+    OrderRule(
+        "last",
+        lambda count, size, top, scores: [min(layer, count - 1) for layer in range(size)],
+        "0..L, then L−1 again and again (NAI)",
+    ),
+    OrderRule(
+        "each",
+        lambda count, size, top, scores: [
+            layer for layer in range(count) for _ in range(layer * size // count, (layer + 1) * size // count)
+        ],
+        "layer i stands floor((i+1)N/L) − floor(iN/L) times in a row (ELLE, LLaMA-Pro)",
+    ),
+    OrderRule(
+        "top K",
+        lambda count, size, top, scores: [
+            *range(count),
+            *(count - top + layer % top for layer in range(size - count)),
+        ],
+        "0..L, then L − K + (t mod K), t = 0, 1, … (MSLT)",
+    ),
+    OrderRule(
+        "middle",
+        lambda count, size, top, scores: sorted(
+            [*range(count)] * (size // count) + outwards(count)[: size % count]
+        ),
+        "layers doubled outwards from floor(L/2) (weight subcloning, figure 2)",
+    ),
+)
+
+_SHALLOWER = (
+    OrderRule(
+        "middle",
+        lambda count, size, top, scores: [*range((size + 1) // 2), *range(count - size // 2, count)],
+        "the first ceil(N/2) and the last floor(N/2) stay",
+    ),
+    OrderRule("first", lambda count, size, top, scores: [*range(size)], "the first N stay"),
+    OrderRule("last", lambda count, size, top, scores: [*range(count - size, count)], "the last N stay"),
+    OrderRule(
+        "even",
+        lambda count, size, top, scores: [
+            (2 * i * (count - 1) + size - 1) // (2 * (size - 1)) if size > 1 else 0 for i in range(size)
+        ],
+        "floor(i·(L−1)/(N−1) + 1/2), i < N (N = 1: 0)",
+    ),
+    OrderRule(
+        "importance",
+        lambda count, size, top, scores: sorted(
+            sorted(range(count), key=lambda layer: (-scores[layer], layer))[:size]
+        ),
+        "the L − N least by ‖f(x)‖/‖x + f(x)‖ go, of equals the later (needs `measure importance`)",
+        measured=True,
+    ),
+)
+
+DEEPER = {rule.name: rule for rule in _DEEPER}
+"""The orders of `stack`."""
+
+SHALLOWER = {rule.name: rule for rule in _SHALLOWER}
+"""The orders of `subclone layers`."""
+
+
+def by_scores(order: Order | Ranking) -> bool:
+    """Whether layers or units are ranked by what was measured of them."""
+    if isinstance(order, Ranking):
+        return RANKINGS[order.name].measured
+    return any(rules[order.name].measured for rules in (DEEPER, SHALLOWER) if order.name in rules)
+
+
+def _ordered(
+    rule: OrderRule,
+    order: Order,
+    count: int,
+    size: int,
+    evaluate: Evaluate,
+    scores: Sequence[float] | None = None,
+) -> list[int]:
+    """The layers of a `stack` or `subclone layers`: `size` of them."""
+    assert (order.count is not None) == bool(rule.takes)
+    if rule.measured and (scores is None or len(scores) != count):
+        raise GrowError(Diagnostic("G214", "the layers' importance was not measured", order.span))
+    top = 0 if order.count is None else evaluate(order.count)
+    if order.count is not None and not 1 <= top <= count:
+        message = f"the {order.name} {top} layers cannot be repeated: the model has {count}"
+        raise GrowError(Diagnostic("G302", message, order.count.span, f"1 to {count} here"))
+    return rule.layers(count, size, top, scores if rule.measured and scores else ())
+
+
+# ------------------------------------------------------------------------------------------------- errors
+
+NO_LAYER_LEFT = "the model would have no layer left"
+
+
+def _place(number: Expr, count: int, evaluate: Evaluate, beside: int = 0) -> int:
+    """A layer's number from 0; `beside` is how far behind the last layer it may lie."""
+    given = evaluate(number)
+    place = given + count if given < 0 else given
+    if not 0 <= place < count + beside:
+        what = "layers up to" if beside else "layer"
+        raise GrowError(
+            Diagnostic("G302", f"the model has no {what} {given}", number.span, notes=_numbered(count))
+        )
+    return place
+
+
+def _numbered(count: int) -> tuple[str]:
+    return (f"its layers are 0 to {count - 1}, or {-count} to -1 from the end",)
+
+
+def _wrong_side(statement: Stack | SubcloneLayers, count: int, size: int) -> Diagnostic:
+    stacks = isinstance(statement, Stack)
+    message = f"`{'stack' if stacks else 'subclone'} layers` cannot make it {'fewer' if stacks else 'more'}"
+    label = f"{size} is {'less' if stacks else 'more'} than {count}"
+    other = "`subclone layers to N by ORDER` shortens" if stacks else "`stack layers to N by ORDER` deepens"
+    return Diagnostic("G303", f"{message}: there are {count} now", statement.size.span, label, (), other)

@@ -1,0 +1,136 @@
+"""The options of `widen` and `subclone`. One row each in GROWING and SHRINKING; the language and its messages
+follow from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from growc.recipe.expression import Expr
+from growc.recipe.syntax_tree import Option
+from growc.recipe.words import Word
+
+ADDED_UP = ("ffn", "heads", "experts", "channels")
+"""Axes whose units' outputs are added up, so that zero outputs mean anything."""
+
+RESCALED = ("hidden", "ffn", "heads", "channels")
+"""Axes that readers contract, so that they can be rescaled when it shrinks."""
+
+INSIDE_LAYERS = ("hidden", "kv_heads", "heads", "head_dim", "ffn", "experts")
+"""Axes that layers make, so that new units can come from the next one."""
+
+Kind = Literal["new", "on copies", "balanced"]
+Rescaling = Literal["readers", "norms", "nowhere"]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """`noise S`, `noise S on copies`, `noise S balanced`."""
+
+    scale: float
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a statement says besides its fill or ranking."""
+
+    split_random: bool = False
+    noise: Noise | None = None
+    zero_outputs: bool = False
+    plain: bool = False
+    rescale: Rescaling = "nowhere"
+    """Where sqrt(d/d') goes when an axis shrinks."""
+    next_layer: bool = False
+    block: Expr | None = None
+    seed: Expr | None = None
+
+    def and_also(self, options: Iterable[Option]) -> Options:
+        """The same with what a statement says."""
+        said = self
+        for option in options:
+            said = OPTIONS[option.name].effect(said, option)
+        return said
+
+
+@dataclass(frozen=True)
+class OptionRule(Word):
+    """What an option says, and where it can stand.
+
+    about: a statement has one option about one thing. needs: what the fill must make: copies only, or copies
+    that share what reads them. unequal: it gives copies different shares. silent: it leaves new copies none.
+    axes: the named axes that it has a meaning on, if not all. in_match: the axes that take it from a `match`,
+    if others. value: what it takes, which is at least `least`, and the same for every model if `fixed`.
+    """
+
+    about: str
+    effect: Callable[[Options, Option], Options]
+    needs: Literal["", "copies", "shares"] = ""
+    unequal: bool = False
+    silent: bool = False
+    axes: tuple[str, ...] = ()
+    in_match: tuple[str, ...] = ()
+    value: str = ""
+    least: int = 0
+    fixed: bool = False
+
+
+def _noise(kind: Kind) -> Callable[[Options, Option], Options]:
+    return lambda said, option: replace(said, noise=Noise(option.number, kind) if option.number else None)
+
+
+def _rescaled(where: Rescaling) -> Callable[[Options, Option], Options]:
+    return lambda said, option: replace(said, rescale=where)
+
+
+_GROWING = (
+    OptionRule("split equal", "split", lambda said, option: said, "shares"),
+    OptionRule(
+        "split random", "split", lambda said, option: replace(said, split_random=True), "shares", unequal=True
+    ),
+    OptionRule("noise S", "noise", _noise("new"), value="a noise"),
+    OptionRule("noise S on copies", "noise", _noise("on copies"), "shares", unequal=True, value="a noise"),
+    OptionRule("noise S balanced", "noise", _noise("balanced"), "shares", unequal=True, value="a noise"),
+    OptionRule(
+        "with zero outputs",
+        "zero outputs",
+        lambda said, option: replace(said, zero_outputs=True),
+        silent=True,
+        axes=ADDED_UP,
+    ),
+    OptionRule(
+        "from next layer",
+        "next layer",
+        lambda said, option: replace(said, next_layer=True),
+        "copies",
+        in_match=INSIDE_LAYERS,
+    ),
+    OptionRule(
+        "in blocks of EXPR",
+        "blocks",
+        lambda said, option: replace(said, block=option.expr),
+        in_match=("hidden",),
+        value="a block",
+        least=1,
+    ),
+    OptionRule("plain", "plain", lambda said, option: replace(said, plain=True), "copies"),
+    OptionRule(
+        "seed N", "seed", lambda said, option: replace(said, seed=option.expr), value="a seed", fixed=True
+    ),
+)
+
+_SHRINKING = (
+    OptionRule("rescaled", "rescaling", _rescaled("readers"), axes=RESCALED),
+    OptionRule("rescaled in norms", "rescaling", _rescaled("norms"), axes=RESCALED),
+    OptionRule("unscaled", "rescaling", _rescaled("nowhere")),
+)
+
+GROWING = {rule.name: rule for rule in _GROWING}
+"""What stands behind a fill."""
+
+SHRINKING = {rule.name: rule for rule in _SHRINKING}
+"""What stands behind a ranking."""
+
+OPTIONS = {**GROWING, **SHRINKING}

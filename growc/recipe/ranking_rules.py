@@ -1,0 +1,92 @@
+"""The rankings: which units of an axis are the highest. One row each in RANKINGS; the language, its messages
+and the table in docs/language.md follow from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from growc.algebra.indexmap import Floats, Ints
+from growc.recipe.words import FILE, Word
+
+
+@dataclass(frozen=True)
+class Units:
+    """What a ranking may ask of the units of an axis: a number for each of them."""
+
+    importance: Callable[[], Floats]
+    magnitude: Callable[[], Floats]
+    drawn: Callable[[], Floats]
+
+
+@dataclass(frozen=True)
+class RankingRule(Word):
+    """One way to choose units. It has scores or places, takes a file that lists the units, or averages.
+
+    meaning: what docs/language.md says of it. scores: a number for each unit; the highest rank first.
+    places: which `size` of `count` units stay, in their old order. averages: it chooses no units: those that
+    stay are means. measured: it needs `measure importance`. orders: it is an order of all units as well.
+    keeps_numbers: it can be asked of an axis whose units the outside numbers.
+    """
+
+    meaning: str
+    scores: Callable[[Units], Floats] | None = None
+    places: Callable[[int, int], Ints] | None = None
+    averages: bool = False
+    measured: bool = False
+    orders: bool = True
+    keeps_numbers: bool = False
+
+
+_ROWS = (
+    RankingRule(
+        "importance",
+        "mean over samples and unmasked positions of the absolute value, on the source model; for the stream "
+        "the sum over the embedding sum, each branch output before its add, and each sum after it, once "
+        "each; for ffn and heads the tensor that the reading weight contracts (after activation and gate; "
+        "the context; a head's score is the mean of its units'); needs `measure importance`",
+        scores=lambda units: units.importance(),
+        measured=True,
+    ),
+    RankingRule(
+        "magnitude",
+        "L2 over all making and reading weights of the unit, each tensor divided by its own Frobenius norm",
+        scores=lambda units: units.magnitude(),
+    ),
+    RankingRule(
+        "even",
+        "floor(i·d/d')",
+        places=lambda count, size: np.arange(size) * count // size,
+        orders=False,
+    ),
+    RankingRule(
+        "first",
+        "the first d'",
+        places=lambda count, size: np.arange(size),
+        keeps_numbers=True,
+    ),
+    RankingRule(
+        "random",
+        "drawn, by `seed N` (default 0)",
+        scores=lambda units: units.drawn(),
+        seeded=True,
+    ),
+    RankingRule(
+        f"keep {FILE}",
+        "those whose numbers the file lists, one a line",
+        keeps_numbers=True,
+    ),
+    RankingRule(
+        "mean",
+        "on `kv_heads` alone: the means of key/value heads (below)",
+        averages=True,
+    ),
+)
+
+RANKINGS = {rule.name: rule for rule in _ROWS}
+
+KEEPING_NUMBERS = " or ".join(f"`by {rule.spelling}`" for rule in _ROWS if rule.keeps_numbers)
+"""The rankings of axes whose units the outside numbers."""

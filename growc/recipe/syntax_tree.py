@@ -1,0 +1,347 @@
+"""The meaning of a recipe, as data: statements, axes, scopes, fills, options, rankings, depth orders.
+
+Two recipes are equal if they say the same, wherever and however they were written. Comments and blank lines
+are items of a body like statements, so that a formatted recipe loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from growc.recipe.expression import Expr, Name, Node, TensorAxis
+
+ROLES = (
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "ffn",
+    "layers",
+    "vocab",
+    "positions",
+    "experts",
+    "channels",
+)
+"""The axes that have a name of their own, whatever the architecture."""
+
+
+# Axes and scopes ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NamedAxis(Node):
+    """An axis by its role: `hidden`, `heads`, …"""
+
+    name: str
+
+
+AxisRef = NamedAxis | TensorAxis
+"""What a statement resizes."""
+
+
+@dataclass(frozen=True)
+class Text(Node):
+    """A string: a path, relative to the recipe that it stands in, or a glob."""
+
+    value: str
+
+    @property
+    def path(self) -> Path:
+        """The file that it names."""
+        return self.span.source.folder / self.value
+
+
+@dataclass(frozen=True)
+class Layer(Node):
+    """One layer, by its number; negative numbers count from the end."""
+
+    number: Expr
+
+
+@dataclass(frozen=True)
+class Layers(Node):
+    """`START..STOP`, half-open as Python's range, or `START..`, to the end."""
+
+    start: Expr
+    stop: Expr | None = None
+
+
+LayerRange = Layer | Layers
+
+
+@dataclass(frozen=True)
+class RoleScope(Node):
+    """`in encoder` or `in decoder`."""
+
+    role: Literal["encoder", "decoder"]
+
+
+@dataclass(frozen=True)
+class LayerScope(Node):
+    """`in layers RANGE`."""
+
+    layers: LayerRange
+
+
+@dataclass(frozen=True)
+class GlobScope(Node):
+    """`in "GLOB"`: what lies under matching names of nodes or parameters."""
+
+    pattern: str
+
+
+Scope = RoleScope | LayerScope | GlobScope
+
+
+# Fills, options, rankings, orders -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fill(Node):
+    """How new units are made: one of growc.recipe.fills.FILLS."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Option(Node):
+    """One of growc.recipe.option_rules.OPTIONS, with the number or the expression that it takes."""
+
+    name: str
+    number: float = 0.0
+    expr: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Ranking(Node):
+    """Which units rank highest: one of growc.recipe.ranking_rules.RANKINGS, with what it takes."""
+
+    name: str
+    seed: Expr | None = None
+    file: Text | None = None
+
+
+@dataclass(frozen=True)
+class Order(Node):
+    """Which layers stand where: one of growc.recipe.layer_orders.DEEPER or SHALLOWER; some take a number of layers."""
+
+    name: str
+    count: Expr | None = None
+
+
+# Statements -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Let(Node):
+    """`let NAME = VALUE`: a parameter with a default."""
+
+    target: Name
+    value: Expr
+
+    @property
+    def name(self) -> str:
+        """The name that it gives."""
+        return self.target.name
+
+
+@dataclass(frozen=True)
+class Widen(Node):
+    """`widen AXIS to SIZE with FILL [OPTION…]`: the axis grows."""
+
+    axis: AxisRef
+    size: Expr
+    fill: Fill
+    options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True)
+class Subclone(Node):
+    """`subclone AXIS to SIZE by RANKING [OPTION…]`: the units that rank highest stay, in their old order."""
+
+    axis: AxisRef
+    size: Expr
+    ranking: Ranking
+    options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reorder(Node):
+    """`reorder AXIS by RANKING`: the same model with its units sorted, highest first."""
+
+    axis: AxisRef
+    ranking: Ranking
+
+
+@dataclass(frozen=True)
+class Stack(Node):
+    """`stack layers to SIZE by ORDER [with zero outputs]`: deeper."""
+
+    size: Expr
+    order: Order
+    zero_outputs: bool = False
+
+
+@dataclass(frozen=True)
+class SubcloneLayers(Node):
+    """`subclone layers to SIZE by ORDER`: shallower."""
+
+    size: Expr
+    order: Order
+
+
+@dataclass(frozen=True)
+class Arrange(Node):
+    """`arrange layers as RANGE, RANGE, … [with zero outputs]`: the layer list spelled out."""
+
+    layers: tuple[LayerRange, ...]
+    zero_outputs: bool = False
+
+
+@dataclass(frozen=True)
+class Drop(Node):
+    """`drop layers RANGE`: these go."""
+
+    layers: LayerRange
+
+
+@dataclass(frozen=True)
+class Measure(Node):
+    """`measure importance on "FILE" [samples N]`: scores for the rankings that follow."""
+
+    file: Text
+    samples: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Match(Node):
+    """`match "FILE" with FILL [OPTION…] [layers by ORDER [with zero outputs]] [smaller by RANKING]`."""
+
+    file: Text
+    fill: Fill
+    options: tuple[Option, ...] = ()
+    order: Order | None = None
+    zero_outputs: bool = False
+    smaller: Ranking | None = None
+
+
+@dataclass(frozen=True)
+class Untie(Node):
+    """`untie head`: head and embedding become two weights."""
+
+
+@dataclass(frozen=True)
+class Include(Node):
+    """`include "FILE"`: the statements of another recipe."""
+
+    file: Text
+
+
+Relation = Literal["==", "!=", "<=", ">=", "<", ">"]
+
+
+@dataclass(frozen=True)
+class Exact(Node):
+    """`exact`: the compiler proved that the function is kept."""
+
+
+@dataclass(frozen=True)
+class Preserved(Node):
+    """`preserved within X`: the measured difference is at most X."""
+
+    within: float
+
+
+@dataclass(frozen=True)
+class Parameters(Node):
+    """`parameters`: the number of stored float weight elements."""
+
+
+@dataclass(frozen=True)
+class Comparison(Node):
+    """A size of the final model against an expression, in every one of its sizes."""
+
+    subject: AxisRef | Parameters
+    relation: Relation
+    value: Expr
+
+
+Condition = Exact | Preserved | Comparison
+
+
+@dataclass(frozen=True)
+class Expect(Node):
+    """`expect CONDITION`: if it does not hold, nothing is written."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True)
+class Scoped(Node):
+    """`in SCOPE { … }`."""
+
+    scope: Scope
+    body: tuple[Item, ...]
+
+
+Statement = (
+    Let
+    | Widen
+    | Subclone
+    | Reorder
+    | Stack
+    | SubcloneLayers
+    | Arrange
+    | Drop
+    | Measure
+    | Match
+    | Untie
+    | Include
+    | Expect
+)
+"""What does one thing: everything but a scope, which holds statements."""
+
+
+# Bodies ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Comment(Node):
+    """`#TEXT`, on a line of its own or at the end of the line before; the text keeps its spaces."""
+
+    text: str
+    trailing: bool = False
+
+
+@dataclass(frozen=True)
+class Blank(Node):
+    """A blank line, or several."""
+
+
+Item = Statement | Scoped | Comment | Blank
+"""What a body is made of, in the order of reading."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What one or several texts say."""
+
+    body: tuple[Item, ...] = ()
+
+    def __add__(self, other: Recipe) -> Recipe:
+        return Recipe(self.body + other.body)
+
+    def walk(self) -> Iterator[tuple[Statement, tuple[Scope, ...]]]:
+        """Every statement in the order of reading, with the scopes around it, outermost first."""
+        yield from _walk(self.body, ())
+
+
+def _walk(body: tuple[Item, ...], scopes: tuple[Scope, ...]) -> Iterator[tuple[Statement, tuple[Scope, ...]]]:
+    for item in body:
+        if isinstance(item, Scoped):
+            yield from _walk(item.body, (*scopes, item.scope))
+        elif not isinstance(item, Comment | Blank):
+            yield item, scopes

@@ -1,0 +1,107 @@
+"""What is measured of a model on inputs: the importance of its units and layers, and what each layer costs.
+
+Needs: a model file, and a file of inputs for it. Whoever trims a model by importance reads this first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from growc.errors.brief import brief
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import irregular
+from growc.formats.compiler import Progress, analysed, opened, quiet
+
+if TYPE_CHECKING:
+    from growc.measurement.importance import LayerScore
+    from growc.reports.layer_profile import Profile
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of a model: `scores` of units by `axis.number`, `layers` one by one.
+
+    samples, seconds: what was run just now, and not kept from an earlier measurement.
+    """
+
+    __repr__ = brief
+
+    scores: dict[str, NDArray[np.float64]]
+    layers: tuple[LayerScore, ...]
+    samples: int
+    seconds: float
+
+
+def measure(
+    model: str | Path,
+    inputs: str | Path,
+    out: str | Path | None = None,
+    samples: int | None = None,
+    *,
+    force: bool = False,
+    progress: Progress = quiet,
+) -> dict[str, NDArray[np.float64]]:
+    """The importance of every unit of every named axis, by `axis.number`, and of every layer, by
+    `layers.number`; kept in `out` or beside the model.
+
+    Raises GrowError: G501 where `out` has scores of another model or other inputs, and not `force`.
+    """
+    return measurement(model, inputs, out, samples, force=force, progress=progress).scores
+
+
+def measurement(
+    model: str | Path,
+    inputs: str | Path,
+    out: str | Path | None = None,
+    samples: int | None = None,
+    *,
+    force: bool = False,
+    progress: Progress = quiet,
+) -> Measurement:
+    """As `measure`, with the layers' branches, and how fast it went."""
+    from growc.distinct import Part, model_parts, require_distinct
+    from growc.measurement import importance
+    from growc.plans.scores import cache_path, require
+
+    kept = None if out is None else Path(out)
+    written = Part("the file of scores", cache_path(Path(model)) if kept is None else kept)
+    require_distinct([written], [Part("the file of `--inputs`", Path(inputs)), *model_parts(Path(model))])
+    if kept is not None and (kind := irregular(kept)):
+        raise GrowError(Diagnostic("G501", f"`{kept}` is {kind}, and no file"))
+    compilation = analysed(Path(model))
+    if kept is not None and kept.exists() and not force:
+        require(kept, importance.mark(compilation, Path(inputs), samples))
+    found = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress)
+    scores = dict(importance.named_scores(compilation, found))
+    layers = importance.layer_scores(compilation, found)
+    return Measurement(scores, tuple(layers), found.samples, found.seconds)
+
+
+def profile(
+    model: str | Path,
+    inputs: str | Path,
+    samples: int | None = None,
+    *,
+    out: str | Path | None = None,
+    layers: Sequence[LayerScore] | None = None,
+    progress: Progress = quiet,
+) -> Profile:
+    """What each layer adds to its stream, and what it costs to remove or to double it; kept with the scores,
+    in `out` or beside the model. `layers`: their scores, where they were measured before.
+    """
+    from growc.plans.scores import cache_path, fingerprint
+    from growc.reports.layer_profile import Book, profile
+
+    if layers is None:
+        layers = measurement(model, inputs, out, samples, progress=progress).layers
+    path, data, source = Path(model), Path(inputs), opened(Path(model))
+    kept = cache_path(path) if out is None else Path(out)
+    book = Book.of(kept, fingerprint(source.files(path), data, samples))
+    c = analysed(source.file(path))  # of what onnxruntime runs
+    return profile(c, data, samples, layers, progress, book, source.lenient)

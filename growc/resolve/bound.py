@@ -1,0 +1,38 @@
+"""A resolved recipe: its statements in order, with everything in the place of names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from growc.errors.source import Source
+from growc.recipe.expression import Expr
+from growc.recipe.syntax_tree import Scope, Statement
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A statement of the flat list, with numbers and axes in the place of every `let`.
+
+    number: its place among the statements that are neither `let`, `include` nor `expect`, from 1: what random
+        draws are keyed by. Those of `expect` are one more than the last, for they judge the final model.
+    scopes: the scopes around it, outermost first.
+    lets: what each name stands for at this place.
+    """
+
+    number: int
+    scopes: tuple[Scope, ...]
+    statement: Statement
+    lets: Mapping[str, Expr] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """All that a recipe says, in order.
+
+    parameters: every `let`, with the value that it has here; included: the recipes that were read.
+    """
+
+    statements: tuple[Bound, ...]
+    parameters: Mapping[str, Expr] = field(default_factory=dict)
+    included: tuple[Source, ...] = ()

@@ -1,0 +1,198 @@
+"""Recipes built in Python: each method adds one statement of docs/language.md and gives a new recipe.
+
+>>> print(Recipe().widen("hidden", to=1024, fill="neighbor copy").expect("exact"), end="")
+widen hidden to 1024 with neighbor copy
+expect exact
+
+A method puts the words of its statement together and has the grammar read them, so what the language refuses
+is refused by the same diagnostics. Paths are relative to the working directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import LINE_END, Source, Span
+
+if TYPE_CHECKING:
+    from growc.recipe import syntax_tree as rc
+
+Number = int | float | str
+"""A number, or an expression of the language as text: `"2 * hidden"`."""
+
+Layers = int | range | str
+"""One layer, a range of them with step one, or a range of the language as text: `"6.."`."""
+
+
+class Options(TypedDict, total=False):
+    """What may stand behind a fill."""
+
+    split: str
+    noise: Number
+    noise_on_copies: Number
+    noise_balanced: Number
+    zero_outputs: bool
+    from_next_layer: bool
+    in_blocks_of: Number
+    plain: bool
+    seed: Number
+
+
+_WORDS = {"zero_outputs": "with zero outputs", "from_next_layer": "from next layer", "plain": "plain"}
+_VALUES = {
+    "split": "split {}",
+    "noise": "noise {}",
+    "noise_on_copies": "noise {} on copies",
+    "noise_balanced": "noise {} balanced",
+    "in_blocks_of": "in blocks of {}",
+    "seed": "seed {}",
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe; `str` gives its text in canonical form, and every function of growc takes it as one."""
+
+    body: tuple[rc.Item, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        from growc import grammar
+        from growc.recipe.syntax_tree import Recipe as Said
+
+        return grammar.format(Said(self.body))
+
+    def __add__(self, other: Recipe) -> Recipe:
+        return Recipe(self.body + other.body)
+
+    # ---- sizes
+
+    def let(self, name: str, value: Number) -> Recipe:
+        """`let NAME = VALUE`; the name may stand in the expressions of later statements."""
+        return self._said(f"let {name} = {value}")
+
+    def widen(self, axis: str, *, to: Number, fill: str, **options: Unpack[Options]) -> Recipe:
+        """`widen AXIS to SIZE with FILL [OPTION…]`."""
+        return self._said(f"widen {axis} to {to} with {fill}{_options(options)}")
+
+    def subclone(
+        self,
+        axis: str,
+        *,
+        to: Number,
+        by: str,
+        rescaling: str = "",
+        seed: Number | None = None,
+        file: str = "",
+    ) -> Recipe:
+        """`subclone AXIS to SIZE by RANKING [RESCALING]`, and `subclone layers to SIZE by ORDER`."""
+        return self._said(f"subclone {axis} to {to} by {_ranking(by, seed, file)} {rescaling}")
+
+    def reorder(self, axis: str, *, by: str, seed: Number | None = None, file: str = "") -> Recipe:
+        """`reorder AXIS by RANKING`."""
+        return self._said(f"reorder {axis} by {_ranking(by, seed, file)}")
+
+    def match(
+        self,
+        file: str,
+        *,
+        fill: str,
+        layers: str = "",
+        layers_zero_outputs: bool = False,
+        smaller: str = "",
+        **options: Unpack[Options],
+    ) -> Recipe:
+        """`match "FILE" with FILL [OPTION…] [layers by ORDER [with zero outputs]] [smaller by RANKING]`."""
+        order = f" layers by {layers}{_zero(layers_zero_outputs)}" if layers or layers_zero_outputs else ""
+        ranking = f" smaller by {smaller}" if smaller else ""
+        return self._said(f'match "{file}" with {fill}{_options(options)}{order}{ranking}')
+
+    def untie_head(self) -> Recipe:
+        """`untie head`."""
+        return self._said("untie head")
+
+    # ---- layers
+
+    def stack(self, *, to: Number, by: str, zero_outputs: bool = False) -> Recipe:
+        """`stack layers to SIZE by ORDER [with zero outputs]`."""
+        return self._said(f"stack layers to {to} by {by}{_zero(zero_outputs)}")
+
+    def arrange(self, layers: Iterable[Layers] | str, *, zero_outputs: bool = False) -> Recipe:
+        """`arrange layers as RANGE, RANGE, … [with zero outputs]`."""
+        ranges = layers if isinstance(layers, str) else ", ".join(map(_range, layers))
+        return self._said(f"arrange layers as {ranges}{_zero(zero_outputs)}")
+
+    def drop(self, layers: Layers) -> Recipe:
+        """`drop layers RANGE`."""
+        return self._said(f"drop layers {_range(layers)}")
+
+    # ---- what is measured, and what must hold
+
+    def measure_importance(self, on: str, *, samples: Number | None = None) -> Recipe:
+        """`measure importance on "FILE" [samples N]`."""
+        return self._said(
+            f'measure importance on "{on}"' + ("" if samples is None else f" samples {samples}")
+        )
+
+    def expect(self, condition: str) -> Recipe:
+        """`expect CONDITION`: `"exact"`, `"preserved within 1e-5"`, `"parameters <= 355M"`."""
+        return self._said(f"expect {condition}")
+
+    # ---- recipes in recipes
+
+    def include(self, file: str) -> Recipe:
+        """`include "FILE"`."""
+        return self._said(f'include "{file}"')
+
+    def within(self, scope: str, inner: Recipe) -> Recipe:
+        """`in SCOPE { … }`: the scope is `encoder`, `decoder`, `layers RANGE`, or a glob in double quotes."""
+        from growc.recipe.syntax_tree import Scoped
+
+        item = _read(f"in {scope} {{ }}")
+        assert isinstance(item, Scoped), "what begins with `in` is a scope"
+        return Recipe((*self.body, replace(item, body=inner.body)))
+
+    def _said(self, line: str) -> Recipe:
+        return Recipe((*self.body, _read(line)))
+
+
+def _read(line: str) -> rc.Item:
+    """The one statement that a line consists of. Raises GrowError with every mistake in it."""
+    from growc import grammar
+
+    source = Source("<recipe>", LINE_END.sub(" ", line))
+    body = grammar.parse(source).body
+    if len(body) != 1:
+        whole = Span(source, 0, len(source.text))
+        raise GrowError(Diagnostic("G104", "one statement is expected, and nothing behind it", whole))
+    return body[0]
+
+
+def _options(options: Options) -> str:
+    """The options of a fill, in the order in which they were given."""
+    words = [
+        _option(name, value) for name, value in options.items() if value is not None and value is not False
+    ]
+    return "".join(f" {word}" for word in words)
+
+
+def _option(name: str, value: object) -> str:
+    return _WORDS[name] if name in _WORDS else _VALUES[name].format(value)
+
+
+def _ranking(by: str, seed: Number | None, file: str) -> str:
+    return by + ("" if seed is None else f" seed {seed}") + (f' "{file}"' if file else "")
+
+
+def _zero(zero_outputs: bool) -> str:
+    return " with zero outputs" if zero_outputs else ""
+
+
+def _range(layers: Layers) -> str:
+    if isinstance(layers, range):
+        if layers.step != 1:
+            raise ValueError("layers stand in ranges with step one")
+        return f"{layers.start}..{layers.stop}"
+    return str(layers)

@@ -1,0 +1,202 @@
+"""What is wrong with a statement whatever the model: numbers, axes, options and scopes that make no sense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from growc.errors.diagnostic import Diagnostic
+from growc.errors.source import Span
+from growc.recipe import syntax_tree as rc
+from growc.recipe.expression import UNKNOWN, Binary, Expr, Int, fold, names, spell
+from growc.recipe.fills import FILLS
+from growc.recipe.option_rules import OPTIONS
+from growc.recipe.ranking_rules import KEEPING_NUMBERS, RANKINGS
+
+NUMBERED = ("vocab", "positions")
+"""Axes whose units the outside knows by their numbers."""
+
+LAYERS_HELP = (
+    "`stack layers to N by ORDER` deepens, `subclone layers to N by ORDER` and `drop layers` shorten"
+)
+
+
+def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Diagnostic]:
+    """Everything that is wrong with a statement whose `let`s have been put in."""
+    for scope in scopes:
+        if isinstance(scope, rc.LayerScope):
+            yield from _range(scope.layers)
+    yield from _place(statement, scopes)
+    match statement:
+        case rc.Widen():
+            yield from _width(statement.axis, "widened")
+            yield from _at_least(1, statement.size, "a size")
+            yield from _options(statement.options, statement.fill, statement.axis)
+        case rc.Subclone():
+            yield from _at_least(1, statement.size, "a size")
+            yield from _twice(statement.options)
+            for option in statement.options[:1]:
+                yield from _without_meaning(option, statement.axis)
+            yield from _ranking(statement.axis, statement.ranking)
+        case rc.Reorder():
+            yield from _width(statement.axis, "reordered")
+            yield from _ranking(statement.axis, statement.ranking, reorder=True)
+        case rc.Stack() | rc.SubcloneLayers():
+            yield from _at_least(1, statement.size, "a number of layers")
+            yield from _order(statement.order)
+        case rc.Arrange():
+            for layers in statement.layers:
+                yield from _range(layers)
+        case rc.Drop():
+            yield from _range(statement.layers)
+        case rc.Measure():
+            yield from _at_least(1, statement.samples, "a number of samples")
+            yield from _fixed(statement.samples, "a number of samples")
+        case rc.Match():
+            yield from _options(statement.options, statement.fill)
+            yield from _order(statement.order)
+            if statement.smaller is not None and RANKINGS[statement.smaller.name].averages:
+                yield _only_pooled(statement.smaller, "axes that `match` makes smaller are ranked")
+        case rc.Expect(rc.Preserved(within=within) as condition):
+            if not 0 <= within < math.inf:
+                yield Diagnostic("G206", "a difference is at least 0", condition.span)
+
+
+def _constant(expr: Expr | None) -> int | None:
+    """The value, where it is the same for every model."""
+    return None if expr is None else fold(expr, lambda size: None)
+
+
+def _at_least(least: int, expr: Expr | None, what: str) -> Iterator[Diagnostic]:
+    value = _constant(expr)
+    if expr is not None and value is not None and value < least:
+        yield Diagnostic("G206", f"{what} is at least {least}", expr.span, f"this is {value}")
+
+
+def _fixed(expr: Expr | None, what: str) -> Iterator[Diagnostic]:
+    if expr is not None and _constant(expr) is None and UNKNOWN not in names(expr):
+        yield Diagnostic("G206", f"{what} may not depend on the model", expr.span, help="write a number")
+
+
+def _range(layers: rc.LayerRange) -> Iterator[Diagnostic]:
+    if isinstance(layers, rc.Layer):
+        yield from _subtracted(layers)
+        return
+    start, stop = _constant(layers.start), _constant(layers.stop)
+    if start is not None and stop is not None and (start < 0) == (stop < 0) and stop <= start:
+        yield Diagnostic(
+            "G206", "this range holds no layer", layers.span, f"{start} up to, but not including, {stop}"
+        )
+
+
+def _subtracted(layer: rc.Layer) -> Iterator[Diagnostic]:
+    """`0-2` says one layer, counted from the end, and looks like several."""
+    value = _constant(layer.number)
+    match layer.number:
+        case Binary("-", Int() as first, Int() as last) if first.spelling and last.spelling and value:
+            meant, layers = f"{first.spelling}..{last.spelling}", f"{first.value} to {last.value - 1}"
+            message = (
+                f"`{spell(layer.number)}` is a subtraction: it means layer {value}, counted from the end"
+            )
+            remedy = f"write `{meant}` for layers {layers}, `{value}` for the one"
+            yield Diagnostic("G206", message, layer.span, f"this is {value}", help=remedy)
+
+
+def _order(order: rc.Order | None) -> Iterator[Diagnostic]:
+    if order is not None:
+        yield from _at_least(1, order.count, "a number of layers")
+
+
+def _place(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Diagnostic]:
+    """What goes through all layers, or holds them, lies in none of them."""
+    if not any(isinstance(scope, rc.LayerScope) for scope in scopes):
+        return
+    match statement:
+        case rc.Stack() | rc.SubcloneLayers() | rc.Arrange() | rc.Drop():
+            yield Diagnostic("G211", "the list of layers is no part of a layer", statement.span)
+        case (
+            rc.Widen(axis=rc.NamedAxis("hidden" as name) as axis)
+            | rc.Subclone(axis=rc.NamedAxis("hidden" as name) as axis)
+            | rc.Reorder(axis=rc.NamedAxis("hidden" as name) as axis)
+        ):
+            message = f"`{name}` goes through all layers, so it cannot change in some of them"
+            yield Diagnostic("G211", message, axis.span, help="move the statement out of `in layers`")
+
+
+def _width(axis: rc.AxisRef, verb: str) -> Iterator[Diagnostic]:
+    if axis.name == "layers":
+        yield Diagnostic("G210", f"`layers` cannot be {verb}", axis.span, help=LAYERS_HELP)
+
+
+def _only_pooled(ranking: rc.Ranking, instead: str) -> Diagnostic:
+    remedy = f"`subclone kv_heads to N by {ranking.name}` averages key/value heads"
+    return Diagnostic("G210", f"`by {ranking.name}` ranks no units, and {instead}", ranking.span, help=remedy)
+
+
+def _ranking(axis: rc.AxisRef, ranking: rc.Ranking, reorder: bool = False) -> Iterator[Diagnostic]:
+    rule = RANKINGS[ranking.name]
+    if rule.averages and (reorder or axis.name != "kv_heads"):
+        yield _only_pooled(ranking, f"those of `{axis.name}` are")
+    elif axis.name in NUMBERED and (reorder or not rule.keeps_numbers):
+        message = f"the outside knows the units of `{axis.name}` by their numbers, so they keep their order"
+        remedy = "" if reorder else f"write {KEEPING_NUMBERS}"
+        yield Diagnostic("G210", message, axis.span if reorder else ranking.span, help=remedy)
+    yield from _at_least(0, ranking.seed, "a seed")
+    yield from _fixed(ranking.seed, "a seed")
+
+
+def _twice(options: tuple[rc.Option, ...]) -> Iterator[Diagnostic]:
+    first: dict[str, Span] = {}
+    for option in options:
+        earlier = first.setdefault(OPTIONS[option.name].about, option.span)
+        if earlier is not option.span:
+            same = option.span.text == earlier.text
+            message = (
+                f"`{option.span.text}` stands here twice" if same else "only one of these options can hold"
+            )
+            yield Diagnostic("G204", message, option.span, related=((earlier, "the first one"),))
+
+
+def _options(
+    options: tuple[rc.Option, ...], fill: rc.Fill, axis: rc.AxisRef | None = None
+) -> Iterator[Diagnostic]:
+    yield from _twice(options)
+    yield from _contradictions(options, fill)
+    for option in options:
+        rule = OPTIONS[option.name]
+        yield from _without_meaning(option, axis)
+        if option.expr is None and not rule.least <= option.number < math.inf:
+            yield Diagnostic("G206", f"{rule.value} is at least {rule.least}", option.span)
+        yield from _at_least(rule.least, option.expr, rule.value)
+        if rule.fixed:
+            yield from _fixed(option.expr, rule.value)
+
+
+def _without_meaning(option: rc.Option, axis: rc.AxisRef | None) -> Iterator[Diagnostic]:
+    rule = OPTIONS[option.name]
+    if isinstance(axis, rc.NamedAxis) and rule.axes and axis.name not in rule.axes:
+        message = f"`{rule.name}` has no meaning on `{axis.name}`"
+        notes = (f"it is for {', '.join(f'`{name}`' for name in rule.axes)}",)
+        yield Diagnostic("G205", message, option.span, notes=notes)
+
+
+def _contradictions(options: Iterable[rc.Option], fill: rc.Fill) -> Iterator[Diagnostic]:
+    """Options that find nothing to act on: shares where nothing is copied, or where new units read zero."""
+    zero = next((option for option in options if OPTIONS[option.name].silent), None)
+    for option in options:
+        rule = OPTIONS[option.name]
+        if not rule.needs:
+            continue
+        shares = rule.needs == "shares"
+        what = f"`{option.span.text}`" if option.span.text else "this option"
+        enough = ("all", "some") if shares else ("all",)
+        if FILLS[fill.name].copies not in enough:
+            message = f"{what} needs a `… copy` fill" + (" or `average fill`" if shares else "")
+            yield Diagnostic(
+                "G204", message, option.span, related=((fill.span, "this makes no such copies"),)
+            )
+        elif zero is not None and rule.unequal:
+            message = (
+                f"{what} is about the shares of copies, and `with zero outputs` leaves the new ones none"
+            )
+            yield Diagnostic("G204", message, option.span, related=((zero.span, "no share is left"),))

@@ -1,0 +1,97 @@
+"""Sizes as a Hugging Face config.json has them: which of its fields mean which axis. One table.
+
+Needs: the parsed file. Gives: `Known`, the sizes of each axis, of the whole model and of its encoder and
+decoder where the fields say which. What a config leaves to the code of its model is left out: how many rows a
+table of positions has (some reserve a few), so `positions` is never read from one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from growc.errors.json_data import Json
+from growc.resolve.match import Known
+
+FIELDS: dict[str, Sequence[str]] = {
+    "hidden": ("hidden_size", "d_model", "n_embd", "n_embed", "dim", "model_dim", "embed_dim"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "multi_query_group_num"),
+    "head_dim": ("head_dim", "d_kv", "attention_head_dim", "kv_channels"),
+    "ffn": (
+        *("intermediate_size", "d_ff", "ffn_dim", "n_inner", "d_inner", "ffn_hidden_size", "dff", "ffn_size"),
+        "hidden_dim",
+    ),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_blocks"),
+    "vocab": ("vocab_size", "n_vocab", "padded_vocab_size"),
+    "experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+}
+"""The fields of each axis, the most telling first: beside it, a later one may mean something else."""
+
+SCOPED: dict[str, dict[str, Sequence[str]]] = {
+    "encoder": {
+        "heads": ("encoder_attention_heads",),
+        "ffn": ("encoder_ffn_dim",),
+        "layers": ("encoder_layers", "num_encoder_layers"),
+    },
+    "decoder": {
+        "heads": ("decoder_attention_heads",),
+        "ffn": ("decoder_ffn_dim",),
+        "layers": ("decoder_layers", "num_decoder_layers"),
+    },
+}
+"""Fields that speak of one part of a model; a plain field speaks of both."""
+
+NESTED = ("text_config", "llm_config", "language_config")
+"""Configs inside a config that speak of the language model."""
+
+SINGLE_KEY, NO_SINGLE_KEY = "multi_query", "new_decoder_architecture"
+"""The first, if true, gives all query heads one key/value head; unless the second is true as well."""
+
+FOUR_TIMES = "n_inner"
+"""A field that is null where the feed-forward block is four times as wide as the stream."""
+
+ROUTED = "moe_intermediate_size"
+"""A field of models that have feed-forward blocks of two widths."""
+
+
+def sizes_of_config(config: Mapping[str, Json]) -> Known:
+    """The sizes that a config states. Empty where none of its fields is known."""
+    nested = next((found for name in NESTED if isinstance(found := config.get(name), dict)), None)
+    if nested is not None and _number(config, FIELDS["hidden"]) is None:
+        return sizes_of_config(nested)
+    plain = _numbers(config, FIELDS)
+    scoped = {scope: _numbers(config, fields) for scope, fields in SCOPED.items()}
+    if not any(scoped.values()):
+        return Known({"": _complete(plain, config)})
+    sides = {scope: _complete(plain | found, config) for scope, found in scoped.items()}
+    roles = dict.fromkeys(role for found in sides.values() for role in found)
+    every = {
+        role: tuple(dict.fromkeys(n for found in sides.values() for n in found.get(role, ())))
+        for role in roles
+    }
+    return Known({"": every} | sides)
+
+
+def _numbers(config: Mapping[str, Json], table: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    return {role: n for role, fields in table.items() if (n := _number(config, fields)) is not None}
+
+
+def _number(config: Mapping[str, Json], fields: Sequence[str]) -> int | None:
+    values = (config.get(field) for field in fields)
+    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)
+
+
+def _complete(found: Mapping[str, int], config: Mapping[str, Json]) -> dict[str, tuple[int, ...]]:
+    """The sizes, with what a config says without a number of its own."""
+    hidden, heads, implied = found.get("hidden"), found.get("heads"), dict(found)
+    if hidden and "ffn" not in found and FOUR_TIMES in config and config[FOUR_TIMES] is None:
+        implied["ffn"] = 4 * hidden
+    if hidden and heads and "head_dim" not in found and hidden % heads == 0:
+        implied["head_dim"] = hidden // heads
+    if config.get(SINGLE_KEY) is True and config.get(NO_SINGLE_KEY) is not True:
+        implied["kv_heads"] = 1
+    sizes: dict[str, tuple[int, ...]] = {role: (n,) for role, n in implied.items()}
+    routed = _number(config, (ROUTED,))
+    if routed and "ffn" in implied and routed != implied["ffn"]:
+        return sizes | {"ffn": (implied["ffn"], routed)}
+    return sizes

@@ -1,0 +1,372 @@
+"""From recipes to one flat list of statements: includes read, `let`s and `-p` put in, everything checked.
+
+Needs: what growc.grammar reads. Gives: `Resolved`, whose statements mention nothing but axes and numbers.
+What can only be judged with a model is left to the passes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from growc.errors.diagnostic import Diagnostic, GrowError, concealed, nearest
+from growc.errors.regular_files import irregular
+from growc.errors.source import Source, Span
+from growc.recipe.expression import (
+    UNKNOWN,
+    Binary,
+    Expr,
+    Int,
+    Name,
+    Node,
+    TensorAxis,
+    fold,
+    names,
+    substitute,
+)
+from growc.recipe.layer_orders import by_scores
+from growc.recipe.syntax_tree import (
+    ROLES,
+    Blank,
+    Comment,
+    Expect,
+    Include,
+    Item,
+    Let,
+    Measure,
+    Order,
+    Ranking,
+    Recipe,
+    Scope,
+    Scoped,
+    Statement,
+)
+from growc.resolve.bound import Bound, Resolved
+from growc.resolve.checks import check
+from growc.resolve.support import unsupported
+
+MAX_INCLUDES = 50
+"""Includes inside each other."""
+
+MAX_BYTES = 1_000_000
+"""Of an included recipe."""
+
+MAX_STATEMENTS = 10_000
+"""Of a recipe, with all that it includes, as often as it does."""
+
+MAX_NAMES = 200
+"""Sizes in an expression once the `let`s are put in, which could make it grow without end."""
+
+MAX_VALUE = 10**18
+"""No size is larger."""
+
+
+AnyNode = TypeVar("AnyNode")
+Read = Callable[[Path], str]
+Included = tuple[Source, Recipe, Sequence[Diagnostic]]
+Judge = Callable[[Bound], Iterable[Diagnostic]]
+
+
+def read_file(path: Path) -> str:
+    """The text of an included recipe. Raises OSError and UnicodeDecodeError."""
+    if kind := irregular(path):
+        raise OSError(errno.EINVAL, f"it is {kind}")
+    with path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MAX_BYTES:,} bytes")
+    return data.decode("utf-8")
+
+
+def resolve(
+    recipe: Recipe, params: Mapping[str, str], read: Read = read_file, judge: Judge = unsupported
+) -> Resolved:
+    """The flat list of a recipe, with `params` in the place of the defaults of its `let`s.
+
+    `read` reads included recipes; `judge` says what of each statement cannot be done yet. Raises GrowError
+    with everything that is wrong without looking at a model.
+    """
+    return _Resolver(params, read, judge).run([recipe])
+
+
+def load(
+    sources: Sequence[Source], params: Mapping[str, str], read: Read = read_file, judge: Judge = unsupported
+) -> Resolved:
+    """As `resolve`, from the texts themselves: mistakes of syntax and of sense are reported in one go."""
+    from growc.grammar import read as read_text
+
+    parts = [read_text(source) for source in sources]
+    resolver = _Resolver(params, read, judge)
+    resolver.sources += sources
+    resolver.report(*(problem for _, problems in parts for problem in problems))
+    return resolver.run([recipe for recipe, _ in parts])
+
+
+class _Resolver:
+    def __init__(self, params: Mapping[str, str], read: Read, judge: Judge) -> None:
+        self.params = {name: Source("-p", f"{name}={text}") for name, text in params.items()}
+        self.read, self.judge = read, judge
+        self.problems: list[Diagnostic] = []
+        self.sources: list[Source] = []
+        self.statements: list[Bound] = []
+        self.defined: dict[str, Span] = {}
+        self.values: dict[str, Expr] = {}
+        self.included: list[Source] = []
+        self.chain: list[Span] = []
+        self.complete = True  # whether every included recipe could be read
+        self.moment = 1  # the number of the next statement
+        self.measured = False
+        self.count = 0  # of statements
+        self.read_before: dict[Path, Included] = {}
+
+    def run(self, recipes: Sequence[Recipe]) -> Resolved:
+        self.sources += (statement.span.source for recipe in recipes for statement, _ in recipe.walk())
+        given = {name: self.parameter(name, source) for name, source in self.params.items()}
+        lets: dict[str, Expr] = {}
+        for recipe in recipes:
+            self.body(recipe.body, (), lets, given)
+        for name, source in self.params.items():
+            if name not in self.defined and self.complete:
+                self.unknown_parameter(name, source)
+        statements = tuple(_settled(bound, self.moment) for bound in self.statements)
+        if self.problems:
+            raise GrowError(*self.in_order())
+        return Resolved(statements, self.values, tuple(self.included))
+
+    def in_order(self) -> list[Diagnostic]:
+        """The problems as one reads: file by file, from the top; those of `-p` last."""
+        order = [*self.sources, *self.included, *self.params.values()]
+        order += (problem.span.source for problem in self.problems if problem.span)
+
+        def place(problem: Diagnostic) -> tuple[int, int]:
+            return (order.index(problem.span.source), problem.span.start) if problem.span else (len(order), 0)
+
+        return sorted(self.problems, key=place)
+
+    def report(self, *problems: Diagnostic) -> None:
+        """Report problems in what is being read, each once, with the way that the includes led to it."""
+        if not problems:
+            return
+        way = tuple(f"included at {span}" for span in reversed(self.chain))
+        found = [replace(p, notes=p.notes + way) for p in map(concealed, problems)]
+        self.problems += (problem for problem in found if problem not in self.problems)
+
+    # Names and values
+
+    def parameter(self, name: str, source: Source) -> Expr | None:
+        from growc.grammar import read_expression
+
+        expr, problems = read_expression(source, len(name) + 1)
+        self.problems += problems
+        return expr
+
+    def unknown_parameter(self, name: str, source: Source) -> None:
+        near = nearest(name, self.defined)
+        have = ", ".join(f"`{other}`" for other in self.defined)
+        message = f"the recipe has no `let {name}`"
+        notes = (f"its parameters are {have}" if have else "it has no parameters",)
+        remedy = f"did you mean `{near}`?" if near else ""
+        self.problems.append(
+            Diagnostic("G203", message, Span(source, 0, len(name)), notes=notes, help=remedy)
+        )
+
+    def value(self, expr: Expr, lets: Mapping[str, Expr], moment: int | None = None) -> Expr:
+        """The expression with values in the place of names, and axes as they are at a moment.
+
+        It is a number where it is the same for every model; a subtraction in a statement that comes out
+        negative stays, for it is blamed where it stands. Reports what is unknown or does not come out.
+        """
+
+        def named(node: Name | TensorAxis) -> Expr:
+            if isinstance(node, TensorAxis) or node.name in ROLES:
+                return replace(node, moment=moment)
+            if node == UNKNOWN:
+                return node
+            if node.name not in lets:
+                self.unknown_name(node, lets)
+                return UNKNOWN
+            return lets[node.name]
+
+        value = substitute(expr, named)
+        try:
+            number = fold(value, lambda size: None)
+        except GrowError as error:
+            self.report(*error.diagnostics)
+            return UNKNOWN
+        if number is not None and abs(number) > MAX_VALUE:
+            self.report(Diagnostic("G206", "this number is too large", expr.span))
+            return UNKNOWN
+        if len(names(value)) > MAX_NAMES:
+            self.report(Diagnostic("G107", f"an expression mentions at most {MAX_NAMES} sizes", expr.span))
+            return UNKNOWN
+        if UNKNOWN in names(value):
+            return UNKNOWN
+        counts_back = moment is None and number is not None and number < 0 and isinstance(value, Binary)
+        return value if number is None or counts_back else Int(number, span=expr.span)
+
+    def unknown_name(self, node: Name, lets: Mapping[str, Expr]) -> None:
+        near = nearest(node.name, [*lets, *ROLES])
+        message = f"`{node.name}` is neither an axis nor a `let`"
+        notes: tuple[str, ...] = ()
+        if node.name in self.defined:
+            message = f"`{node.name}` is not known here"
+            notes = (f"`let {node.name}` stands in another block, at {self.defined[node.name]}",)
+        elif lets:
+            notes = (f"the `let`s above are {', '.join(f'`{name}`' for name in lets)}",)
+        remedy = f"did you mean `{near}`?" if near else f"define it above: `let {node.name} = …`"
+        self.report(Diagnostic("G201", message, node.span, notes=notes, help=remedy))
+
+    # Statements
+
+    def body(
+        self,
+        body: Iterable[Item],
+        scopes: tuple[Scope, ...],
+        lets: dict[str, Expr],
+        given: Mapping[str, Expr | None],
+    ) -> None:
+        for item in body:
+            self.counted(item)
+            match item:
+                case Comment() | Blank():
+                    pass
+                case Scoped():
+                    self.body(item.body, (*scopes, self.bound(item.scope, lets)), dict(lets), given)
+                case Let():
+                    self.let(item, lets, given)
+                case Include():
+                    self.include(item, scopes, lets, given)
+                case _:
+                    self.statement(item, scopes, lets)
+
+    def counted(self, item: Item) -> None:
+        """Raises GrowError (G107) where there are too many statements."""
+        self.count += not isinstance(item, Comment | Blank)
+        if self.count > MAX_STATEMENTS:
+            raise self.too_long(item.span)
+
+    def too_long(self, span: Span) -> GrowError:
+        """All that was found, and that there is more than will be read."""
+        message = f"a recipe has at most {MAX_STATEMENTS:,} statements, with those that it includes"
+        self.report(Diagnostic("G107", message, span))
+        return GrowError(*self.in_order())
+
+    def let(self, let: Let, lets: dict[str, Expr], given: Mapping[str, Expr | None]) -> None:
+        if let.name in self.defined:
+            message = f"there is another `let {let.name}`"
+            earlier = ((self.defined[let.name], "the first one"),)
+            self.report(Diagnostic("G202", message, let.target.span, related=earlier))
+            return
+        self.defined[let.name] = let.target.span
+        value = self.value(given.get(let.name) or let.value, lets, self.moment)
+        lets[let.name] = self.values[let.name] = value
+
+    def statement(self, statement: Statement, scopes: tuple[Scope, ...], lets: Mapping[str, Expr]) -> None:
+        statement = self.bound(statement, lets)
+        bound = Bound(self.moment, scopes, statement, dict(lets))
+        self.statements.append(bound)
+        self.report(*check(statement, scopes), *self.unmeasured(statement), *self.judge(bound))
+        self.moment += not isinstance(statement, Expect)
+
+    def bound(self, node: AnyNode, lets: Mapping[str, Expr]) -> AnyNode:
+        """A statement or scope with the value of every expression in it."""
+        return _mapped(node, lambda expr: self.value(expr, lets))
+
+    def unmeasured(self, statement: Statement) -> Iterator[Diagnostic]:
+        """What is ranked by importance must have been measured before."""
+        if isinstance(statement, Measure):
+            self.measured = True
+        for part in parts_of(statement):
+            if isinstance(part, Ranking | Order) and by_scores(part) and not self.measured:
+                remedy = 'write `measure importance on "FILE"` above it'
+                yield Diagnostic("G214", "no importance was measured before this", part.span, help=remedy)
+
+    def include(
+        self,
+        include: Include,
+        scopes: tuple[Scope, ...],
+        lets: dict[str, Expr],
+        given: Mapping[str, Expr | None],
+    ) -> None:
+        here = include.file.span
+        path = os.path.normpath(include.file.path)
+        files = [os.path.normpath(span.source.name) for span in (*self.chain, here)]
+        if path in files:
+            way = " includes ".join(f"`{name}`" for name in [*files[files.index(path) :], path])
+            self.report(Diagnostic("G208", "this recipe includes itself", here, notes=(way,)))
+        elif len(self.chain) == MAX_INCLUDES:
+            self.report(Diagnostic("G107", f"includes nest at most {MAX_INCLUDES} deep", here))
+        elif (found := self.read_include(Path(path), here)) is not None:
+            source, recipe, problems = found
+            self.included.append(source)
+            self.chain.append(here)
+            if source.private and problems:  # no recipe, so that nothing in it means anything
+                self.report(problems[0])
+                self.complete = False
+            else:
+                self.report(*problems)
+                self.body(recipe.body, scopes, lets, given)
+            self.chain.pop()
+
+    def read_include(self, path: Path, span: Span) -> Included | None:
+        """An included recipe, read once; None where that is a problem of its own."""
+        from growc.grammar import read as read_text
+        from growc.grammar.messages import FORMS
+
+        if path in self.read_before:
+            return self.read_before[path]
+        try:
+            text = self.read(path)
+        except UnicodeDecodeError:
+            problem = "is not text in UTF-8"
+        except OSError as error:
+            problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
+        else:
+            if len(re.findall(rf"(?m)^[ \t]*(?:{'|'.join(FORMS)})\b", text)) > MAX_STATEMENTS:
+                raise self.too_long(span)
+            private = Path(os.path.realpath(path)).suffix != ".grow"
+            source = Source(path.as_posix(), text, private)
+            self.read_before[path] = source, *read_text(source)
+            return self.read_before[path]
+        self.complete = False
+        remedy = "paths are relative to the recipe that they stand in"
+        self.report(Diagnostic("G207", f"`{path.as_posix()}` {problem}", span, help=remedy))
+        return None
+
+
+def _settled(bound: Bound, final: int) -> Bound:
+    """The statement with its number, and with no moment on what is meant before itself."""
+    number = final if isinstance(bound.statement, Expect) else bound.number
+
+    def settled(node: Name | TensorAxis) -> Expr:
+        return replace(node, moment=None) if node.moment == number else node
+
+    return replace(
+        bound, number=number, statement=_mapped(bound.statement, lambda expr: substitute(expr, settled))
+    )
+
+
+def _mapped(node: AnyNode, change: Callable[[Expr], Expr]) -> AnyNode:
+    """A node with every expression in it changed."""
+    mapped: Any = node
+    if isinstance(node, Expr):
+        mapped = change(node)
+    elif isinstance(node, tuple):
+        mapped = tuple(_mapped(part, change) for part in node)
+    elif isinstance(node, Node):
+        mapped = replace(node, **{f.name: _mapped(getattr(node, f.name), change) for f in fields(node)})
+    return cast(AnyNode, mapped)
+
+
+def parts_of(node: object) -> Iterator[object]:
+    """A node and everything in it."""
+    yield node
+    for part in node if isinstance(node, tuple) else ():
+        yield from parts_of(part)
+    for part in fields(node) if isinstance(node, Node) else ():
+        yield from parts_of(getattr(node, part.name))

@@ -1,0 +1,290 @@
+"""Optimizer state of the source, carried to the result of a plan by the maps that gradients take.
+
+Where a weight becomes W' = M·W·L, its gradient becomes G' = L'ᵀ·G·M'ᵀ: on an axis that it makes, the left
+inverse by which others read that axis, and on an axis that it reads, the state that arrives there. Both are
+the dual of the step that the plan has. That is the gradient itself where every reader of an axis uses one
+left inverse and copies of a unit count alike: equal splits without noise, isometries. Elsewhere only
+MᵀG' = G holds, and what is mapped is an approximation. Adam's first moment follows the gradient's map, the
+second its squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from growc.algebra.indexmap import Ints
+from growc.dialects.torch.operators.arrays import to_numpy, to_torch, widened
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import foreign
+from growc.plans.execute import execute, leaf_steps
+from growc.plans.plan import ZERO, Layout, LeafStep, Plan, WeightPlan
+from growc.recipe.fills import new_units
+
+if TYPE_CHECKING:
+    from torch import nn
+
+State = dict[str, Any]
+"""The state_dict of a torch optimizer: `state` by the number of a parameter, and `param_groups`."""
+
+New = Literal["mapped", "zero"]
+"""What entries of new units begin with: what their copies have, or nothing."""
+
+POWERS = {"exp_avg": 1, "exp_avg_sq": 2, "max_exp_avg_sq": 2, "momentum_buffer": 1}
+"""How often the gradient stands in each tensor of a parameter's state."""
+
+KEPT = {"step"}
+"""State that is no tensor of the parameter's shape, and stays."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The state of the result's optimizer, and for which parameters it is what training would have made.
+
+    exact: gradients of these are mapped exactly; approximate: they are not; fresh: these begin without state.
+    """
+
+    state: State
+    exact: tuple[str, ...]
+    approximate: tuple[str, ...]
+    fresh: tuple[str, ...]
+
+
+def read_optimizer(path: str | Path) -> State:
+    """An `optimizer.pt` of torch or of a Trainer. Nothing in it is executed. Raises GrowError (G316)."""
+    import torch
+
+    with foreign(Path(path), "an optimizer's state", "G316"):
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(state, dict) or not {"state", "param_groups"} <= state.keys():
+        raise _misfit(f"`{path}` is no state of a torch optimizer")
+    return state
+
+
+def carry(
+    state: State,
+    plan: Plan,
+    before: Sequence[Sequence[str]],
+    after: Sequence[str],
+    *,
+    new: New = "mapped",
+    aliases: Mapping[str, str] | None = None,
+) -> Carried:
+    """The state for the result of a plan. The source's is not touched.
+
+    `before` has the source's parameters by group, in the optimizer's order (`parameter_groups`); `after` the
+    result's, in the order of its `named_parameters`. `aliases` gives the plan's name of a tied parameter that
+    has another. A new parameter joins the group of the one that it comes from.
+    """
+    return _Carrier(state, plan, before, new, aliases or {}).carry(after)
+
+
+class _Carrier:
+    def __init__(
+        self,
+        state: State,
+        plan: Plan,
+        before: Sequence[Sequence[str]],
+        new: New,
+        aliases: Mapping[str, str],
+    ) -> None:
+        _check_sizes(state, before)
+        self.state, self.plan, self.new, self.aliases = state, plan, new, aliases
+        self.weights = {w.name: w for w in plan.weights}
+        self.copies = plan.later_copies
+        self.uneven = uneven_axes(plan)
+        self.entries: dict[str, Mapping[str, Any]] = {}
+        self.groups: dict[str, int] = {}
+        for k, (group, names) in enumerate(zip(state["param_groups"], before, strict=True)):
+            for number, name in zip(group["params"], names, strict=True):
+                self.groups[self.planned(name)] = k
+                if number in state["state"]:
+                    self.entries[self.planned(name)] = state["state"][number]
+
+    def planned(self, name: str) -> str:
+        return self.aliases.get(name, name)
+
+    def carry(self, after: Sequence[str]) -> Carried:
+        members: list[list[str]] = [[] for _ in self.state["param_groups"]]
+        for name in after:
+            members[self.group(name)].append(name)
+        numbered = [name for names in members for name in names]
+        entries = {i: made for i, name in enumerate(numbered) if (made := self.entry(name)) is not None}
+        groups, at = [], 0
+        for group, names in zip(self.state["param_groups"], members, strict=True):
+            numbers = list(range(at, at + len(names)))
+            named = {"param_names": names} if "param_names" in group else {}
+            groups.append({**group, **named, "params": numbers})
+            at += len(names)
+        kept = [name for i, name in enumerate(numbered) if i in entries]
+        return Carried(
+            {**self.state, "state": entries, "param_groups": groups},
+            tuple(name for name in kept if self.is_exact(self.weight(name))),
+            tuple(name for name in kept if not self.is_exact(self.weight(name))),
+            tuple(name for i, name in enumerate(numbered) if i not in entries),
+        )
+
+    def weight(self, name: str) -> WeightPlan:
+        if self.planned(name) not in self.weights:
+            raise _misfit(f"the plan knows no weight `{name}`")
+        return self.weights[self.planned(name)]
+
+    def source(self, name: str) -> str:
+        weight = self.weight(name)
+        return weight.copy_of or weight.source
+
+    def group(self, name: str) -> int:
+        if self.source(name) not in self.groups:
+            message = f"the optimizer has no parameter `{self.source(name)}`, from which `{name}` comes"
+            raise _misfit(message)
+        return self.groups[self.source(name)]
+
+    def entry(self, name: str) -> dict[str, Any] | None:
+        weight, entry = self.weight(name), self.entries.get(self.source(name))
+        if entry is None or (self.new == "zero" and weight.name in self.copies):
+            return None
+        return {key: self.value(key, value, weight) for key, value in entry.items()}
+
+    def value(self, key: str, value: Any, weight: WeightPlan) -> Any:
+        if key in KEPT:
+            return value
+        if key not in POWERS:
+            have = ", ".join(f"`{name}`" for name in POWERS)
+            message = (
+                f"the optimizer keeps `{key}` of `{weight.source}`, and nothing is known of how it grows"
+            )
+            raise _misfit(message, (f"known are {have}",))
+        if tuple(value.shape) != weight.before:
+            sizes = f"{list(value.shape)}, and the parameter {list(weight.before)}"
+            raise _misfit(f"the optimizer's `{key}` of `{weight.source}` has shape {sizes}")
+        return _mapped(gradient_plan(weight, POWERS[key], self.new), value)
+
+    def is_exact(self, weight: WeightPlan) -> bool:
+        """Whether the mapped gradient is the gradient of the result."""
+        uneven = any(step.name in self.uneven or step.next is not None for step in weight.steps)
+        proved = self.plan.certificate.exact and self.new == "mapped"
+        return proved and not uneven and weight.name not in self.copies and weight.normed is None
+
+
+def parameter_groups(module: nn.Module, state: State) -> list[list[str]]:
+    """The names of a module's parameters by group, in the order in which an optimizer numbers them.
+
+    They are the names in the state where it has some. Else one group has all parameters, and two are a
+    Trainer's: those that decay, and the rest. Raises GrowError (G316) where the numbers do not fit.
+    """
+    groups = state["param_groups"]
+    if all("param_names" in group for group in groups):
+        return [list(group["param_names"]) for group in groups]
+    names = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+    if len(groups) == 1:
+        found = [names]
+    elif len(groups) == 2:
+        from transformers import Trainer
+
+        decay = set(Trainer.get_decay_parameter_names(None, module))  # type: ignore[arg-type]
+        found = [[n for n in names if n in decay], [n for n in names if n not in decay]]
+    else:
+        raise _misfit(f"the optimizer has {len(groups)} groups of parameters, and none says their names")
+    _check_sizes(state, found)
+    shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+    for group, members in zip(groups, found, strict=True):
+        for number, name in zip(group["params"], members, strict=True):
+            _check_shape(state["state"].get(number, {}), name, shapes[name])
+    return found
+
+
+def _check_shape(entry: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> None:
+    for key in entry.keys() & POWERS.keys():
+        if tuple(entry[key].shape) != shape:
+            sizes = f"{list(entry[key].shape)}, and the parameter {list(shape)}"
+            message = f"the optimizer's `{key}` in the place of `{name}` has shape {sizes}"
+            raise _misfit(message, ("its order of parameters is not that of the module",))
+
+
+def _check_sizes(state: State, names: Sequence[Sequence[str]]) -> None:
+    have = [len(group["params"]) for group in state["param_groups"]]
+    given = [len(group) for group in names]
+    if have != given:
+        raise _misfit(f"the optimizer has groups of {have} parameters, and the model of {given}")
+
+
+def _misfit(message: str, notes: tuple[str, ...] = ()) -> GrowError:
+    return GrowError(Diagnostic("G316", message, notes=notes))
+
+
+# ---------------------------------------------------------------------------------------- maps of gradients
+
+
+def gradient_plan(weight: WeightPlan, power: int = 1, new: New = "mapped") -> WeightPlan:
+    """What becomes of a weight's gradient, as a plan; with `power` two, of its squares."""
+    steps = tuple(
+        replace(step, layout=_dual_layout(step.layout, step.verb, power, new), next=None)
+        for step in weight.steps
+    )
+    return replace(weight, steps=steps, scale=weight.scale**-power, literal=None, shift=0.0, normed=None)
+
+
+def _dual_layout(layout: Layout, verb: str, power: int, new: New) -> Layout:
+    if layout.step is not None:
+        return Layout("leaf", (), _dual(layout.step, verb, power, new))
+    return Layout(layout.kind, tuple(_dual_layout(p, verb, power, new) for p in layout.parts))
+
+
+def _dual(step: LeafStep, verb: str, power: int, new: New) -> LeafStep:
+    """The step of the gradient. What is made with weights w is read with w/Σw² by those for whom that is the
+    smallest left inverse; what is read with shares l arrives as 1/Σl. Rows that are no copies get nothing.
+    """
+    index = _copied(step)
+    if new == "zero":
+        index = np.where(new_units(step.as_map()), -1, index)
+    rows = index >= 0
+    total = np.bincount(
+        index[rows], weights=step.weight[rows] ** (1 if verb == "reads" else 2), minlength=step.before
+    )
+    over = np.where(rows, total[index], 1.0)
+    dual = (1.0 if verb == "reads" else step.weight) / np.where(over == 0, 1.0, over)
+    index = np.where(rows & (over != 0), index, -1)
+    return LeafStep(step.before, index, dual**power, np.full(len(index), ZERO))
+
+
+def _copied(step: LeafStep) -> Ints:
+    """The unit that each row is a multiple of; -1 where it is none."""
+    return np.where(step.weight != 0, step.index, -1)
+
+
+def uneven_axes(plan: Plan) -> set[str]:
+    """Names of the plan's axes on which copies of a unit do not count alike everywhere.
+
+    They do if every weight copies every unit with one factor, without noise, and all that is made by a
+    pattern of copies is read by the same pattern.
+    """
+    uneven: set[str] = set()
+    made: dict[str, set[object]] = {}
+    read: dict[str, set[object]] = {}
+    for step in (step for weight in plan.weights for step in weight.steps):
+        for leaf in leaf_steps(step.layout):
+            if leaf.is_identity:
+                continue
+            if not _is_even(leaf):
+                uneven.add(step.name)
+            kind = read if step.verb == "reads" else made
+            kind.setdefault(step.name, set()).add((leaf.before, leaf.index.tobytes()))
+    return uneven | {name for name, patterns in made.items() if patterns - read.get(name, set())}
+
+
+def _is_even(leaf: LeafStep) -> bool:
+    index = _copied(leaf)
+    if leaf.noise is not None or (index < 0).any():
+        return False
+    first = np.zeros(leaf.before)
+    first[index] = leaf.weight
+    return bool(np.allclose(first[index], leaf.weight, rtol=1e-9, atol=0))
+
+
+def _mapped(plan: WeightPlan, tensor: Any) -> Any:
+    """A tensor of state on its map, in its own type; 16-bit numbers are computed in float32."""
+    return to_torch(np.array(execute(plan, to_numpy(widened(tensor))))).to(tensor.dtype)

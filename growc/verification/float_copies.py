@@ -1,0 +1,176 @@
+"""Copies of a model in other float types, for onnxruntime.
+
+A copy is the same graph with every float32 (or 16-bit) tensor, attribute and declared type replaced. What a
+Cast takes from the numbers that are fed it takes in a copy, too: it still gives the narrow type, and a second
+one behind it makes that wide. Two kinds of operator keep the old type, between casts: those that onnxruntime
+has no float64 kernel for, and those that compute integers from nothing but sizes (relative position buckets,
+which a last bit moves). Weights are converted one at a time, on the way from file to file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.capture.state_pairs import moving_values
+from growc.dialects.onnx.files.element_types import (
+    PLACES,
+    Change,
+    Types,
+    cast_behind,
+    cast_in_front,
+    cast_to,
+    narrows,
+    retype,
+)
+from growc.dialects.onnx.files.load import load_model
+from growc.errors.diagnostic import GrowError
+from growc.verification.inferred import inferred
+from growc.verification.ort_kernels import Kernels, every_port
+from growc.verification.ort_session import Session
+
+WIDER: Types = {ir.DataType.FLOAT: ir.DataType.DOUBLE}
+SINGLE: Types = {ir.DataType.FLOAT16: ir.DataType.FLOAT, ir.DataType.BFLOAT16: ir.DataType.FLOAT}
+
+EMULATED: Types = {ir.DataType.BFLOAT16: ir.DataType.FLOAT}
+"""A copy with these types rounds all that it computes as the model does, operator by operator."""
+
+SAME: Types = {kind: kind for kind in PLACES if kind is not None}
+"""A copy with these types has other weights, and is the model in all else."""
+
+
+@contextlib.contextmanager
+def runnable(model: Path) -> Iterator[Path]:
+    """A path that onnxruntime's CPU kernels can run: the model's own, if they can.
+
+    Where they do not know its bfloat16 it is that of a copy that computes in float32, and rounds every result
+    that is bfloat16 in the model.
+    """
+    if ir.DataType.BFLOAT16 not in float_types(model) or _loads(model):
+        yield Path(model)
+        return
+    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+        yield write_copy(model, Path(folder) / "single.onnx", EMULATED)
+
+
+def _loads(model: Path) -> bool:
+    """Whether onnxruntime has kernels for a model with bfloat16, which it neither takes nor gives."""
+    graph = load_model(model).graph
+    if any(port.dtype == ir.DataType.BFLOAT16 for port in (*graph.inputs, *graph.outputs)):
+        return False
+    try:
+        with Session(model, optimised=False, lean=True):
+            return True
+    except GrowError:
+        return False
+
+
+def float_types(model: Path) -> frozenset[ir.DataType]:
+    """The float types that a model's weights, inputs and casts have. Raises GrowError (G310)."""
+    found: set[ir.DataType | None] = set()
+    loaded = load_model(model)
+    for graph in loaded.graphs():
+        found.update(value.dtype for value in (*graph.inputs, *graph.initializers.values()))
+    for node in loaded.graph.all_nodes():
+        found.update(value.dtype for value in node.outputs)
+        found.add(cast_to(node))
+    return frozenset(dtype for dtype in found if dtype is not None and dtype.is_floating_point())
+
+
+def copy_bytes(model: Path, types: Types) -> int:
+    """The size of the weights of a copy. Raises GrowError (G310)."""
+    weights = [value for graph in load_model(model).graphs() for value in graph.initializers.values()]
+    return sum(
+        int(weight.const_value.size * types.get(weight.dtype, weight.dtype).itemsize)
+        for weight in weights
+        if weight.const_value is not None and weight.dtype is not None
+    )
+
+
+def write_copy(model: Path, target: Path, types: Types, change: Change | None = None) -> Path:
+    """Write `model` with its float types replaced to `target`, weights beside it as external data.
+
+    `change` maps every weight of a replaced type; without it the values stay. Inputs keep their type (but
+    bfloat16, which cannot be fed); outputs have the new one.
+    Raises GrowError (G310) for a model that is no ONNX file; OSError where there is no space.
+    """
+    loaded = inferred(model)
+    discrete = _discrete(loaded.graph)
+    kept = discrete if types is WIDER else set()
+    rounding = _rounding_casts(loaded, types)
+    retype(loaded, types, None if change is None else _but(change, discrete), kept | rounding)
+    for cast in rounding:
+        assert isinstance(cast.graph, ir.Graph)
+        narrow = cast_to(cast)
+        assert narrow is not None
+        cast_behind(cast.graph, cast, cast.outputs[0], narrow, types[narrow])
+    if types is WIDER:
+        _cast_around_narrow(loaded, kept)
+    ir.save(loaded, target, external_data=target.name + ".data")
+    return target
+
+
+def _but(change: Change, discrete: set[ir.Node]) -> Change:
+    """The same change, of all but what integers are computed from."""
+    names = {value.name for node in discrete for value in node.inputs if value is not None}
+    return lambda name, array: array if name in names else change(name, array)
+
+
+def _rounding_casts(model: ir.Model, types: Types) -> set[ir.Node]:
+    """The casts that round in a copy as in the model; one more behind every operator that rounds by itself.
+
+    What is computed from weights alone is rounded only where a copy computes all as the model does.
+    """
+    found: set[ir.Node] = set()
+    moving = moving_values(model.graph)
+    for graph in list(model.graphs()) if types is not SAME else []:
+        for node in list(graph):
+            fed = graph is not model.graph or any(output in moving for output in node.outputs)
+            for value in node.outputs if types is EMULATED or (fed and narrows(node)) else ():
+                kind = value.dtype
+                if kind is not None and kind in types:
+                    cast = cast_to(node) is not None
+                    found.add(node if cast else cast_behind(graph, node, value, kind, kind))
+    return found
+
+
+def _discrete(graph: ir.Graph) -> set[ir.Node]:
+    """The nodes that compute real numbers from sizes alone, of which only integers or booleans are used."""
+    moving = moving_values(graph)
+    found: set[ir.Node] = set()
+    for node in reversed(list(graph)):
+        uses = [use.node for output in node.outputs for use in output.uses()]
+        still = not any(output in moving or output.is_graph_output() for output in node.outputs)
+        if still and uses and all(user in found or not _gives_reals(user) for user in uses):
+            found.add(node)
+    return {node for node in found if _gives_reals(node)}
+
+
+def _gives_reals(node: ir.Node) -> bool:
+    """Whether a result of the node may hold real numbers."""
+    return any(output.dtype is None or output.dtype.is_floating_point() for output in node.outputs)
+
+
+def _cast_around_narrow(model: ir.Model, kept: set[ir.Node]) -> None:
+    """Put float32 casts around the `kept` nodes, and around those that have no kernel for float64."""
+    kernels = Kernels(model.opset_imports)
+    for graph in list(model.graphs()):
+        for node in list(graph):
+            narrow = every_port(node) if node in kept else kernels.float_only(node)
+            for index, value in enumerate(node.inputs):
+                if value is not None and _is_wide(value, narrow.inputs.get(index)):
+                    cast_in_front(graph, node, index, ir.DataType.FLOAT)
+            for index, value in enumerate(node.outputs):
+                if value.name and _is_wide(value, narrow.outputs.get(index)):  # no name: left out
+                    cast_behind(graph, node, value, ir.DataType.FLOAT, ir.DataType.DOUBLE)
+
+
+def _is_wide(value: ir.Value, certain: bool | None) -> bool:
+    """Whether a value at a port for float32 is float64; `certain`: it is real even if its type is unknown."""
+    if certain is None:
+        return False
+    return value.dtype == ir.DataType.DOUBLE if value.dtype is not None else certain

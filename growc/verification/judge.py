@@ -1,0 +1,161 @@
+"""Judging every `expect`: on the plan, and on what was measured."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Span
+from growc.ir.lowered_statement import Sizes
+from growc.passes.lowering.count_layers import numbers, runs_in
+from growc.passes.lowering.resolve_axis import named
+from growc.passes.lowering.scopes import region_of
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import evaluate
+from growc.resolve.bound import Bound
+
+if TYPE_CHECKING:
+    from growc.passes.compilation import Result
+    from growc.plans.plan import Gap, Plan
+    from growc.verification.verify import Verification
+
+RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+SATURATING = "products of 8-bit integers saturate in onnxruntime on x86 processors without VNNI"
+
+
+def judge_plan(statements: Sequence[Bound], c: Result) -> None:
+    """Judge what needs no measurement. Raises GrowError (G401) with every expectation that fails."""
+    failures: list[Diagnostic] = []
+    for bound in statements:
+        statement = bound.statement
+        if not isinstance(statement, ast.Expect):
+            continue
+        condition = statement.condition
+        if isinstance(condition, ast.Exact) and not c.plan.certificate.exact:
+            gaps = c.plan.certificate.gaps
+            remedy = next((g.help for g in gaps if g.help), "")
+            message = "the result is not exact"
+            failures.append(
+                Diagnostic("G401", message, condition.span, "expected here", gap_notes(gaps), remedy)
+            )
+        elif isinstance(condition, ast.Comparison):
+            failures += _compare(condition, bound.scopes, c)
+    if failures:
+        raise GrowError(*failures)
+
+
+def by_cause(gaps: Sequence[Gap]) -> list[tuple[str, str]]:
+    """The gaps by cause, each with the number of nodes and the first of them."""
+    found: dict[str, list[Gap]] = {}
+    for gap in gaps:
+        found.setdefault(gap.cause, []).append(gap)
+    return [(cause, _nodes(group)) for cause, group in found.items()]
+
+
+def _nodes(gaps: Sequence[Gap]) -> str:
+    first = gaps[0].node or gaps[0].op or "the model"
+    return first if len(gaps) == 1 else f"{len(gaps)} nodes, first: {first}"
+
+
+def gap_notes(gaps: Sequence[Gap], limit: int = 3) -> tuple[str, ...]:
+    """The gaps as notes of a diagnostic."""
+    lines = [f"{cause} ({where})" for cause, where in by_cause(gaps)]
+    more = (f"and {len(lines) - limit} more causes",) if len(lines) > limit else ()
+    return (*lines[:limit], *more)
+
+
+def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Result) -> list[Diagnostic]:
+    final, region = (
+        c.lowered.sizes,
+        region_of(scopes, c.roles.scopes, c.axes, c.layers, len(c.statements) + 1),
+    )
+
+    def values(name: str, span: Span, sizes: Sizes) -> list[int]:
+        if name == "layers":
+            return numbers(runs_in(c.layers, scopes, span), sizes.moment)
+        found = region.of(named(name, span, c.roles, c.axes), name, span)
+        return list(dict.fromkeys(sizes.product(a.spaces) for a in found))
+
+    def one(name: str, span: Span, sizes: Sizes) -> int:
+        have = values(name, span, sizes)
+        if len(have) > 1:
+            listed = ", ".join(map(str, have))
+            raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+        return have[0]
+
+    if isinstance(condition.subject, ast.Parameters):
+        subject, have = "parameters", [c.plan.parameters[1]]
+    else:
+        subject = condition.subject.name
+        have = values(subject, condition.subject.span, final)
+    wanted = evaluate(
+        condition.value,
+        lambda name, span: one(name, span, final),
+        lambda moment, name, span: one(name, span, c.lowered.before(moment)),
+    )
+    wrong = [h for h in have if not RELATIONS[condition.relation](h, wanted)]
+    message = f"`{subject}` is {', '.join(map(str, wrong))}, expected {condition.relation} {wanted}"
+    return [Diagnostic("G401", message, condition.span)] if wrong else []
+
+
+def preserved_conditions(statements: Sequence[Bound]) -> list[ast.Preserved]:
+    """What every `expect preserved` asks for: it is judged on a measurement."""
+    expected = (b.statement.condition for b in statements if isinstance(b.statement, ast.Expect))
+    return [condition for condition in expected if isinstance(condition, ast.Preserved)]
+
+
+def doubts(c: Result) -> tuple[str, ...]:
+    """What a certificate does not speak of, and a measurement may see."""
+    quantised = any(s.stored is not None or s.dtype in ("int8", "uint8") for s in c.assembled.sources)
+    return (SATURATING,) if quantised else ()
+
+
+def judge_measured(
+    statements: Sequence[Bound],
+    plan: Plan,
+    verification: Verification,
+    *,
+    refute: bool,
+    told: Sequence[str] = (),
+) -> None:
+    """Judge what was measured. Raises GrowError: G402 for a refuted certificate, with what is `told` besides,
+    and G401 for `expect`.
+    """
+    measured = f"{verification.relative:.1e}"
+    refuting = verification.refuting() if refute and plan.certificate.exact else None
+    if refuting is not None:
+        way, seen = refuting
+        raise GrowError(
+            Diagnostic(
+                "G402",
+                f"the certificate says exact, but the outputs differ by {seen.relative:.1e}",
+                notes=(*refutation(way, seen), *told),
+                help="this is a bug in growc: please report it",
+            )
+        )
+    failures = []
+    for condition in preserved_conditions(statements):
+        if not verification.relative <= condition.within:
+            gaps = plan.certificate.gaps
+            remedy = next((g.help for g in gaps if g.help), "")
+            message = f"the outputs differ by {measured}, which is more than {condition.within:g}"
+            notes = gap_notes(gaps)
+            failures.append(Diagnostic("G401", message, condition.span, "expected here", notes, remedy))
+    if failures:
+        raise GrowError(*failures)
+
+
+def refutation(way: str, seen: Verification) -> tuple[str, ...]:
+    """Notes on the measurement that refutes, by what it is called ("" for that of the two models)."""
+    named = (f"the comparison that shows it: {way}",) if way else ()
+    return (*named, f"the model's own rounding is {seen.rounding:.1e}", *seen.notes)

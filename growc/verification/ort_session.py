@@ -1,0 +1,114 @@
+"""One model in onnxruntime, on the CPU, run the same way every time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from growc.algebra.indexmap import Array
+from growc.dialects.onnx.files.load import loadable
+from growc.errors.diagnostic import Diagnostic, GrowError
+
+Feeds = dict[str, Array]
+
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "tensor(float)": np.dtype(np.float32),
+    "tensor(double)": np.dtype(np.float64),
+    "tensor(float16)": np.dtype(np.float16),
+}
+
+
+_FOLDER = "session.model_external_initializers_file_folder_path"
+
+
+class Session:
+    """A loaded model. Use it as a context manager: leaving it frees the weights.
+
+    Raises GrowError (G403) where onnxruntime cannot load or run the model.
+    """
+
+    def __init__(
+        self,
+        model: Path,
+        *,
+        optimised: bool = True,
+        lean: bool = False,
+        graph: tuple[bytes, Path] | None = None,
+    ) -> None:
+        """Load `model`; `optimised` allows graph optimisations, `lean` trades speed for memory. `graph` is
+        loaded in the model's place, with the folder of its external weights.
+        """
+        self._model = Path(model)
+        options = _options(optimised, lean)
+        try:
+            graph = loadable(self._model) if graph is None else graph
+            given, folder = (str(model), "") if graph is None else (graph[0], str(graph[1]))
+            options.add_session_config_entry(_FOLDER, folder)
+            self._session: Any = onnxruntime.InferenceSession(
+                given, options, providers=["CPUExecutionProvider"]
+            )
+        except GrowError:
+            raise
+        except Exception as error:  # onnxruntime's errors have no other common base
+            raise unrunnable(self._model, "load", error) from error
+        self.input_dtypes = {port.name: _DTYPES.get(port.type) for port in self._session.get_inputs()}
+        self.output_names = tuple(port.name for port in self._session.get_outputs())
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session = None
+
+    def run(self, feeds: Mapping[str, Array]) -> Feeds:
+        """All outputs by name. Real inputs are cast to the model's type; names it lacks are left out."""
+        given: Feeds = {}
+        for name, array in feeds.items():
+            if name in self.input_dtypes:
+                given[name] = array.astype(self.input_dtypes[name] or array.dtype, copy=False)
+        try:
+            outputs = self._session.run(None, given)
+        except Exception as error:  # onnxruntime's errors have no other common base
+            raise unrunnable(self._model, "run", error) from error
+        for name, output in zip(self.output_names, outputs, strict=True):
+            if not isinstance(output, np.ndarray):
+                raise unrunnable(self._model, "compare", TypeError(f"output `{name}` is no tensor"))
+        return dict(zip(self.output_names, outputs, strict=True))
+
+
+def unrunnable(model: Path, verb: str, error: Exception) -> GrowError:
+    """The error for a model that onnxruntime refuses, with the first line of its reason."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = (lines[0] if lines else type(error).__name__).replace("[ONNXRuntimeError] : ", "")
+    reason = reason.replace(str(model), model.name)
+    return GrowError(Diagnostic("G403", f"onnxruntime cannot {verb} `{model.name}`", notes=(reason[:400],)))
+
+
+def _options(optimised: bool, lean: bool) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.use_deterministic_compute = True
+    options.intra_op_num_threads = _threads()
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if lean:
+        options.add_session_config_entry("session.disable_prepacking", "1")
+    return options
+
+
+def _threads() -> int:
+    """As many threads as this process may use; OMP_NUM_THREADS lowers it, as for every numerical library."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(usable, int(asked)) if asked.isdigit() and int(asked) > 0 else usable

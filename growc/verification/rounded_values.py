@@ -1,0 +1,117 @@
+"""Where a model rounds what it computes, and how far its weights must move for that to show.
+
+A last bit decides which of two steps a number is rounded to, and one step of a narrow type is far more than a
+last bit of a wider one. Weights that move by less than it takes to change any of these decisions show nothing
+of what rounding does to a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.algebra.indexmap import Array
+from growc.algebra.last_place import nudged
+from growc.dialects.onnx.capture.quantised_decompositions import rounds
+from growc.dialects.onnx.capture.state_pairs import moving_values
+from growc.dialects.onnx.files.element_types import Change, places_of
+from growc.ir.walk import walk
+from growc.measurement.onnx_probes import with_shapes
+from growc.verification.inferred import inferred
+from growc.verification.ort_session import Feeds, Session
+
+TURNED = 8
+"""How many of the numbers that a model rounds should take another step, at least."""
+
+SAMPLES = 3
+"""In how many ways weights move where they must move further than by their last place for that."""
+
+SINGLE_PLACES = places_of(ir.DataType.FLOAT)
+
+_QUANTISED = 7
+"""Binary places of what is rounded to whole numbers, in most cases after a scale to eight bits."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How the weights of a model are moved: in several ways, where chance decides what becomes of it.
+
+    narrow: whether the model rounds what it computes, or stores weights, in fewer places than float32 has.
+    """
+
+    changes: Sequence[Change]
+    narrow: bool
+
+
+def moves(source: Path, path: Path, case: Feeds) -> Moves:
+    """How to move each weight and real input of `source`, of which `path` is what onnxruntime runs.
+
+    It is half a unit of the last place that a weight is stored with, or cast to before it meets what is
+    fed. Where a model rounds what it computes to fewer places, weights move as far as it takes for some of
+    these numbers to take another step: which ones is chance, so that there is more than one way.
+
+    Raises GrowError: G310 for a file that is no ONNX model, G403 where onnxruntime does not run it.
+    """
+    model = inferred(source)
+    moving = moving_values(model.graph)
+    weights = [value for graph in model.graphs() for value in graph.initializers.values()]
+    weights = [value for value in weights if places_of(value.dtype) and _size(value) > 1]
+    stored = {str(value.name): _stored_places(value, moving) for value in weights}
+    own, rounded = min(stored.values(), default=SINGLE_PLACES), dict(_rounded(model, moving))
+    found = {name: places for name, places in rounded.items() if places < own}
+    reach = _reach(found, _counts(path, found, case)) if found else 0.0
+
+    def moved(seed: int, name: str, array: Array) -> Array:
+        places = places_of(ir.DataType.from_numpy(array.dtype))
+        if not places:
+            return array
+        units = max(1, int(reach * 2.0 ** (places + 1)), 2 ** (places - stored.get(name, places)))
+        return nudged(array, units, seed)
+
+    ways = SAMPLES if reach > 2.0 ** -(own + 1) else 1
+    return Moves([partial(moved, seed) for seed in range(ways)], bool(rounded) or own < SINGLE_PLACES)
+
+
+def _size(value: ir.Value) -> int:
+    return 0 if value.const_value is None else int(value.const_value.size)
+
+
+def _stored_places(weight: ir.Value, moving: set[ir.Value]) -> int:
+    """The fewest places that a weight is rounded to before anything that is fed meets it."""
+
+    def behind(value: ir.Value) -> Iterator[ir.Value]:
+        for node, _ in value.uses():
+            yield from (made for made in node.outputs if made not in moving and places_of(made.dtype))
+
+    return min(places_of(value.dtype) for value in walk([weight], behind))
+
+
+def _rounded(model: ir.Model, moving: set[ir.Value]) -> Iterator[tuple[str, int]]:
+    """The values of the outer graph that are rounded, and to how many places."""
+    for node in model.graph:
+        for value in [value for value in node.outputs if value in moving and value.name]:
+            if rounds(node):
+                yield str(value.name), _QUANTISED
+            elif 0 < places_of(value.dtype) < SINGLE_PLACES:
+                yield str(value.name), places_of(value.dtype)
+
+
+def _reach(places: Mapping[str, int], counts: Mapping[str, int]) -> float:
+    """How far numbers must move, in parts of themselves, for TURNED of those of each step to take another."""
+    sums: dict[int, int] = {}
+    for name, kept in places.items():
+        sums[kept] = sums.get(kept, 0) + counts.get(name, 0)
+    return max((2.0**-kept * min(TURNED / count, 0.5) for kept, count in sums.items() if count), default=0.0)
+
+
+def _counts(path: Path, names: Mapping[str, int], case: Feeds) -> dict[str, int]:
+    """How many numbers these values have in a case."""
+    graph, shapes = with_shapes(path, names)
+    with Session(path, optimised=False, lean=True, graph=graph) as session:
+        found = session.run(case)
+    return {name: int(np.prod(found[shape])) for name, shape in shapes.items()}

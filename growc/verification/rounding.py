@@ -1,0 +1,187 @@
+"""A model's own rounding: how far it moves from itself when it is run in another way."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx_ir as ir
+
+from growc.dialects.onnx.files.element_types import Change, Types
+from growc.errors.diagnostic import GrowError
+from growc.verification.difference import compare
+from growc.verification.float_copies import (
+    EMULATED,
+    SAME,
+    WIDER,
+    copy_bytes,
+    float_types,
+    runnable,
+    write_copy,
+)
+from growc.verification.ort_session import Feeds, Session
+from growc.verification.rounded_values import moves
+
+FLOOR = 1e-6
+"""No difference below this refutes anything."""
+
+SLACK = 20
+"""How many times its own rounding a model may move before a proof of sameness is refuted."""
+
+NARROW_SLACK = 5
+"""The same for a model that rounds what it computes to fewer places than float32 has: its own rounding is all
+that a few of these steps, or of its weights' own, make of a result, and no last bit of it.
+"""
+
+COPY_BYTES = 4 << 30
+"""Nothing is grown once more in wider numbers whose weights would take more than this."""
+
+WIDER_BYTES = 1 << 30
+"""No float64 copy is made whose weights would take more than this."""
+
+MOVED = "model with weights moved by their last place"
+
+
+@dataclass
+class Rounding:
+    """A model's own rounding over the cases seen so far.
+
+    largest: the largest r between it and another way to run it (see `ways`).
+    slack: how many times that explains a difference.
+    plain: the largest r between it without graph optimisations and its copies; None where there are not both.
+    unstable: for outputs in which integers or infinities differ between those ways, how many.
+    odd: those of them that are NaN or infinite somewhere in one way, and nowhere in another.
+    notes: which ways could not be taken, and why.
+    """
+
+    largest: float = 0.0
+    slack: int = SLACK
+    plain: float | None = None
+    unstable: dict[str, int] = field(default_factory=dict)
+    odd: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def distorted(self) -> bool:
+        """Whether graph optimisations make the model compute something else.
+
+        So they do where they move it further than rounding can, by what is measured without them: onnxruntime
+        fuses layer norms with an eps of 1e-5 where it does not find theirs, for example.
+        """
+        return self.plain is not None and self.largest > limit(self.plain, self.slack)
+
+    def add(self, expected: Feeds, seen: Feeds) -> None:
+        """Take in the outputs of one case, run in two ways."""
+        for name in expected.keys() & seen.keys():
+            report = compare(expected[name], seen[name])
+            self.largest = max(self.largest, report.regular)
+            if report.misplaced:
+                self.unstable[name] = self.unstable.get(name, 0) + report.misplaced
+            if report.alien:
+                self.odd.add(name)
+
+    def add_plain(self, expected: Feeds, seen: Feeds) -> None:
+        """Take in the outputs of one case, of the model without graph optimisations and of a copy."""
+        for name in expected.keys() & seen.keys():
+            self.plain = max(self.plain or 0.0, compare(expected[name], seen[name]).regular)
+
+    def note(self, label: str, error: GrowError | OSError) -> None:
+        """Remember that a way could not be taken."""
+        reason = str(error)
+        if isinstance(error, GrowError):
+            reason = "; ".join(note for d in error.diagnostics for note in d.notes or (d.message,))
+        note = f"own rounding not measured on the {label}: {reason}"
+        if note not in self.notes:
+            self.notes.append(note)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One more way to run the same model: a copy of it, or its `own` file; `change` is made to its inputs."""
+
+    label: str
+    path: Path
+    optimised: bool
+    own: bool = False
+    change: Change | None = None
+
+    def feeds(self, case: Feeds) -> Feeds:
+        """The inputs of a case."""
+        return case if self.change is None else {name: self.change(name, a) for name, a in case.items()}
+
+
+def limit(rounding: float, slack: int = SLACK) -> float:
+    """The r that a model's own rounding explains."""
+    return max(slack * rounding, FLOOR)
+
+
+def own_rounding(source: Path, cases: Sequence[Feeds]) -> float:
+    """The largest r between the ways to run the ONNX file `source` on `cases`; see `ways`.
+
+    Raises GrowError (G403) where onnxruntime cannot run the model itself.
+    """
+    rounding = Rounding()
+    with runnable(source) as path, ways(source, path, rounding, cases[0]) as others:
+        with Session(path) as session:
+            expected = [session.run(case) for case in cases]
+        measure(others, cases, expected, rounding)
+    return rounding.largest
+
+
+@contextlib.contextmanager
+def ways(
+    source: Path, path: Path, rounding: Rounding, case: Feeds, *, optimised: bool = True
+) -> Iterator[tuple[Way, ...]]:
+    """The other ways to run `source`, of which `path` is what `runnable` gave and `case` one that it takes.
+
+    1. Without onnxruntime's graph optimisations, where it runs `optimised`.
+    2. With every weight and real input moved by half a unit of its last place, or further: see `moves`.
+    3. Of a model with float32 numbers, a float64 copy, if it takes no more than WIDER_BYTES.
+    What fails is noted in `rounding` and left out.
+    """
+    found = [Way("model without graph optimisations", path, optimised=False, own=True)] if optimised else []
+    types = SAME if Path(path) == Path(source) else EMULATED
+    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+
+        def add(label: str, types: Types, change: Change | None = None) -> None:
+            copy = write_copy(source, Path(folder) / f"{len(found)}.onnx", types, change)
+            found.append(Way(label, copy, optimised=False, change=change))
+
+        try:
+            moved = moves(source, path, case)
+            rounding.slack = NARROW_SLACK if moved.narrow else SLACK
+            for change in moved.changes:
+                add(MOVED, types, change)
+        except (GrowError, OSError) as error:
+            rounding.note(MOVED, error)
+        single = types is SAME and ir.DataType.FLOAT in float_types(source)
+        if single and copy_bytes(source, WIDER) <= WIDER_BYTES:
+            try:
+                add("float64 copy", WIDER)
+            except (GrowError, OSError) as error:
+                rounding.note("float64 copy", error)
+        yield tuple(found)
+
+
+def measure(
+    others: Sequence[Way], cases: Sequence[Feeds], expected: Sequence[Feeds], rounding: Rounding
+) -> None:
+    """Run `cases` in every other way, one in memory at a time, and compare with the `expected` outputs."""
+    plain: list[Feeds] = []
+    for way in others:
+        try:
+            with Session(way.path, optimised=way.optimised, lean=True) as session:
+                kept = []
+                for k, (case, outputs) in enumerate(zip(cases, expected, strict=True)):
+                    seen = session.run(way.feeds(case))
+                    rounding.add(outputs, seen)
+                    if way.own:
+                        kept.append(seen)
+                    elif plain:
+                        rounding.add_plain(plain[k], seen)
+                plain = kept or plain
+        except GrowError as error:
+            rounding.note(way.label, error)

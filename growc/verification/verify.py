@@ -1,0 +1,333 @@
+"""Whether a grown model computes what its source does: both are run, and every output is compared.
+
+Knows nothing of the compiler: it gets two files, how resized inputs and outputs show the source's units, and
+the user's inputs if there are any. Definitions of r and of a model's own rounding: the language's reference,
+"what the same means".
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from growc.algebra.indexmap import Array
+from growc.dialects.onnx.files.signature import Input, read_signature
+from growc.errors.brief import brief
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.plans.unitmaps import InputMap, NumberMap, OutputMap
+from growc.verification.difference import OutputReport as OutputReport
+from growc.verification.difference import compare as compare
+from growc.verification.difference import incomparable, worst
+from growc.verification.feeds import Runner, complete, draw, read_inputs
+from growc.verification.float_copies import runnable
+from growc.verification.logit_distance import closeness
+from growc.verification.ort_session import Feeds, Session
+from growc.verification.rounding import SLACK, Rounding, Way, limit, measure, ways
+
+InputMaps = Mapping[str, Sequence[InputMap]]
+
+STEADY = "is one number throughout, whatever is fed: no difference can be seen in it"
+
+HELD_BYTES = 256 << 20
+"""About how much of the source's outputs is kept while the grown model is run."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of running both models.
+
+    max_abs, relative: the largest over all outputs and cases; relative is infinite where an output differs
+        in kind (see OutputReport).
+    rounding: the source's own rounding, as an r.
+    cases: how many inputs were run.
+    outputs: one report for each output of the source that the grown model has too, over all cases.
+    unstable: for outputs in which the source's integers or infinities differ between two ways to run it, how
+        many do; `odd`: those of them with NaN or infinities in one way alone.
+    slack: how many times its own rounding explains a difference.
+    notes: what was not compared or measured, and why.
+    beside: measurements in other ways to run both, by what they are called.
+    """
+
+    __repr__ = brief
+
+    max_abs: float
+    relative: float
+    rounding: float
+    cases: int
+    outputs: Mapping[str, OutputReport]
+    notes: tuple[str, ...] = ()
+    unstable: Mapping[str, int] = field(default_factory=dict)
+    odd: frozenset[str] = frozenset()
+    slack: int = SLACK
+    beside: Mapping[str, Verification] = field(default_factory=dict)
+
+    @property
+    def limit(self) -> float:
+        """The r above which a proof of sameness is refuted."""
+        return limit(self.rounding, self.slack)
+
+    def refutes_exact(self) -> bool:
+        """Whether an output moved by more than rounding can explain, in any of the ways."""
+        return self.refuting() is not None
+
+    def refuting(self) -> tuple[str, Verification] | None:
+        """The first measurement that shows more than rounding can explain, with what it is called."""
+        if any(self._moved(name, report) for name, report in self.outputs.items()):
+            return "", self
+        found = ((way, one.refuting()) for way, one in self.beside.items())
+        return next(((seen[0] or way, seen[1]) for way, seen in found if seen), None)
+
+    def _moved(self, name: str, report: OutputReport) -> bool:
+        strange = report.alien > 0 and name not in self.odd
+        unequal = report.misplaced > SLACK * self.unstable.get(name, 0)
+        return strange or unequal or not report.regular <= self.limit
+
+
+def verify(
+    source: Path,
+    result: Path,
+    *,
+    output_maps: Mapping[str, Sequence[OutputMap]] = MappingProxyType({}),
+    input_maps: InputMaps = MappingProxyType({}),
+    renamed: Mapping[str, str | None] = MappingProxyType({}),
+    inputs: Path | None = None,
+    narrower: bool = False,
+    logits: Collection[str] = (),
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Verification:
+    """Run the ONNX files `source` and `result` on the same cases, and compare every output of the source.
+
+    The maps are keyed by the source's names; `renamed` gives the result's name for inputs and outputs that
+    have another one there, and None for those that it is meant to lack. Cases come from the file `inputs`,
+    else are drawn with `seed`: where the result is `narrower` (its tables have lost rows), such as it can run
+    too. One model is in memory at a time, but for that. Outputs among `logits` are compared as distributions
+    as well. `progress` is called with a phrase before every step that takes long.
+
+    Where onnxruntime's graph optimisations distort the source, both are run without them.
+
+    Raises GrowError: G403 where onnxruntime cannot run one of them or `inputs` does not fit the source, G310
+    for a file that is no ONNX model.
+    """
+    pair = _Pair(
+        Path(source),
+        Path(result),
+        output_maps,
+        input_maps,
+        renamed,
+        None if inputs is None else Path(inputs),
+        narrower,
+        logits,
+        seed,
+        progress or (lambda phrase: None),
+    )
+    found, rounding = pair.compared(optimised=True)
+    if not rounding.distorted:
+        return found
+    plain, _ = pair.compared(optimised=False)
+    note = (
+        "both were run without onnxruntime's graph optimisations: they change what the source computes "
+        f"(r = {rounding.largest:.1e})"
+    )
+    return replace(plain, notes=(note, *plain.notes))
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """What `verify` was asked for."""
+
+    source: Path
+    result: Path
+    output_maps: Mapping[str, Sequence[OutputMap]]
+    input_maps: InputMaps
+    renamed: Mapping[str, str | None]
+    inputs: Path | None
+    narrower: bool
+    logits: Collection[str]
+    seed: int
+    tell: Callable[[str], None]
+
+    def compared(self, optimised: bool) -> tuple[Verification, Rounding]:
+        """Both run, with graph optimisations or without."""
+        reports: dict[str, list[OutputReport]] = {}
+        rounding = Rounding()
+        notes: list[str] = []
+        with contextlib.ExitStack() as stack:
+            before, after = (stack.enter_context(runnable(model)) for model in (self.source, self.result))
+            ports = read_signature(self.result)
+            count = 0
+            others: Sequence[Way] = ()
+            for cases, expected in self.groups(before, self.cases(before, after, ports), optimised):
+                self.tell("measuring the source's own rounding")
+                if not count:
+                    others = stack.enter_context(
+                        ways(self.source, before, rounding, cases[0], optimised=optimised)
+                    )
+                measure(others, cases, expected, rounding)
+                self.tell("running the grown model")
+                with Session(after, optimised=optimised) as session:
+                    for case, outputs in zip(cases, expected, strict=True):
+                        feeds = grown_feeds(case, ports, self.input_maps, self.renamed, self.seed)
+                        grown = session.run(feeds)
+                        found = compare_outputs(
+                            outputs, grown, self.output_maps, self.renamed, notes, self.logits
+                        )
+                        for name, report in found:
+                            reports.setdefault(name, []).append(report)
+                count += len(cases)
+        return summed_up(reports, rounding, count, notes), rounding
+
+    def cases(self, before: Path, after: Path, ports: Sequence[Input]) -> list[Feeds] | None:
+        """The cases, where they are known before the source runs."""
+        if self.inputs is not None:
+            return read_inputs(self.inputs, self.source)
+        if not self.narrower:
+            return None
+        self.tell("drawing inputs that both models can take")
+        return _for_both(before, after, self.source, ports, self.input_maps, self.seed)
+
+    def groups(
+        self, source: Path, pending: list[Feeds] | None, optimised: bool
+    ) -> Iterator[tuple[list[Feeds], list[Feeds]]]:
+        """The cases and the source's outputs, as many at a time as fit into HELD_BYTES (one at least)."""
+        while pending is None or pending:
+            self.tell("running the source")
+            cases: list[Feeds] = []
+            expected: list[Feeds] = []
+            with Session(source, optimised=optimised) as session:
+                if pending is None:
+                    pending = draw(read_signature(self.source), session, self.seed)
+                held = 0
+                while pending and held < HELD_BYTES:
+                    cases.append(pending[0])
+                    expected.append(session.run(pending[0]))
+                    held += sum(output.nbytes for output in expected[-1].values())
+                    pending = pending[1:]
+            yield cases, expected
+
+
+def _for_both(
+    source: Path, result: Path, signature: Path, ports: Sequence[Input], maps: InputMaps, seed: int
+) -> list[Feeds]:
+    """Cases of the source, drawn so that the result can run them too."""
+    with Session(source) as before, Session(result) as after:
+        return cases_for_both(before, after, read_signature(signature), ports, maps, seed)
+
+
+def cases_for_both(
+    before: Runner, after: Runner, own: Sequence[Input], ports: Sequence[Input], maps: InputMaps, seed: int
+) -> list[Feeds]:
+    """Cases of a source with inputs of its `own`, drawn so that a result with other `ports` can run them too.
+
+    Raises GrowError (G403) where there are none.
+    """
+    theirs = {port.name: port for port in ports}
+    numbers = {name: m for name, found in maps.items() for m in found if isinstance(m, NumberMap)}
+    drawn = list(own)
+    for k, port in enumerate(own):
+        if port.name in theirs:
+            drawn[k] = port = replace(port, low=theirs[port.name].low, high=theirs[port.name].high)
+        if port.name in numbers:
+            drawn[k] = replace(port, high=min(port.high, len(numbers[port.name].kept)))
+
+    def wide(feeds: Feeds) -> Feeds:
+        return {n: numbers[n].narrow(a) if n in numbers else a for n, a in feeds.items()}
+
+    class Both:
+        def run(self, feeds: Feeds) -> Feeds:
+            after.run(grown_feeds(wide(feeds), ports, maps, {}, seed))
+            return before.run(wide(feeds))
+
+    return [wide(case) for case in draw(drawn, Both(), seed)]
+
+
+def grown_feeds(
+    case: Feeds,
+    ports: Sequence[Input],
+    maps: InputMaps,
+    renamed: Mapping[str, str | None],
+    seed: int,
+) -> Feeds:
+    """The source's inputs as the grown model takes them, and values for the inputs that only it has."""
+    wanted = {port.name for port in ports}
+    feeds = {}
+    for name, array in case.items():
+        extended = array
+        for axis_map in maps.get(name, ()):
+            try:
+                extended = axis_map.extend(extended)
+            except IndexError as error:
+                message = f"the inputs hold numbers in `{name}` that the grown model has no unit for"
+                raise GrowError(Diagnostic("G403", message)) from error
+        grown_name = renamed.get(name, name)
+        if grown_name in wanted:
+            feeds[grown_name] = extended
+    return complete(ports, feeds, seed)
+
+
+def compare_outputs(
+    expected: Feeds,
+    grown: Feeds,
+    maps: Mapping[str, Sequence[OutputMap]],
+    renamed: Mapping[str, str | None],
+    notes: list[str],
+    logits: Collection[str],
+) -> Iterator[tuple[str, OutputReport]]:
+    """The report of every output of the source that the grown model is meant to have."""
+    for name, output in expected.items():
+        grown_name = renamed.get(name, name)
+        if grown_name is None:
+            _note(notes, f"output `{name}` is not in the grown model")
+            continue
+        report = compare_output(output, grown.get(grown_name), maps.get(name, ()), name in logits)
+        if report.note:
+            _note(notes, f"output `{name}`: {report.note}")
+        elif output.size and not report.compared and not report.misplaced:
+            _note(notes, f"output `{name}` held no finite number in one case")
+        yield name, report
+
+
+def compare_output(
+    output: Array, grown: Array | None, maps: Sequence[OutputMap], scores: bool
+) -> OutputReport:
+    """How far an output moved, on the source's units; as distributions too where it holds `scores`."""
+    if grown is None:
+        return incomparable("the grown model lacks it")
+    try:
+        for axis_map in maps:
+            output, grown = axis_map.restrict(output, grown)
+    except IndexError:
+        return incomparable(f"the grown shape {list(grown.shape)} has no place for the source's units")
+    report = compare(output, grown)
+    return replace(report, closeness=closeness(output, grown)) if scores and not report.note else report
+
+
+def summed_up(
+    reports: Mapping[str, Sequence[OutputReport]], rounding: Rounding, count: int, notes: Sequence[str]
+) -> Verification:
+    """The reports of all cases of each output as one measurement."""
+    outputs = {name: worst(seen) for name, seen in reports.items()}
+    notes = [*notes, *(f"output `{name}` {STEADY}" for name, report in outputs.items() if report.steady)]
+    for name in sorted(rounding.unstable.keys() & outputs.keys()):
+        notes.append(
+            f"output `{name}` has integers or infinities that differ between two ways to run the source"
+        )
+    return Verification(
+        max_abs=max((report.max_abs for report in outputs.values()), default=0.0),
+        relative=max((report.relative for report in outputs.values()), default=0.0),
+        rounding=rounding.largest,
+        slack=rounding.slack,
+        cases=count,
+        outputs=outputs,
+        notes=(*notes, *rounding.notes),
+        unstable=dict(rounding.unstable),
+        odd=frozenset(rounding.odd),
+    )
+
+
+def _note(notes: list[str], note: str) -> None:
+    if note not in notes:
+        notes.append(note)

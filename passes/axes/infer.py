@@ -1,0 +1,291 @@
+"""Index spaces: one for each axis of each tensor, unified along every operator's line.
+
+Needs: a simulated graph. Gives: `Axes`, the space of every axis of every value and the line of every live
+node. A node whose results are all known at the sample points is shape arithmetic and constrains nothing;
+neither does a value of which only the shape is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from growc.algebra.space import Reason, Space, address, choose, find, freeze, leaves, product, sum_of, unify
+from growc.errors.brief import brief
+from growc.ir.graph import Graph, Node, Value, Weight
+from growc.ir.notation import Line, Operand, Row, Site, Term, labels, opaque
+from growc.ir.traits import SIZES
+from growc.passes.axes.expert_liveness import find_apart
+from growc.passes.axes.routing import ROUTED, Routes, find_routes, routed
+from growc.passes.axes.unstacked_experts import Apart, one_by_one
+
+
+@dataclass(eq=False)
+class Instance:
+    """A node's line with the space of each label."""
+
+    __repr__ = brief
+
+    node: Node
+    line: Line
+    spaces: dict[str, Space]
+
+    def numbered(self) -> Iterator[tuple[int, Value, int]]:
+        """The axes whose units the node takes by number: (operand, its value, axis)."""
+        for i, (value, terms) in enumerate(zip(self.node.inputs, self.line.inputs, strict=False)):
+            for axis, term in enumerate(terms or ()):
+                if value is not None and term == "#":
+                    yield i, value, axis
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """An input that takes what an output of the step before gave; `axes` are those that change together."""
+
+    __repr__ = brief
+
+    past: Value
+    present: Value
+    axes: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Axes:
+    """The axis graph: spaces by (value, axis), and the lines that tie them."""
+
+    __repr__ = brief
+
+    graph: Graph
+    spaces: dict[Value, tuple[Space, ...]] = field(default_factory=dict)
+    instances: list[Instance] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    routes: Routes = field(default_factory=dict)
+    ranked: dict[Node, Space] = field(default_factory=dict)
+    """What each ranking of scores chooses from."""
+    apart: list[Apart] = field(default_factory=list)
+    """Axes whose units are taken out one by one."""
+    refused: list[Apart] = field(default_factory=list)
+    """Likewise, but units that go would leave something behind."""
+
+    def of(self, value: Value) -> tuple[Space, ...]:
+        """The space of each axis of a value; empty where its rank is unknown."""
+        return self.spaces.get(value, ())
+
+    @cached_property
+    def cuts(self) -> dict[Node, int]:
+        """The nodes that take single units out of an axis, or compare their numbers, and the axis."""
+        return {node: apart.axis for apart in self.apart for node in apart.cuts}
+
+    @cached_property
+    def used_often(self) -> frozenset[Weight]:
+        """Stored tensors with several uses."""
+        counts = Counter(use.weight for use in self.graph.uses())
+        return frozenset(weight for weight, n in counts.items() if weight is not None and n > 1)
+
+    @cached_property
+    def asked(self) -> dict[Value, Value | None]:
+        """Uses of stored tensors of which only the shape is asked, each with another use of its tensor."""
+        live = {i.node for i in self.instances}
+        uses = list(self.graph.uses())
+        others = {u.weight: u for u in reversed(uses) if not u.users or any(n in live for n, _ in u.users)}
+        alone = (u for u in uses if u.users and not any(n in live for n, _ in u.users))
+        return {use: others.get(use.weight) for use in alone}
+
+    def frozen(self) -> Iterator[tuple[Value, int, Reason]]:
+        """Every frozen axis of a weight that is not a mere size, with its reason."""
+        for use in self.graph.uses():
+            for axis, space in enumerate(self.of(use)):
+                for leaf in leaves(space):
+                    reason = leaf.frozen
+                    if reason is not None:
+                        yield use, axis, reason
+
+
+def infer_spaces(graph: Graph) -> Axes:
+    """Build the axis graph of a simulated graph."""
+    found = find_apart(graph)
+    axes = Axes(graph, apart=[a for a in found if a.refusal is None])
+    axes.refused = [a for a in found if a.refusal is not None]
+    axes.routes = find_routes(graph, axes.cuts)
+    for value in graph.values():
+        axes.spaces[value] = tuple(Space(s) for s in value.sizes or ())
+    live = live_nodes(graph)
+    for node in graph.nodes:
+        if node in live:
+            axes.instances.append(instantiate(axes, node))
+    for use, other in axes.asked.items():
+        for a, b in zip(axes.of(use), () if other is None else axes.of(other), strict=False):
+            unify(a, b, use.users[0][0])
+    axes.states = [_carried_on(axes, past, present) for past, present in graph.states]
+    given_out = {v.weight for v in graph.outputs if v.weight is not None}
+    for use in graph.uses():
+        for space in axes.of(use) if use.weight in given_out else ():
+            freeze(space, Reason(None, f"the model gives out what `{use.name}` stores"))
+    follow = {(v, k) for s in axes.states for v in (s.past, s.present) for k in s.axes}
+    for value in graph.inputs:
+        for k, space in enumerate(axes.of(value)):
+            if (value, k) not in follow:
+                freeze(space, _fed(value))
+    for value in graph.outputs:
+        for k, space in enumerate(axes.of(value)):
+            if (value, k) not in follow:
+                address(space, Reason(None, f"it is an axis of the model's output `{value.name}`"))
+    return axes
+
+
+def _fed(value: Value) -> Reason:
+    """What is fed decides the sizes of an input."""
+    remedy = f"export the model together with what makes `{value.name}`, and its axes can change"
+    if value.floating:
+        remedy += "; those of a cache do where the model gives out what is to be fed at the next step"
+    return Reason(None, f"it is an axis of the model's input `{value.name}`", remedy)
+
+
+def _carried_on(axes: Axes, past: Value, present: Value) -> State:
+    """Make the axes of a state one with those of the output that carries it on, wherever neither grows."""
+    before, after = axes.of(past), axes.of(present)
+    if len(before) != len(after):
+        return State(past, present, ())
+    same = [k for k, (a, b) in enumerate(zip(before, after, strict=True)) if a.static and a.size == b.size]
+    for k in same:
+        unify(before[k], after[k], None)
+    return State(past, present, tuple(same))
+
+
+def live_nodes(graph: Graph) -> set[Node]:
+    """Nodes whose results reach an output as values that sizes do not decide.
+
+    Lengths that data decide (what is not zero is counted, a loop runs until something is so) are such values
+    too, though nothing but a shape is read of them.
+    """
+    live: set[Node] = set()
+    read, measured = list(graph.outputs), list[Value]()
+    seen, seen_measured = set[Value](), set[Value]()
+    while read or measured:
+        value, done = (read.pop(), seen) if read else (measured.pop(), seen_measured)
+        node = value.producer
+        if node is None or value in done:
+            continue
+        done.add(value)
+        if done is seen_measured:
+            deciding = [v for v in node.operands if _decides_length(v, node, graph)]
+            read += deciding
+            measured += (v for v in node.operands if v not in deciding)
+            counts = any(v.known is None for v in deciding)
+        else:
+            (measured if node.has(SIZES) else read).extend(node.operands)
+            counts = any(o.known is None for o in node.outputs)
+        if counts:
+            live.add(node)
+    return live
+
+
+def _decides_length(operand: Value, node: Node, graph: Graph) -> bool:
+    """Whether the numbers of an operand, and not its sizes alone, may decide how long a result is."""
+    known = node.op in graph.dialect.operators and not node.captured
+    scales = None if node.laws.scales is None else node.input(node.laws.scales)
+    return not known or not operand.floating or operand is scales
+
+
+MANY = 7919
+"""How many elements a unit that counts has at the sample point that is added to tell it from others."""
+
+
+def site_of(node: Node, opset: int, spaces: Callable[[Value], Sequence[Space]] | None = None) -> Site:
+    """A node as its rule sees it; with `spaces`, at one more sample point, where units that count are
+    many.
+    """
+
+    def operand(value: Value) -> Operand:
+        if spaces is None or value.sizes is None:
+            return Operand(value.sizes, value.known)
+        sizes = tuple((*n, _many(s)) for n, s in zip(value.sizes, spaces(value), strict=True))
+        return Operand(sizes, None if value.known is None else (*value.known, value.known[-1]))
+
+    inputs = tuple(None if v is None else operand(v) for v in node.inputs)
+    return Site(node, inputs, tuple(operand(v) for v in node.outputs), opset)
+
+
+def _many(space: Space) -> int:
+    space = find(space)
+    if space.kind == "atom":
+        return MANY if space.counts else space.size[-1]
+    sizes = [_many(p) for p in space.parts]
+    return math.prod(sizes) if space.kind == "product" else sum(sizes)
+
+
+def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | None = None) -> Instance:
+    """A node's line (the one that is given, or its row's), its labels unified with the axes of its values."""
+    row: Row | None = axes.graph.dialect.operators.get(node.op)
+    site = site_of(node, axes.graph.dialect.opset(axes.graph), axes.of if counted else None)
+    if line is None:
+        line = opaque(site) if row is None else routed(row.line(site), axes.routes.get(node, ()))
+        if node in axes.cuts and not node.laws.signs:
+            line = one_by_one(line, axes.cuts[node])
+    made: dict[str, Space] = {}
+    pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]
+    places = [
+        (space, term)
+        for value, terms in pairs
+        if value is not None and terms is not None
+        for space, term in zip(axes.of(value), terms, strict=True)
+    ]
+    for space, term in places:
+        if isinstance(term, str) and labels(term):
+            made.setdefault(labels(term)[0], Space(space.size, counts=find(space).counts))
+    for name, size in line.sizes.items():
+        size = size[:-1] if counted else size
+        several = counted and line.sizes[name][-1] == MANY
+        made.setdefault(name, Space(size, counts=several or name in line.counted))
+    for one, other in line.alike:
+        unify(made[one], made[other], node)
+    blind = any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs])
+    cause = (
+        f"the operator {node.kind} is not known" if row is None else f"{node.kind} reads this axis as a whole"
+    )
+    if line.because:
+        cause = f"{node.kind} {line.because}"
+    if blind and row is not None:
+        cause = "the shapes here cannot be found: a node in front of it is not known"
+    if line.treatment in ("lookup", "layout") and node in axes.routes:
+        cause = f"{node.kind} takes of it what a ranking chose"
+    for space, term in places:
+        _place(space, term, made, node, Reason(node, cause))
+    for stop in axes.routes.get(node, ()) if ROUTED.rstrip("~") in made else ():
+        units = made[ROUTED.rstrip("~")]
+        unify(axes.ranked.setdefault(stop.ranking, Space(units.size)), units, node)
+    for value in node.captured:
+        for space in axes.of(value):
+            freeze(space, Reason(node, f"the body of {node.kind} reads it"))
+    return Instance(node, line, made)
+
+
+def _place(space: Space, term: Term, made: dict[str, Space], node: Node, opaque_here: Reason) -> None:
+    if term == "_":
+        freeze(space, opaque_here)
+    elif term == "#":
+        address(space, Reason(node, f"{node.kind} addresses it by number"))
+    elif term != "1":
+        unify(space, space_of(term, made), node)
+        if isinstance(term, str) and term.endswith("~"):
+            choose(space, opaque_here)
+        for name in _frozen_labels(term):
+            freeze(made[name], Reason(node, f"{node.kind} takes it with a stride"))
+
+
+def _frozen_labels(term: Term) -> list[str]:
+    if isinstance(term, str):
+        return [term.rstrip("!")] if term.endswith("!") else []
+    return [name for part in term[1] for name in _frozen_labels(part)]
+
+
+def space_of(term: Term, made: dict[str, Space]) -> Space:
+    """The space that a term describes."""
+    if isinstance(term, str):
+        return find(made[term.rstrip("!~")])
+    kind, parts = term
+    inner = [space_of(p, made) for p in parts if p != "1"]
+    return product(inner) if kind == "*" else sum_of(inner)

@@ -1,0 +1,163 @@
+"""Who is made from whom: the axis graph as the rules for roles ask about it.
+
+Needs: the axis graph. Gives: `Flow`, which knows weights from activations, what a weight reads and makes, and
+whether a value is made from another one through a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from growc.algebra.space import Space, atoms_of, find, leaves
+from growc.ir.graph import Node, Value, backward, makers, static_values
+from growc.ir.notation import Axes as Terms
+from growc.ir.notation import labels, names_of
+from growc.ir.traits import DEQUANTISE, QUANTISE, SAME
+from growc.ir.walk import walk
+from growc.passes.axes.infer import Axes, Instance
+from growc.passes.raising.norms import find_norms
+
+THROUGH = (SAME, QUANTISE, DEQUANTISE)
+"""Traits of operators behind which a value is still the same one."""
+
+
+class Flow:
+    """Questions about one axis graph."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self.by_node = {i.node: i for i in axes.instances}
+        self.order = {n: k for k, n in enumerate(axes.graph.nodes)}
+        self.static = static_values(axes.graph)
+        self.parameters = self.parameter_values()
+        self.chosen = self.chosen_weights()
+        self.maps = [
+            i for i in axes.instances if i.line.treatment == "contract" and self.weight_of(i) is not None
+        ]
+        self.on_weights = {
+            leaf
+            for m in self.maps
+            for space in axes.of(m.node.required(self.weight_of(m) or 0))
+            for leaf in leaves(space)
+            if leaf.static
+        }
+
+    @cached_property
+    def normed(self) -> set[Value]:
+        """What norms in pieces make, before their gains."""
+        return {norm.result for norm in find_norms(self.axes.graph)}
+
+    def parameter_values(self) -> set[Value]:
+        """Static values that no product stands in front of: what is made of learned queries is none."""
+        found = {v for v in self.static if v.weight is not None}
+        for node in self.axes.graph.nodes:
+            instance = self.by_node.get(node)
+            product = instance is not None and instance.line.treatment == "contract"
+            operands = [v for v in node.operands if v.known is None or v.weight is not None]
+            if operands and not product and all(v in found for v in operands):
+                found.update(node.outputs)
+        return found
+
+    def chosen_weights(self) -> dict[Value, Instance]:
+        """Matrices that run-time numbers choose from a stack of them, each with its look-up."""
+        found: dict[Value, Instance] = {}
+        for instance in self.axes.instances:
+            source, treatment = instance.node.input(0), instance.line.treatment
+            if "made_of" in instance.node.attributes:
+                for out in instance.node.outputs:
+                    given = instance.node.sources(out)
+                    matrices = all(v in found or (v in self.static and v.rank >= 2) for v in given)
+                    found.update({out: instance} if given and matrices else {})
+            elif source is None:
+                continue
+            elif treatment == "lookup" and source in self.static and source.floating and source.rank >= 3:
+                found.update((out, instance) for out in instance.node.outputs)
+            elif treatment == "layout" and source in found:
+                found.update((out, found[source]) for out in instance.node.outputs)
+        return found
+
+    def weight_of(self, instance: Instance) -> int | None:
+        """The operand of a contraction that is a weight, is made from weights, or is chosen from a stack."""
+        operands = [(i, v) for i in (1, 0) if (v := instance.node.input(i)) is not None and v.rank >= 2]
+        found = [i for i, v in operands if v in self.parameters]
+        found += [i for i, v in operands if v in self.static and v.rank == 2]
+        return next(iter(found + [i for i, v in operands if v in self.chosen]), None)
+
+    def read(self, instance: Instance) -> list[Space]:
+        """The spaces that a product with a weight contracts, whole axes of what it reads."""
+        operand = self.weight_of(instance) or 0
+        made = set(names_of(instance.line.outputs[0]))
+        summed = set(names_of(instance.line.inputs[operand])) - made
+        return self._bearing(instance.node.inputs[1 - operand], instance.line.inputs[1 - operand], summed)
+
+    def made(self, instance: Instance) -> list[Space]:
+        """The spaces that a product with a weight makes, whole axes of its result."""
+        operand = self.weight_of(instance) or 0
+        own = set(names_of(instance.line.inputs[operand])) - set(names_of(instance.line.inputs[1 - operand]))
+        return self._bearing(instance.node.outputs[0], instance.line.outputs[0], own)
+
+    def _bearing(self, value: Value | None, terms: Terms | None, names: set[str]) -> list[Space]:
+        spaces = () if value is None else self.axes.of(value)
+        pairs = zip(spaces, terms or (), strict=True)
+        return [find(space) for space, term in pairs if names & set(labels(term))]
+
+    def atoms(self, value: Value) -> set[Space]:
+        """Ids of the atoms of all axes of a value."""
+        return set(atoms_of(self.axes.of(value)))
+
+    def product_above(self, softmax: Node) -> Instance | None:
+        """The product of two activations that a softmax normalises, through elementwise operators."""
+        return next(self.products_above(softmax), None)
+
+    def products_above(self, softmax: Node) -> Iterator[Instance]:
+        """All products of activations that a softmax normalises the sum of, the nearest first."""
+
+        def above(values: Iterable[Value | None]) -> Iterator[Instance]:
+            made = makers(v for v in values if v not in self.static)
+            yield from (self.by_node[node] for node in made if node in self.by_node)
+
+        def behind(one: Instance) -> Iterator[Instance]:
+            return above(() if one.line.treatment == "contract" else one.node.inputs)
+
+        for one in walk(above(softmax.inputs[:1]), behind, nearest=True):
+            if one.line.treatment == "contract" and self.weight_of(one) is None:
+                yield one
+
+    def product_below(self, softmax: Node) -> tuple[Instance, int] | None:
+        """The product of what a softmax gives with another activation, and which operand that is."""
+
+        def readers(node: Node) -> Iterator[tuple[Node, int]]:
+            yield from (use for v in node.outputs for use in v.users if use[0] in self.by_node)
+
+        def behind(use: tuple[Node, int]) -> Iterator[tuple[Node, int]]:
+            product = self.by_node[use[0]].line.treatment == "contract"
+            return iter(()) if product else readers(use[0])
+
+        for node, operand in walk(readers(softmax), behind, nearest=True):
+            instance = self.by_node[node]
+            product = instance.line.treatment == "contract" and self.weight_of(instance) is None
+            if product and operand < 2:
+                return instance, 1 - operand
+        return None
+
+    def made_from(self, branch: Value, base: Value) -> bool:
+        """Whether `branch` is computed from `base` through at least one weight."""
+        base = through_casts(base)
+        limit = self.order.get(base.producer, -1) if base.producer else -1
+
+        def above(place: tuple[Value, bool]) -> Iterator[tuple[Value, bool]]:
+            value, mapped = place
+            instance = None if value.producer is None else self.by_node.get(value.producer)
+            if instance is None or self.order[instance.node] <= limit or through_casts(value) is base:
+                return
+            linear = instance.line.treatment == "contract" and self.weight_of(instance) is not None
+            yield from ((v, mapped or linear) for v in instance.node.operands)
+
+        places = walk([(branch, False)], above)
+        return any(mapped and through_casts(value) is base for value, mapped in places)
+
+
+def through_casts(value: Value) -> Value:
+    """The value before any Cast, Identity, or rounding to integers and back."""
+    return backward(value, lambda node: node.has(*THROUGH))

@@ -1,0 +1,132 @@
+"""Routing: numbers that a ranking of scores gives, and what they choose from (mixtures of experts).
+
+Needs: a simulated graph. Gives: for every operator that ranks scores, or is told by such numbers where to
+look, the axes that are numbered. Where the numbers of a ranking are only moved and looked up by, the units of
+all these axes may change places together, or become fewer: the numbers follow. Where they do anything else
+(they are given out, counted with, compared), nothing is found, and the axes stay as their operators have
+them. Units of equal score are ranked by their places: of ties nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from growc.ir.graph import Graph, Node, Value
+from growc.ir.notation import Axes, Line
+from growc.ir.traits import JOIN, RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
+from growc.ir.walk import walk
+
+WHOLE = ("int32", "int64")
+"""Element types that hold every number of a unit."""
+
+ROUTED = "u~"
+"""The label of what is numbered (growc.ir.notation)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stop:
+    """An axis whose units a ranking numbers: of an operand, or of a result."""
+
+    ranking: Node
+    result: bool
+    place: int
+    axis: int
+
+
+Routes = Mapping[Node, Sequence[Stop]]
+
+
+def find_routes(graph: Graph, compared: Collection[Node] = ()) -> Routes:
+    """The stops of every node, of all rankings whose numbers can be followed.
+
+    `compared`: comparisons of numbers with constants, which follow them (growc.passes.axes.unstacked_experts).
+    """
+    found: dict[Node, list[Stop]] = {}
+    outputs = set(graph.outputs)
+    for node in graph.nodes:
+        stops = _stops(node, outputs, compared) if node.has(RANK) else None
+        for at, stop in stops or ():
+            found.setdefault(at, []).append(stop)
+    return found
+
+
+def routed(line: Line, stops: Sequence[Stop]) -> Line:
+    """A node's line, in which the axes that are numbered have the label ROUTED."""
+    sides: tuple[list[Axes | None], list[Axes | None]] = (list(line.inputs), list(line.outputs))
+    for stop in stops:
+        side = sides[stop.result]
+        terms = side[stop.place] if stop.place < len(side) else None
+        if line.treatment == "opaque" or terms is None or terms[stop.axis] not in ("_", "#"):
+            return line
+        side[stop.place] = (*terms[: stop.axis], ROUTED, *terms[stop.axis + 1 :])
+    return replace(line, inputs=tuple(sides[0]), outputs=tuple(sides[1]))
+
+
+def fewest(ranking: Node) -> int:
+    """How many units a ranking gives, which must be there; 1 where it cannot be told."""
+    count = ranking.input(1)
+    if count is None or count.known is None:
+        return ranking.integer("k", 1)
+    return max(int(k.reshape(-1)[0]) for k in count.known)
+
+
+def numbers_of(value: Value) -> tuple[Node, int] | None:
+    """The ranking that numbers are of, however moved, and the axis of the scores that it numbers."""
+    node = value.producer
+    if node is None:
+        return None
+    if node.has(RANK):
+        axis = _ranked_axis(node) if value is node.outputs[-1] else None
+        return None if axis is None else (node, axis)
+    given = [node.inputs[i] for i in node.taken] if _gives_on(node, 0) else []
+    found = {None if v is None else numbers_of(v) for v in given}
+    return found.pop() if len(found) == 1 else None
+
+
+def _ranked_axis(ranking: Node) -> int | None:
+    scores = ranking.inputs[0]
+    if scores is None or not scores.sizes:
+        return None
+    last = len(ranking.outputs) > 1  # those that give the elements too count from the last axis
+    axis = ranking.integer("axis", -1 if last else 0) % scores.rank
+    return axis if len(set(scores.sizes[axis])) == 1 else None
+
+
+def _stops(ranking: Node, outputs: set[Value], compared: Collection[Node]) -> list[tuple[Node, Stop]] | None:
+    """Every place where the numbers of a ranking mean units; None where they mean anything else."""
+    axis = _ranked_axis(ranking)
+    if axis is None:
+        return None
+
+    def given_on(value: Value) -> Iterator[Node]:
+        yield from (node for node, operand in value.users if _gives_on(node, operand))
+
+    found = [(ranking, Stop(ranking, False, 0, axis))]
+    numbers = list(
+        walk(ranking.outputs[-1:], lambda v: (out for node in given_on(v) for out in node.outputs))
+    )
+    joins = {node for value in numbers for node in given_on(value) if node.has(JOIN)}
+    if not outputs.isdisjoint(numbers) or not all(set(numbers).issuperset(node.operands) for node in joins):
+        return None
+    for node, operand in (user for value in numbers for user in value.users):
+        if not (_gives_on(node, operand) or node.has(SIZES) or node in compared):
+            stops = list(_numbered(ranking, node, operand))
+            if not stops:
+                return None
+            found += [(node, stop) for stop in stops]
+    return found
+
+
+def _gives_on(node: Node, operand: int) -> bool:
+    """Whether a node gives the numbers of an operand on, wherever it puts them."""
+    if node.has(SAME):
+        return node.outputs[0].dtype in WHOLE
+    return node.has(JOIN) or (operand == 0 and node.has(VIEW, TURN, REPEAT, TAKE))
+
+
+def _numbered(ranking: Node, node: Node, operand: int) -> Iterator[Stop]:
+    """The axes that an operand numbers, if each of its elements is a number of these."""
+    found = [one for one in node.addresses if one.operand == operand]
+    if not any(one.end or one.column for one in found):
+        yield from (Stop(ranking, one.result, 0, one.axis) for one in found)

@@ -1,0 +1,141 @@
+"""One head: an axis of one element between scores and the weights around them, made visible as a space.
+
+Needs: the axis graph. Gives: the same, in which the queries, keys, values and the output projection of an
+attention of one head have an axis (1 d), if a reshape takes the one out of what weights make for all three,
+and puts it back in front of what the projection reads.
+
+Spaces leave factors of one out (growc.passes.axes.units). Whatever meets the element on its way follows it to
+weights that make it, or is broadcast over it; where it is cut, summed or given out, nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from growc.algebra.space import Space, leaves, product
+from growc.ir.graph import Value
+from growc.ir.notation import Term, labels, names_of
+from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.queries import Flow
+from growc.passes.axes.units import Place, Way, named_axes, ones_before, replace_spaces
+from growc.passes.raising.heads import merges, weighs
+
+
+def count_heads(axes: Axes) -> None:
+    """Give the one head of every attention that has a single one a space of its own, in place."""
+    if not any(weighs(i.node) for i in axes.instances):
+        return
+    flow = Flow(axes)
+    changed: dict[Place, Space] = {}
+    for scores, axis in _single(flow):
+        way = Around(flow, Space(axes.of(scores.node.outputs[0])[axis].size, counts=True))
+        term = (scores.line.outputs[0] or ())[axis]
+        if (
+            way.joined(scores, -1, term, way.unit)
+            and way.forward(scores.node.outputs[0], axis, way.unit)
+            and not changed.keys() & way.found.keys()
+        ):
+            changed |= way.found
+    if changed:
+        replace_spaces(axes, changed)
+
+
+def _single(flow: Flow) -> Iterator[tuple[Instance, int]]:
+    """Score products without heads, and the only axis of one element that queries and keys share."""
+    for instance in flow.axes.instances:
+        scores = flow.product_above(instance.node) if weighs(instance.node) else None
+        if scores is None:
+            continue
+        both = [set(names_of(terms)) for terms in scores.line.inputs[:2]]
+        terms = scores.line.outputs[0] or ()
+        batch = [k for k, t in enumerate(terms) if isinstance(t, str) and t in both[0] & both[1]]
+        atoms = {x for k in batch for x in leaves(flow.axes.of(scores.node.outputs[0])[k])}
+        ones = [k for k in batch if flow.axes.of(scores.node.outputs[0])[k].unit]
+        if len(ones) == 1 and atoms.isdisjoint(flow.on_weights):
+            yield scores, ones[0]
+
+
+class Around(Way):
+    """The ways of one head from the scores, up to the weights that make it and down to those that read it."""
+
+    def __init__(self, flow: Flow, unit: Space) -> None:
+        super().__init__(flow.axes, flow.by_node)
+        self.flow, self.unit = flow, unit
+        self.given = {*flow.axes.graph.outputs}
+
+    def back(self, value: Value, axis: int, space: Space) -> bool:
+        """As for any way; but a weight has the head in front of its units, not as an axis that is a batch."""
+        if value.weight is not None and space is self.unit:
+            return False
+        return super().back(value, axis, space)
+
+    def named(self, instance: Instance, term: Term, space: Space) -> bool:
+        """As for any way; what is put end to end has the head from weights in all its parts."""
+        if not super().named(instance, term, space):
+            return False
+        parts = [place for place, other in named_axes(instance, term) if other == term]
+        return instance.line.treatment != "layout" or all(part in self.found for part in parts)
+
+    def forward(self, value: Value, axis: int, space: Space) -> bool:
+        """Whether the head can be followed to weights through everything that makes and uses this axis."""
+        if (value, axis) in self.found:
+            return self.found[value, axis] is space
+        self.found[value, axis] = space
+        return self.used(value, axis, space)
+
+    def used(self, value: Value, axis: int, space: Space) -> bool:
+        """The same, for all that uses a value."""
+        uses = [(self.by_node[n], i) for n, i in value.users if n in self.by_node]
+        if value in self.given or not uses:
+            return False
+        return all(self.onward(instance, i, axis, space) for instance, i in uses)
+
+    def onward(self, instance: Instance, operand: int, axis: int, space: Space) -> bool:
+        """Through one operator that uses the axis."""
+        terms = instance.line.inputs[operand] if operand < len(instance.line.inputs) else None
+        if terms is None:
+            return False
+        if terms[axis] == "1":
+            return self.merged(instance, terms, axis, space)
+        return self.joined(instance, operand, terms[axis], space) and self.passed_on(
+            instance, terms[axis], space
+        )
+
+    def joined(self, instance: Instance, operand: int, term: Term, space: Space) -> bool:
+        """Whether the other operands have the axis from weights, or are broadcast where that may be."""
+        if term == "1":
+            return True
+        if not isinstance(term, str) or term in ("_", "#"):
+            return False
+        contracts = instance.line.treatment == "contract"
+        for i, (value, terms) in enumerate(zip(instance.node.inputs, instance.line.inputs, strict=False)):
+            for axis, other in enumerate(terms or ()):
+                if value is None or i == operand or term not in labels(other):
+                    continue
+                reached = other == term and self.back(value, axis, space)
+                if not reached and (contracts or other != term):
+                    return False
+        return True
+
+    def passed_on(self, instance: Instance, term: Term, space: Space) -> bool:
+        """Whether the axis goes on in the results, or ends in a product with a weight."""
+        outs = [
+            (value, axis, other)
+            for value, terms in zip(instance.node.outputs, instance.line.outputs, strict=False)
+            for axis, other in enumerate(terms or ())
+            if term in labels(other)
+        ]
+        if not outs:
+            return instance.line.treatment == "contract" and self.flow.weight_of(instance) is not None
+        return all(other == term and self.forward(value, axis, space) for value, axis, other in outs)
+
+    def merged(self, instance: Instance, terms: tuple[Term, ...], axis: int, space: Space) -> bool:
+        """Through a reshape that puts the head in front of what it has."""
+        after = terms[axis + 1] if axis + 1 < len(terms) else None
+        out, made = instance.node.outputs[0], instance.line.outputs[0] or ()
+        if not merges(instance.node) or after is None or after not in made:
+            return False
+        at = made.index(after)
+        whole = self.axes.of(out)[at]
+        alone = ones_before(terms, axis + 1) == [axis] and not ones_before(made, at) and whole.static
+        return alone and self.forward(out, at, product([space, whole]))

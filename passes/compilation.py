@@ -1,0 +1,254 @@
+"""What is known of one compilation: each pass takes a record and gives the next kind of it.
+
+Every kind has the fields of the kind before, and those that a pass adds. So no field is empty because its
+pass has not run yet, and what a pass may read is what its argument has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+
+from growc.algebra.space import Size, Space
+from growc.passes.edits import Edit, Repairs, Sampled
+from growc.passes.layers.layer_runs import Instance
+
+if TYPE_CHECKING:
+    from growc.algebra.indexmap import Bools, Floats, IndexMap
+    from growc.ir.graph import Graph, Node, Value
+    from growc.passes.axes.infer import Axes
+    from growc.passes.axes.norms import Norm
+    from growc.passes.axes.ties import Tie
+    from growc.passes.axes.unstacked_experts import Taken
+    from growc.passes.finish.assembled import Assembled
+    from growc.passes.layers.layer_history import Depth
+    from growc.passes.layers.layer_runs import Layers
+    from growc.passes.lowering.lowered import Lowered
+    from growc.passes.ranking.measured_scores import Measured
+    from growc.passes.roles.name_axes import Roles
+    from growc.plans.plan import AxisStep, Gap, Plan
+    from growc.plans.scores import Scores
+    from growc.recipe.syntax_tree import Measure
+    from growc.resolve.bound import Bound
+
+Kind = TypeVar("Kind", bound="Source")
+
+After = Callable[[str, "Source"], None]
+"""What is called with the name of each pass and what it made."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What passes ask beside the graph. measure, measure_layers: what a `measure importance` finds of units,
+    and of the layers of each run of the source (raise GrowError: G309, G403); inspect: the analysis of
+    another model.
+    """
+
+    measure: Callable[[Request, Measure], Measured]
+    measure_layers: Callable[[Request, Measure], list[list[float | None]]]
+    inspect: Callable[[Path], Analysis]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Source:
+    """What is asked of which model. keeps: whether what is measured may be kept beside the model. inside:
+    whether one head in each part counts (passes/axes/inner_heads.py), and not the parts. untied: heads that are
+    not tied any more. after: called with each pass and what it made.
+    """
+
+    path: Path
+    model: Model
+    outside: Outside
+    statements: Sequence[Bound] = ()
+    progress: Callable[[str, int, int], None] = lambda phrase, done, total: None
+    keeps: bool = False
+    inside: bool = False
+    untied: frozenset[int] = frozenset()
+    after: After = lambda one, made: None
+
+    def part(self, kind: type[Kind]) -> Kind:
+        """What an earlier kind of it has."""
+        return kind(**{field.name: vars(self)[field.name] for field in fields(kind)})
+
+    def __repr__(self) -> str:
+        return f"<Compilation of {str(self.path)[-80:]}: not analysed>"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Captured(Source):
+    """A model as a graph."""
+
+    graph: Graph
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Simulated(Captured):
+    """A graph with sizes."""
+
+    sampled: Sampled
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Normed(Simulated):
+    """A graph with its norms."""
+
+    norms: Sequence[Norm]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Spaced(Normed):
+    """A graph with its index spaces."""
+
+    axes: Axes
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Tied(Spaced):
+    """Index spaces after ties."""
+
+    ties: Sequence[Tie]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Named(Tied):
+    """Index spaces with names."""
+
+    roles: Roles
+
+    def __repr__(self) -> str:
+        """The model, and its axes."""
+        axes = (f"{name} {'/'.join(map(str, self.roles.sizes(name)[:9]))}" for name in self.roles.axes)
+        return f"<Compilation of {str(self.path)[-80:]}: {', '.join(axes) or 'not analysed'}>"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Analysis(Named):
+    """All that is known of a model, whatever is asked of it. layers: those of the result, once they moved."""
+
+    layers: Layers
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Request(Analysis):
+    """A model that was edited as the statements ask. first: the analysis of the model as it was opened."""
+
+    first: Analysis
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Arranged(Request):
+    """A model with the layers of the result. renamed: inputs and outputs with another name now, or none."""
+
+    depth: Depth
+    renamed: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Mapped(Arranged):
+    """Statements as maps."""
+
+    lowered: Lowered
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Solved(Mapped):
+    """What is done to each use of a weight. scales: factors of eps, and of rescaled weights. attributes:
+    changed eps. outputs: maps of axes of model outputs; blends: of those that hold means. heard: the units
+    that readers get. notes: what a reader of the plan should know.
+    """
+
+    steps: Mapping[Value, Sequence[AxisStep]]
+    scales: Mapping[Value, float]
+    attributes: Mapping[Node, Mapping[str, float]]
+    gaps: Sequence[Gap]
+    outputs: Mapping[tuple[str, int], IndexMap]
+    blends: Mapping[tuple[str, int], Floats]
+    heard: Mapping[Space, Bools]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Repaired(Solved):
+    """What changes in the graph."""
+
+    repairs: Repairs
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Stored(Repaired):
+    """The stored tensors of the result."""
+
+    assembled: Assembled
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Result(Stored):
+    """A finished compilation."""
+
+    plan: Plan
+
+
+class Rearranged(Protocol):
+    """A model with other layers."""
+
+    @property
+    def model(self) -> Model:
+        """It."""
+
+    @property
+    def renamed(self) -> Mapping[str, str | None]:
+        """Inputs and outputs that have another name now, or none."""
+
+    def layers(self, graph: Graph, depth: Depth) -> Layers:
+        """Its layers, on its graph. Raises GrowError (G314) where nothing is left of one."""
+
+
+class Model(Protocol):
+    """A model, opened. told: what a reader of any plan should know of how it was captured. lenient: whether
+    masks that are not given are open. scores: what was measured of it.
+    """
+
+    told: tuple[str, ...]
+    scores: dict[tuple[Path, int | None], Scores]
+
+    @property
+    def lenient(self) -> bool:
+        """Whether masks that are not given are open."""
+
+    def capture(self) -> Graph:
+        """The neutral graph."""
+
+    def simulate(self, graph: Graph) -> Sampled:
+        """Fill in sizes and known values of a graph. Raises GrowError (G311)."""
+
+    def edit(self, edit: Edit) -> Self:
+        """The model with another graph, which is to be captured."""
+
+    def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
+        """The model with other layers. Raises GrowError (G314) where a layer that goes is needed."""
+
+    def repair(
+        self,
+        axes: Axes,
+        sampled: Sampled,
+        resize: Callable[[Space], Size],
+        taken: Taken,
+    ) -> Repairs:
+        """Account for every size of the result. Raises GrowError (G308) where one cannot be accounted for."""
+
+    def put_back(self, made: Assembled) -> Assembled:
+        """The stored tensors of a plan, where computed weights that change are made of what others are."""
+
+    def hold(self, c: Result) -> Result:
+        """A compilation with what stores its result, where that is more than the graph itself."""
+
+    def file(self, path: Path) -> Path:
+        """The file that onnxruntime runs."""
+
+    def files(self, path: Path) -> list[Path]:
+        """The files that say what the model computes."""
+
+    def fault(self, path: Path) -> str:
+        """What is wrong with the file as such, if it can be told."""

@@ -1,0 +1,182 @@
+"""Intervals that hold the numbers of a tensor, and what conditions add to them.
+
+Needs: a node, the intervals of its operands. Gives: `Range`, `At` (a node as the rules of
+growc.passes.dataflow.ranges see it) and `says`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from growc.algebra.indexmap import Array
+from growc.ir.graph import Node, Value
+from growc.ir.traits import REPEAT, SAME
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+LIMITS: dict[str, tuple[float, float]] = {
+    **{name: (float(np.iinfo(name).min), float(np.iinfo(name).max)) for name in INTEGERS},
+    "bool": (0.0, 1.0),
+}
+"""The least and the largest number of each type that has only integers."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """All numbers of a tensor lie in [low, high]; `wild`: or are none (0/0, the logarithm of -1).
+
+    rests: the inputs whose integers must not be negative for `low` to hold.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    rests: frozenset[Value] = frozenset()
+    wild: bool = False
+
+    def meet(self, other: Range) -> Range:
+        """The numbers that lie in another range as well."""
+        rests = self.rests if self.low >= other.low else other.rests
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        return Range(low, max(low, high), rests, self.wild)
+
+
+ANY = Range()
+Seen = frozenset[tuple[Value, Range]]
+"""What conditions say of values, where they hold."""
+NOTHING: Seen = frozenset()
+
+
+def union(*ranges: Range) -> Range:
+    """What holds the numbers of all."""
+    rests = frozenset[Value]().union(*(r.rests for r in ranges))
+    low, high = min(r.low for r in ranges), max(r.high for r in ranges)
+    return Range(low, high, rests, any(r.wild for r in ranges))
+
+
+def of_type(dtype: str) -> Range:
+    """All numbers of an element type."""
+    return Range(*LIMITS[dtype]) if dtype in LIMITS else ANY
+
+
+def of_array(numbers: Array) -> Range:
+    """The range of numbers."""
+    if not numbers.size or numbers.dtype.kind not in "bifu":
+        return ANY
+    wild = numbers.dtype.kind == "f" and bool(np.isnan(numbers).any())
+    return ANY if wild else Range(float(numbers.min()), float(numbers.max()))
+
+
+class UnknownRangeError(Exception):
+    """A rule asks for a range that must be found first."""
+
+    def __init__(self, key: tuple[Value, Seen]) -> None:
+        super().__init__(key[0].name)
+        self.key = key
+
+
+@dataclass(frozen=True)
+class At:
+    """One result of a node, as its rule sees it; `seen`: what conditions say where it is used."""
+
+    found: Mapping[tuple[Value, Seen], Range]
+    node: Node
+    result: Value
+    seen: Seen = NOTHING
+
+    def __call__(self, i: int, *told: tuple[Value, Range], elementwise: bool = True) -> Range:
+        """The range of operand i, which is any where it is absent.
+
+        `told`: what holds where the operand is used. Conditions say something of an operand that is used
+        element by element, and nothing of one whose elements go elsewhere.
+        """
+        value = self.node.input(i)
+        seen = self.seen.union(told) if elementwise else NOTHING
+        return ANY if value is None else self.of(value, seen)
+
+    def of(self, value: Value, seen: Seen = NOTHING) -> Range:
+        """The range of a value. Raises UnknownRangeError where it is not found yet."""
+        if (value, seen) not in self.found:
+            raise UnknownRangeError((value, seen))
+        return self.found[value, seen]
+
+    def all(self, *, elementwise: bool = True) -> list[Range]:
+        """The ranges of all operands."""
+        given = (i for i, v in enumerate(self.node.inputs) if v is not None)
+        return [self(i, elementwise=elementwise) for i in given]
+
+    @property
+    def place(self) -> int:
+        """Which result it is."""
+        return self.node.outputs.index(self.result)
+
+    @property
+    def whole(self) -> bool:
+        """Whether its numbers are integers."""
+        return self.result.dtype in LIMITS
+
+
+SIGNS = frozenset({-1, 0, 1})
+"""Of the difference of two numbers."""
+
+
+def says(at: At, condition: Value, truth: bool) -> Iterator[tuple[Value, Range]]:
+    """What values lie in where a condition is true, or false."""
+    node = condition.producer
+    operands = [] if node is None else [v for v in node.inputs if v is not None]
+    if node is None or not operands:
+        return
+    if truth in node.laws.implies:
+        for operand in operands:
+            yield from says(at, operand, node.laws.implies[truth])
+    elif node.laws.signs:
+        yield from _compared(at, *operands, signs=node.laws.signs if truth else SIGNS - node.laws.signs)
+    elif _in_place(node) and operands[0].dtype == condition.dtype:
+        yield from says(at, operands[0], truth)
+    elif node.has(SAME):  # a number is true where it is not zero
+        yield from _differ(at, operands[0], Range(0, 0)) if truth else _told(operands[0], Range(0, 0))
+
+
+def _compared(at: At, first: Value, second: Value, *, signs: frozenset[int]) -> Iterator[tuple[Value, Range]]:
+    """What values lie in where their difference has one of these signs."""
+    if signs in ({0}, SIGNS - {0}):
+        for one, other in ((first, second), (second, first)):
+            told = at.of(other)
+            yield from _told(one, told) if 0 in signs else _differ(at, one, told)
+        return
+    small, large = (first, second) if -1 in signs else (second, first)
+    step = 1 if 0 not in signs and small.dtype in LIMITS else 0
+    below, above = at.of(small), at.of(large)
+    yield from _told(small, Range(high=above.high - step))
+    yield from _told(large, Range(below.low + step, rests=below.rests))
+
+
+def _in_place(node: Node) -> bool:
+    """Whether each element of a result is that of operand 0 at its place, as broadcasting has it."""
+    before, after = (node.inputs[0].sizes if node.inputs[0] else None), node.outputs[0].sizes
+    if not node.has(REPEAT) or before is None or after is None:
+        return node.has(SAME)
+    pairs = zip(reversed(before), reversed(after), strict=False)
+    return len(before) <= len(after) and all(a == b or set(a) == {1} for a, b in pairs)
+
+
+def _differ(at: At, value: Value, other: Range) -> Iterator[tuple[Value, Range]]:
+    """An integer that is not another one, where that is the least or the largest that it can be."""
+    own = at.of(value)
+    if other.low == other.high and value.dtype in LIMITS:
+        if own.low == other.low:
+            yield from _told(value, Range(own.low + 1, rests=own.rests))
+        if own.high == other.high:
+            yield from _told(value, Range(high=own.high - 1))
+
+
+def _told(value: Value, told: Range) -> Iterator[tuple[Value, Range]]:
+    """A range of a value, and of the integers that it is made of as they are."""
+    yield value, told
+    while (node := value.producer) is not None and node.inputs[0] is not None and _in_place(node):
+        value = node.inputs[0]
+        if value.dtype not in LIMITS:
+            return
+        yield value, told

@@ -1,0 +1,115 @@
+"""What the passes see of a model, in any format; and the data of the edits that they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from growc.algebra.indexmap import Array, Ints
+from growc.algebra.space import Size
+from growc.ir.graph import Node, Value
+
+if TYPE_CHECKING:
+    from growc.passes.axes.unstacked_experts import Taken
+
+# ---- edits of heads
+
+
+@dataclass
+class Unseen:
+    """`unfolds`: (value, its axis of one element); heads are in front of the channels on its last axis.
+    `repeats`: (product, operand, axis of heads, query heads for each).
+    """
+
+    unfolds: list[tuple[Value, int]] = field(default_factory=list)
+    repeats: list[tuple[Node, int, int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedPart:
+    """Queries, keys or values. `sizes`: of the axes that its rows are cut into, behind those of the packed
+    value; `order`: the axes of `value`, as numbers of all of these.
+    """
+
+    value: Value
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A value whose last axis has the rows of all parts. `rows`: of each part, in the order of its axes;
+    `uses`: the weights that make them, each with its axis of rows.
+    """
+
+    value: Value
+    parts: tuple[PackedPart, ...]
+    rows: tuple[Ints, ...]
+    uses: tuple[tuple[Value, int], ...]
+
+
+Edit = Unseen | Sequence[Packed]
+"""Heads that a graph does not count are counted, or projections of queries, keys and values are cut apart."""
+
+
+# ---- repairs of shapes
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Sizes at the sample points: of inputs, and the lengths that data decides."""
+
+    inputs: Mapping[Value, tuple[Size, ...] | None]
+    counts: Mapping[Value, Size]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A fraction of a number at run time: of `whole`, or of the element that stood there."""
+
+    factor: Fraction
+    whole: Value | None = field(default=None, repr=False)
+
+
+Entries = tuple[int | Part | None, ...]
+"""A shape operand: a number, None for the element that stood there, or a part of a number."""
+
+
+@dataclass
+class Patch:
+    """Changed operands (by number) and attributes (None: dropped) of one node; `op`, where it becomes
+    another. `judged` operands are what they must be, though that may not be what they were.
+    """
+
+    operands: dict[int, Entries] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    op: str = ""
+    judged: tuple[int, ...] = ()
+
+    def merged(self, other: Patch) -> Patch:
+        """Both, the other one's where they differ."""
+        operands, attributes = self.operands | other.operands, self.attributes | other.attributes
+        return Patch(operands, attributes, self.op or other.op)
+
+    def literal(self, numbers: Sequence[int], before: Value | None) -> Array:
+        """The numbers of an operand in the shape of the one that stood there, but for its first axis."""
+        made = np.asarray(numbers, dtype=np.int64)
+        if self.op or before is None or before.sizes is None:
+            return made
+        return made.reshape((-1, *(s[0] for s in before.sizes[1:])) if before.sizes else ())
+
+
+@dataclass
+class Repairs:
+    """What must change besides weights. `constants`: run-time numbers that keep the source's value; `taken`:
+    what goes with units that are taken out one by one, or gets other numbers.
+    """
+
+    taken: Taken
+    patches: dict[Node, Patch] = field(default_factory=dict)
+    constants: dict[Value, Array] = field(default_factory=dict)
+    sizes: dict[Value, tuple[Size, ...] | None] = field(default_factory=dict)

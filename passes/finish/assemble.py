@@ -1,0 +1,142 @@
+"""Putting the plan together: every stored tensor once, uses that part as tensors of their own.
+
+Needs: the steps of every use, the factors of eps, what was mended. Gives: the weights of the plan, and which
+uses each of them serves.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from growc.ir.graph import Graph, Node, Value, Weight
+from growc.ir.naming import unused
+from growc.passes.axes.infer import Axes
+from growc.passes.axes.ties import Tie, cut_by_untie
+from growc.passes.compilation import Repaired, Solved, Stored
+from growc.passes.edits import Patch
+from growc.passes.finish.assembled import Assembled
+from growc.passes.finish.continue_tables import continue_tables
+from growc.plans.plan import AxisStep, WeightPlan
+
+
+def mend_pass(c: Solved) -> Repaired:
+    """Every size of the result, accounted for."""
+    repairs = c.model.repair(c.axes, c.sampled, c.lowered.sizes.of, c.lowered.taken)
+    return Repaired(**vars(c), repairs=repairs)
+
+
+def assemble_pass(c: Repaired) -> Stored:
+    """Stored tensors out of uses."""
+    sizes = c.lowered.sizes
+    shapes = {u: tuple(sizes.of(s)[0] for s in c.axes.of(u)) for u in c.graph.uses()}
+    tables = continue_tables(c.graph, c.roles, sizes)
+    cut = cut_by_untie(c.axes, c.untied)
+    gone = c.lowered.taken.gone
+    made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.repairs.patches, cut, gone)
+    return Stored(**vars(c), assembled=c.model.put_back(made))
+
+
+def assemble_weights(
+    graph: Graph,
+    steps: Mapping[Value, Sequence[AxisStep]],
+    scales: Mapping[Value, float],
+    shapes: Mapping[Value, tuple[int, ...]],
+    literals: Mapping[Weight, WeightPlan],
+    patches: Mapping[Node, Patch],
+    cut: frozenset[Value] = frozenset(),
+    gone: frozenset[Value] = frozenset(),
+) -> Assembled:
+    """One `WeightPlan` for each group of uses of a stored tensor that want the same values; `cut` ones stand
+    apart, and there is none of those that are `gone`.
+    """
+    by_weight: dict[Weight, list[Value]] = defaultdict(list)
+    for use in graph.uses():
+        assert use.weight is not None
+        if use not in gone:
+            by_weight[use.weight].append(use)
+    taken = {w.name for w in graph.weights}
+    done = Assembled()
+    for weight, uses in by_weight.items():
+        wanted: dict[object, list[Value]] = defaultdict(list)
+        for use in uses:
+            own = tuple(s.signature for s in steps.get(use, ()))
+            wanted[(own, scales.get(use, 1.0), use in cut)].append(use)
+        groups = [group for alike in wanted.values() for group in _by_chain(alike, patches)]
+        for k, members in enumerate(groups):
+            name = weight.name if k == 0 else unused(_parted(weight, k), taken)
+            first = members[0]
+            made = literals.get(weight) or WeightPlan(
+                name,
+                weight.name,
+                weight.dtype,
+                weight.stored_shape,
+                shapes[first],
+                tuple(steps.get(first, ())),
+                scales.get(first, 1.0),
+                copy_of=weight.copy_of,
+                zero=weight.zero,
+                shift=weight.shift,
+            )
+            done.weights.append(made)
+            done.uses.append(members)
+            done.sources.append(weight)
+    return _apart(done)
+
+
+def _apart(made: Assembled) -> Assembled:
+    """Computed weights that stay, while what they are computed from does not, are stored from now on."""
+    other = {w.source for w in made.weights if w.steps or w.scale != 1.0 or w.literal is not None}
+    pairs = zip(made.weights, made.sources, strict=True)
+    weights = [w if w.changed or other.isdisjoint(s.computed) else replace(w, stored=True) for w, s in pairs]
+    return Assembled(weights, made.uses, made.sources)
+
+
+def _parted(weight: Weight, k: int) -> str:
+    """The name of the k-th group of uses that parts from a weight."""
+    return weight.aliases[k - 1] if k <= len(weight.aliases) else f"{weight.name}.{k + 1}"
+
+
+def _by_chain(uses: Sequence[Value], patches: Mapping[Node, Patch]) -> list[list[Value]]:
+    """Uses of one tensor, parted where they want different patches of one node on their way."""
+    groups: list[tuple[list[Value], dict[object, str]]] = []
+    for use in uses:
+        wanted = {node.origin: repr(patches.get(node)) for node in chain(use)}
+        for members, agreed in groups:
+            if all(agreed.get(origin, patch) == patch for origin, patch in wanted.items()):
+                members.append(use)
+                agreed.update(wanted)
+                break
+        else:
+            groups.append(([use], wanted))
+    return [members for members, _ in groups]
+
+
+def chain(use: Value) -> Iterator[Node]:
+    """The layout operators on the way from a stored tensor to its use."""
+    while use.users and use.users[0][0].chain:
+        yield use.users[0][0]
+        use = use.users[0][0].outputs[0]
+
+
+def count_parameters(
+    axes: Axes, ties: Sequence[Tie], shapes: Mapping[Value, tuple[int, ...]] | None = None
+) -> int:
+    """Stored float weight elements: ties once, tensors that an exporter merged by their uses, single numbers
+    not.
+    """
+    live = {i.node for i in axes.instances}
+    followers = {u for t in ties for u in t.uses[1:]}
+    total = 0
+    for use in axes.graph.uses():
+        weight = use.weight
+        assert weight is not None
+        used = not use.users or any(n in live for n, _ in use.users)
+        used = used and (shapes is None or use in shapes)
+        if weight.floating and weight.elements > 1 and used and use not in followers:
+            elements = 1
+            for d in weight.shape if shapes is None else shapes[use]:
+                elements *= d
+            total += elements
+    return total

@@ -1,0 +1,148 @@
+"""The plan's last page: what is claimed, what it costs, what to look out for.
+
+Needs: everything before. Gives: `Plan`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from growc.ir.graph import Weight
+from growc.passes.compilation import Result, Stored
+from growc.passes.finish.assemble import count_parameters
+from growc.passes.finish.assembled import Assembled
+from growc.passes.finish.symmetry import symmetries
+from growc.passes.layers.layer_history import Depth
+from growc.plans.execute import leaf_steps
+from growc.plans.plan import MEAN, Alike, AxisChange, Certificate, Gap, Plan, WeightPlan
+from growc.plans.quantised import Quantised, quantised
+
+_WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
+
+
+def certify_pass(c: Stored) -> Result:
+    """The plan with its certificate."""
+    return Result(**vars(c), plan=certify(c))
+
+
+def hold_pass(c: Result) -> Result:
+    """What stores the result: of a class with a config, the config that is the plan."""
+    return c.model.hold(c)
+
+
+def certify(c: Stored) -> Plan:
+    """The plan of a compilation."""
+    shapes = {
+        use: plan.after
+        for plan, uses in zip(c.assembled.weights, c.assembled.uses, strict=True)
+        for use in uses
+    }
+    alike = symmetries(c)
+    written = sum(map(nbytes, c.assembled.weights, c.assembled.sources))
+    return Plan(
+        c.path.name,
+        Certificate((*c.depth.gaps, *c.gaps, *rounded(c.assembled))),
+        c.lowered.axes | layer_counts(c.depth),
+        tuple(c.lowered.summaries),
+        tuple(c.assembled.weights),
+        (count_parameters(c.first.axes, c.first.ties), count_parameters(c.axes, c.ties, shapes)),
+        written,
+        (*c.depth.warnings, *c.lowered.warnings, *warnings_of(alike), *unnormed(c.assembled)),
+        tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
+        (*c.model.told, *c.notes),
+        alike,
+    )
+
+
+def layer_counts(depth: Depth) -> dict[str, AxisChange]:
+    """How many layers the runs have, before and after."""
+    before = tuple(dict.fromkeys(run.count for run in depth.runs))
+    after = tuple(dict.fromkeys(run.count_before(None) for run in depth.runs))
+    return {"layers": AxisChange(before, after)} if before else {}
+
+
+def loss(plan: WeightPlan, kept: Quantised | None) -> str:
+    """Why integers cannot hold what they are to become; empty where they can."""
+    if kept is not None:
+        return kept.blocks.loss(plan)
+    leaves = [leaf for step in plan.steps for leaf in leaf_steps(step.layout)]
+    whole = all(bool(np.isin(leaf.weight[leaf.index >= 0], (0, 1)).all()) for leaf in leaves)
+    filled = any(bool((leaf.filler[leaf.index < 0] == MEAN).any()) for leaf in leaves if not leaf.free)
+    return "" if whole and not filled else "integers cannot hold means or shares"
+
+
+def rounded(made: Assembled) -> Iterator[Gap]:
+    """Quantised weights whose steps cannot hold what they are to become."""
+    for plan, uses, source in zip(made.weights, made.uses, made.sources, strict=True):
+        if source.floating and source.stored is None:
+            continue
+        cause = loss(plan, quantised(source)) if plan.changed else ""
+        if cause:
+            node = uses[0].users[0][0] if uses[0].users else None
+            remedy = "copies `with zero outputs`, or in blocks of as many units as share a scale, are exact"
+            yield Gap("" if node is None else node.name, "" if node is None else node.kind, cause, remedy)
+
+
+def nbytes(plan: WeightPlan, source: Weight) -> int:
+    """How many bytes the result stores of a weight: of a quantised one integers, scales and zero points."""
+    kept = quantised(source)
+    return plan.elements * width(plan.dtype) if kept is None else kept.nbytes(plan)
+
+
+def width(dtype: str) -> int:
+    """Bytes of one element."""
+    return _WIDTHS[dtype] if dtype in _WIDTHS else np.dtype(dtype).itemsize
+
+
+def warnings_of(alike: Sequence[Alike]) -> Iterator[str]:
+    """What training cannot undo: units that stay alike, units that never learn."""
+    for remedy in dict.fromkeys(a.remedy for a in alike if a.different < a.units):
+        mine = [a for a in alike if a.remedy == remedy and a.different < a.units]
+        yield (
+            f"only {_listed(mine, 'different')} differ: those that are made and read alike get equal "
+            f"gradients for ever, dropout aside{remedy and f'; {remedy}'}"
+        )
+    dead = [a for a in alike if a.dead]
+    if dead:
+        yield f"{_listed(dead, 'dead')} are zero behind zero readers and will never get a gradient"
+
+
+def now_stored(made: Assembled) -> list[Weight]:
+    """Weights that the source computes from stored tensors, and the result no longer."""
+    pairs = zip(made.weights, made.sources, strict=True)
+    return list(dict.fromkeys(source for plan, source in pairs if plan.changed and source.computed))
+
+
+def unnormed(made: Assembled) -> Iterator[str]:
+    """What training does to weights that are computed no longer."""
+    for weight in now_stored(made):
+        yield (
+            f"`{weight.name}` is a norm over stored tensors times its gain, and becomes a stored tensor "
+            "itself: training will not keep its norm"
+        )
+
+
+def _listed(alike: Sequence[Alike], which: str) -> str:
+    """`12 of 24 units of `hidden` and 96 to 99 of 192 of `ffn` (layers 0 to 3)`."""
+    places: dict[tuple[str, int, str], list[Alike]] = defaultdict(list)
+    for a in alike:
+        places[a.axis, a.units, a.scope].append(a)
+    texts: list[str] = []
+    for (axis, units, scope), mine in places.items():
+        counts = sorted({int(getattr(a, which)) for a in mine})
+        number = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+        layers = sorted({a.layer for a in mine if a.layer is not None})
+        where = f" ({' '.join(filter(None, [scope, _numbers(layers)]))})" if layers else ""
+        texts.append(f"{number} of {units}{'' if texts else ' units'} of `{axis}`{where}")
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+
+
+def _numbers(layers: Sequence[int]) -> str:
+    """`layer 3`, `layers 0 to 2, 5`."""
+    ends = [n for n in layers if n + 1 not in layers]
+    starts = [n for n in layers if n - 1 not in layers]
+    runs = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(runs)}"

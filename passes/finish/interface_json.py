@@ -1,0 +1,90 @@
+"""What a growth does to inputs and outputs, as JSON and back: for records of recipes that read files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from growc.algebra.indexmap import IndexMap, Ints
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.json_data import Json, fields, items, text, texts, whole, wholes
+from growc.passes.finish.interface import Ports
+
+LARGEST = 1 << 26
+"""No axis has more units."""
+
+
+def to_json(ports: Ports) -> dict[str, Json]:
+    """Plain data. What is as it was is left out."""
+    outputs = [{"name": n, "axis": axis, **_map(state)} for (n, axis), state in ports.outputs.items()]
+    return {
+        "outputs": outputs,
+        "states": {name: [past, sorted(axes)] for name, (past, axes) in ports.states.items()},
+        "numbers": {name: _runs(kept) for name, kept in ports.numbers.items()},
+        "renamed": dict(ports.renamed),
+        "blends": [{"name": n, "axis": axis, "matrix": m.tolist()} for (n, axis), m in ports.blends.items()],
+        "narrower": ports.narrower,
+        "logits": sorted(ports.logits),
+    }
+
+
+def from_json(data: Json) -> Ports:
+    """What `to_json` stored. Raises GrowError (G310) where it is no such thing: anyone can write a record."""
+    try:
+        return _read(data)
+    except Exception as error:  # whatever other JSON leads to
+        raise GrowError(Diagnostic("G310", "the record in the model is damaged")) from error
+
+
+def _read(data: Json) -> Ports:
+    found = fields(data)
+    outputs, blends = map(fields, items(found["outputs"])), map(fields, items(found.get("blends", ())))
+    states = {name: items(state) for name, state in fields(found["states"]).items()}
+    return Ports(
+        {_place(one): _read_map(one) for one in outputs},
+        {name: (text(past), frozenset(wholes(axes))) for name, (past, axes) in states.items()},
+        {name: _read_runs(runs) for name, runs in fields(found["numbers"]).items()},
+        {name: None if new is None else text(new) for name, new in fields(found["renamed"]).items()},
+        bool(found["narrower"]),
+        frozenset(texts(found["logits"])),
+        {_place(one): np.array(one["matrix"]) for one in blends},
+    )
+
+
+def _place(one: Mapping[str, Json]) -> tuple[str, int]:
+    return text(one["name"]), whole(one["axis"])
+
+
+def _map(state: IndexMap) -> dict[str, Json]:
+    found: dict[str, Json] = {"source": state.source, "index": _runs(state.index)}
+    if (state.weight != (state.index >= 0)).any():
+        found["weight"] = state.weight.tolist()
+    if state.mean.any():
+        found["mean"] = state.mean.tolist()
+    if state.junk.any():
+        found["junk"] = np.flatnonzero(state.junk).tolist()
+    return found
+
+
+def _read_map(data: Mapping[str, Json]) -> IndexMap:
+    index = _read_runs(data["index"])
+    junk = np.zeros(len(index), dtype=bool)
+    junk[np.asarray(data.get("junk", ()), dtype=np.int64)] = True
+    weight, mean = (np.asarray(data[k], dtype=np.float64) if k in data else None for k in ("weight", "mean"))
+    return IndexMap.of(whole(data["source"]), index, weight, mean, junk)
+
+
+def _runs(numbers: Ints) -> list[list[int]]:
+    """[first, how many] of each stretch that counts up by one."""
+    starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 2) != 1)
+    counts = np.diff(starts, append=len(numbers))
+    return [[int(numbers[start]), int(count)] for start, count in zip(starts, counts, strict=True)]
+
+
+def _read_runs(data: Json) -> Ints:
+    runs = [wholes(run) for run in items(data)]
+    if sum(count for _, count in runs) > LARGEST:
+        raise ValueError("too many units")
+    parts = [first + np.arange(count) for first, count in runs]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])

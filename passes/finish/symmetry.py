@@ -1,0 +1,244 @@
+"""Units that training can never tell apart, and units that it never reaches.
+
+Needs: the steps of every use of a weight, the lowered statements, roles and layers of the result. Gives:
+`Alike`, for each axis of a statement on which units of the result are inseparable.
+
+Two units are inseparable, dropout aside, where exchanging them leaves the result as it is: where their slices
+of every weight are equal, of those that make and scale them and of those that read them (docs/theory.md).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc.algebra.indexmap import Bools, Floats, Ints
+from growc.algebra.space import Space, atoms_of, find, leaves
+from growc.ir.graph import Value
+from growc.ir.lowered_statement import Request, Stage
+from growc.passes.compilation import Stored
+from growc.passes.finish.probing import Probe, standing_for
+from growc.passes.roles.name_axes import RoleAxis
+from growc.passes.solving.solution import Solution
+from growc.plans.plan import Alike, AxisStep
+from growc.recipe.fills import Entry
+from growc.recipe.option_rules import ADDED_UP
+
+
+@dataclass
+class Units:
+    """The units of one atom of the result. kinds: of each unit a number, equal for those that are alike;
+    dead: those that are zero behind zero readers."""
+
+    kinds: Ints
+    dead: Bools
+
+    @property
+    def different(self) -> int:
+        """How many there are, if those that are alike count once; dead ones count each."""
+        return len(np.unique(self.kinds[~self.dead])) + int(self.dead.sum())
+
+    @property
+    def alike(self) -> Bools:
+        """Those that another one is like."""
+        return np.asarray((np.bincount(self.kinds)[self.kinds] > 1) & ~self.dead)
+
+
+@dataclass
+class Symmetry:
+    """What the plan of a compilation leaves alike."""
+
+    c: Stored
+    uses: dict[Space, list[Value]] = field(default_factory=lambda: defaultdict(list))
+    """Of each atom the uses of weights that have an axis of it."""
+
+    def __post_init__(self) -> None:
+        for use in self.c.graph.uses():
+            for atom in set(atoms_of(self.c.axes.of(use))):
+                if use not in self.c.lowered.taken.gone:
+                    self.uses[atom].append(use)
+        self.weights = {w.name: w for w in self.c.graph.weights}
+        self.home = {
+            node: (r, i)
+            for r, run in enumerate(self.c.layers.runs)
+            for i, layer in enumerate(run.layers)
+            for node in layer.nodes
+        }
+
+    def found(self) -> Iterator[Alike]:
+        """One entry for each axis with units that are alike or dead, in the order of the statements."""
+        asked: dict[Space, list[tuple[Stage, Request]]] = defaultdict(list)
+        for stage in self.c.lowered.stages:
+            for atom, request in stage.requests.items():
+                asked[atom].append((stage, request))
+        grown = {atom: mine for atom, mine in asked.items() if any(r.fill for _, r in mine)}
+        judged = {atom: self.units(mine[-1][1].space) for atom, mine in grown.items()}
+        seen: set[object] = set()
+        for atom, mine in grown.items():
+            units = judged[atom]
+            if units is None or not (units.alike.any() or units.dead.any()):
+                continue
+            name = next(stage.axis for stage, request in reversed(mine) if request.fill)
+            axis = self.axis(name, mine[-1][1].space)
+            if axis not in seen:
+                seen.add(axis)
+                cure = remedy(mine, units.alike, self.shares(mine[-1][1].space)) if units.alike.any() else ""
+                yield self.entry(name, axis, judged, cure)
+
+    def axis(self, name: str, atom: Space) -> RoleAxis:
+        """The axis of a statement that an atom is a factor of."""
+        named = self.c.roles.axes.get(name, [])
+        return next((a for a in named if atom in atoms_of(a.spaces)), RoleAxis((atom,)))
+
+    def entry(self, name: str, axis: RoleAxis, judged: Mapping[Space, Units | None], cure: str) -> Alike:
+        """What is said of one axis."""
+        atoms = dict.fromkeys(atoms_of(axis.spaces))
+        total = self.c.lowered.sizes.product(axis.spaces)
+        different, alive = total, total
+        for units in filter(None, (judged.get(atom) for atom in atoms)):
+            size = len(units.kinds)
+            different = different // size * units.different
+            alive = alive // size * (size - int(units.dead.sum()))
+        homes = {self.place(use) for atom in atoms for use in self.uses[atom]}
+        place = homes.pop() if len(homes) == 1 else None
+        scope = "" if place is None else self.c.layers.runs[place[0]].scope
+        return Alike(name, total, different, total - alive, scope, None if place is None else place[1], cure)
+
+    def place(self, use: Value) -> tuple[int, int] | None:
+        """The run and the layer that a weight works in; None where it works in none."""
+        return None if use.reader is None else self.home.get(use.reader)
+
+    def shares(self, atom: Space) -> bool:
+        """Whether a weight reads the units that can give copies different shares."""
+        found = self.uses[find(atom)]
+        plain = [
+            u for u in found if u.weight and u.weight.floating and not (u.weight.zero or u.weight.stored)
+        ]
+        return any(
+            step.verb == "reads" and find(atom) in leaves(self.c.axes.of(use)[step.axis])
+            for use in plain
+            for step in self.c.steps.get(use, ())
+        )
+
+    # ---------------------------------------------------------------- one atom
+
+    def units(self, atom: Space) -> Units | None:
+        """Its units; None where the outside numbers them, which meets each with other data."""
+        atom = find(atom)
+        size = self.c.lowered.sizes.of(atom)[0]
+        if atom.addressed is not None:
+            return None
+        key, dead = np.zeros(size), np.ones(size, dtype=bool)
+        random = np.random.default_rng(1)
+        for use in self.uses[atom]:
+            for axis, space in enumerate(self.c.axes.of(use)):
+                times = [x for x in leaves(space) if x is atom]
+                if not times:
+                    continue
+                slices = self.slices(use, axis, atom)
+                if slices is None:
+                    return None
+                key += random.random() * _summed(slices, random)
+                if not any(s.axis == axis and s.verb == "scales" for s in self.c.steps.get(use, ())):
+                    dead &= ~slices.any(axis=1)
+        heard = self.c.heard.get(atom, np.zeros(size, dtype=bool))
+        dead = dead & ~heard if len(heard) == size else np.zeros(size, dtype=bool)  # pooled units: all alive
+        kinds = np.unique(key, return_inverse=True)[1].reshape(-1)
+        return Units(kinds, dead)
+
+    def slices(self, use: Value, axis: int, atom: Space) -> Floats | None:
+        """What stands for the slice of each unit along an axis of a weight, shape (units, numbers); None
+        where the axis is a product in which the atom stands twice.
+        """
+        weight = use.weight
+        assert weight is not None
+        place = self.places(self.c.axes.of(use)[axis], atom)
+        size = self.c.lowered.sizes.of(atom)[0]
+        if place is None:
+            return None
+        steps: Sequence[AxisStep] = self.c.steps.get(use, ())
+        numbers = Probe(axis, weight.zero, self.stored).follow(weight.name, steps)
+        order = np.argsort(place, kind="stable")
+        return np.ascontiguousarray(numbers[order[(place < 0).sum() :]].reshape(size, -1))
+
+    def stored(self, name: str, axis: int) -> Floats:
+        """What stands for the slices of a stored tensor before any step; zeros of one that is zero."""
+        weight = self.weights[name]
+        size = weight.stored_shape[axis]
+        return np.zeros(size) if weight.zero else standing_for(weight.root, axis, size)
+
+    def places(self, space: Space, atom: Space) -> Ints | None:
+        """For each element of an axis the unit of the atom that it belongs to, -1 where to none."""
+        space = find(space)
+        if space is atom:
+            return np.arange(self.c.lowered.sizes.of(atom)[0])
+        if space.kind == "atom":
+            return np.full(self.c.lowered.sizes.of(space)[0], -1)
+        inner = [self.places(p, atom) for p in space.parts]
+        parts = [p for p in inner if p is not None]
+        if len(parts) < len(inner):
+            return None
+        if space.kind == "sum":
+            return np.concatenate(parts)
+        made = parts[0]
+        for part in parts[1:]:
+            if (made >= 0).any() and (part >= 0).any():
+                return None
+            made = np.maximum(made[:, None], part[None, :]).reshape(-1)
+        return made
+
+
+def _summed(slices: Floats, random: np.random.Generator) -> Floats:
+    """One number for each slice: equal for equal slices, up to what rounding does to means of means."""
+    summed = (slices * random.random(slices.shape[1])).sum(axis=1)
+    return np.asarray(np.round(summed / max(float(np.abs(summed).max(initial=0.0)), 1e-300), 9))
+
+
+def remedy(mine: Sequence[tuple[Stage, Request]], alike: Bools, shares: bool) -> str:
+    """What would tell units of an atom apart, where a statement on it can. `mine`: all that map it; `shares`:
+    whether their readers can.
+    """
+    rows = np.flatnonzero(alike)
+    for stage, request in reversed(mine):
+        made, options = request.map, stage.options
+        rows = rows[rows >= 0]
+        means = bool((made.mean[rows] != 0).any())
+        copied = made.counts[made.index[rows]][made.index[rows] >= 0] > 1
+        fresh = bool(request.new[rows].any())
+        if fresh and options.zero_outputs and request.entries.making is not Entry.DRAWN:
+            return "`random fill` draws new units, each for itself"
+        if means and options.noise is None:
+            size = f"{stage.axis} to {made.size // request.unit}"
+            return f"`widen {size} with neighbor copy split random` in front of that keeps all apart"
+        if shares and copied.any() and not options.split_random and options.noise is None:
+            return SHARES
+        if fresh and not shares and stage.axis in ADDED_UP:
+            return "`random fill with zero outputs` draws new units, each for itself"
+        rows = made.index[rows]
+    return ""
+
+
+SHARES = "`split random` or `noise 0.01 balanced` lets training tell them apart"
+
+
+def heard(solution: Solution, before: Mapping[Space, Bools]) -> dict[Space, Bools]:
+    """For each atom that a statement maps, which of its units reach a reader as anything but zero."""
+    found: dict[Space, Bools] = {}
+    for atom, request in solution.stage.requests.items():
+        old = before.get(atom, np.ones(request.map.source, dtype=bool))
+        copies = request.map.index >= 0
+        found[atom] = copies & old[np.where(copies, request.map.index, 0)]
+    for root, state in solution.read.items():
+        atom = find(solution.links.atoms[root])
+        if atom in found and len(found[atom]) == state.size:
+            fresh = solution.stage.requests[atom].map.index < 0
+            found[atom] |= fresh & ~state.zeros
+    return {**before, **found}
+
+
+def symmetries(c: Stored) -> tuple[Alike, ...]:
+    """What training cannot tell apart in the result of a compilation, and what it cannot reach."""
+    return tuple(Symmetry(c).found())

@@ -1,0 +1,98 @@
+"""Attention without groups: where operators that repeat key/value heads have to stand for it to get some.
+
+Needs: the axis graph, its roles, the statements. Gives: the operands of products and attention operators that
+are the keys and values of heads of their own, each with the axis of these. A head that is repeated once is
+the same head: with `growc::Repeat` in front of these operands (growc.dialects.onnx.heads.insert_repeats) query heads are
+(keys 1), and the one counts. What averages key/value heads (growc.passes.heads.pool_heads) makes it more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from growc.algebra.space import atoms_of, leaves
+from growc.ir.graph import Node, Value, backward, makers
+from growc.ir.walk import walk
+from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.queries import Flow
+from growc.passes.axes.ties import Tie
+from growc.passes.edits import Unseen
+from growc.passes.raising.heads import operands_of, weighs
+from growc.passes.roles.name_axes import Roles
+from growc.recipe import syntax_tree as ast
+from growc.recipe.ranking_rules import RANKINGS
+from growc.resolve.bound import Bound
+
+
+def averages(statement: ast.Statement) -> bool:
+    """Whether a statement averages units instead of choosing some."""
+    return isinstance(statement, ast.Subclone) and RANKINGS[statement.ranking.name].averages
+
+
+def groups_of_one(statements: Sequence[Bound], axes: Axes, roles: Roles, ties: Sequence[Tie] = ()) -> Unseen:
+    """What would have to repeat heads, if a statement averages them; nothing where they come in groups."""
+    if not any(averages(bound.statement) for bound in statements):
+        return Unseen()
+    finder = _Finder(axes, roles, ties)
+    places = (place for instance in axes.instances for place in finder.shared(instance))
+    return Unseen([], list(dict.fromkeys(places)))
+
+
+class _Finder(Flow):
+    def __init__(self, axes: Axes, roles: Roles, ties: Sequence[Tie]) -> None:
+        super().__init__(axes)
+        self.tied = {use: k for k, tie in enumerate(ties) for use in tie.uses}
+        alone = [a for a in roles.axes.get("heads", []) if not any(s in roles.expanded for s in a.spaces)]
+        self.heads = {x for a in alone for x in atoms_of(a.spaces)}
+
+    def shared(self, instance: Instance) -> list[tuple[Node, int, int, int]]:
+        """Keys and values of one attention, each with the axis of its heads; all of them, or none."""
+        operands = operands_of(self, instance)
+        places = [self.place(*operand) for operand in [*operands[1:], *self.beside(instance, operands)]]
+        return [p for p in places if p is not None] if None not in places else []
+
+    def beside(
+        self, instance: Instance, operands: Sequence[tuple[Instance, int]]
+    ) -> Iterator[tuple[Instance, int]]:
+        """In other products that are added to the scores: what the weights of the keys make, and not those of
+        queries (keys that are compared with positions, and positions that take their weights).
+        """
+        if not weighs(instance.node) or not operands:
+            return
+        queries, keys = (self.makers(one.node.inputs[operand]) for one, operand in operands[:2])
+        for product in sorted(self.products_above(instance.node), key=lambda i: self.order[i.node]):
+            for operand in (0, 1) if product is not operands[0][0] else ():
+                if self.makers(product.node.inputs[operand]) & (keys - queries):
+                    yield product, operand
+
+    def makers(self, value: Value | None) -> set[object]:
+        """The weights next above a value; tied ones are one."""
+
+        def weight(node: Node) -> Value | None:
+            instance = self.by_node.get(node)
+            product = instance is not None and instance.line.treatment == "contract"
+            place = self.weight_of(instance) if product and instance is not None else None
+            return None if place is None else node.inputs[place]
+
+        def above(node: Node) -> Iterator[Node]:
+            return makers(node.inputs if node in self.by_node and weight(node) is None else ())
+
+        factors = (weight(node) for node in walk(makers([value]), above))
+        uses = {backward(use, lambda node: True) for use in factors if use is not None}
+        return {self.tied.get(use, use.weight) for use in uses}
+
+    def place(self, instance: Instance, operand: int) -> tuple[Node, int, int, int] | None:
+        """The axis of heads, of an operand or of what it was before they were merged with others."""
+        value = instance.node.input(operand)
+        spaces = () if value is None else self.axes.of(value)
+        atoms = [list(leaves(space)) for space in spaces]
+        bearing = [k for k, own in enumerate(atoms) if not self.heads.isdisjoint(own)]
+        if value is None or len(bearing) != 1 or atoms[bearing[0]][-1] not in self.heads:
+            return None
+        above = None if value.producer is None else self.by_node.get(value.producer)
+        here = instance.node, operand, bearing[0], 1
+        if self.heads.issuperset(atoms[bearing[0]]) or above is None or above.line.treatment == "contract":
+            return here
+        given = [i for i, v in enumerate(above.node.inputs) if v and v.known is None and v.weight is None]
+        moving = [i for i in given if above.node.inputs[i] not in self.static] or given
+        return (self.place(above, moving[0]) if len(moving) == 1 else None) or here

@@ -1,0 +1,219 @@
+"""Queries, keys and values that one projection makes head by head: where they would have to stand apart.
+
+Needs: the axis graph, its roles, the statements. Gives: `Packed`. Where the channels of a projection are
+(queries keys values) of each head, or come apart on an axis of three, the heads of all three are one axis,
+and keys cannot have fewer. The same rows in another order, queries in front of keys in front of values, can
+be cut into parts of any size. Which row each element of a part is comes out by moving numbers as the graph
+moves channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from growc.algebra.indexmap import Ints
+from growc.algebra.space import atoms_of, find, leaves
+from growc.ir.graph import Node, Value, makers
+from growc.ir.traits import SIZES, TURN, VIEW
+from growc.ir.walk import walk
+from growc.passes.analysis import edited
+from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.queries import Flow
+from growc.passes.compilation import Request
+from growc.passes.dataflow.trace_elements import moved
+from growc.passes.edits import Packed, PackedPart
+from growc.passes.heads.insert_groups import averages, groups_of_one
+from growc.passes.raising.heads import operands_of
+from growc.passes.roles.name_axes import Roles
+from growc.resolve.bound import Bound
+
+
+def groups_pass(c: Request) -> Request:
+    """The model analysed again, with groups of one head each, where a statement is to make them larger."""
+    packed = packed_heads(c.statements, c.axes, c.roles)
+    if packed:
+        c = edited(c, c.model.edit(packed))
+    single = groups_of_one(c.statements, c.axes, c.roles, c.ties)
+    return edited(c, c.model.edit(single)) if single.repeats else c
+
+
+def packed_heads(statements: Sequence[Bound], axes: Axes, roles: Roles) -> list[Packed]:
+    """Every attention whose heads have to be put apart, if a statement averages key/value heads."""
+    if not any(averages(bound.statement) for bound in statements):
+        return []
+    finder = _Finder(axes, roles)
+    found = (finder.packed(operands) for i in axes.instances if (operands := operands_of(finder, i)))
+    return [one for one in found if one is not None]
+
+
+class _Finder(Flow):
+    def __init__(self, axes: Axes, roles: Roles) -> None:
+        super().__init__(axes)
+        self.heads = {x for a in roles.axes.get("heads", []) for x in atoms_of(a.spaces)}
+
+    def packed(self, operands: Sequence[tuple[Instance, int]]) -> Packed | None:
+        """The projection that makes queries, keys and values of one attention, in an order that ties them."""
+        above = [ancestors(instance.node.inputs[i]) for instance, i in operands]
+        keys = operands[1][0].node.inputs[operands[1][1]]
+        heads = set() if keys is None else self.heads & self.atoms(keys)
+        for projection in reversed([m for m in self.maps if all(m.node.outputs[0] in a for a in above)]):
+            rows = [s for s in self.made(projection) if any(x in heads for x in leaves(s))]
+            if len(rows) == 1:
+                return _Cone(self, projection.node.outputs[0], above).packed()
+        return None
+
+
+def ancestors(value: Value | None) -> set[Value]:
+    """A value and all that its elements are made of."""
+
+    def unknown(values: Iterable[Value | None]) -> Iterator[Value]:
+        yield from (v for v in values if v is not None and v.known is None)
+
+    return set(walk(unknown([value]), lambda one: unknown(one.producer.operands if one.producer else ())))
+
+
+class _Cone:
+    """What is made of a projection by moving its channels. `numbers`: which of them stand where."""
+
+    def __init__(self, flow: _Finder, made: Value, above: Sequence[set[Value]]) -> None:
+        self.flow, self.above, self.top = flow, above, _biased(flow, made)
+        sizes = self.top.sizes or ()
+        self.point = int(np.argmax(np.prod(np.array(sizes), axis=0))) if sizes else 0
+        shape = [s[self.point] for s in sizes]
+        self.width = shape[-1] if shape else 1
+        self.numbers: dict[Value, Ints] = {self.top: np.arange(int(np.prod(shape))).reshape(shape)}
+        for node in flow.axes.graph.nodes:
+            if node.input(0) in self.numbers:
+                found = moved(flow.axes.graph, node, self.numbers[node.required(0)], self.point)
+                self.numbers.update(zip(node.outputs, found, strict=False))
+
+    def packed(self) -> Packed | None:
+        """The parts; None where they cannot be told, or are cut off the whole axis as they are."""
+        held = {value: frozenset((n % self.width).reshape(-1).tolist()) for value, n in self.numbers.items()}
+        own = [self.reached(role, held) for role in range(len(self.above))]
+        if sum(map(len, own)) != self.width or len(frozenset().union(*own)) != self.width:
+            return None
+        cuts = [self.cuts(mine, held) for mine in own]
+        if any(len(found) != 1 for found in cuts) or not self.alone(own, held):
+            return None
+        values = [found[0] for found in cuts]
+        whole = self.last_whole(values)
+        parts = [part for value in values if (part := self.last_part(value, whole)) is not None]
+        before = [self.numbers[maker.required(0)] for maker in makers(values)]
+        as_they_are = all(any(n == self.width for n in numbers.shape) for numbers in before)
+        uses = self.uses()
+        if as_they_are or uses is None or len(parts) < len(values):
+            return None
+        return Packed(whole, tuple(p for p, _ in parts), tuple(rows for _, rows in parts), tuple(uses))
+
+    def reached(self, role: int, held: dict[Value, frozenset[int]]) -> frozenset[int]:
+        """The channels that come to queries, keys or values."""
+        ends = [v for v in held if v in self.above[role] and self.leaves_here(v, role)]
+        return frozenset().union(*(held[v] for v in ends))
+
+    def leaves_here(self, value: Value, role: int) -> bool:
+        """Whether anything but moving is done to a value on its way."""
+        users = [node for node, _ in value.users if any(out in self.above[role] for out in node.outputs)]
+        return not users or any(out not in self.numbers for node in users for out in node.outputs)
+
+    def cuts(self, mine: frozenset[int], held: dict[Value, frozenset[int]]) -> list[Value]:
+        """The first values that have all of a part, and nothing else."""
+        made = [(v, v.producer) for v in held if v is not self.top and held[v] <= mine]
+        return [v for v, node in made if node is not None and not held[node.required(0)] <= mine]
+
+    def alone(self, own: Sequence[frozenset[int]], held: dict[Value, frozenset[int]]) -> bool:
+        """Whether what has channels of several parts is only moved."""
+        outputs = set(self.flow.axes.graph.outputs)
+        mixed = [v for v, channels in held.items() if not any(channels <= mine for mine in own)]
+        users = (node for v in mixed for node, _ in v.users if not node.has(SIZES))
+        return outputs.isdisjoint(mixed) and all(out in held for node in users for out in node.outputs)
+
+    def last_whole(self, cuts: Sequence[Value]) -> Value:
+        """The last value in front of all parts whose last axis is that of all channels, in their order."""
+        common = set.intersection(*(ancestors(v) for v in cuts))
+        rows = np.arange(self.width)
+        whole = [
+            v
+            for v, numbers in self.numbers.items()
+            if v in common and numbers.shape[-1:] == rows.shape and (numbers % self.width == rows).all()
+        ]
+        return whole[-1]
+
+    def last_part(self, value: Value, whole: Value) -> tuple[PackedPart, Ints] | None:
+        """How a part lies before anything but moving is done to it: behind all cuts that do not matter."""
+        found, following = self.part(value, whole), _only_user(value)
+        if following is None or following.outputs[0] not in self.numbers:
+            return found
+        return self.last_part(following.outputs[0], whole) or found
+
+    def part(self, value: Value, whole: Value) -> tuple[PackedPart, Ints] | None:
+        """How a part lies, and its rows; None where its axes are no axes of the whole and factors of rows."""
+        lead = self.numbers[whole].shape[:-1]
+        place = np.argsort(self.numbers[whole].reshape(-1))[self.numbers[value]]
+        coordinates = [*np.unravel_index(place // self.width, lead), place % self.width] if lead else [place]
+        order: list[int] = []
+        sizes: list[int] = []
+        for axis, size in enumerate(value.sizes or ()):
+            along = [c for c, own in enumerate(coordinates) if _varies(own, axis)]
+            alike = [c for c, n in enumerate((whole.sizes or ())[:-1]) if n == size and c not in order]
+            front = [c for c in alike if c in along or (not along and lead[c] == 1)]
+            if len(along) > 1 or (not front and len(set(size)) > 1):
+                return None
+            order.append(front[0] if front else len(lead) + len(sizes))
+            sizes += [] if front else [size[0]]
+        shape = *lead, *sizes
+        if sorted(order) != list(range(len(shape))) or place.size != np.prod(shape):
+            return None
+        straight = np.transpose(np.arange(place.size).reshape(shape), order)
+        rows = place.reshape(-1)[np.argsort(straight.reshape(-1))][: int(np.prod(sizes))] % self.width
+        whole_rows = np.arange(place.size // len(rows))[:, None] * self.width + rows
+        same = (np.transpose(whole_rows.reshape(shape), order) == place).all()
+        return (PackedPart(value, tuple(sizes), tuple(order)), rows) if same else None
+
+    def uses(self) -> list[tuple[Value, int]] | None:
+        """The weights that make the channels; None where anything else has them, or reads them."""
+        axes, space = self.flow.axes, find(self.flow.axes.of(self.top)[-1])
+        bears = {v for v, spaces in axes.spaces.items() if any(find(s) is space for s in spaces)}
+        found = []
+        for use in axes.graph.uses():
+            own = [k for k, s in enumerate(axes.of(use)) if find(s) is space]
+            if len(own) > 1 or (own and (use.weight is None or use.weight.stored is not None)):
+                return None
+            found += [(use, own[0])] if own else []
+        users = [node for v in bears if v not in self.numbers for node, _ in v.users]
+        inside = all(out in bears for node in users if not node.has(SIZES) for out in node.outputs)
+        given = bears & {*axes.graph.outputs, *axes.graph.inputs}
+        return found if inside and not given else None
+
+
+def _only_user(value: Value) -> Node | None:
+    """The only operator with one result that uses a value, and its sizes."""
+
+    def counts(node: Node) -> bool:
+        return all(out.known is not None for out in node.outputs)
+
+    def behind(node: Node) -> Iterator[Node]:
+        yield from (user for out in node.outputs if counts(node) for user, _ in out.users)
+
+    users = {node for node, _ in value.users if not node.has(SIZES)}
+    users |= {n for n in walk((n for n, _ in value.users if n.has(SIZES)), behind) if not counts(n)}
+    return next(iter(users)) if len(users) == 1 and len(next(iter(users)).outputs) == 1 else None
+
+
+def _varies(numbers: Ints, axis: int) -> bool:
+    """Whether numbers differ along an axis."""
+    return bool((numbers != np.take(numbers, [0], axis=axis)).any())
+
+
+def _biased(flow: Flow, value: Value) -> Value:
+    """A product behind the operators that change its elements by numbers of the model."""
+    while len(value.users) == 1:
+        [(node, _)] = value.users
+        others = [v for v in node.operands if v is not value]
+        alike = len(node.outputs) == 1 and node.outputs[0].sizes == value.sizes
+        if not alike or node.has(VIEW, TURN) or not others or not all(v in flow.static for v in others):
+            break
+        value = node.outputs[0]
+    return value

@@ -1,0 +1,340 @@
+"""Layers: equal parts of a stream, one behind the other.
+
+Needs: the axis graph after simulation, the scopes of its residual sums. Gives: `growc.passes.layers.layer_runs.Layers`.
+
+Bypasses on one stream (growc.passes.layers.residual_branches) are a sequence of tokens, and layers a repetition in it
+(growc.passes.layers.repetition). A layer starts where a bypass starts, so that its phase is never in doubt. Only where
+a model has no bypass, layers are the repetition in its chain of products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, pairwise
+
+from growc.ir.graph import Graph, Node, Value, makers, static_values
+from growc.ir.traits import SUM
+from growc.ir.walk import walk
+from growc.passes.axes.infer import Axes
+from growc.passes.dataflow.post_dominators import PostDominators
+from growc.passes.dataflow.reachability import data_values, depths, users
+from growc.passes.layers.handed_on import handed_on
+from growc.passes.layers.layer_kinds import kinds_of
+from growc.passes.layers.layer_runs import Layer, Layers, Run
+from growc.passes.layers.layer_tables import find_rows
+from growc.passes.layers.learned_inputs import learned_activations
+from growc.passes.layers.listed_outputs import listed
+from growc.passes.layers.repetition import Repetition, repetitions
+from growc.passes.layers.residual_branches import UNTOUCHED, Bypass, Streams
+from growc.passes.new_layers.settling import widens
+
+
+@dataclass(eq=False)
+class Series:
+    """Layers before their nodes are known: the places between them, and the bypasses of each."""
+
+    places: list[Value]
+    blocks: list[list[Bypass]]
+
+    @property
+    def sums(self) -> set[Node]:
+        """The sums of all bypasses."""
+        return {b.sum for block in self.blocks for b in block}
+
+    @property
+    def built(self) -> object:
+        """Equal for series whose layers are made of the same parts."""
+        return [b.coarse for b in self.blocks[-1]]
+
+
+def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
+    """Find all runs of layers. `scope_of`: the scope that a residual sum lies in."""
+    data = data_values(axes.graph, learned_activations(axes))
+    below = [Streams(axes, data, tree) for tree in trees(axes, data)]
+    series: list[Series] = []
+    for streams in below:
+        known = {node for s in series for node in s.sums}
+        series += [s for s in series_below(streams) if known.isdisjoint(s.sums)]
+    series = once_cut(series, below)
+    residual = bool(series)
+    if not residual:
+        series = [s for streams in below for s in chain_below(streams)]
+    order = {v: k for k, n in enumerate(axes.graph.nodes) for v in n.outputs}
+    series = outermost(series, order, comes_from=below[0].comes_from) if series else []
+    scopes = [scope_of.get(s.blocks[0][0].sum, "") for s in series]
+    kept = [i for i in range(len(series)) if belongs(i, series, scopes)]
+    kept.sort(key=lambda i: order.get(series[i].places[0], -1))
+    layers = nodes_of([series[i].places for i in kept], axes.graph, data)
+    whole = [all(one.end.producer in one.nodes for one in own) for own in layers]
+    if not all(whole):  # of several runs that end at one value, one has its nodes
+        kept = [i for i, one in zip(kept, whole, strict=True) if one]
+        layers = nodes_of([series[i].places for i in kept], axes.graph, data)
+    static, rows = static_values(axes.graph) - data, find_rows(axes.graph, layers, data)
+    kinds = partial(kinds_of, static=static, rows=rows)
+    runs = [run_of(own, scopes[i], residual, kinds(own)) for i, own in zip(kept, layers, strict=True)]
+    return Layers(tuple(runs), data, rows)
+
+
+def run_of(layers: Sequence[Layer], scope: str, residual: bool, kinds: tuple[int, ...]) -> Run:
+    """A run with the kinds of its layers."""
+    again = (q for q in range(1, len(kinds) // 2 + 1) if kinds[q:] == kinds[:-q])
+    return Run(tuple(layers), scope, kinds, next(again, 1), residual)
+
+
+def trees(axes: Axes, data: frozenset[Value]) -> Iterator[PostDominators]:
+    """Trees below the deepest output, and below outputs that reach products which no earlier one does."""
+    depth = depths(axes.graph, data)
+    working = {i.node for i in axes.instances if i.line.treatment == "contract"}
+    seen: set[Node] = set()
+    for root in sorted((v for v in axes.graph.outputs if v in depth), key=lambda v: -depth[v]):
+        fresh = fresh_above(root, data, seen)
+        if fresh & working:
+            yield PostDominators(axes.graph, data, root)
+        seen |= fresh
+
+
+def fresh_above(root: Value, data: frozenset[Value], seen: set[Node]) -> set[Node]:
+    """The nodes that a value is made by, but for those that were seen."""
+
+    def above(values: Iterator[Value]) -> Iterator[Node]:
+        yield from (node for node in makers(values) if node not in seen)
+
+    return set(walk(above(iter([root])), lambda node: above(v for v in node.operands if v in data)))
+
+
+# ------------------------------------------------------------------------------------------ series
+
+
+def series_below(streams: Streams) -> Iterator[Series]:
+    """The layers on every stream below one output."""
+    for stretch in streams.stretches():
+        tokens = [b.token for b in stretch]
+        found = repetitions(tokens, [b.coarse for b in stretch], [b.mixes for b in stretch])
+        for one in found or [Repetition(0, len(stretch), 1)]:
+            yield from series_of(one, stretch, streams.tree)
+
+
+def once_cut(series: list[Series], below: Sequence[Streams]) -> list[Series]:
+    """Series, where what layers hand on beside the stream hid that they follow each other."""
+    for streams in below:
+        for sums, beside in handed_on(streams):
+            tree = PostDominators(streams.axes.graph, streams.data, streams.tree.root, beside)
+            found = [s for s in series_below(Streams(streams.axes, streams.data, tree)) if s.sums <= sums]
+            for one in (s for s in found if len(s.blocks) > 1):
+                hidden = [s for s in series if not one.sums.isdisjoint(s.sums)]
+                if all(len(s.blocks) < len(one.blocks) for s in hidden):
+                    series = [*(s for s in series if s not in hidden), one]
+    return series
+
+
+def chain_below(streams: Streams) -> Iterator[Series]:
+    """Equal products one behind the other, each with what follows it, where no sum goes around any."""
+    chain = streams.chain()
+    tokens = [b.token for b in chain]
+    for one in repetitions(tokens, tokens, [False] * len(chain)):
+        yield from series_of(one, chain, streams.tree)
+
+
+def series_of(found: Repetition, stretch: Sequence[Bypass], tree: PostDominators) -> Iterator[Series]:
+    """A repetition as a series, cut into single blocks where each of them mixes positions once."""
+    period, count = found.period, found.count
+    mixing = [b.mixes for b in stretch[found.start : found.start + period]]
+    inner = next(q for q in range(1, period + 1) if period % q == 0 and mixing == mixing[:q] * (period // q))
+    if inner > 1:
+        period, count = inner, count * period // inner
+    bounds = range(found.start, found.stop, period)
+    blocks = [list(stretch[i : i + period]) for i in bounds]
+    places = places_of(found, bounds, stretch, tree)
+    if len(places) > 1:
+        yield Series(places, blocks[: len(places) - 1])
+
+
+def place_of(bypass: Bypass, tree: PostDominators) -> Value:
+    """Where a layer that starts with a bypass starts: in front of casts that nothing else uses.
+
+    Behind all that rounds the stream: so a copy of the layer finds it rounded, as the layer did.
+    """
+    place = bypass.start
+    while place.producer is not None and widens(place.producer):
+        before = place.producer.inputs[0]
+        if (
+            before is None
+            or before not in tree.data
+            or [n for n in users(before, tree.data) if n in tree.parent] != [place.producer]
+        ):
+            break
+        place = before
+    return place
+
+
+def places_of(
+    found: Repetition, bounds: Sequence[int], stretch: Sequence[Bypass], tree: PostDominators
+) -> list[Value]:
+    """Where the layers start, and where the last one ends.
+
+    It ends as far behind its last sum as the layers before: what stands between layers (the norm of a
+    post-norm model) belongs to the layer before it. Of a single layer its own blocks tell, or the functions
+    that its start and its last sum both go through. Where behind the last sum less layout follows than
+    between layers, layers start before that layout. What is only added between layers is not behind the last.
+    """
+    place = {i: place_of(stretch[i], tree) for i in range(found.start, min(found.stop + 1, len(stretch)))}
+    if len({value.dtype for value in place.values()}) > 1:
+        place = {i: stretch[i].start for i in place}
+    places = [place[i] for i in bounds]
+    if found.stop < len(stretch):
+        return [*places, place[found.stop]]
+    inner = [i for i in range(found.start + 1, found.stop) if i not in bounds]
+    behind = [stretch[i - 1].end for i in [*bounds[:0:-1], *inner[::-1]]]
+    fronts = [place[i] for i in [*bounds[:0:-1], *inner[::-1]]]
+    last = stretch[found.stop - 1].end
+    ways = [operators(a, b, tree) for a, b in zip(behind, fronts, strict=True)]
+    for way in ways or [closing(last, places[0], tree)]:
+        end = along(last, way, tree)
+        if end is not None:
+            return [*places, end]
+        for spare in range(1, len(way) + 1):
+            earlier = [before(p, way[-spare:]) for p in places]
+            end = along(last, way[:-spare], tree)
+            if end is not None and None not in earlier:
+                return [*(p for p in earlier if p is not None), end]
+    return [*places, last] if ways and all(node.has(SUM) for way in ways for node in way) else places
+
+
+def before(place: Value, layout: Sequence[Node]) -> Value | None:
+    """The value from which a place is made by these operators, if they are layout and nothing else."""
+    for one in reversed(layout):
+        node = place.producer
+        if node is None or node.op != one.op or not node.has(*UNTOUCHED) or node.inputs[0] is None:
+            return None
+        place = node.inputs[0]
+    return place
+
+
+def closing(last: Value, start: Value, tree: PostDominators) -> list[Node]:
+    """The functions right behind a sum that also stand, in this order, right before a start."""
+    behind = list(islice((v for v in tree.way(last) if isinstance(v, Node)), 3))
+    before: list[Node] = []
+    node = start.producer
+    while node is not None and len(node.inputs) == 1 and len(before) < len(behind):
+        before.insert(0, node)
+        node = node.inputs[0].producer if node.inputs[0] is not None else None
+    ops = [node.op for node in before]
+    longest = next((k for k in range(len(ops), 0, -1) if ops[-k:] == [v.op for v in behind[:k]]), 0)
+    return behind[:longest]
+
+
+def operators(value: Value, place: Value, tree: PostDominators) -> list[Node]:
+    """The operators that everything passes from a value to a place."""
+    found = []
+    for vertex in tree.way(value):
+        if vertex is place:
+            break
+        if isinstance(vertex, Node):
+            found.append(vertex)
+    return found
+
+
+def along(value: Value, way: Sequence[Node], tree: PostDominators) -> Value | None:
+    """The value behind these operators; None where others stand there."""
+    here = value
+    steps = list(way)
+    for vertex in tree.way(value):
+        if not steps:
+            break
+        if isinstance(vertex, Node):
+            if vertex.op != steps.pop(0).op:
+                return None
+            here = vertex.outputs[0]
+    return None if steps else here
+
+
+def belongs(index: int, series: Sequence[Series], scopes: Sequence[str]) -> bool:
+    """Whether a series is one of layers. A single one beside real runs has to be built like one of them."""
+    one = series[index]
+    others = [
+        s for s, scope in zip(series, scopes, strict=True) if scope == scopes[index] and len(s.blocks) > 1
+    ]
+    return len(one.blocks) > 1 or not others or any(s.built == one.built for s in others)
+
+
+def outermost(
+    series: Sequence[Series], order: Mapping[Value, int], comes_from: Callable[[Value, Value], bool]
+) -> list[Series]:
+    """Series none of which lies inside a layer of another: a layer is copied with all that stands in it.
+
+    Of two, the outer one stays, unless it is a single layer around several.
+    """
+
+    def inside(one: Series, other: Series) -> bool:
+        start, end = one.places[0], one.places[-1]
+        around = (
+            (a, b)
+            for a, b in pairwise(other.places)
+            if order.get(a, -1) <= order.get(start, -1) and order.get(end, -1) <= order.get(b, -1)
+        )
+        same = len(one.places) == 2 and (start, end) in pairwise(other.places)
+        return not same and any(comes_from(start, a) and comes_from(b, end) for a, b in around)
+
+    gone: set[Series] = set()
+    for one in series:
+        for other in (s for s in series if s is not one and inside(one, s)):
+            gone.add(other if len(other.places) == 2 < len(one.places) else one)
+    return [s for s in series if s not in gone]
+
+
+# ------------------------------------------------------------------------------------------- nodes
+
+
+def nodes_of(series: Sequence[Sequence[Value]], graph: Graph, data: frozenset[Value]) -> list[list[Layer]]:
+    """The layers between places, with their nodes."""
+    layers = [[Layer(a, b, ()) for a, b in pairwise(s)] for s in series]
+    owners = _owners(layers, graph, data)
+    nodes: dict[Layer, list[Node]] = {layer: [] for found in layers for layer in found}
+    for node in graph.nodes:
+        owner = owners.get(node)
+        if isinstance(owner, Layer):
+            nodes[owner].append(node)
+    return [[Layer(x.start, x.end, tuple(nodes[x])) for x in found] for found in layers]
+
+
+LOOSE = "loose"
+"""Stands for the owner of what only outputs of the model use."""
+
+
+def _owners(
+    layers: Sequence[Sequence[Layer]], graph: Graph, data: frozenset[Value]
+) -> dict[Node, Layer | str | None]:
+    """For each node the layer that everything made from it goes into, or the layer that alone feeds it."""
+    ends: dict[Value, Layer | None] = {found[0].start: None for found in layers}
+    ends |= {layer.end: layer for found in layers for layer in found}
+    owners: dict[Node, Layer | str | None] = {}
+    for node in reversed(graph.nodes):
+        own = [v for v in node.outputs if v in data]
+        if any(v in ends for v in own):
+            owners[node] = next(ends[v] for v in own if v in ends)
+        elif own and node.op:
+            after = {owners[n] for v in own for n in users(v, data) if n in owners}
+            after -= {LOOSE}
+            owners[node] = LOOSE if not after else after.pop() if len(after) == 1 else None
+    for node in graph.nodes:
+        if owners.get(node) == LOOSE:
+            owners[node] = _tapped(node, data, ends, owners)
+    for found in layers:
+        owners |= listed(found, {node for node, owner in owners.items() if owner == LOOSE}, data)
+    return owners
+
+
+def _tapped(
+    node: Node,
+    data: frozenset[Value],
+    ends: Mapping[Value, Layer | None],
+    owners: Mapping[Node, Layer | str | None],
+) -> Layer | str | None:
+    """The layer whose inner values a node leads to an output of the model."""
+    read = [v for v in node.operands if v in data]
+    inner = {owners.get(v.producer) for v in read if v not in ends and v.producer is not None} - {None}
+    layer = inner.pop() if len(inner) == 1 else None
+    ended = any(ends[v] is layer for v in read if v in ends)
+    return layer if isinstance(layer, Layer) and not ended else LOOSE

@@ -1,0 +1,143 @@
+"""What layers hand on beside their stream: keys and values that several share, scores, a second stream.
+
+Who reads these behind a layer's sum goes around it, so that the sum cuts the graph no more. Needs: the
+bypasses below one output. Gives: the streams on which such readers stand, each with them; without them the
+stream is one again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from growc.ir.graph import Node, Value
+from growc.ir.traits import SUM
+from growc.ir.walk import walk
+from growc.passes.dataflow.post_dominators import Edge
+from growc.passes.dataflow.reachability import users
+from growc.passes.layers.residual_branches import Streams, elements
+
+
+@dataclass(eq=False)
+class _Around:
+    """A value that arrives untouched at a sum with something that is made from it."""
+
+    start: Value
+    sum: Node
+    inside: set[Node]
+    beside: list[Edge] = field(default_factory=list)
+    """Who reads the value, or what is made of it on the way, and does not go into the sum."""
+
+
+def handed_on(streams: Streams) -> list[tuple[frozenset[Node], frozenset[Edge]]]:
+    """The sums of every stream of which something goes around a sum, and what does.
+
+    Of two streams that go through each other the longer one counts.
+    """
+    around = [a for a in _Ways(streams).found() if any(streams.working(n) for n in a.inside)]
+    if not any(a.beside for a in around):
+        return []
+    groups = [group for group in _one_behind_the_other(around, streams) if len(group) > 1]
+    mended = (g for g in groups if any(a.beside for a in g) and not any(_lies_across(g, h) for h in groups))
+    return [(frozenset(a.sum for a in g), frozenset(e for a in g for e in a.beside)) for g in mended]
+
+
+def _lies_across(one: Sequence[_Around], other: Sequence[_Around]) -> bool:
+    """Whether a stream goes through the layers of a longer one, as the scores do that they hand on."""
+    inside = (a.inside for a in one)
+    return len(one) < len(other) and any(not nodes.isdisjoint(a.sum for a in other) for nodes in inside)
+
+
+class _Ways:
+    """Which values that several read each value is made from, as bits."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.streams = streams
+        self.readers: dict[Value, list[Node]] = {}
+        self.made_from: dict[Value, int] = {}
+        self.bits: dict[Value, int] = {}
+        for node in streams.tree.nodes:
+            mask = 0
+            for value in node.operands:
+                if value in streams.data:
+                    mask |= self.made_from.get(value, 0) | self.bit(value)
+            self.made_from.update((v, mask) for v in node.outputs if v in streams.data)
+
+    def bit(self, value: Value) -> int:
+        """The bit of a value; zero where one node alone reads it."""
+        if value not in self.readers:
+            tree = self.streams.tree
+            self.readers[value] = [n for n in users(value, self.streams.data) if n in tree.parent]
+            self.bits[value] = 1 << len(self.bits) if len(self.readers[value]) > 1 else 0
+        return self.bits[value]
+
+    def found(self) -> list[_Around]:
+        """One for each value: up to the first sum from which the stream goes on, else the first of all."""
+        ends: dict[Value, list[Value]] = {}
+        for node in self.streams.tree.nodes:
+            given = [v for v in node.operands if v in self.streams.data]
+            if node.has(SUM) and len(given) > 1:
+                for start in self.starts(given):
+                    known = ends.setdefault(start, [])
+                    known[:] = [v for v in known if v not in given or self.bit(v)] + [node.outputs[0]]
+        found = []
+        for start, values in ends.items():
+            on = (v for v in values if next_start(v, ends.keys(), self.streams) is not None)
+            found.append(self.described(start, next(on, values[0]).producer))
+        return found
+
+    def starts(self, given: Sequence[Value]) -> Iterator[Value]:
+        """For each operand of a sum, the nearest value as which it came and of which another is made."""
+        for operand in given:
+            others = 0
+            for other in given:
+                others |= 0 if other is operand else self.made_from.get(other, 0) | self.bit(other)
+            start = self.nearest(operand, others)
+            if start is not None:
+                yield start
+
+    def nearest(self, operand: Value, others: int) -> Value | None:
+        def kept(value: Value) -> Iterator[Value]:
+            if value.producer is not None and self.streams.keeps(value.producer):
+                yield from (v for v in value.producer.operands if v in self.streams.data)
+
+        return next((v for v in walk([operand], kept, nearest=True) if self.bit(v) & others), None)
+
+    def described(self, start: Value, node: Node | None) -> _Around:
+        assert node is not None
+        bit = self.bit(start)
+
+        def makers(one: Node) -> Iterator[Node]:
+            yield from (v.producer for v in one.operands if v.producer and self.made_from.get(v, 0) & bit)
+
+        inside = set(walk(makers(node), makers))
+        values = [start, *(v for n in inside for v in n.outputs if v in self.streams.data)]
+        edges = ((v, n) for v in values for n in self.reading(v))
+        return _Around(start, node, inside, [e for e in edges if e[1] is not node and e[1] not in inside])
+
+    def reading(self, value: Value) -> list[Node]:
+        self.bit(value)
+        return self.readers[value]
+
+
+def _one_behind_the_other(around: Sequence[_Around], streams: Streams) -> list[list[_Around]]:
+    """Groups of which each starts behind the sum of one before, with no matrix in between."""
+    starts = {a.start for a in around}
+    group = {a.start: [a] for a in around}
+    for one in around:
+        after = next_start(one.sum.outputs[0], starts, streams)
+        if after is not None and group[after] is not group[one.start]:
+            joined = group[one.start] + group[after]
+            group.update((a.start, joined) for a in joined)
+    place = {a: k for k, a in enumerate(around)}
+    return [sorted(g, key=place.__getitem__) for g in {g[0]: g for g in group.values()}.values()]
+
+
+def next_start(end: Value, starts: Collection[Value], streams: Streams) -> Value | None:
+    """The nearest start that is as large as the end of a bypass, and made of it without a matrix."""
+
+    def behind(value: Value) -> Iterator[Value]:
+        plain = (node for node in users(value, streams.data) if not streams.matrices(node))
+        yield from (v for node in plain for v in node.outputs if elements(v) == elements(end))
+
+    return next((value for value in walk([end], behind, nearest=True) if value in starts), None)

@@ -1,0 +1,127 @@
+"""The layers of a model as plain data: found by growc.passes.layers.find, read by everything about depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from growc.errors.brief import brief
+from growc.ir.graph import Node, Value, Weight
+from growc.passes.layers.layer_history import Past
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer: what lies on a stream between two places, and what serves only it.
+
+    start: the stream as the layer takes it. end: as it leaves it, which is the next layer's start.
+    nodes: its data nodes in canonical order: those between start and end, side nodes that only they use
+    (keys and values of cross-attention), and what leads from it to outputs of its own (caches). Nodes that
+    carry weights or compute shapes are in no layer.
+    """
+
+    __repr__ = brief
+
+    start: Value
+    end: Value
+    nodes: tuple[Node, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Layers one behind the other.
+
+    scope: "", "encoder", "decoder" or "tower N". kinds: a number for each layer; layers of one number are
+    built alike. period: after how many layers their kinds come again. residual: whether a stream goes around
+    every branch. past: which layers of the source they were; None where nothing moved.
+    """
+
+    __repr__ = brief
+
+    layers: tuple[Layer, ...]
+    scope: str = ""
+    kinds: tuple[int, ...] = ()
+    period: int = 1
+    residual: bool = True
+    past: Past | None = None
+
+    def number_before(self, layer: int, moment: int) -> int:
+        """The number of a layer, or of the one that it came from, before a statement."""
+        return layer if self.past is None else self.past.number_before(layer, moment)
+
+    def count_before(self, moment: int | None) -> int:
+        """How many layers there were before a statement; None: after the last."""
+        return len(self.layers) if self.past is None else self.past.count_before(moment)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Stored tensors of which layer k of a run takes row k.
+
+    run: its number. tables: the axis that has the rows. reads: of each layer, what takes its row. way: the
+    nodes between tables and reads, each with the axis of its result that has the rows. sums: where there is
+    one row fewer than layers, of each layer but the last the sum at its end that adds its row, and which
+    operand that is.
+    """
+
+    __repr__ = brief
+
+    run: int
+    tables: Mapping[Weight, int]
+    reads: tuple[tuple[Node, ...], ...]
+    way: Mapping[Node, int] = field(repr=False)
+    sums: tuple[tuple[Node, int], ...] = ()
+
+    @property
+    def taken(self) -> frozenset[Value]:
+        """The rows as values."""
+        return frozenset(node.outputs[0] for own in self.reads for node in own)
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """All runs in topological order. data: what is computed from the values of
+    inputs, or of what is learned in place of one, and is used. rows: tables that their numbers go with."""
+
+    __repr__ = brief
+
+    runs: tuple[Run, ...] = ()
+    data: frozenset[Value] = frozenset()
+    rows: tuple[Rows, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """One layer of a result: the number of the source's, and the uses of weights, and rows of tables, that
+    are zero in it. steps: for its quantising operators those of the source whose steps they take."""
+
+    source: int
+    zeroed: tuple[Value, ...] = ()
+    steps: Mapping[Node, Node] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """One term of a stream inside a layer.
+
+    add: the sum; operand: which of its operands the branch is; value: that operand. writer: the uses of
+    weights, and the rows of tables, that must be zero for the branch to be zero: a layer scale, gain and bias
+    of a branch norm, else weight and bias of each projection.
+    """
+
+    add: Node
+    operand: int
+    value: Value
+    writer: tuple[Value, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Obstacle:
+    """Why zero branches do not make a layer the identity: the node in the way, and what it does.
+
+    branches: the terms of the layer's sums all the same.
+    """
+
+    node: Node
+    cause: str
+    branches: tuple[Branch, ...] = ()

@@ -1,0 +1,147 @@
+"""Tables with a row for each layer: what layers take by constant numbers that go with theirs.
+
+Needs: a simulated graph, its layers, the data values. Gives: `Rows`. Layer k takes row k of a stored table,
+or of what is made of one row by row (resized, joined with others). Where there is one row fewer than layers,
+a sum at the end of each layer but the last adds it: it stands between two layers. A table counts if nothing
+but these layers reads it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from growc.ir.graph import Graph, Node, Origin, Value, static_values
+from growc.ir.traits import SIZES, SUM
+from growc.ir.walk import walk
+from growc.passes.dataflow.trace_rows import Way, ways
+from growc.passes.layers.layer_runs import Layer, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """A node that takes one row: of what, for whose layer (run, number), along which axis, and which row."""
+
+    node: Node
+    whole: Value
+    place: tuple[int, int]
+    axis: int
+    row: int
+
+
+def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -> tuple[Rows, ...]:
+    """The tables of all runs."""
+    static = static_values(graph) - data
+    home = {n: (r, i) for r, run in enumerate(runs) for i, layer in enumerate(run) for n in layer.nodes}
+    groups: dict[tuple[int, Origin | None, int], list[_Read]] = defaultdict(list)
+    for node in graph.nodes:
+        read = _read(graph, node, static, home)
+        if read is not None:
+            groups[read.place[0], read.whole.origin, read.axis].append(read)
+    found = (_rows(graph, runs[run], run, reads, static) for (run, _, _), reads in groups.items())
+    return tuple(rows for rows in found if rows is not None)
+
+
+def _read(graph: Graph, node: Node, static: Set[Value], home: Mapping[Node, tuple[int, int]]) -> _Read | None:
+    """A node as one that takes a row for a single layer."""
+    whole = node.input(0)
+    if whole is None or whole not in static or not whole.floating:
+        return None
+    taken = _taken(node, whole)
+    if taken is None or not graph.dialect.outermost(node):
+        return None
+    users = set(_users(node.outputs[0], static))
+    places = {home.get(user) for user in users}
+    place = places.pop() if len(places) == 1 and node.outputs[0] not in graph.outputs else None
+    return None if place is None else _Read(node, whole, place, *taken)
+
+
+def _taken(node: Node, whole: Value) -> tuple[int, int] | None:
+    """The axis and the number of the one row that a node takes."""
+    numbers = [_number(v) for v in node.inputs[1:] if v is not None]
+    one_by_one = node.treatment == "lookup"
+    first = next((a for a in node.addresses if a.end or (one_by_one and a.column is None)), None)
+    made = node.outputs[0].sizes
+    if first is None or made is None or not whole.sizes or not numbers or None in numbers:
+        return None
+    size, row = whole.sizes[first.axis], numbers[0] or 0
+    if len(set(size)) > 1 or (first.end and set(made[first.axis]) != {1}):
+        return None
+    return first.axis, row % size[0]
+
+
+def _number(value: Value | None) -> int | None:
+    """The one whole number that a stored constant is."""
+    if value is None or value.weight is None or value.weight.floating or value.weight.elements != 1:
+        return None
+    return int(value.weight.read().reshape(-1)[0])
+
+
+def _users(value: Value, static: Set[Value]) -> Iterator[Node]:
+    """The nodes that use what is made of a constant for anything else."""
+
+    def made(one: Value) -> Iterator[Value]:
+        yield from (v for n, _ in one.users if inner(n) for v in n.outputs)
+
+    def inner(node: Node) -> bool:
+        return all(v in static for v in node.outputs)
+
+    for one in walk([value], made):
+        yield from (n for n, _ in one.users if not inner(n))
+
+
+def _rows(
+    graph: Graph, layers: Sequence[Layer], run: int, reads: Sequence[_Read], static: Set[Value]
+) -> Rows | None:
+    """What these nodes take, if it is a row for each layer, or for each but the last."""
+    own = [tuple(r.node for r in reads if r.place[1] == k) for k in range(len(layers))]
+    counts = {size for r in reads if r.whole.sizes is not None for size in r.whole.sizes[r.axis]}
+    count = counts.pop() if len(counts) == 1 else 0
+    if len(layers) < 2 or any(r.row != r.place[1] for r in reads) or not all(own[:count]):
+        return None
+    if count not in (len(layers), len(layers) - 1) or any(own[count:]):
+        return None
+    sums = () if count == len(layers) else tuple(_sums(layers[:-1], own, static))
+    way = _way(graph, reads, static)
+    if way is None or count + bool(sums) < len(layers):
+        return None
+    return Rows(run, dict(way.tables), tuple(own), way.nodes, sums)
+
+
+def _sums(
+    layers: Sequence[Layer], reads: Sequence[Sequence[Node]], static: Set[Value]
+) -> Iterator[tuple[Node, int]]:
+    """The sum at the end of each layer that adds its row, and which operand that is; none if one has none."""
+    found = []
+    for layer, own in zip(layers, reads, strict=False):
+        node = layer.end.producer
+        users = {user for read in own for user in _users(read.outputs[0], static)}
+        if node is None or not node.has(SUM) or len(node.inputs) != 2 or users != {node}:
+            return
+        added = [i for i, v in enumerate(node.inputs) if v in static]
+        if len(added) != 1 or node not in layer.nodes:
+            return
+        found.append((node, added[0]))
+    yield from found
+
+
+def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> Way | None:
+    """How the rows come from stored tensors that nothing else reads."""
+    found = [Way()]
+    for read in reads:
+        found = [longer for way in found for longer in ways(graph, read.whole, read.axis, way, static)]
+    taken = {read.node for read in reads}
+    return next((way for way in found if _alone(graph, way, taken)), None)
+
+
+def _alone(graph: Graph, way: Way, reads: Set[Node]) -> bool:
+    """Whether all that is made of the tables goes to these reads, but for what asks for sizes."""
+
+    def made(value: Value) -> Iterator[Value]:
+        yield from (v for n, _ in value.users if n not in reads and not n.has(SIZES) for v in n.outputs)
+
+    for value in walk((use for use in graph.uses() if use.weight in way.tables), made):
+        if value in graph.outputs or value not in way.axes:
+            return False
+    return all(graph.dialect.outermost(node) for node in way.nodes)

@@ -1,0 +1,289 @@
+"""Bypasses: the places of a stream where a value goes around a branch and is added to it.
+
+Needs: the axis graph (treatments of nodes), data values, the tree of post-dominators. Gives: `Bypass`es with
+a token each, and `stretches`, bypasses one behind the other on one stream.
+
+A value starts a bypass where the next vertex that all of it must pass is a sum which it reaches untouched
+(but for casts, layout, constant factors), and where something on the other way bears parameters, or is made
+of several elements, as a Fourier transform is (the cube in an approximated GELU is neither). A token is
+coarse, the shapes of the matrices inside and whether they work on the stream, so that a first layer without
+a norm or every fourth without rotation still look like the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from growc.algebra.space import Space, find, leaves
+from growc.ir.graph import Node, Value, static_values
+from growc.ir.notation import FACTORS, names_of
+from growc.ir.traits import DEQUANTISE, QUANTISE, SAME, SUM, TURN, VIEW
+from growc.ir.walk import walk
+from growc.passes.axes.infer import Axes
+from growc.passes.dataflow.post_dominators import PostDominators
+from growc.passes.dataflow.reachability import users
+
+Token = tuple[tuple[tuple[int, ...], bool], ...]
+UNTOUCHED = (SAME, VIEW, TURN, QUANTISE, DEQUANTISE)
+"""Traits of what leaves a stream what it is, rounded or moved."""
+MATRICES = frozenset({"contract", "lookup", "recurrent"})
+MIXING = frozenset({"attention", "recurrent", "opaque"})
+ALONE = ("pointwise", "add", "multiply", "divide", "remainder", "select", "layout", "per_channel")
+"""How treatments begin that make each element of one element of an operand."""
+
+
+@dataclass(eq=False)
+class Bypass:
+    """From `start` around a branch to `sum`. nodes: those on the way, and side nodes that only they use."""
+
+    start: Value
+    sum: Node
+    nodes: list[Node] = field(default_factory=list, repr=False)
+    token: Token = ()
+    works: bool = False
+    mixes: bool = False
+    reads: frozenset[int] = frozenset()
+    """The axes of the stream that its matrices read."""
+
+    @property
+    def end(self) -> Value:
+        """The sum as a value."""
+        return self.sum.outputs[0]
+
+    @property
+    def coarse(self) -> tuple[object, ...]:
+        """What remains of the token where widths differ from layer to layer."""
+        return (self.mixes, self.reads, *((len(shape), on) for shape, on in self.token))
+
+
+class Streams:
+    """The bypasses below one output."""
+
+    def __init__(self, axes: Axes, data: frozenset[Value], tree: PostDominators) -> None:
+        self.data, self.tree = data, tree
+        self.static = static_values(axes.graph) - data
+        self.axes = axes
+        self.instances = {i.node: i for i in axes.instances}
+        self.treatment = {i.node: i.line.treatment for i in axes.instances}
+        self.order = {n: k for k, n in enumerate(axes.graph.nodes)}
+        self.between: dict[Value, list[Node]] = {}
+        found = list(self.candidates())
+        self.describe(found)
+        self.bypasses = self.outermost([b for b in found if b.works])
+        if len(self.bypasses) < len(found):
+            self.describe(self.bypasses)
+
+    def candidates(self) -> Iterator[Bypass]:
+        """Values that reach the next vertex on their way, a sum, untouched."""
+        for vertex, parent in reversed(self.tree.parent.items()):
+            if isinstance(vertex, Value) and isinstance(parent, Node) and parent.has(SUM):
+                reading = [n for n in users(vertex, self.data) if n in self.tree.parent]
+                if len(reading) > 1 and self.reaches(vertex, parent):
+                    yield Bypass(vertex, parent)
+
+    def reaches(self, value: Value, goal: Node) -> bool:
+        """Whether a value arrives at a sum untouched."""
+
+        def kept(one: Value) -> Iterator[Value]:
+            yield from (v for n in users(one, self.data) if self.keeps(n) for v in n.outputs)
+
+        return any(goal in users(one, self.data) for one in walk([value], kept))
+
+    def keeps(self, node: Node) -> bool:
+        """Whether what a node makes is still the stream that it reads."""
+        if node.treatment in FACTORS:
+            return any(v in self.static or v.known is not None for v in node.operands)
+        data = sum(v in self.data for v in node.operands)
+        return node.has(*UNTOUCHED) or (node.has(SUM) and data > 1)
+
+    def outermost(self, bypasses: list[Bypass]) -> list[Bypass]:
+        """Those that do not lie on the branch of another one."""
+        starts, sums = {b.start: b for b in bypasses}, {b.sum: b for b in bypasses}
+        inner: set[Bypass] = set()
+        for bypass in reversed(bypasses):
+            for vertex in self.tree.way(bypass.end):
+                after = starts.get(vertex) if isinstance(vertex, Value) else None
+                outer = sums.get(vertex) if isinstance(vertex, Node) else None
+                if after in inner or (outer is not None and self.comes_from(bypass.start, outer.start)):
+                    inner.add(bypass)
+                if after is not None or outer is not None:
+                    break
+        return [b for b in bypasses if b not in inner]
+
+    def comes_from(self, value: Value, source: Value) -> bool:
+        """Whether a value is made from another one."""
+        first = -1 if source.producer is None else self.order[source.producer]
+
+        def above(one: Value) -> Iterator[Value]:
+            if one.producer is not None and self.order[one.producer] > first:
+                yield from (v for v in one.producer.operands if v in self.data)
+
+        return source in walk([value], above)
+
+    # ---------------------------------------------------------------- what a bypass holds
+
+    def describe(self, bypasses: list[Bypass]) -> None:
+        """Fill in nodes, tokens, and what they say."""
+        for bypass in bypasses:
+            bypass.nodes = []
+        self.between = {b.start: [] for b in bypasses}
+        owners = self.owners(bypasses)
+        for node in self.tree.nodes:
+            owner = owners.get(node)
+            if isinstance(owner, Bypass):
+                owner.nodes.append(node)
+            elif isinstance(owner, Value):
+                self.between[owner].append(node)
+        for bypass in bypasses:
+            bypass.token = self.token(bypass)
+            bypass.works = any(self.working(n) for n in bypass.nodes)
+            bypass.reads = frozenset(self.axes_read(bypass))
+            places = [s for k, s in enumerate(self.axes.of(bypass.start)) if k not in bypass.reads]
+            positions = atoms(places)
+            bypass.mixes = any(self.mixing(n, positions) for n in bypass.nodes)
+
+    def owners(self, bypasses: list[Bypass]) -> Mapping[Node, object]:
+        """For each node the bypass, or the start of one, that all that is made from it goes into; or None."""
+        sums = {b.sum: b for b in bypasses}
+        starts: dict[Value, object] = {b.start: b.start for b in bypasses}
+        found: dict[Node, object] = {}
+        for node in reversed(self.tree.nodes):
+            owner: object = sums.get(node) or next((starts[v] for v in node.outputs if v in starts), None)
+            if owner is None:
+                after = {found.get(n) for v in node.outputs for n in users(v, self.data) if n in found}
+                owner = after.pop() if len(after) == 1 else None
+            found[node] = owner
+        return found
+
+    def token(self, bypass: Bypass) -> Token:
+        """The shapes of the matrices of a bypass, sorted, each with whether it works on the stream."""
+        stream = {bypass.start}
+        found = []
+        for node in bypass.nodes:
+            on = any(v in stream for v in node.operands)
+            stream.update(node.outputs if on else ())
+            found += [(shape_of(v), on) for v in self.matrices(node)]
+        return tuple(sorted(found))
+
+    def axes_read(self, bypass: Bypass) -> Iterator[int]:
+        """The axes of the stream over which a product with a matrix sums."""
+        read: set[Space] = set()
+        for node in bypass.nodes:
+            if self.treatment.get(node) == "contract" and self.matrices(node):
+                read |= self.summed(node)
+        for k, space in enumerate(self.axes.of(bypass.start)):
+            if atoms([space]) & read:
+                yield k
+
+    def working(self, node: Node) -> bool:
+        """Whether a branch with this node is more than a function of each element."""
+        alone = self.treatment.get(node, "opaque").startswith(ALONE) and not node.laws.mixes
+        return not alone or any(self.bears(v) for v in node.operands)
+
+    def bears(self, value: Value) -> bool:
+        """Whether a value is a parameter with an element for each unit."""
+        return value in self.static and value.floating and int(np.prod(shape_of(value))) > 1
+
+    def summed(self, node: Node) -> set[Space]:
+        """The atoms over which a product sums."""
+        instance = self.instances[node]
+        made = set(names_of(instance.line.outputs[0]))
+        names = [n for terms in instance.line.inputs for n in names_of(terms) if n not in made]
+        return atoms(instance.spaces[n] for n in names)
+
+    def mixing(self, node: Node, positions: set[Space]) -> bool:
+        """Whether a node makes positions of the stream depend on each other."""
+        treatment = self.treatment.get(node)
+        if treatment == "contract":
+            statics = [v for v in node.operands if v in self.static]
+            window = any(v.rank > 2 and max(shape_of(v)[2:]) > 1 for v in statics)
+            return bool(self.summed(node) & positions) if not statics else window
+        return treatment in MIXING or node.laws.mixes
+
+    # ---------------------------------------------------------------- streams
+
+    def chain(self) -> list[Bypass]:
+        """For a model without bypasses: the products with a matrix (no convolution) that all data passes."""
+        inputs = [v for v in self.axes.graph.inputs if v in self.tree.parent]
+        ways = [list(self.tree.way(v)) for v in inputs]
+        longest = max(ways, key=len, default=[])
+        found = []
+        for before, node in pairwise(longest):
+            if (
+                isinstance(before, Value)
+                and isinstance(node, Node)
+                and self.is_plain(node)
+                and self.matrices(node)
+            ):
+                link = Bypass(before, node, [node])
+                link.token = self.token(link)
+                found.append(link)
+        return found
+
+    def is_plain(self, node: Node) -> bool:
+        """Whether it is a product, and no convolution."""
+        return self.treatment.get(node) == "contract" and not self.instances[node].line.slides
+
+    def stretches(self) -> list[list[Bypass]]:
+        """Bypasses one behind the other: nothing but norms and the like stands between them."""
+        by_start = {b.start: b for b in self.bypasses}
+        following = {b: self.following(b, by_start) for b in self.bypasses}
+        before: dict[Bypass, list[Bypass]] = {b: [] for b in self.bypasses}
+        for bypass, after in following.items():
+            if after is not None:
+                before[after].append(bypass)
+        found: list[list[Bypass]] = []
+        for bypass in self.bypasses:
+            if len(before[bypass]) == 1:
+                continue
+            stretch: list[Bypass] = []
+            after = bypass
+            while after is not None and (after is bypass or len(before[after]) == 1):
+                stretch.append(after)
+                after = following[after]
+            found.append(stretch)
+        return found
+
+    def following(self, bypass: Bypass, by_start: Mapping[Value, Bypass]) -> Bypass | None:
+        """The bypass that starts next on the same stream."""
+        for vertex in self.tree.way(bypass.end):
+            if isinstance(vertex, Value) and vertex in by_start:
+                same = elements(vertex) == elements(bypass.start)
+                return by_start[vertex] if same and not self.worked_on(bypass.end, vertex) else None
+            if isinstance(vertex, Node) and self.matrices(vertex):
+                return None
+        return None
+
+    def worked_on(self, value: Value, start: Value) -> bool:
+        """Whether there is a product with a matrix on the way from a value to the start of a bypass."""
+        stream = {value}
+        for node in self.between[start]:
+            if any(v in stream for v in node.operands):
+                if self.matrices(node):
+                    return True
+                stream.update(node.outputs)
+        return False
+
+    def matrices(self, node: Node) -> list[Value]:
+        """The matrices that a node works with."""
+        works = self.treatment.get(node) in MATRICES
+        return [v for v in node.operands if v in self.static and v.rank >= 2] if works else []
+
+
+def atoms(spaces: Iterable[Space]) -> set[Space]:
+    """Ids of spaces and their leaves (a sum of places one by one has none)."""
+    return {x for s in spaces for x in (find(s), *leaves(s))}
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    """The sizes of a value at the first sample point."""
+    return tuple(s[0] for s in value.sizes or ())
+
+
+def elements(value: Value) -> tuple[int, ...]:
+    """The number of elements of a value at each sample point."""
+    return tuple(int(x) for x in np.prod(np.array(value.sizes or ((1,),), dtype=np.int64), axis=0))

@@ -1,0 +1,211 @@
+"""The map of every atom that one statement resizes: by its fill, or by its ranking.
+
+Needs: a statement, one of its axes, sizes before and after. Gives: a `Request` for each atom, in its stage.
+Raises GrowError (G301, G304, G305, G313) for what an axis cannot take.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from growc.algebra.draws import Draws
+from growc.algebra.indexmap import IndexMap, Ints
+from growc.algebra.space import Reason, Space, atoms_of, find, leaves
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Span
+from growc.ir.graph import Node
+from growc.ir.lowered_statement import Request, Sizes, Stage
+from growc.passes.axes.infer import Axes
+from growc.passes.axes.position_dependent import computed_along
+from growc.passes.lowering.choose_factor import Place, Placing
+from growc.passes.lowering.resolve_axis import why_same
+from growc.passes.ranking.rankings import Rankings
+from growc.passes.roles.name_axes import RoleAxis, Roles
+from growc.plans.memory_bound import OF_UNIT, require
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import Expr, evaluate
+from growc.recipe.fills import FILLS, appended, new_units
+from growc.recipe.option_rules import RESCALED, Options
+from growc.recipe.ranking_rules import RANKINGS
+from growc.resolve.bound import Bound
+
+Resizing = ast.Widen | ast.Subclone | ast.Reorder
+"""Statements that map axes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """What one statement asks of one axis."""
+
+    stage: Stage
+    bound: Bound
+    statement: Resizing
+    target: RoleAxis
+    place: int
+    after: int
+
+    @property
+    def draws(self) -> Draws:
+        """The random numbers of this statement on this axis."""
+        scope = " ".join(map(repr, self.bound.scopes))
+        return Draws.of(_seed(self.statement), self.bound.number, self.stage.axis, scope, self.place)
+
+
+@dataclass
+class Requests:
+    """Puts requests into stages. `size_of` evaluates a size for an axis, as an ask has it."""
+
+    roles: Roles
+    axes: Axes
+    sizes: Sizes
+    rankings: Rankings
+    size_of: Callable[[Expr, Ask], int]
+    computed: dict[Space, Reason] = field(init=False)
+    taken: int = 0
+    """Bytes of memory that the maps take that were asked for so far."""
+
+    def __post_init__(self) -> None:
+        self.computed = computed_along(self.axes)
+
+    @cached_property
+    def holders(self) -> Counter[Space]:
+        """How many axes of weights each atom is a part of."""
+        spaces = (space for use in self.axes.graph.uses() for space in self.axes.of(use))
+        return Counter(atoms_of(spaces))
+
+    def add(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> None:
+        """Map a row-major product of spaces."""
+        if ask.stage.axis == "channels":
+            spaces, before, after = self.inside_groups(spaces, before, after, ask.statement)
+        places = self.places(ask, spaces, before, after)
+        for k, place in enumerate(places):
+            space = find(place.space)
+            if space in ask.stage.requests:
+                self.agree(ask, space, place.after)
+            elif isinstance(ask.statement, ast.Widen):
+                self.put(ask, self.filled(ask, ask.statement, place))
+            else:
+                self.put(ask, self.ranked(ask, ask.statement, place, k))
+
+    def put(self, ask: Ask, request: Request) -> None:
+        """One atom takes a map."""
+        self.unmoved(ask, request)
+        ask.stage.requests[request.space] = request
+        self.rankings.follow(request.space, request.map)
+
+    def unmoved(self, ask: Ask, request: Request) -> None:
+        """Units that computed numbers tell apart stay where they are."""
+        reason = self.computed.get(request.space)
+        left = min(request.map.source, request.map.size)
+        if reason is not None and (request.map.index[:left] != np.arange(left)).any():
+            assert isinstance(reason.node, Node)
+            node = reason.node.name or reason.node.op
+            message = f"units of `{ask.stage.axis}` cannot move: {reason.cause}, at `{node}`"
+            raise GrowError(Diagnostic("G304", message, ask.statement.axis.span))
+
+    def filled(self, ask: Ask, statement: ast.Widen, place: Place) -> Request:
+        """The map of a fill."""
+        space, unit, fill = find(place.space), place.unit, FILLS[statement.fill.name]
+        self.taken += OF_UNIT * place.after * (1 + self.holders[space])
+        require(f"`{ask.stage.axis}` of {ask.after}", self.taken, size_span(statement))
+        made = fill.map(place.before // unit, place.after // unit, ask.draws.at("g"))
+        if space.addressed is not None:
+            made = appended(made)
+        new = np.repeat(new_units(made), unit)
+        made = made if unit == 1 else made.kron(IndexMap.identity(unit))
+        return Request(space, fill, made, new, ask.draws, unit)
+
+    def ranked(self, ask: Ask, statement: ast.Subclone | ast.Reorder, place: Place, ordinal: int) -> Request:
+        """The units that rank highest, or all in their new order."""
+        ranking, draws = statement.ranking, ask.draws.at(ordinal)
+        if RANKINGS[ranking.name].averages:
+            message = (
+                f"`by {ranking.name}` averages heads of keys and values, and these have none of their own"
+            )
+            notes = tuple(why_same(self.axes, place.space))
+            raise GrowError(Diagnostic("G309", message, ranking.span, notes=notes))
+        if isinstance(statement, ast.Subclone):
+            index = self.rankings.selection(ranking, [place.space], place.after, draws)
+        else:
+            self.rankings.allow(None, [place.space], ranking.span)
+            index = self.rankings.order(ranking, [place.space], draws)
+        made = chosen(ask, place.space, place.before, index)
+        return replace(made, share=self.rankings.share(place.space, made.map)) if made.drops else made
+
+    def placing(self, ask: Ask) -> Placing:
+        """Where maps of this axis go."""
+        statement = ask.statement
+        front = isinstance(statement, ast.Widen) and FILLS[statement.fill.name].whole_runs
+        name, span = statement.axis.name, statement.axis.span
+        grows = isinstance(statement, ast.Widen)
+        return Placing(self.axes, self.sizes, name, span, size_span(statement), front, grows)
+
+    def places(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> list[Place]:
+        """The atoms that the statement maps."""
+        statement = ask.statement
+        if isinstance(statement, ast.Reorder):
+            return self.placing(ask).all_of(spaces)
+        said = options_of(statement).block
+        block = 1 if said is None else self.size_of(said, ask)
+        if said is not None and (block < 1 or before % block or after % block):
+            message = f"{before} and {after} are not both multiples of {block}"
+            raise GrowError(Diagnostic("G305", message, said.span))
+        return self.placing(ask).resized(spaces, before, after, block)
+
+    def inside_groups(
+        self, spaces: Sequence[Space], before: int, after: int, statement: Resizing
+    ) -> tuple[list[Space], int, int]:
+        """The factors of channels that do not count groups, and their size before and after."""
+        inner = [s for s in spaces if not all(x in self.roles.counters for x in leaves(s))]
+        part = self.sizes.product(inner)
+        groups = before // part
+        if after % groups:
+            message = f"`channels` cannot be {after}: their number of groups stays {groups}"
+            wrong = f"{after} is no multiple of {groups}"
+            raise GrowError(Diagnostic("G301", message, size_span(statement), wrong))
+        return inner, part, after // groups
+
+    def agree(self, ask: Ask, space: Space, size: int) -> None:
+        """Axes of one name that share a space must want one size of it."""
+        have, axis = ask.stage.requests[space].map.size, ask.stage.axis
+        if have == size:
+            return
+        named = isinstance(ask.statement.axis, ast.NamedAxis)
+        raise GrowError(
+            Diagnostic(
+                "G301",
+                f"`{axis}` are tied to each other: the same units would become {have} and {size}",
+                size_span(ask.statement),
+                notes=tuple(why_same(self.axes, space)),
+                help=f"a size relative to today's, as `2 * {axis}`, suits all of them" if named else "",
+            )
+        )
+
+
+def chosen(ask: Ask, space: Space, before: int, index: Ints) -> Request:
+    """The request for a choice of units."""
+    made = IndexMap.of(before, index)
+    return Request(find(space), None, made, np.zeros(len(index), dtype=bool), ask.draws)
+
+
+def size_span(statement: Resizing) -> Span:
+    """What an error about a size points at."""
+    return statement.axis.span if isinstance(statement, ast.Reorder) else statement.size.span
+
+
+def options_of(statement: Resizing) -> Options:
+    """What a statement says besides its fill or ranking."""
+    if isinstance(statement, ast.Reorder):
+        return Options()
+    shrinks = isinstance(statement, ast.Subclone) and statement.axis.name in RESCALED
+    return Options(rescale="readers" if shrinks else "nowhere").and_also(statement.options)
+
+
+def _seed(statement: Resizing) -> int:
+    seed = options_of(statement).seed if isinstance(statement, ast.Widen) else statement.ranking.seed
+    return 0 if seed is None else evaluate(seed, lambda name, span: 0, lambda moment, name, span: 0)

@@ -1,0 +1,157 @@
+"""Where the map of a named axis goes: which atoms of its spaces take which part of it.
+
+Needs: the spaces of an axis, its sizes before and after. Gives: a `Place` for every atom that is mapped.
+Raises GrowError (G304, G305) where no atom can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from growc.algebra.space import Reason, Space, atoms_of, find, leaves
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Span
+from growc.ir.graph import Node
+from growc.ir.lowered_statement import Sizes
+from growc.passes.axes.infer import Axes
+
+APART = "its units are cut apart, one by one, and each has what reads it"
+
+
+@dataclass(frozen=True)
+class Place:
+    """An atom, its size before and after, and how many of its elements one unit has."""
+
+    space: Space
+    before: int
+    after: int
+    unit: int
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Places of the axis `name`, which the recipe names at `axis` and gives a size at `size`.
+
+    `front`: of a product, the outermost factor that can takes the map, else the innermost one.
+    """
+
+    axes: Axes
+    sizes: Sizes
+    name: str
+    axis: Span
+    size: Span
+    front: bool = False
+    grows: bool = False
+    """Whether units are to be more, which what chooses from them does not follow."""
+
+    def fixed(self, space: Space) -> Reason | None:
+        """Why a space cannot take the map."""
+        return space.frozen or (space.chosen if self.grows else None)
+
+    def resized(self, spaces: Sequence[Space], before: int, after: int, block: int = 1) -> list[Place]:
+        """The atoms that take the map of a row-major product."""
+        if not spaces:
+            raise GrowError(self.refused("there is one, and nothing counts it"))
+        if len(spaces) > 1:
+            return self._factor(spaces, before, after, block)
+        space = find(spaces[0])
+        if self.fixed(space) is not None:
+            raise GrowError(self.frozen(space))
+        if space.kind == "sum" and not any(True for _ in leaves(space)):
+            raise GrowError(self.apart(space))
+        if space.kind == "sum":
+            return self._segments(space, before, after, block)
+        if space.kind == "product":
+            return self.resized(list(space.parts), before, after, block)
+        if space.unit:
+            raise GrowError(self.refused("a part of it is a single unit"))
+        if before % block or after % block:
+            raise GrowError(self.cut_blocks(before, after, block))
+        return [Place(space, before, after, block)]
+
+    def all_of(self, spaces: Sequence[Space]) -> list[Place]:
+        """Every atom of an axis that keeps its size."""
+        atoms = dict.fromkeys(atoms_of(spaces))
+        free = [x for x in atoms if self.fixed(x) is None]
+        if not free:
+            apart = len(spaces) == 1 and find(spaces[0]).kind == "sum"
+            raise GrowError(
+                self.frozen(find(spaces[0]))
+                if atoms
+                else self.apart(spaces[0])
+                if apart
+                else self.refused("there is one, and nothing counts it")
+            )
+        sizes = [self.sizes.of(x)[0] for x in free]
+        return [Place(x, n, n, 1) for x, n in zip(free, sizes, strict=True)]
+
+    def _factor(self, spaces: Sequence[Space], before: int, after: int, block: int) -> list[Place]:
+        order = list(spaces) if self.front else list(spaces)[::-1]
+        for space in order:
+            size = self.sizes.of(space)[0]
+            if all(self.fixed(x) is not None for x in leaves(space)) or after * size % before:
+                continue
+            inner = int(
+                np.prod([self.sizes.of(s)[0] for s in spaces[spaces.index(space) + 1 :]], dtype=np.int64)
+            )
+            if block % inner and inner % block:
+                continue
+            try:
+                return self.resized([space], size, after * size // before, max(block // inner, 1))
+            except GrowError:
+                continue
+        free = [s for s in spaces if not all(self.fixed(x) is not None for x in leaves(s))]
+        if not free:
+            raise GrowError(self.frozen(find(spaces[0])))
+        parts = " x ".join(str(self.sizes.of(s)[0]) for s in spaces)
+        wanted = f"{after}" if block == 1 else f"{after} in blocks of {block}"
+        message = f"`{self.name}` is made of {parts} units, and {wanted} keeps none of these factors whole"
+        multiple = np.lcm(before // min(self.sizes.of(s)[0] for s in free), block)
+        raise GrowError(Diagnostic("G305", message, self.size, help=f"use a multiple of {multiple}"))
+
+    def _segments(self, space: Space, before: int, after: int, block: int) -> list[Place]:
+        found: list[Place] = []
+        for part in space.parts:
+            size = self.sizes.of(part)[0]
+            if after * size % before:
+                cause = f"`{self.name}` has segments, and one of {size} units would not come out whole"
+                raise GrowError(Diagnostic("G305", cause, self.size))
+            found += self.resized([part], size, after * size // before, block)
+        return found
+
+    def cut_blocks(self, before: int, after: int, block: int) -> Diagnostic:
+        """Blocks that a part of the axis would cut."""
+        message = f"a part of `{self.name}` goes from {before} to {after} units, and blocks of {block} cut it"
+        return Diagnostic("G305", message, self.size)
+
+    def apart(self, space: Space) -> Diagnostic:
+        """Units that are cut apart cannot go, and what would be left behind."""
+        for one in self.axes.refused:
+            if one.refusal is not None and find(self.axes.of(one.whole)[one.axis]) is find(space):
+                node = one.refusal.node
+                assert isinstance(node, Node)
+                return self.refused(f"{APART}; `{node.name or node.kind}` ({node.kind}) {one.refusal.cause}")
+        return self.refused(APART)
+
+    def refused(self, cause: str) -> Diagnostic:
+        """The axis cannot change."""
+        return Diagnostic("G304", f"`{self.name}` cannot change its size: {cause}", self.axis)
+
+    def frozen(self, space: Space) -> Diagnostic:
+        """The axis cannot change, and where it was frozen."""
+        from growc.passes.roles.why_tied import way_to_reason
+
+        found = next((x for x in [space, *leaves(space)] if self.fixed(x) is not None), space)
+        reason, message = self.fixed(found), f"`{self.name}` cannot change its size"
+        if reason is None:
+            return Diagnostic("G304", message, self.axis)
+        node, cause, remedy = reason.node, reason.cause, reason.remedy
+        if not isinstance(node, Node):
+            return Diagnostic("G304", f"{message}: {cause}", self.axis, "frozen", (), remedy)
+        way = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, found, reason)]
+        notes = (f"it comes there by {', '.join(way)}",) if way else ()
+        at = f"{message}: {cause}, at `{node.name or node.kind}`"
+        return Diagnostic("G304", at, self.axis, "frozen", notes)

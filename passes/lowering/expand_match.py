@@ -1,0 +1,109 @@
+"""Sizes of models, and plain statements in the place of `match`.
+
+Needs: the resolved statements, what was found in the model. Gives: the statements without `match`. Raises
+GrowError (G310) for a file that gives no sizes, and what growc.resolve.match raises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import foreign
+from growc.errors.source import Span
+from growc.ir.lowered_statement import Sizes
+from growc.passes.compilation import Analysis, Request
+from growc.passes.layers.layer_history import Depth
+from growc.passes.layers.layer_runs import Layers
+from growc.passes.lowering.lower_depth import depth_of
+from growc.passes.lowering.lower_recipe import lowered
+from growc.passes.new_layers.zero_branches import Branches
+from growc.passes.roles.name_axes import Roles
+from growc.recipe import syntax_tree as ast
+from growc.resolve.bound import Bound
+from growc.resolve.checks import check
+from growc.resolve.config_fields import sizes_of_config
+from growc.resolve.match import Known, matched
+from growc.resolve.support import unsupported
+
+PARTS = ("encoder", "decoder")
+Inspect = Callable[[Path], Analysis]
+
+
+def match_pass(c: Request) -> Request:
+    """Plain statements in the place of `match`, by the sizes that the ones before it leave."""
+
+    def today(done: Sequence[Bound]) -> Known:
+        sizes = lowered(c, done, Depth()).sizes
+        depth = depth_of(c, done, Branches(c.axes, c.layers))
+        return known_sizes(c.roles, sizes, c.layers, [run.count_before(None) for run in depth.runs])
+
+    if not any(isinstance(b.statement, ast.Match) for b in c.statements):
+        return c
+    return Request(**vars(c) | {"statements": expand_matches(c.statements, today, c.outside.inspect)})
+
+
+def expand_matches(
+    statements: Sequence[Bound], today: Callable[[Sequence[Bound]], Known], inspect: Inspect
+) -> list[Bound]:
+    """The statements with plain ones in the place of every `match`.
+
+    `today`: the sizes after some of them; `inspect`: the analysis of another model.
+    """
+    done: list[Bound] = []
+    for bound in statements:
+        if not isinstance(bound.statement, ast.Match):
+            done.append(bound)
+            continue
+        file = bound.statement.file
+        expanded = matched(bound, today(done), sizes_in(file.path, file.span, inspect))
+        problems = [d for b in expanded for d in (*check(b.statement, b.scopes), *unsupported(b))]
+        if problems:
+            raise GrowError(*dict.fromkeys(problems))
+        done += expanded
+    return done
+
+
+def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int]) -> Known:
+    """The sizes of a model's axes, and `counts` of the layers of its runs, in all of it and in each part."""
+    grouped = any(group.size[0] > 1 or sizes.of(group)[0] > 1 for group in roles.groups())
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for part in ("", *(p for p in PARTS if p in roles.scopes.names)):
+        of: dict[str, tuple[int, ...]] = {}
+        for role, axes in roles.axes.items():
+            inside = [a for a in axes if not part or roles.scopes.of_axis(a) == {part}]
+            if inside:
+                of[role] = tuple(dict.fromkeys(sizes.product(a.spaces) for a in inside))
+        runs = zip(layers.runs, counts, strict=True)
+        numbers = tuple(dict.fromkeys(n for run, n in runs if part in ("", run.scope)))
+        found[part] = of | ({"layers": numbers} if numbers else {})
+    return Known(found, grouped)
+
+
+def sizes_in(path: Path, span: Span, inspect: Inspect) -> Known:
+    """The sizes that a model, or a config.json, has."""
+    config = path / "config.json" if path.is_dir() else path
+    if config.suffix == ".json":
+        return _sizes_in_config(config, span)
+    try:
+        other = inspect(path)
+    except GrowError as error:
+        raise GrowError(*(replace(d, span=span) for d in error.diagnostics)) from error
+    counts = [len(run.layers) for run in other.layers.runs]
+    return known_sizes(other.roles, Sizes(), other.layers, counts)
+
+
+def _sizes_in_config(path: Path, span: Span) -> Known:
+    try:
+        with foreign(path, "a config"):
+            config = json.loads(path.read_text(encoding="utf-8"))
+            known = sizes_of_config(config) if isinstance(config, dict) else Known({})
+    except GrowError as error:
+        raise GrowError(*(replace(d, span=span) for d in error.diagnostics)) from error
+    if not known.of.get(""):
+        message = f"`{path}` says nothing of sizes"
+        raise GrowError(Diagnostic("G310", message, span, help="a config.json has `hidden_size` or the like"))
+    return known

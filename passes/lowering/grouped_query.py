@@ -1,0 +1,297 @@
+"""Grouped queries: what statements on `heads` and on `kv_heads` come to together.
+
+K key/value heads serve G query heads each; K' and G' are the numbers after the last statement. Where
+`kv_heads` grow and G' < G, every group first splits into G/G'. Then the maps of `kv_heads` act on groups,
+query heads travelling with them, and those of `heads` act inside groups (docs/language.md). A ranking of
+`heads` ranks each group by itself: a shuffle puts the heads that stay in front, and all groups drop the rest.
+`by mean` averages key/value heads (growc.passes.heads.pool_heads), and leaves query heads as they are: what stands
+before it is settled first, and what stands behind it finds other groups. Where every group is of one head
+(growc.passes.heads.insert_groups), statements before it are for both, as in any model without groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc.algebra.indexmap import IndexMap, Ints
+from growc.algebra.space import Space
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Span
+from growc.ir.lowered_statement import Pool, Shuffle, Split, Stage
+from growc.passes.heads.insert_groups import averages
+from growc.passes.lowering.axis_maps import Ask, Requests, chosen, size_span
+from growc.passes.ranking.rankings import listed_units
+from growc.passes.roles.name_axes import RoleAxis, Roles
+from growc.recipe import syntax_tree as ast
+from growc.recipe.option_rules import Options
+from growc.recipe.ranking_rules import RANKINGS
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """The two names of one grouped attention, and the atoms that they stand on."""
+
+    heads: RoleAxis
+    kv_heads: RoleAxis
+    keys: Space
+    group: Space
+
+    @property
+    def alone(self) -> bool:
+        """Whether every key/value head has one query head in the source."""
+        return self.group.size[0] == 1
+
+    def bearer(self, name: str) -> RoleAxis | None:
+        """The axis of a name."""
+        return {"heads": self.heads, "kv_heads": self.kv_heads}.get(name)
+
+
+def pairs_of(roles: Roles) -> list[Pair]:
+    """Every attention whose heads are a row-major (keys group), each an atom."""
+    found = []
+    for heads in roles.axes.get("heads", []):
+        keys = [s for s in heads.spaces if s not in roles.expanded]
+        group = [s for s in heads.spaces if s in roles.expanded]
+        if len(keys) == len(group) == 1:
+            found.append(Pair(heads, RoleAxis(tuple(keys)), keys[0], group[0]))
+    return found
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The sizes that a pair comes to have: K·s before the fill of `kv_heads`, then K'; G' in every group."""
+
+    split: int
+    keys: int
+    group: int
+
+
+def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others: Sequence[Span]) -> Settled:
+    """From K, G and the sizes asked for. Raises GrowError (G301) where these make no whole groups."""
+    labelled = tuple((s, "and this") for s in others)
+    if heads % kv_heads:
+        each = f"every group would have {heads / kv_heads:.4g}"
+        message = f"{heads} `heads` cannot share {kv_heads} `kv_heads`: {each}"
+        help_ = f"use a multiple of {kv_heads} for `heads`"
+        raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
+    wanted = heads // kv_heads
+    if wanted >= group or kv_heads <= keys:
+        return Settled(1, kv_heads, wanted)
+    if group % wanted:
+        message = f"groups of {group} query heads cannot split into groups of {wanted}"
+        whole = ", ".join(str(d) for d in range(1, group + 1) if group % d == 0)
+        help_ = f"a group can become {whole} or more"
+        raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
+    return Settled(group // wanted, kv_heads, wanted)
+
+
+@dataclass
+class Pairs:
+    """The statements on grouped heads, put off until the last one before means, or of all, is known."""
+
+    requests: Requests
+    pairs: list[Pair]
+    asks: dict[Pair, list[Ask]] = field(default_factory=dict)
+    """Those that are put off, by pair."""
+    given: set[Pair] = field(default_factory=set)
+    """Pairs for which the recipe says how many `heads` there are."""
+    pooled: set[Pair] = field(default_factory=set)
+    """Pairs of which heads have become means."""
+    held: dict[Pair, Ints] = field(default_factory=dict)
+    """Which of the source's query heads stand in every group, by pair; -1: not one of them."""
+    fronts: dict[Stage, list[Stage]] = field(default_factory=dict)
+    """Splits and shuffles that stand in front of a statement's own stage: the shuffles first."""
+
+    def of(self, name: str, target: RoleAxis) -> Pair | None:
+        """The pair whose axis of this name a target is."""
+        return next((p for p in self.pairs if target == p.bearer(name)), None)
+
+    def without_groups(self, name: str, target: RoleAxis) -> Pair | None:
+        """The pair of which a target is both axes: no group has several heads yet."""
+        pair = self.of(name, target)
+        return pair if pair is not None and pair.alone and pair not in self.pooled else None
+
+    def bears(self, space: Space) -> bool:
+        """Whether an atom is one of a pair."""
+        return any(space in (p.keys, p.group) for p in self.pairs)
+
+    def takes(self, ask: Ask) -> bool:
+        """Whether an axis is one of a pair: then its statement is settled later, or here and now."""
+        axis, sizes = ask.stage.axis, self.requests.sizes
+        pair = self.of(axis, ask.target)
+        if pair is None or (self.without_groups(axis, ask.target) and not averages(ask.statement)):
+            return False
+        if averages(ask.statement):
+            self.settle_one(pair)
+            self.pool(pair, ask)
+            return True
+        before, heads = sizes.product(ask.target.spaces), pair.heads.spaces
+        if axis == "heads":
+            self.given.add(pair)
+        elif isinstance(ask.statement, ast.Subclone) and pair not in self.given:
+            sizes.ask(heads, sizes.product(heads) * ask.after // before)
+        sizes.ask(ask.target.spaces, ask.after)
+        self.asks.setdefault(pair, []).append(ask)
+        return True
+
+    def settle(self) -> list[Diagnostic]:
+        """What all statements come to, on the sizes after the last one; what is wrong with them."""
+        errors: list[Diagnostic] = []
+        for pair in self.pairs:
+            try:
+                self.settle_one(pair)
+            except GrowError as error:
+                errors += error.diagnostics
+        return errors
+
+    def settle_one(self, pair: Pair) -> None:
+        """What the statements on one pair come to that were put off."""
+        mine = self.asks.pop(pair, [])
+        self.given.discard(pair)
+        if mine:
+            self.one(pair, mine)
+
+    def one(self, pair: Pair, mine: Sequence[Ask]) -> None:
+        """What the statements on one pair come to."""
+        sizes = self.requests.sizes
+        keys, group = sizes.of(pair.keys)[0], sizes.of(pair.group)[0]
+        heads, kv_heads = sizes.product(pair.heads.spaces), sizes.product(pair.kv_heads.spaces)
+        spans = [size_span(a.statement) for a in mine]
+        goal = settle(keys, group, kv_heads, heads, spans[-1], spans[:-1])
+        front = self.fronts.setdefault(mine[0].stage, [_front("heads"), _front("kv_heads")])
+        if goal.split > 1:
+            self.split(pair, goal.split, mine[0], front[1])
+        order = np.tile(np.arange(group), (keys, 1))
+        for name, space, last in (("kv_heads", pair.keys, goal.keys), ("heads", pair.group, goal.group)):
+            asks = [a for a in mine if a.stage.axis == name]
+            for ask in asks:
+                now = sizes.of(space)[0]
+                wanted = ask.after if name == "kv_heads" else ask.after // goal.keys
+                between = min(max(wanted, now), last) if goal.split > 1 else wanted
+                after = last if ask is asks[-1] else between
+                if not isinstance(ask.statement, ast.Widen):
+                    after = min(after, now)
+                if name == "heads" and isinstance(ask.statement, ast.Subclone | ast.Reorder):
+                    order = self.ranked(pair, ask, order, now, after)
+                elif after != now or (isinstance(ask.statement, ast.Reorder) and now > 1):
+                    self.requests.add(ask, [space], now, after)
+                sizes.apply(ask.stage)
+        if (order != np.arange(group)).any():
+            front[0].regroups.append(Shuffle(pair.keys, pair.group, order, mine[0].statement.span))
+            self.held[pair] = np.take_along_axis(self.heads(pair), order, axis=1)
+        self.check(pair, goal, spans[-1])
+        for bearer in (pair.heads, pair.kv_heads):
+            sizes.asked.pop(tuple(s for s in bearer.spaces), None)
+
+    def pool(self, pair: Pair, ask: Ask) -> None:
+        """Key/value heads become means of some; query heads stay as they are."""
+        keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
+        if keys % ask.after:
+            message = f"{keys} key/value heads cannot become the means of as many each: {ask.after} of them"
+            whole = ", ".join(str(d) for d in range(1, keys) if keys % d == 0)
+            remedy = f"they can become {whole}"
+            raise GrowError(Diagnostic("G301", message, size_span(ask.statement), help=remedy))
+        parts = keys // ask.after
+        if parts == 1:
+            return
+        if frozen := [s for s in (pair.keys, pair.group) if s.frozen is not None]:
+            raise GrowError(self.requests.placing(ask).frozen(frozen[0]))
+        ask.stage.pools.append(Pool(pair.keys, pair.group, parts, ask.statement.span))
+        self.held[pair] = self.standing(pair, keys, group).reshape(ask.after, group * parts)
+        self.requests.rankings.pool(pair.keys, np.kron(np.eye(ask.after), np.full((1, parts), 1 / parts)))
+        self.requests.rankings.pool(pair.group, np.tile(np.eye(group), (parts, 1)))
+        self.pooled.add(pair)
+
+    def heads(self, pair: Pair) -> Ints:
+        """Which of the source's query heads stood in every group when statements on them began, or began
+        anew behind means.
+        """
+        keys, group = pair.keys.size[0], pair.group.size[0]
+        return self.held.get(pair, np.arange(keys * group).reshape(keys, group))
+
+    def standing(self, pair: Pair, keys: int, group: int) -> Ints:
+        """Which of the source's query heads stand in every group now; -1 where that cannot be told."""
+        held, made = self.heads(pair), self.requests.rankings.made
+        both = zip((pair.keys, pair.group), held.shape, strict=True)
+        rows, columns = (made.get(space, IndexMap.identity(n)) for space, n in both)
+        if (rows.size, columns.size) != (keys, group) or not (rows.copies.all() and columns.copies.all()):
+            return np.full((keys, group), -1)
+        return held[rows.index][:, columns.index]
+
+    def split(self, pair: Pair, parts: int, ask: Ask, front: Stage) -> None:
+        """Every group becomes several."""
+        for space in (pair.keys, pair.group):
+            if space.frozen is not None:
+                raise GrowError(self.requests.placing(ask).frozen(space))
+        split = Split(pair.keys, pair.group, parts, ask.statement.span)
+        front.regroups.append(split)
+        self.requests.sizes.apply(Stage(0, "", "", Options(), regroups=[split]))
+
+    def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:
+        """The heads of every group in their new order; where they become fewer, those that stay in front."""
+        statement = ask.statement
+        assert not isinstance(statement, ast.Widen)
+        ranking = statement.ranking
+        rule = RANKINGS[ranking.name]
+        if rule.places is not None:
+            drops = isinstance(statement, ast.Subclone) and after < now
+            if drops or not rule.orders:
+                self.requests.add(ask, [pair.group], now, after)
+            return order
+        columns = self.columns(pair, ask, len(order), now)
+        places = self.best(pair, ask, order[:, columns], after)
+        if isinstance(statement, ast.Subclone):
+            stays = np.zeros(places.shape, dtype=bool)
+            np.put_along_axis(stays, places[:, :after], True, axis=1)
+            places = np.argsort(~stays, axis=1, kind="stable")
+        moved = order.copy()
+        moved[:, columns] = np.take_along_axis(order[:, columns], places, axis=1)
+        if after < now:
+            self.requests.put(ask, chosen(ask, pair.group, now, np.arange(after)))
+        return moved
+
+    def columns(self, pair: Pair, ask: Ask, keys: int, now: int) -> Ints:
+        """Which places the heads that are left stood at in the groups of `heads`, one for each of `keys`."""
+        held = self.heads(pair)
+        made = self.requests.rankings.made.get(pair.group, IndexMap.identity(now))
+        known = (keys, made.source) == held.shape and (held >= 0).all()
+        if not known or not made.copies.all() or (made.counts > 1).any():
+            message = "query heads that were widened, or split into other groups, cannot be ranked"
+            raise GrowError(Diagnostic("G309", message, ask.statement.span))
+        return made.index
+
+    def best(self, pair: Pair, ask: Ask, order: Ints, after: int) -> Ints:
+        """Of every group the places of its heads, highest first, where `order` stands now."""
+        statement = ask.statement
+        assert not isinstance(statement, ast.Widen)
+        keys, now = order.shape
+        if RANKINGS[statement.ranking.name].scores is not None:
+            scores = self.requests.rankings.of_source(statement.ranking, [pair.keys, pair.group], ask.draws)
+            current = np.take_along_axis(scores[self.heads(pair)], order, axis=1)
+            return np.argsort(-current, axis=1, kind="stable")
+        if pair.keys in self.requests.rankings.made:
+            message = "`heads` that are listed by number, and other `kv_heads`, are not done together"
+            raise GrowError(Diagnostic("G309", message, statement.ranking.span))
+        found = listed_units(statement.ranking, keys * now)
+        counts = np.bincount(found // now, minlength=keys)
+        if isinstance(statement, ast.Subclone) and (counts != after).any():
+            message = f"`heads` keep the same number in every group of {now}: {after} of each"
+            raise GrowError(Diagnostic("G313", message, statement.ranking.span))
+        rank = np.full(keys * now, len(found))
+        rank[found] = np.arange(len(found))
+        return np.argsort(rank.reshape(keys, now), axis=1, kind="stable")
+
+    def check(self, pair: Pair, goal: Settled, span: Span) -> None:
+        """All statements together must have come to the sizes that were asked for."""
+        keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
+        if (keys, group) != (goal.keys, goal.group):
+            message = f"{goal.keys} groups of {goal.group} query heads cannot be made: groups do not merge"
+            remedy = f"{goal.keys * group} `heads` suit {goal.keys} `kv_heads`"
+            raise GrowError(Diagnostic("G301", message, span, help=remedy))
+
+
+def _front(axis: str) -> Stage:
+    return Stage(0, axis, axis, Options())

@@ -1,0 +1,250 @@
+"""From statements on layers to the list of layers that the result has.
+
+Needs: the resolved statements, the model's layers. Gives: `Depth`. Raises GrowError with every statement that
+the model cannot follow.
+
+The result is the source where its layers stand once and in order, and every other layer adds nothing to the
+stream (Gesmundo and Maile's zero-initialised layers, LLaMA-Pro's identity blocks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Span
+from growc.grammar import depth_text
+from growc.ir.graph import Value
+from growc.passes.analysis import AXES
+from growc.passes.compilation import Arranged, Request, Source
+from growc.passes.layers.layer_history import Depth, Move, Past
+from growc.passes.layers.layer_runs import Instance, Layer, Layers, Obstacle, Run
+from growc.passes.lowering.count_layers import runs_in
+from growc.passes.lowering.lower_recipe import lowered
+from growc.passes.lowering.resolve_axis import named
+from growc.passes.new_layers.zero_branches import Branches, Passage
+from growc.passes.runner import run as run_passes
+from growc.plans.memory_bound import OF_NODE, require
+from growc.plans.plan import Gap, Summary
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import Expr, evaluate
+from growc.recipe.layer_orders import Depth as DepthStatement
+from growc.recipe.layer_orders import arrangement, by_scores, counted_back, new_layers
+from growc.resolve.bound import Bound
+
+LayerScores = Callable[[ast.Measure], Sequence[Sequence[float | None]]]
+"""What a `measure importance` finds of the source's layers, run by run."""
+
+SizeOf = Callable[[str, Span, int], int]
+"""The size of an axis before the statement of a number."""
+
+
+def depth_pass(c: Request) -> Arranged:
+    """The model with the layers that the recipe gives it, analysed again."""
+    branches = Branches(c.axes, c.layers)
+    return rearranged(c, depth_of(c, c.statements, branches), branches)
+
+
+def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Depth:
+    """What the statements make of the layers."""
+    measuring = partial(c.outside.measure_layers, c)
+    size_of = partial(size_before, c, statements)
+    return arrange_layers(statements, c.layers, branches, size_of, measuring)
+
+
+def rearranged(c: Request, depth: Depth, branches: Branches) -> Arranged:
+    """The model with other layers, analysed again."""
+    if not depth.changed:
+        layers = with_past(c.layers, depth)
+        return Arranged(**vars(c) | {"layers": layers}, depth=depth, renamed={})
+    placed = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
+    again = run_passes(AXES, replace(c.part(Source), model=placed.model))
+    layers = placed.layers(again.graph, depth)
+    return Arranged(**vars(again), layers=layers, first=c.first, depth=depth, renamed=placed.renamed)
+
+
+def size_before(c: Request, statements: Sequence[Bound], name: str, span: Span, moment: int) -> int:
+    """The size of an axis in the source before a statement, for expressions on numbers of layers."""
+    sizes = lowered(c, [b for b in statements if b.number < moment], Depth()).sizes
+    found = {sizes.product(a.spaces) for a in named(name, span, c.roles, c.axes)}
+    if len(found) > 1:
+        listed = ", ".join(map(str, sorted(found)))
+        raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+    return found.pop()
+
+
+def arrange_layers(
+    statements: Sequence[Bound],
+    layers: Layers,
+    branches: Branches,
+    size_of: SizeOf,
+    scores: LayerScores,
+) -> Depth:
+    """The layers of every run after all statements."""
+    depths = [Past.of(len(run.layers)) for run in layers.runs]
+    errors: list[Diagnostic] = []
+    summaries: list[tuple[int, Summary]] = []
+    said: list[str] = []
+    measure: ast.Measure | None = None
+    for bound in statements:
+        if isinstance(bound.statement, ast.Measure):
+            measure = bound.statement
+        if not isinstance(bound.statement, DepthStatement):
+            continue
+        try:
+            chosen = [layers.runs.index(r) for r in runs_in(layers, bound.scopes, bound.statement.span)]
+            before = tuple(depths[k].count_before(None) for k in chosen)
+            ranks = by_importance(bound.statement)
+            found = scores(measure) if measure is not None and ranks is not None else ()
+            for k in chosen:
+                known = of_places(depths[k], found[k], ranks.span) if ranks is not None and found else None
+                said += _counted_back(bound, depths[k], size_of)
+                nodes = max(len(layer.nodes) for layer in layers.runs[k].layers)
+                depths[k] = _after(bound, depths[k], size_of, known, nodes)
+        except GrowError as error:
+            errors += error.diagnostics
+            continue
+        after = tuple(depths[k].count_before(None) for k in chosen)
+        gone = tuple(removed(depths[k].moves[-1], count) for k, count in zip(chosen, before, strict=True))
+        note = depth_text(bound.statement)
+        summaries.append((bound.number, Summary("layers", before, after, note, len(chosen), gone)))
+    if errors:
+        raise GrowError(*errors)
+    gaps = [
+        gap for run, depth in zip(layers.runs, depths, strict=True) for gap in gaps_of(run, depth, branches)
+    ]
+    warnings = [w for run, past in zip(layers.runs, depths, strict=True) for w in out_of_phase(run, past)]
+    said = list(dict.fromkeys([*said, *warnings]))
+    return Depth(tuple(depths), tuple(gaps), tuple(summaries), warnings=tuple(said))
+
+
+def by_importance(statement: DepthStatement) -> ast.Order | None:
+    """The order of a statement that ranks layers by importance."""
+    order = statement.order if isinstance(statement, ast.SubcloneLayers) else None
+    return order if order is not None and by_scores(order) else None
+
+
+def of_places(depth: Past, scores: Sequence[float | None], span: Span) -> list[float]:
+    """The importance of the layers as they stand: that of the source's, and none of what adds nothing."""
+    unknown = next((k for k in depth.order if scores[k] is None), None)
+    if unknown is not None:
+        message = f"the importance of layer {unknown} cannot be measured: no tensor shows what it adds"
+        raise GrowError(Diagnostic("G313", message, span, help="write another order, `by middle` or `even`"))
+    return [0.0 if zero else scores[k] or 0.0 for k, zero in zip(depth.order, depth.zeroed, strict=True)]
+
+
+def removed(move: Move, count: int) -> tuple[int, ...]:
+    """The layers, of as many as there were, that a statement leaves out."""
+    return tuple(sorted(set(range(count)) - set(move.order)))
+
+
+def _evaluated(bound: Bound, depth: Past, size_of: SizeOf, expr: Expr) -> int:
+    """What an expression in a statement comes to, by the layers that a run has before it."""
+
+    def now(name: str, span: Span) -> int:
+        return depth.count_before(None) if name == "layers" else size_of(name, span, bound.number)
+
+    def earlier(moment: int, name: str, span: Span) -> int:
+        return depth.count_before(moment) if name == "layers" else size_of(name, span, moment)
+
+    return evaluate(expr, now, earlier)
+
+
+def _counted_back(bound: Bound, depth: Past, size_of: SizeOf) -> Iterator[str]:
+    statement = bound.statement
+    ranges = statement.layers if isinstance(statement, ast.Arrange) else ()
+    for layers in (statement.layers,) if isinstance(statement, ast.Drop) else ranges:
+        yield from counted_back(layers, depth.count_before(None), partial(_evaluated, bound, depth, size_of))
+
+
+def _after(bound: Bound, depth: Past, size_of: SizeOf, scores: Sequence[float] | None, nodes: int) -> Past:
+    """The layers of a run after a statement; `nodes`: how many its largest layer has."""
+    count, statement = depth.count_before(None), bound.statement
+    assert isinstance(statement, DepthStatement)
+    if isinstance(statement, ast.Stack):
+        size = _evaluated(bound, depth, size_of, statement.size)
+        require(f"{size} layers", OF_NODE * nodes * (size - count), statement.size.span)
+    order = arrangement(statement, count, partial(_evaluated, bound, depth, size_of), scores)
+    zero = isinstance(statement, ast.Stack | ast.Arrange) and statement.zero_outputs
+    zeroed = tuple(depth.zeroed[k] or (zero and new) for k, new in zip(order, new_layers(order), strict=True))
+    return depth.after(Move(bound.number, tuple(order)), zeroed)
+
+
+def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
+    """Where the layers' new list computes something else than the source."""
+    if not depth.moved:
+        return
+    order = depth.order
+    full = [source for source, zero in zip(order, depth.zeroed, strict=True) if not zero]
+    for layer in sorted(set(range(depth.count)) - set(full)):
+        yield _gap(run, layer, f"layer {layer} is left out")
+    seen: set[int] = set()
+    places = zip(order, branches.passages(run, depth), strict=True)
+    for place, (source, passage) in enumerate(places):
+        if passage is not None:
+            yield from _lasting(branches, run, place, passage)
+        elif source in seen:
+            cause = f"layer {place} is layer {source} once more, and adds to the stream"
+            yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
+        seen.add(source)
+    once = list(dict.fromkeys(full))
+    if once != sorted(once):
+        yield _gap(run, once[0], "the layers stand in another order")
+
+
+def out_of_phase(run: Run, past: Past) -> Iterator[str]:
+    """Layers of several kinds that come again in a period, and in the result do not."""
+    kinds = [run.kinds[source] for source in past.order]
+    if run.period > 1 and any(kind != run.kinds[k % run.period] for k, kind in enumerate(kinds)):
+        source, result = (" ".join(chr(ord("A") + kind) for kind in one) for one in (run.kinds, kinds))
+        yield f"layers of several kinds have another period: {result}, in the source {source}"
+
+
+def _lasting(branches: Branches, run: Run, place: int, passage: Passage) -> Iterator[Gap]:
+    """A layer whose outputs are zero passes the stream on, unless something else lies on it."""
+    found = passage.obstacle
+    if found is not None:
+        cause = f"layer {place} cannot pass the stream on as it is: `{found.node.name}` {found.cause}"
+        passing = (
+            branches.passed(one, passage.before, passage.stands).obstacle is None for one in run.layers
+        )
+        other = next((k for k, passes in enumerate(passing) if passes), None)
+        remedy = "" if other is None else f"a copy of layer {other} in this place changes nothing"
+        yield Gap(found.node.name, found.node.kind, cause, remedy)
+
+
+def _gap(run: Run, layer: int, cause: str, remedy: str = "") -> Gap:
+    node = run.layers[layer].nodes[0]
+    return Gap(node.name, node.kind, cause, remedy)
+
+
+def instances(layers: Layers, depth: Depth, branches: Branches) -> dict[int, list[Instance]]:
+    """The layers to build of every run that changes."""
+    made: dict[int, list[Instance]] = {}
+    for number, (run, past) in enumerate(zip(layers.runs, depth.runs, strict=True)):
+        if past.moved:
+            writers = [
+                _writers(branches, run.layers[k]) if k in past.sources_zeroed else ()
+                for k in range(past.count)
+            ]
+            pairs = zip(past.order, branches.passages(run, past), strict=True)
+            made[number] = [
+                Instance(source) if passage is None else Instance(source, writers[source], passage.steps)
+                for source, passage in pairs
+            ]
+    return made
+
+
+def _writers(branches: Branches, layer: Layer) -> tuple[Value, ...]:
+    """What must be zero for a layer to add nothing."""
+    found = branches.of(layer)
+    terms = found.branches if isinstance(found, Obstacle) else found
+    return tuple(use for branch in terms for use in branch.writer)
+
+
+def with_past(layers: Layers, depth: Depth) -> Layers:
+    """The layers, each run with what became of it."""
+    runs = tuple(replace(run, past=past) for run, past in zip(layers.runs, depth.runs, strict=True))
+    return replace(layers, runs=runs)

@@ -1,0 +1,276 @@
+"""From statements to maps: what each statement asks of which spaces.
+
+Needs: the resolved statements, the roles, the axis graph. Gives: `Lowered`, one `Stage` for each statement
+that changes something, in order, each on the sizes that the one before left. Raises GrowError with every
+statement that the model cannot follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from growc.algebra.space import Space, atoms_of, leaves
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Span
+from growc.grammar import manner_text
+from growc.ir.lowered_statement import Sizes, Stage
+from growc.passes.axes.infer import Axes
+from growc.passes.axes.routing import fewest
+from growc.passes.axes.ties import Tie
+from growc.passes.axes.unstacked_experts import taken
+from growc.passes.compilation import Arranged, Mapped, Request
+from growc.passes.heads.insert_groups import averages
+from growc.passes.layers.layer_history import Depth
+from growc.passes.layers.layer_runs import Layers
+from growc.passes.layers.origin_of_layers import Ancestry
+from growc.passes.lowering.axis_maps import Ask, Requests, Resizing, options_of
+from growc.passes.lowering.count_layers import number_of_layers
+from growc.passes.lowering.grouped_query import Pairs, pairs_of
+from growc.passes.lowering.lowered import Lowered
+from growc.passes.lowering.renumber_inputs import constants, mapped, renumbered
+from growc.passes.lowering.resolve_axis import named, targets_of, why_same
+from growc.passes.lowering.scopes import Region, counted_from_the_end, region_of
+from growc.passes.ranking.magnitude import Magnitudes
+from growc.passes.ranking.measured_scores import Measured
+from growc.passes.ranking.rankings import Rankings
+from growc.passes.roles.name_axes import RoleAxis, Roles
+from growc.plans.plan import AxisChange, Summary
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import Expr, evaluate
+from growc.recipe.layer_orders import Depth as DepthStatement
+from growc.resolve.bound import Bound
+
+Measuring = Callable[[ast.Measure], Measured]
+"""Carries out a `measure importance`."""
+
+
+def lower_pass(c: Arranged) -> Mapped:
+    """Statements as maps on spaces."""
+    return Mapped(**vars(c), lowered=lowered(c, c.statements, c.depth))
+
+
+def lowered(c: Request, statements: Sequence[Bound], depth: Depth) -> Lowered:
+    """What statements come to, on the layers that the compilation has by now."""
+    measuring = partial(c.outside.measure, c)
+    return lower(statements, c.roles, c.axes, c.ties, c.layers, depth, measuring=measuring)
+
+
+def lower(
+    statements: Sequence[Bound],
+    roles: Roles,
+    axes: Axes,
+    ties: Sequence[Tie],
+    layers: Layers,
+    depth: Depth,
+    *,
+    measuring: Measuring,
+) -> Lowered:
+    """Lower all that maps axes; layers and `untie` have been dealt with before, `expect` is judged later."""
+    return _Lowering(roles, axes, ties, layers, measuring).run(statements, depth)
+
+
+class _Lowering:
+    def __init__(
+        self, roles: Roles, axes: Axes, ties: Sequence[Tie], layers: Layers, measuring: Measuring
+    ) -> None:
+        self.roles, self.axes, self.layers, self.measuring = roles, axes, layers, measuring
+        self.done = Lowered()
+        self.errors: list[Diagnostic] = []
+        self.touched: dict[Space, tuple[Span, str]] = {}
+        self.ancestry = Ancestry(axes, layers)
+        self.regions: dict[tuple[tuple[ast.Scope, ...], int], Region] = {}
+        rankings = Rankings(Magnitudes(axes, ties))
+        self.requests = Requests(roles, axes, self.done.sizes, rankings, self.size_of)
+        self.pairs = Pairs(self.requests, pairs_of(roles))
+
+    def run(self, statements: Sequence[Bound], depth: Depth) -> Lowered:
+        lines = iter(depth.summaries)
+        for bound in statements:
+            self.done.sizes.moment = bound.number
+            self.done.history.append((bound.number, self.done.sizes.copy()))
+            if isinstance(bound.statement, DepthStatement):
+                self.done.summaries += [line for _, line in islice(lines, 1)]
+            if isinstance(bound.statement, Resizing | ast.Measure):
+                rankings, stages = self.requests.rankings.copy(), list(self.done.stages)
+                try:
+                    if isinstance(bound.statement, ast.Measure):
+                        self.measure(bound.statement)
+                    else:
+                        self.resize(bound, bound.statement)
+                except GrowError as error:  # later statements are judged as if this one was not there
+                    self.errors += error.diagnostics
+                    self.requests.rankings, self.done.stages = rankings, stages
+                    if isinstance(bound.statement, ast.Measure):
+                        break  # what follows means what was not measured
+        self.done.sizes.moment = None
+        self.errors += self.pairs.settle()
+        if self.errors:
+            raise GrowError(*self.errors)
+        made = self.requests.rankings.made
+        self.done.numbers = renumbered(self.axes, made)
+        apart = self.axes.apart
+        one_by_one = taken([(a, mapped(self.axes.of(a.whole)[a.axis], made)) for a in apart])
+        self.done.taken = replace(one_by_one, constants=constants(self.axes, made))
+        stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(own, ()), own)]
+        self.done.stages = [s for s in stages if s.requests or s.regroups or s.pools]
+        for name, found in self.roles.axes.items():
+            before = tuple(dict.fromkeys(a.size for a in found))
+            self.done.axes[name] = AxisChange(
+                before, tuple(dict.fromkeys(self.done.sizes.product(a.spaces) for a in found))
+            )
+        return self.done
+
+    # ---------------------------------------------------------------- one statement
+
+    def resize(self, bound: Bound, statement: Resizing) -> None:
+        name = statement.axis.name
+        targets, region = self.targets(bound, statement)
+        stage = Stage(bound.number, name, name, options_of(statement), span=statement.span)
+        self.done.stages.append(stage)
+        changes: list[tuple[int, int]] = []
+        put_off = 0
+        places = self.ancestry.ordinals(targets, bound.number)
+        for ordinal, target in enumerate(targets):
+            before = self.done.sizes.product(target.spaces)
+            after = before
+            if not isinstance(statement, ast.Reorder):
+                after = self.evaluate(statement.size, region, target, ordinal)
+                self.judge(statement, target, before, after)
+            if (before, after) not in changes:
+                changes.append((before, after))
+            place = 0 if name in ("vocab", "positions") else places[ordinal]
+            ask = Ask(stage, bound, statement, target, place, after)
+            alone = self.pairs.without_groups(name, target)
+            if self.pairs.takes(ask):
+                put_off += 1
+            elif before != after or (isinstance(statement, ast.Reorder) and before > 1):
+                self.requests.add(ask, target.spaces if alone is None else [alone.keys], before, after)
+        self.done.sizes.apply(stage)
+        changed = (key for key in stage.requests if not self.pairs.bears(key))
+        self.touched.update((key, (statement.span, name)) for key in changed)
+        self.summarise(statement, changes, len(stage.requests) + put_off)
+
+    def measure(self, statement: ast.Measure) -> None:
+        """Importance is that of the source, so nothing may have changed before."""
+        if any(stage.requests or stage.pools for stage in self.done.stages) or self.pairs.asks:
+            message = "importance is measured on the source, and a statement above has changed it"
+            remedy = "write `measure importance` first"
+            raise GrowError(Diagnostic("G315", message, statement.span, help=remedy))
+        self.requests.rankings.measured = self.measuring(statement)
+
+    def targets(self, bound: Bound, statement: Resizing) -> tuple[list[RoleAxis], Region]:
+        """The axes that a statement names, and the part of the model that it sees."""
+        name, span = statement.axis.name, statement.axis.span
+        means, same = averages(statement), self.roles.axes.get(name) == self.roles.axes.get("heads", ())
+        if name == "kv_heads" and same and not means:
+            raise GrowError(no_groups(span))
+        region = self.region(bound)
+        targets = region.of(targets_of(statement.axis, self.roles, self.axes), name, span)
+        region.require(targets, name, span)
+        alone = any(self.pairs.without_groups(name, target) for target in targets)
+        if name == "kv_heads" and alone and not means:
+            raise GrowError(no_groups(span))
+        return targets, region
+
+    def summarise(self, statement: Resizing, changes: Sequence[tuple[int, int]], count: int) -> None:
+        """A line of the plan's head."""
+        noop = not isinstance(statement, ast.Reorder) and all(a == b for a, b in changes)
+        note = "no change: that is its size" if noop else manner_text(statement)
+        sizes = [tuple(side) for side in zip(*changes, strict=True)]
+        self.done.summaries.append(Summary(statement.axis.name, sizes[0], sizes[1], note, count))
+
+    def size_of(self, expr: Expr, ask: Ask) -> int:
+        """A size, for one axis of a statement."""
+        return self.evaluate(expr, self.region(ask.bound), ask.target, ask.place)
+
+    def region(self, bound: Bound) -> Region:
+        scopes, moment = key = bound.scopes, bound.number
+        if key not in self.regions:
+            self.regions[key] = region_of(scopes, self.roles.scopes, self.axes, self.layers, moment)
+            said = counted_from_the_end(scopes, self.layers, moment)
+            self.done.warnings += (warning for warning in said if warning not in self.done.warnings)
+        return self.regions[key]
+
+    def evaluate(self, expr: Expr, region: Region, target: RoleAxis, ordinal: int) -> int:
+        """A size: names mean the model as it stands before the statement; `let`s, at their place."""
+
+        def now(name: str, span: Span) -> int:
+            return self.size(name, span, region, target, ordinal, self.done.sizes)
+
+        def earlier(moment: int, name: str, span: Span) -> int:
+            return self.size(name, span, region, target, ordinal, self.done.before(moment))
+
+        return evaluate(expr, now, earlier)
+
+    def size(
+        self, name: str, span: Span, region: Region, target: RoleAxis, ordinal: int, sizes: Sizes
+    ) -> int:
+        """The size of a named axis that belongs with the target: its own, the one of its rank, or the only
+        one.
+        """
+        if name == "layers":
+            return number_of_layers(self.layers, region.scopes, span, sizes.moment)
+        found = region.of(named(name, span, self.roles, self.axes), name, span)
+        if any(a.spaces == target.spaces for a in found):
+            return sizes.product(target.spaces)
+        if ordinal < len(found):
+            return sizes.product(found[ordinal].spaces)
+        have = [sizes.product(a.spaces) for a in found]
+        if len(set(have)) == 1:
+            return have[0]
+        listed = ", ".join(map(str, dict.fromkeys(have)))
+        raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+
+    def judge(self, statement: ast.Widen | ast.Subclone, target: RoleAxis, before: int, after: int) -> None:
+        """The size is on the right side of today's, and no other name of the same axis was given another
+        size.
+        """
+        name = statement.axis.name
+        for leaf in atoms_of(target.spaces):
+            earlier = self.touched.get(leaf)
+            if earlier is not None and earlier[1] != name and after != before:
+                raise GrowError(
+                    Diagnostic(
+                        "G301",
+                        f"`{name}` cannot be {after}: it is the same axis as `{earlier[1]}`, "
+                        f"which is {before} now",
+                        statement.size.span,
+                        f"{after} here",
+                        tuple(why_same(self.axes, leaf)),
+                        "give both the same size, or leave one of the statements out",
+                        ((earlier[0], f"`{earlier[1]}` becomes {before} here"),),
+                    )
+                )
+        grows = isinstance(statement, ast.Widen)
+        if after < before if grows else after > before:
+            verb, wrong = ("widen", "smaller") if grows else ("subclone", "larger")
+            message = f"`{verb} {name}` cannot make it {wrong}: it is {before} now"
+            label = f"{after} is {'less' if grows else 'more'} than {before}"
+            other = f"subclone {name} to {after} by" if grows else f"widen {name} to {after} with"
+            remedy = f"`{other} …` {'shrinks' if grows else 'grows'} an axis"
+            raise GrowError(Diagnostic("G303", message, statement.size.span, label, (), remedy))
+        if after < 1:
+            raise GrowError(Diagnostic("G312", f"`{name}` cannot be {after}", statement.size.span))
+        if isinstance(statement, ast.Subclone):
+            self.suffices(statement, target, before, after)
+
+    def suffices(self, statement: ast.Subclone, target: RoleAxis, before: int, after: int) -> None:
+        """As many units are left as every ranking takes of them."""
+        atoms = set(atoms_of(target.spaces))
+        for ranking, space in self.axes.ranked.items():
+            mine = any(x in atoms for x in leaves(space))
+            left = self.done.sizes.of(space)[0] * after // before
+            if mine and left < fewest(ranking):
+                message = f"`{statement.axis.name}` cannot be {after}: {ranking.name or ranking.op} "
+                message += f"chooses {fewest(ranking)} of them"
+                raise GrowError(Diagnostic("G301", message, statement.size.span))
+
+
+def no_groups(span: Span) -> Diagnostic:
+    """A statement on key/value heads, of which each has one query head."""
+    message = "`kv_heads` are the `heads` of this model: it has no groups"
+    remedy = "write `heads`; `subclone kv_heads to N by mean` makes groups"
+    return Diagnostic("G302", message, span, "", (), remedy)

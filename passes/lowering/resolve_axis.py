@@ -1,0 +1,96 @@
+"""What a statement's axis means in a model: the role axes, or the parameters, that it names.
+
+Needs: the roles, the axis graph. Raises GrowError (G302, G306) for what the model does not have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from growc.algebra.space import Space, find, leaves
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Span
+from growc.passes.axes.infer import Axes
+from growc.passes.roles.name_axes import RoleAxis, Roles
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import TensorAxis
+
+
+def lacks(name: str, span: Span | None, roles: Roles) -> Diagnostic:
+    """The model has no axis of this name."""
+    have = ", ".join(f"{n} {'/'.join(map(str, roles.sizes(n)))}" for n in roles.axes)
+    note = f"its axes are: {have}" if have else "none of its axes has a name of its own"
+    return Diagnostic("G302", f"the model has no `{name}`", span, notes=(note,))
+
+
+def named(name: str, span: Span | None, roles: Roles, axes: Axes) -> list[RoleAxis]:
+    """The axes of a name as expressions spell it: a role, or `axis N of "GLOB"`."""
+    if name.startswith("axis "):
+        number, glob_text = name.removeprefix("axis ").split(" of ", 1)
+        axis = TensorAxis(int(number), glob_text.strip('"'))
+        return targets_of(axis if span is None else replace(axis, span=span), roles, axes)
+    if name not in roles.axes:
+        raise GrowError(lacks(name, span, roles))
+    return roles.axes[name]
+
+
+def targets_of(axis: ast.AxisRef, roles: Roles, axes: Axes) -> list[RoleAxis]:
+    """The axes that a statement names. Raises GrowError (G302, G306) where there are none."""
+    if isinstance(axis, ast.NamedAxis):
+        found = roles.axes.get(axis.name, [])
+        if not found:
+            raise GrowError(lacks(axis.name, axis.span, roles))
+        return found
+    pattern = re.compile(glob(axis.glob))
+    spaces: dict[Space, None] = {}
+    for use in axes.graph.uses():
+        weight = use.weight
+        if weight is not None and weight.floating and pattern.fullmatch(weight.name):
+            if axis.number >= len(weight.shape):
+                message = f"`{weight.name}` has {len(weight.shape)} axes, and no axis {axis.number}"
+                raise GrowError(Diagnostic("G306", message, axis.span))
+            spaces[find(axes.of(use)[axis.number])] = None
+    if not spaces:
+        raise GrowError(_no_parameter(axis, axes))
+    return [RoleAxis((s,)) for s in spaces]
+
+
+def glob(pattern: str) -> str:
+    """A regular expression: `*` matches within dots, `**` across them."""
+    pieces = re.split(r"(\*\*|\*|\?)", pattern)
+    table = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
+    return "".join(table.get(p, re.escape(p)) for p in pieces)
+
+
+def lies_under(pattern: str) -> Callable[[str], bool]:
+    """Whether the name of a node or parameter is one that a glob means, or lies below it."""
+    compiled = re.compile("/?" + glob(pattern) + "([./].*)?")
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def _no_parameter(axis: TensorAxis, axes: Axes) -> Diagnostic:
+    import difflib
+
+    names = sorted({w.name for w in axes.graph.weights if w.floating and w.elements > 1})
+    literal = max(re.split(r"[*?]+", axis.glob), key=len).strip("._/")
+    near = [n for n in names if literal and literal in n] + difflib.get_close_matches(
+        axis.glob, names, 3, 0.4
+    )
+    listed = ", ".join(list(dict.fromkeys(near or names))[:3])
+    notes = (f"near names: {listed}",) if listed else ()
+    return Diagnostic("G306", f"no parameter of the model matches `{axis.glob}`", axis.span, notes=notes)
+
+
+def why_same(axes: Axes, space: Space) -> Iterable[str]:
+    """Notes that tell which operators tie an axis to itself under two names."""
+    nodes = []
+    for instance in axes.instances:
+        for bearer in instance.spaces.values():
+            if any(x is find(space) for x in leaves(bearer)):
+                nodes.append(instance.node.name or instance.node.op)
+                break
+        if len(nodes) == 3:
+            break
+    return [f"tied by {', '.join(nodes)}"] if nodes else []

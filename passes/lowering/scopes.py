@@ -1,0 +1,140 @@
+"""What lies inside the scopes around a statement.
+
+Needs: the scopes of the statement and of the model, the axis graph. Gives: `Region`: the axes that the
+statement sees, and which of them reach out of its scopes, so that it may not change them. Raises GrowError
+(G306, G307) for scopes that the model does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from growc.algebra.space import Space, atoms_of
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Span
+from growc.ir.graph import Node, Value, readers
+from growc.passes.axes.infer import Axes
+from growc.passes.layers.layer_runs import Layers, Run
+from growc.passes.lowering.count_layers import runs_in
+from growc.passes.lowering.resolve_axis import lies_under
+from growc.passes.roles.name_axes import RoleAxis
+from growc.passes.roles.submodels import Scopes
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import Expr, evaluate
+from growc.recipe.layer_orders import counted_back, layers_of
+
+
+@dataclass(frozen=True)
+class Region:
+    """Part of a model. `inside`: the atoms in it (None: all); `beyond`: of those elsewhere too."""
+
+    scopes: tuple[ast.Scope, ...] = ()
+    inside: frozenset[Space] | None = None
+    beyond: frozenset[Space] = frozenset()
+
+    def of(self, axes: Sequence[RoleAxis], name: str, span: Span) -> list[RoleAxis]:
+        """The axes of which anything lies inside. Raises GrowError (G307) where that is none."""
+        inside = self.inside
+        if inside is None:
+            return list(axes)
+        found = [a for a in axes if any(x in inside for x in atoms_of(a.spaces))]
+        if not found:
+            raise GrowError(Diagnostic("G307", f"no `{name}` lies in {self.text}", span))
+        return found
+
+    @property
+    def text(self) -> str:
+        """The scopes as a recipe writes them."""
+        return " and ".join(f"`{scope.span.text}`" for scope in self.scopes)
+
+    def require(self, axes: Sequence[RoleAxis], name: str, span: Span) -> None:
+        """Raise GrowError (G307) unless all of the axes lie inside, and inside only."""
+        if self.inside is None:
+            return
+        for axis in axes:
+            if any(x in self.beyond or x not in self.inside for x in atoms_of(axis.spaces)):
+                message = f"`{name}` ({axis.size}) reaches out of {self.text}"
+                remedy = "write the statement outside of the scope"
+                raise GrowError(Diagnostic("G307", message, span, "only in part inside", (), remedy))
+
+
+def region_of(scopes: Sequence[ast.Scope], known: Scopes, axes: Axes, layers: Layers, moment: int) -> Region:
+    """What lies in all of these scopes; layers are numbered as they were before the statement `moment`."""
+    region = Region(tuple(scopes))
+    for scope in scopes:
+        if isinstance(scope, ast.RoleScope):
+            inside, beyond = _named(scope, known)
+        elif isinstance(scope, ast.LayerScope):
+            inside, beyond = _in_layers(scopes, scope, axes, layers, moment)
+        else:
+            inside, beyond = _under(scope, axes)
+        inside = inside if region.inside is None else inside & region.inside
+        region = replace(region, inside=inside, beyond=region.beyond | beyond)
+    return region
+
+
+def _named(scope: ast.RoleScope, known: Scopes) -> tuple[frozenset[Space], frozenset[Space]]:
+    if scope.role not in known.names:
+        have = ", ".join(f"`{name}`" for name in known.names)
+        note = f"its scopes are {have}" if have else "it has one part: no stream reads another one"
+        raise GrowError(Diagnostic("G307", f"the model has no `{scope.role}`", scope.span, notes=(note,)))
+    inside = frozenset(a for a, names in known.of_atom.items() if scope.role in names)
+    return inside, frozenset(a for a in inside if len(known.of_atom[a]) > 1)
+
+
+def _under(scope: ast.Scope, axes: Axes) -> tuple[frozenset[Space], frozenset[Space]]:
+    """Atoms of weights under names that match, and of weights under others."""
+    assert isinstance(scope, ast.GlobScope)
+    under = lies_under(scope.pattern)
+    inside, beyond = _among(axes, lambda use: any(map(under, [use.name, *(n.name for n in readers(use))])))
+    if not inside:
+        message = f"no parameter or node of the model lies under `{scope.pattern}`"
+        raise GrowError(Diagnostic("G306", message, scope.span))
+    return inside, beyond
+
+
+def _in_layers(
+    scopes: Sequence[ast.Scope], scope: ast.LayerScope, axes: Axes, layers: Layers, moment: int
+) -> tuple[frozenset[Space], frozenset[Space]]:
+    """Atoms of weights in layers that had these numbers before the statement `moment`."""
+    nodes: set[Node] = set()
+    for run in runs_in(layers, scopes, scope.span):
+        meant = layers_of(scope.layers, run.count_before(moment), partial(_number, run, moment))
+        nodes.update(
+            n
+            for i, layer in enumerate(run.layers)
+            if run.number_before(i, moment) in meant
+            for n in layer.nodes
+        )
+    return _among(axes, lambda use: not nodes.isdisjoint(readers(use)))
+
+
+def counted_from_the_end(scopes: Sequence[ast.Scope], layers: Layers, moment: int) -> Iterator[str]:
+    """What is to be known of numbers in `in layers` that come out negative."""
+    for scope in scopes:
+        for run in runs_in(layers, scopes, scope.span) if isinstance(scope, ast.LayerScope) else ():
+            count, number = run.count_before(moment), partial(_number, run, moment)
+            assert isinstance(scope, ast.LayerScope)
+            yield from counted_back(scope.layers, count, number)
+
+
+def _among(axes: Axes, chosen: Callable[[Value], bool]) -> tuple[frozenset[Space], frozenset[Space]]:
+    """Atoms of the weight uses that are chosen; and which of those others have too."""
+    sides: dict[bool, set[Space]] = {True: set(), False: set()}
+    for use in axes.graph.uses():
+        sides[chosen(use)].update(atoms_of(axes.of(use)))
+    return frozenset(sides[True]), frozenset(sides[True] & sides[False])
+
+
+def _number(run: Run, moment: int, expr: Expr) -> int:
+    """What an expression in a range of layers comes to. Raises GrowError (G209) for axes in it."""
+
+    def earlier(then: int, name: str, span: Span) -> int:
+        if name == "layers":
+            return run.count_before(then)
+        message = f"this version does not know `{name}` in a range of layers"
+        raise GrowError(Diagnostic("G209", message, span, help="write a number, or one in terms of `layers`"))
+
+    return evaluate(expr, partial(earlier, moment), earlier)

@@ -1,0 +1,149 @@
+"""Functions of a tensor that change nothing the second time, told apart so that one is known again.
+
+Needs: the axis graph. Gives: `Again` for an operand of a node, with the grid of the numbers that the function
+leaves alone.
+
+Besides operators that are so by themselves there are choices: c in the place of x where a condition p(x)
+holds. Such an f leaves alone what p does not choose, and c, whatever p is: f(f(x)) = f(x). The condition may
+read other tensors, but no other element of x; f is known again by its expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from growc.algebra.indexmap import Array
+from growc.ir.graph import Node, Value
+from growc.ir.notation import Line, Term, keeps_zero
+from growc.passes.axes.infer import Axes
+from growc.passes.new_layers.settled import Grid, content, numbers
+
+LONG = 64
+"""As many nodes as a condition may have."""
+
+
+class Again(NamedTuple):
+    """A function that changes nothing the second time: what it leaves alone, and the numbers that it puts in
+    the place of others; None where it makes some that are neither stored nor those of its operand.
+    """
+
+    grid: Grid
+    puts: tuple[float, ...] | None
+
+
+Find = Callable[[Node, int], Again | None]
+
+
+def finder(axes: Axes) -> Find:
+    """Finds such functions in a graph, by a node and the place of its operand."""
+    lines = {i.node: i.line for i in axes.instances}
+
+    @cache
+    def find(node: Node, place: int) -> Again | None:
+        operand, line = node.inputs[place], lines.get(node)
+        if operand is None or operand.sizes is None or operand.sizes != node.outputs[0].sizes:
+            return None
+        if line is None:
+            return None
+        find_one = _choice if line.treatment == "select" else _operator
+        return find_one(node, place, operand, lines)
+
+    return find
+
+
+def _operator(node: Node, place: int, operand: Value, lines: Mapping[Node, Line]) -> Again | None:
+    """An operator that changes nothing the second time, with the same stored numbers beside its operand."""
+    laws, beside = node.laws, [v for v in node.inputs[1:] if v is not None]
+    bounds = None if laws.clamp is None else laws.clamp(node).beside(operand)
+    if bounds is None and (place or not laws.again):
+        return None
+    stored: Sequence[Value | float] = beside if bounds is None else [*bounds[0], *bounds[1]]
+    known = [np.asarray(x) if isinstance(x, float) else numbers(x) for x in stored]
+    arrays = [array for array in known if array is not None and np.isfinite(array).all()]
+    if len(arrays) < len(stored):
+        return None
+    key: tuple[object, ...] = (node.op, attributes(node), *map(content, beside))
+    if bounds is not None:
+        key = tuple(tuple(x if isinstance(x, float) else content(x) for x in side) for side in bounds)
+    along = not elementwise(lines[node]) or any(array.size > 1 for array in arrays)
+    return Again(
+        Grid(key, along, keeps_zero(node.treatment)), laws.puts if bounds is None else _elements(arrays)
+    )
+
+
+def _choice(node: Node, place: int, operand: Value, lines: Mapping[Node, Line]) -> Again | None:
+    """A stored number where a condition holds, or where it does not; finite, for streams are taken to be."""
+    other = node.inputs[3 - place] if place else None
+    array = numbers(other)
+    if array is None or not np.isfinite(array).all():
+        return None
+    told = Telling(operand, lines).of(node.inputs[0])
+    if told is None:
+        return None
+    puts = _elements([array])
+    grid = Grid((node.op, place, content(other), told.key), array.size > 1 or not told.single, puts == (0.0,))
+    return Again(grid, puts)
+
+
+def _elements(arrays: Sequence[Array]) -> tuple[float, ...]:
+    return tuple(float(x) for array in arrays for x in np.unique(array))
+
+
+class Told(NamedTuple):
+    """An expression: what tells it from others, whether it reads the operand, and whether it reads single
+    numbers only besides."""
+
+    key: object
+    reads: bool = False
+    single: bool = True
+
+
+class Telling:
+    """Tells expressions that make each element of the operand's at its place, and of others whatever moves
+    them.
+    """
+
+    def __init__(self, operand: Value, lines: Mapping[Node, Line]) -> None:
+        self.operand, self.lines, self.left = operand, lines, LONG
+
+    def of(self, value: Value | None) -> Told | None:
+        """One expression; None if it is another one."""
+        if value is None or value is self.operand:
+            return Told("absent" if value is None else "operand", reads=value is not None)
+        array, node = numbers(value), value.producer
+        if array is not None:
+            return Told(content(value), single=array.size == 1)
+        if node is None:
+            return Told(value, single=False)
+        self.left -= 1
+        line = self.lines.get(node)
+        if self.left < 0 or line is None:
+            return None
+        parts = [self.of(v) for v in node.inputs]
+        known = [part for part in parts if part is not None]
+        reads, plain = any(part.reads for part in known), elementwise(line)
+        if len(known) < len(parts) or not (plain or (line.treatment == "layout" and not reads)):
+            return None
+        key = (node.op, attributes(node), node.outputs.index(value), *(part.key for part in known))
+        return Told(key, reads, plain and all(part.single for part in known))
+
+
+def elementwise(line: Line) -> bool:
+    """Whether each element of a result is made of the elements at its place."""
+    made = line.outputs[0] if len(line.outputs) == 1 else None
+    whole = made is None or any(not isinstance(t, str) or t == "_" or t.endswith("!") for t in made)
+    return not whole and all(_at_its_place(terms, made or ()) for terms in line.inputs if terms is not None)
+
+
+def _at_its_place(terms: Sequence[Term], made: Sequence[Term]) -> bool:
+    pairs = zip(reversed(terms), reversed(made), strict=False)
+    return len(terms) <= len(made) and all(a in (b, "1") for a, b in pairs)
+
+
+def attributes(node: Node) -> tuple[tuple[str, str], ...]:
+    """The attributes of a node, to be compared."""
+    return tuple(sorted((name, str(v)) for name, v in node.attributes.items()))

@@ -1,0 +1,438 @@
+"""What writes into a stream inside a layer, and what must be zero for the layer to be the identity.
+
+Needs: a layer, the axis graph, the data values. Gives: a `Branch` for every term of the layer's sums, or the
+`Obstacle` that stands on the stream itself (the norm of a post-norm model, a factor).
+
+A term is zero where its last per-channel parameters are: a layer scale, gain and bias of a norm on the
+branch; else weight and bias of the projection, of every one where the term is a sum of several (experts).
+Constant factors, layout, casts and functions with f(0) = 0 are passed on the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from growc.algebra.unit_ranges import MOVES, Range
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.ir.graph import Node, Value, static_values, used_by
+from growc.ir.notation import NORMS
+from growc.ir.traits import DEQUANTISE, QUANTISE, SAME, SUM, TURN, VIEW
+from growc.ir.walk import walk
+from growc.passes.axes.infer import Axes
+from growc.passes.axes.norms import Norm
+from growc.passes.dataflow.images import has_pole
+from growc.passes.layers.layer_history import Past
+from growc.passes.layers.layer_runs import Branch, Layer, Layers, Obstacle, Run
+from growc.passes.layers.residual_branches import shape_of
+from growc.passes.new_layers.finite_elsewhere import Elsewhere
+from growc.passes.new_layers.idempotent import Find, finder
+from growc.passes.new_layers.lumps import motions
+from growc.passes.new_layers.settled import Settled, numbers
+from growc.passes.new_layers.settling import SETTLING, settles, steps_for, through
+from growc.passes.raising.norms import find_norms
+from growc.passes.raising.undone import not_undone, taken_back
+from growc.passes.solving.build_constraints import carriers_of
+
+KEEPS_ZERO = frozenset(
+    {
+        "mean",
+        "sum",
+        "extreme",
+        "lookup",
+        "divide",
+        "remainder",
+    }
+)
+"""Treatments whose result is zero where the first operand is."""
+
+ARITHMETIC = frozenset({"add", "multiply", "divide"})
+"""Treatments by which norms in pieces act on the stream."""
+
+ELSEWHERE = "put new layers where the stream has the axes that they take, and leave those that change them"
+
+Uses = tuple[Value, ...]
+
+
+class NotZeroError(Exception):
+    """Nothing that a node reads can be zero such that what it makes is."""
+
+    def __init__(self, node: Node | None) -> None:
+        super().__init__()
+        self.node = node
+
+
+@dataclass(frozen=True)
+class Passage:
+    """The stream through a new layer: what holds before and behind it, and what changes it on its way.
+
+    steps: for quantising operators those whose steps they take in the place of their own, so that the stream
+    keeps the steps that it has.
+    """
+
+    stands: Value
+    """What the stream is there, as a value of the source."""
+    before: Settled
+    after: Settled
+    obstacle: Obstacle | None
+    steps: Mapping[Node, Node] = field(default_factory=dict)
+
+
+class Branches:
+    """The branches of layers of one model."""
+
+    def __init__(self, axes: Axes, layers: Layers) -> None:
+        self.data = layers.data
+        self.static = static_values(axes.graph) - self.data
+        self.rows = {row for rows in layers.rows for row in rows.taken}
+        self.carriers = carriers_of(axes)
+        self.carried: set[Value] = set()
+        """What bodies carry, and start with as zeros, while what they leave is asked for."""
+        self.treatment = {i.node: i.line.treatment for i in axes.instances}
+        self.axes = axes
+        self.twice = finder(axes)
+        self.polar = any(has_pole(node) for node in axes.graph.nodes)
+        self.poles: dict[tuple[Layer, float, float, int], Obstacle | None] = {}
+
+    @cached_property
+    def norms(self) -> Mapping[Node, Norm]:
+        """Norms in pieces, by the node that closes them."""
+        return {norm.close: norm for norm in find_norms(self.axes.graph)}
+
+    @cached_property
+    def motion(self) -> Callable[[Value], int]:
+        """How a value of the source moves with the input."""
+        return motions(self.axes, self.static, self.norms)
+
+    def of(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:
+        """The branches of a layer in the order of their sums, or what stands in the way."""
+        found = self.way(layer)
+        if isinstance(found, Obstacle):
+            return replace(found, branches=tuple(self.normed(layer)))
+        return found
+
+    def normed(self, layer: Layer) -> Iterator[Branch]:
+        """What is added to the stream of a layer, where the stream itself is normed on its way."""
+        stream, inside = {layer.start}, set(layer.nodes)
+        for node in layer.nodes:
+            places = [i for i, v in enumerate(node.inputs) if v in stream]
+            follows = node.has(*SETTLING) or self.treatment.get(node) in ARITHMETIC | NORMS
+            if not places or not (follows and (places[0] == 0 or node.has(SUM))):
+                continue
+            stream.update(node.outputs)
+            if node.has(SUM) and not any(v in self.static for v in node.inputs):
+                with contextlib.suppress(NotZeroError):
+                    yield from list(self.terms(node, places, inside))
+
+    def way(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:
+        """The branches on a stream that nothing else touches."""
+        kept = self.kept(layer)
+        found: list[Branch] = []
+        way = list(steps(layer.end, layer.start, kept))
+        if (way[-1][0].inputs[way[-1][1]] if way else layer.end) is not layer.start:
+            return self.obstacle(layer, kept)
+        for node, _ in way:
+            streams = [i for i, v in enumerate(node.inputs) if v in kept]
+            if node.has(SUM) and len(streams) > 1:
+                return Obstacle(node, "adds the stream to itself")
+            try:
+                found[:0] = self.terms(node, streams, set(layer.nodes))
+            except NotZeroError as error:
+                return Obstacle(error.node or node, "is not zero where the weights before it are")
+        nodes = [node for node, _ in way[::-1]]
+        moved = not_undone(nodes) if layer.start.sizes == layer.end.sizes else nodes[-1]
+        return tuple(found) if moved is None else Obstacle(moved, "reorders the stream")
+
+    def kept(self, layer: Layer) -> set[Value]:
+        """The values of a layer in which the stream stands, with what was added; where it is rounded or
+        bounded, it depends on the layer's place whether that changes anything."""
+        found = {layer.start}
+        for node in layer.nodes:
+            places = [i for i, v in enumerate(node.inputs) if v in found]
+            if places and (node.has(SUM) or settles(node, places[0], self.twice) or taken_back(node)):
+                found.update(node.outputs)
+        return found
+
+    # ------------------------------------------------------------------------------------- places
+
+    def passages(self, run: Run, past: Past) -> Iterator[Passage | None]:
+        """The stream through each layer that the run has by now; None for those that add to it.
+
+        Raises GrowError (G314) where a layer would stand on a stream of another type, or with other axes,
+        than it takes, and where what follows the layers would.
+        """
+        here = stands = run.layers[0].start
+        held = behind(here, self.twice)
+        for place, (source, zero) in enumerate(zip(past.order, past.zeroed, strict=True)):
+            layer = run.layers[source]
+            wanted, given = layer.start.dtype, held.dtype
+            casts = all(n.has(SAME) for n, _ in layer.start.users if n in layer.nodes)
+            if wanted and given and wanted != given and not casts:
+                takes = f"it takes {wanted} (`{layer.start.name}`), and the stream is {given} there"
+                raise GrowError(Diagnostic("G314", f"layer {source} cannot be layer {place}: {takes}"))
+            if not fits(here, layer.start):
+                takes = f"it takes {axes_of(layer.start)} (`{layer.start.name}`)"
+                message = (
+                    f"layer {source} cannot be layer {place}: {takes}, and `{here.name}` is {axes_of(here)}"
+                )
+                raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
+            here = layer.end
+            found = self.passed(layer, held, stands) if zero else None
+            stands = stands if zero else layer.end
+            held = behind(layer.end, self.twice, layer.start, held) if found is None else found.after
+            yield found
+        last = run.layers[-1].end
+        if not fits(here, last):
+            gives = f"it gives {axes_of(here)} (`{here.name}`), and `{last.name}` is {axes_of(last)}"
+            message = f"layer {past.order[-1]} cannot be the last: {gives}"
+            raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
+
+    def passed(self, layer: Layer, held: Settled, stands: Value) -> Passage:
+        """What a layer that adds nothing does to a stream of which so much is known: it stands on a value of
+        the source.
+        """
+        found = self.way(layer)
+        if isinstance(found, Obstacle):
+            return Passage(stands, held, behind(layer.end, self.twice, layer.start, held), found)
+        now, changing, taken = held, None, dict[Node, Node]()
+        values = {layer.start: held}
+        for node, place in list(steps(layer.end, layer.start, self.kept(layer)))[::-1]:
+            if not node.has(SUM) and not taken_back(node):
+                behind_it, same = through(node, place, now, self.twice)
+                like = None if same else steps_for(node, now)
+                if like is not None:
+                    behind_it, same = through(node, place, now, self.twice, like)
+                    taken[node] = like
+                now, changing = behind_it, changing or (None if same else node)
+            values[node.outputs[0]] = now
+        if changing is None and not now.same(held):
+            changing = layer.end.producer
+        for node in layer.nodes:  # branches read the stream in its steps too
+            at = values.get(node.inputs[0]) if node.has(DEQUANTISE) and node.inputs[0] else None
+            like = None if at is None or through(node, 0, at, self.twice)[1] else steps_for(node, at)
+            taken |= {} if like is None else {node: like}
+        cause = "rounds or bounds a stream that is not so in this place"
+        obstacle = self.pole(layer, found, held, stands) if changing is None else Obstacle(changing, cause)
+        return Passage(stands, held, now, obstacle, taken)
+
+    def pole(self, layer: Layer, branches: Sequence[Branch], held: Settled, stands: Value) -> Obstacle | None:
+        """What may be infinite, or no number, on the way to the end of a branch of zeros."""
+        motion = self.motion(stands) if self.polar else MOVES
+        key = (layer, held.low, held.high, motion)
+        if key not in self.poles and self.polar:
+            zeroed = {use for branch in branches for use in branch.writer}
+            stream = Range.anything(1, motion).within(held.low, held.high, analytic=True)
+            found = Elsewhere(layer, stream, zeroed, self.static, self.treatment, self.norms).wild
+            at = next((found[branch.value] for branch in branches if branch.value in found), None)
+            cause = "may be infinite or no number there, which no zero hides"
+            self.poles[key] = None if at is None else Obstacle(at, cause)
+        return self.poles.get(key)
+
+    def obstacle(self, layer: Layer, kept: set[Value]) -> Obstacle:
+        """The first node that does something else to the stream on its way to the end."""
+        touched: dict[Value, Node] = {}
+        for node in layer.nodes:
+            if any(v in kept for v in node.operands):
+                touched.update((v, node) for v in node.outputs if v not in kept)
+            elif self.treatment.get(node) not in ("contract", "recurrent", "attention"):
+                first = next((touched[v] for v in node.operands if v in touched), None)
+                touched.update({} if first is None else dict.fromkeys(node.outputs, first))
+        node = touched.get(layer.end, layer.end.producer or layer.nodes[-1])
+        norm = self.treatment.get(node) in NORMS
+        return Obstacle(node, "norms the stream itself" if norm else "changes the stream itself")
+
+    def terms(self, node: Node, streams: Sequence[int], inside: set[Node]) -> Iterator[Branch]:
+        """What a sum adds to the stream."""
+        for i, value in enumerate(node.inputs if node.has(SUM) else ()):
+            if i not in streams and value is not None:
+                yield Branch(node, i, value, tuple(dict.fromkeys(self.zero(value, inside))))
+
+    # ------------------------------------------------------------------------------------- zeros
+
+    def zero(self, value: Value, inside: set[Node]) -> Uses:
+        """The uses of weights, and rows, that make a value zero. Raises NotZeroError where there are none."""
+        if value.known is not None and not any(a.any() for a in value.known):
+            return ()
+        if value in self.rows:
+            return (value,)
+        node = value.producer
+        if value in self.static and not self.only_inside(value, inside):
+            raise NotZeroError(node)
+        if value.weight is not None and value.floating:
+            if value.weight.assumed and not value.weight.read().any():
+                return ()
+            if value.weight.shift or value.weight.assumed:
+                raise NotZeroError(node)  # what is stored would not be zero
+            return (value,)
+        if node is None or (value in self.data and node not in inside):
+            raise NotZeroError(node)
+        treatment = self.treatment.get(node, "layout" if node.chain else "")
+        if treatment == "multiply":
+            return self.zero_factor(node, inside)
+        if treatment == "contract":
+            return self.zero_product(node, inside)
+        if treatment in ("layer_norm", "rms_norm", "per_channel"):
+            return self.zero_norm(node, inside)
+        if "made_of" in node.attributes:
+            return self.zero_around(node, value, inside)
+        return self.all_zero(self.elements_of(node, value, treatment), inside)
+
+    def zero_around(self, node: Node, value: Value, inside: set[Node]) -> Uses:
+        """What goes into a body or comes out; what one carries is zero if it starts so and is left so."""
+        starts = node.attributes.get("starts")
+        start = starts.get(node.outputs.index(value)) if isinstance(starts, dict) else None
+        carried = None if start is None else node.inputs[start]
+        if value in self.carried:
+            return ()
+        if carried is None or carried.producer is None:
+            given = node.sources(value)
+            if not given:
+                raise NotZeroError(node)
+            return self.all_zero(given, inside)
+        begin = carried.producer
+        first = begin.inputs[begin.outputs.index(carried)]
+        self.carried.add(carried)
+        try:
+            return self.all_zero([v for v in (first, *node.sources(value)) if v is not None], inside)
+        finally:
+            self.carried.discard(carried)
+
+    def elements_of(self, node: Node, result: Value, treatment: str) -> list[Value]:
+        """The operands that have to be zero for a result to be. Raises NotZeroError where that is none."""
+        inputs = node.inputs
+        if node.has(QUANTISE, DEQUANTISE):
+            return [self.quantised(node)]
+        if treatment == "add" and result.floating:  # what is no real number is a size
+            places: Sequence[int] = [i for i, v in enumerate(inputs) if v is not None and v.floating]
+        elif treatment == "add":
+            places = range(len(inputs))
+        elif treatment == "select":
+            places = (1, 2)
+        elif treatment == "layout":
+            places = node.taken
+        elif treatment.startswith("pointwise zero"):  # a maximum is zero where all operands are
+            places = [i for i, v in enumerate(inputs) if not i or (v and v.sizes == result.sizes)]
+        elif treatment in KEEPS_ZERO:
+            places = (0,)
+        else:
+            raise NotZeroError(node)
+        return [v for i in places if i < len(inputs) and (v := inputs[i]) is not None]
+
+    def quantised(self, node: Node) -> Value:
+        """The operand that has to be zero for what a quantising node gives to be. Raises NotZeroError.
+
+        The whole number for zero is the zero point of who made it. Only where that is zero, whole numbers are
+        zeros by themselves.
+        """
+        made = node.inputs[0]
+        while node.has(DEQUANTISE) and made is not None and made.producer is not None:
+            before = made.producer
+            if before.has(QUANTISE) and before.inputs[0] is not None and self.paired(before, node, made):
+                return before.inputs[0]
+            if not before.has(VIEW, TURN):
+                break
+            made = before.inputs[0]
+        if node.inputs[0] is None or middle(node) != (0.0,):
+            raise NotZeroError(node)
+        return node.inputs[0]
+
+    def paired(self, before: Node, node: Node, value: Value) -> bool:
+        """Whether what stands for zero is the same number, of every unit, at both ends."""
+        one, other = middle(before), middle(node)
+        axes = [(n.attributes.get("axis", 1), n.attributes.get("block_size", 0)) for n in (before, node)]
+        alike = value is node.inputs[0] and axes[0] == axes[1]
+        return one is not None and one == other and (len(one) == 1 or alike)
+
+    def all_zero(self, values: Sequence[Value], inside: set[Node]) -> Uses:
+        """The uses that make all of several values zero."""
+        return tuple(use for v in values for use in self.zero(v, inside))
+
+    def any_zero(self, values: Sequence[Value], node: Node, inside: set[Node]) -> Uses:
+        """The uses that make the first value zero for which there are any."""
+        for value in values:
+            try:
+                return self.zero(value, inside)
+            except NotZeroError as error:
+                blocked = error
+        raise NotZeroError(node) if not values else blocked
+
+    def zero_factor(self, node: Node, inside: set[Node]) -> Uses:
+        """A parameter of each unit, rather stored than computed, else what it is multiplied with."""
+        operands = sorted((v for v in node.inputs if v is not None), key=lambda v: v.weight is None)
+        scales = [v for v in operands if v in self.static and int(np.prod(shape_of(v))) > 1]
+        others = [v for v in operands if v not in self.static and v.known is None]
+        return self.any_zero([*scales, *others], node, inside)
+
+    def zero_product(self, node: Node, inside: set[Node]) -> Uses:
+        """A matrix, looked up or not, with its bias; of two activations, the one that weights make."""
+        factors = [v for v in node.inputs[:2] if v is not None]
+        matrices = [v for v in factors if v in self.static or v in self.carriers]
+        bias = [v for v in node.inputs[2:] if v is not None]
+        return (*self.any_zero(matrices or factors, node, inside), *self.all_zero(bias, inside))
+
+    def zero_norm(self, node: Node, inside: set[Node]) -> Uses:
+        """Gain and bias; without a gain, what is normed."""
+        operands = [v for v in (node.input(1), node.input(0)) if v is not None]
+        bias = [v for v in (node.input(2),) if v is not None]
+        return (*self.any_zero(operands, node, inside), *self.all_zero(bias, inside))
+
+    def only_inside(self, value: Value, inside: set[Node]) -> bool:
+        """Whether nothing outside of the layer uses what is made of weights."""
+
+        def outside(values: Iterable[Value]) -> Iterator[Node]:
+            yield from (node for node in used_by(values) if node not in inside)
+
+        found = walk(outside([value]), lambda node: outside(node.outputs))
+        return not any(v in self.data for node in found for v in node.outputs)
+
+
+def middle(node: Node) -> tuple[float, ...] | None:
+    """The zero points of a quantising node, as one number if they are equal; None where none are stored."""
+    value = node.input(2)
+    if value is None:
+        return (0.0,)
+    array = numbers(value)
+    found = () if array is None else tuple(np.asarray(array, dtype=np.float64).reshape(-1).tolist())
+    return (found[:1] if len(set(found)) == 1 else found) or None
+
+
+def steps(value: Value, start: Value, kept: Collection[Value]) -> Iterator[tuple[Node, int]]:
+    """The nodes on the way back from a value to another through these, each with the operand on the way."""
+    while value is not start and value.producer is not None:
+        place = next((i for i, v in enumerate(value.producer.inputs) if v in kept), None)
+        if place is None:
+            return
+        yield value.producer, place
+        value = value.producer.required(place)
+
+
+def fits(given: Value, taken: Value) -> bool:
+    """Whether a value can stand where another one stood: as many axes, and the sizes that never change."""
+    pairs = list(zip(given.sizes or (), taken.sizes or (), strict=False))
+    known = given.sizes is not None and taken.sizes is not None
+    return not known or (given.rank == taken.rank and all(a == b or len(set(b)) > 1 for a, b in pairs))
+
+
+def axes_of(value: Value) -> str:
+    """The sizes of a value, `?` for each that the model leaves open."""
+    return str([s[0] if len(set(s)) == 1 else "?" for s in value.sizes or ()]).replace("'", "")
+
+
+def behind(value: Value, find: Find, start: Value | None = None, held: Settled | None = None) -> Settled:
+    """What holds of a value, by all that rounds and bounds it; `held` is what holds of `start` on its way."""
+    way: list[tuple[Node, int]] = []
+    while value is not start and value.producer is not None:
+        node = value.producer
+        place = next((i for i, v in enumerate(node.inputs) if v is not None and settles(node, i, find)), None)
+        if place is None:
+            break
+        way.append((node, place))
+        value = node.required(place)
+    now = held if held is not None and value is start else Settled.of(value)
+    for node, place in reversed(way):
+        now, _ = through(node, place, now, find)
+    return now

@@ -1,0 +1,85 @@
+"""The channels of convolutions.
+
+Needs: the axis graph. Gives: every space that a channel axis of a convolution bears, as its factors, and
+which of these count groups.
+
+A space that the model's inputs or outputs bear is none, nor is a stream that no convolution reads (a patch
+embedding makes it). Grouped convolutions and group norms keep their number of groups; the channels of a
+depthwise convolution are those of what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from growc.algebra.space import Space, atoms_of, factors, find, leaves, segments
+from growc.ir.notation import names_of
+from growc.passes.axes.infer import Axes, Instance
+from growc.passes.solving.treatments import REDUCTIONS
+
+Factors = tuple[Space, ...]
+
+
+def channel_spaces(axes: Axes, streams: Collection[Space], named: Collection[Space]) -> list[Factors]:
+    """Every channel space, in topological order. `streams`: residual streams; `named`: atoms that
+    have a name of their own.
+    """
+    found: dict[Factors, None] = {}
+    read = {find(s) for i in _convolutions(axes) for s in _segments(axes, i, 0)}
+    for instance in _convolutions(axes):
+        for side in (0, 1):
+            for space in _segments(axes, instance, side):
+                apart = space in streams and space not in read
+                if apart or space.unit or any(x in named or _outside(x) for x in leaves(space)):
+                    continue
+                found[tuple(factors(space))] = None
+    return list(found)
+
+
+def counters(axes: Axes, channels: Sequence[Factors]) -> set[Space]:
+    """The factors of channels that say how many groups there are, or how many results each channel
+    has.
+    """
+    found: set[Space] = set()
+    for instance in _convolutions(axes):
+        spaces = instance.spaces
+        if "i" in spaces and "g" in spaces:
+            found |= set(leaves(spaces["g"]))
+        elif "o" in spaces and "g" in spaces:
+            found |= set(leaves(spaces["o"]))
+    for instance in axes.instances:
+        inside, beside = _normalised(axes, instance)
+        for parts in channels:
+            own = set(atoms_of(parts))
+            if own & inside:
+                found |= own & beside - inside
+    return found
+
+
+def _convolutions(axes: Axes) -> Iterator[Instance]:
+    return (i for i in axes.instances if i.line.slides)
+
+
+def _segments(axes: Axes, instance: Instance, side: int) -> Iterator[Space]:
+    """The segments of the channel axis of what a convolution reads (0) or makes (1)."""
+    value = instance.node.inputs[0] if side == 0 else instance.node.outputs[0]
+    assert value is not None
+    if len(axes.of(value)) > 1:
+        yield from map(find, segments(axes.of(value)[1]))
+
+
+def _outside(space: Space) -> bool:
+    """Whether an axis of the model's inputs or outputs bears it."""
+    return any(reason is not None and reason.node is None for reason in (space.frozen, space.addressed))
+
+
+def _normalised(axes: Axes, instance: Instance) -> tuple[set[Space], set[Space]]:
+    """Atoms of the axes that a statistic runs over, and of those that it leaves alone."""
+    value, line = instance.node.input(0), instance.line
+    if value is None or not (line.over or line.treatment in REDUCTIONS):
+        return set(), set()
+    named = set(names_of(line.inputs[0]))
+    kept = set(names_of(line.outputs[0])) - set(line.over)
+    spaces = instance.spaces
+    gone, left = (set(atoms_of(spaces[n] for n in names)) for names in (named - kept, named & kept))
+    return gone, left

@@ -1,0 +1,220 @@
+"""Axes whose units have numbers: vocab, positions, experts.
+
+Needs: the flow of an axis graph. Gives: the spaces of these names.
+
+- vocab: the rows of a table that a model input looks up (of several tables that make one space, by themselves
+  or through a weight, the largest), and an output of that size.
+- positions: the rows of a table of units that a weight reads, looked up or cut by computed numbers.
+- experts: what numbers from a ranking of scores choose from in a stack of matrices, and these scores; or a
+  stack of which all are used, over an axis that a weight makes; or scores whose units are taken one by one,
+  each for a network of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+
+import numpy as np
+
+from growc.algebra.space import Space, find, leaves, segments
+from growc.ir.graph import Node, Value, backward
+from growc.ir.notation import Term, labels, names_of
+from growc.ir.traits import RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
+from growc.ir.walk import walk
+from growc.passes.axes.infer import Instance
+from growc.passes.axes.queries import Flow
+from growc.passes.axes.routing import ROUTED
+
+TAKING = (SAME, VIEW, TURN, REPEAT, TAKE)
+"""Traits of operators whose results have no numbers but those of their first operand."""
+
+
+def vocabularies(flow: Flow) -> list[Space]:
+    """What the numbers of model inputs mean."""
+    tables: dict[tuple[Space, ...], list[Space]] = defaultdict(list)
+    for index, table, axis in _lookups(flow):
+        if _given(index):
+            spaces = flow.axes.of(table)
+            beside = (find(s) for k, s in enumerate(spaces) if k != axis)
+            tables[tuple(beside)].append(find(spaces[axis]))
+    largest = {units: max(s.size for s in same) for units, same in tables.items()}
+    above = {units: _made_of(flow, units, largest) for units in tables}
+    found = [
+        s
+        for units, same in tables.items()
+        for s in same
+        if s.size == max([largest[units], *(largest[other] for other in above[units])])
+    ]
+    sizes = {s.size for s in found}
+    for value in flow.axes.graph.outputs:
+        found += [find(s) for s in flow.axes.of(value)[-1:] if find(s).size in sizes]
+    return _distinct(found)
+
+
+def _made_of(
+    flow: Flow, units: Collection[Space], tables: Iterable[tuple[Space, ...]]
+) -> list[tuple[Space, ...]]:
+    """Of tables, by their units: those whose units a weight makes these units of."""
+    read = {
+        x for m in flow.maps if any(s in units for s in flow.made(m)) for s in flow.read(m) for x in leaves(s)
+    }
+    return [other for other in tables if other != units and not read.isdisjoint(other)]
+
+
+def positions(flow: Flow, taken: Collection[Space]) -> list[Space]:
+    """The places that a model has learned, or baked, units for. `taken`: atoms with another name."""
+    read = {s for m in flow.maps for s in flow.read(m) if not any(x in taken for x in leaves(s))}
+    found: list[Space] = []
+    for index, table, axis in _lookups(flow):
+        spaces = flow.axes.of(table)
+        computed = not _given(index) and not _all_equal(index)
+        if computed and any(find(s) in read for s in spaces):
+            found.append(find(spaces[axis]))
+    for instance in flow.axes.instances:
+        value = instance.node.input(0)
+        if any(one.end for one in instance.node.addresses) and value is not None and value in flow.static:
+            spaces = flow.axes.of(value)
+            if any(find(s) in read for s in spaces):
+                terms = instance.line.inputs[0] or ()
+                found += [find(s) for s, t in zip(spaces, terms, strict=True) if t == "#"]
+    return [s for s in _distinct(found) if s.kind == "atom" and not s.unit and s not in taken]
+
+
+def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
+    """How many networks a router chooses from. `taken`: the atoms of heads."""
+    found: dict[Space, None] = {}
+    lookups = [
+        i for i in flow.axes.instances if i.line.treatment == "lookup" and i.node.inputs[0] in flow.static
+    ]
+    chosen = set(flow.chosen.values())
+    for lookup in sorted(lookups, key=lambda i: i not in chosen):  # vectors after the matrices: their biases
+        scores = [s for v in lookup.node.inputs[1:] if v is not None for s in _ranked(flow, v)]
+        if lookup in chosen or any(s in found for s in scores):
+            numbered = _addressed(flow, lookup) if scores else ()
+            found.update(dict.fromkeys([*scores, *numbered]))
+    routed = {s for m in flow.maps for s in flow.made(m)} - set(taken)
+    for instance in flow.maps:
+        found.update(dict.fromkeys(s for s in _stacked(flow, instance) if s in routed))
+    found.update(dict.fromkeys(s for s in _apart(flow) if s in routed))
+    return [s for s in found if s.kind == "atom" or all(x.unit for x in segments(s))]
+
+
+def routers(flow: Flow, routed: Collection[Space]) -> set[Value]:
+    """The uses of weights that score experts. `routed`: the spaces of experts."""
+    ranked = set(routed)
+    for instance in flow.axes.instances:
+        if instance.node.has(RANK) and any(out.users for out in instance.node.outputs):
+            ranked |= {s for out in instance.node.outputs for s in _ranked(flow, out)}
+    found = set()
+    for product in flow.maps:
+        batch = set(_stacked(flow, product))
+        if any(s in ranked and s not in batch for s in flow.made(product)):
+            found.add(backward(product.node.required(flow.weight_of(product) or 0), lambda node: True))
+    return found
+
+
+def _addressed(flow: Flow, lookup: Instance) -> Iterator[Space]:
+    """The axes of a table that a look-up numbers."""
+    table, terms = lookup.node.inputs[0], lookup.line.inputs[0] or ()
+    assert table is not None
+    yield from (find(s) for s, t in zip(flow.axes.of(table), terms, strict=True) if t in ("#", ROUTED))
+
+
+def _whole(term: Term) -> bool:
+    """Whether an operator reads an axis as a whole."""
+    return term == "_" or (isinstance(term, str) and term.endswith("~"))
+
+
+def _stacked(flow: Flow, instance: Instance) -> Iterator[Space]:
+    """Axes along which a product takes another matrix for each unit."""
+    operand = flow.weight_of(instance) or 0
+    value, terms = instance.node.inputs[operand], instance.line.inputs[operand] or ()
+    other = set(names_of(instance.line.inputs[1 - operand]))
+    made = set(names_of(instance.line.outputs[0]))
+    matrices = flow.read(instance) and flow.made(instance)
+    if value is not None and matrices and _stored(value):
+        for space, term in zip(flow.axes.of(value), terms, strict=True):
+            if labels(term) and set(labels(term)) <= other & made and space.static:
+                yield find(space)
+
+
+def _apart(flow: Flow) -> Iterator[Space]:
+    """Scores whose units are taken one by one, each for a network of its own."""
+    for one in (*flow.axes.apart, *flow.axes.refused):
+        yield find(flow.axes.of(one.whole)[one.axis])
+
+
+def _stored(value: Value) -> bool:
+    """Whether a value is a weight but for its layout."""
+    return value.unmoved.weight is not None
+
+
+def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
+    """The axes of scores that an index ranks."""
+
+    def made(value: Value) -> Instance | None:
+        return None if value.producer is None else flow.by_node.get(value.producer)
+
+    def above(value: Value) -> Iterator[Value]:
+        instance = made(value)
+        if instance is not None and instance.line.treatment != "contract" and not instance.node.has(RANK):
+            yield from instance.node.operands
+
+    for value in walk([index], above):
+        instance = made(value)
+        if instance is not None and instance.node.has(RANK):
+            scores, terms = instance.node.inputs[0], instance.line.inputs[0] or ()
+            assert scores is not None
+            yield from (find(s) for s, t in zip(flow.axes.of(scores), terms, strict=True) if _whole(t))
+
+
+def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
+    """(index, table, the axis of the table that is numbered) of every look-up along one axis; what takes
+    some in order numbers nothing.
+    """
+    for instance in flow.axes.instances:
+        node, terms = instance.node, list(instance.line.inputs[0] or ()) if instance.line.inputs else []
+        table, index = node.input(0), node.input(1)
+        if table is None or index is None or table not in flow.static or not table.floating:
+            continue
+        if instance.line.treatment != "lookup" or len(terms) != table.rank:
+            continue
+        axes = [one.axis for one in node.addresses if terms[one.axis] in ("#", "_", ROUTED)]
+        numbered = [axis for axis in axes if terms[axis] == "#"] or axes
+        yield from ((index, table, axis) for axis in numbered if len(numbered) == 1)
+
+
+def _all_equal(value: Value) -> bool:
+    """Whether all numbers are known to be one and the same, wherever they were taken from."""
+    while value.known is None and (node := value.producer) is not None and node.has(*TAKING):
+        data = node.inputs[0]
+        assert data is not None
+        value = data
+    return bool(value.known) and all(len(np.unique(k)) <= 1 for k in value.known or ())
+
+
+def _given(index: Value) -> bool:
+    """Whether an index is numbers of a model input, however moved, shifted and masked."""
+
+    def above(value: Value) -> list[Value]:
+        node = value.producer
+        data = () if node is None else node.inputs[:1] if node.has(TAKE) else node.inputs
+        data = data[1:] if node is not None and node.treatment == "select" else data
+        return [v for v in data if v is not None and v.weight is None and v.known is None]
+
+    for value in walk([index], above):
+        node = value.producer
+        if node is not None and (not above(value) or node.outputs[0].dtype == "bool" or _counts(node)):
+            return False
+    return index.weight is None and index.known is None
+
+
+def _counts(node: Node) -> bool:
+    """Whether a node may make numbers of its own, which are none of its operands'."""
+    marks = any(one.operand == 0 for one in node.addresses)
+    return marks or node.laws.mixes or node.treatment == "opaque" or node.has(SIZES, RANK)
+
+
+def _distinct(spaces: Iterable[Space]) -> list[Space]:
+    return list(dict.fromkeys(spaces))

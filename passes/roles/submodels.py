@@ -1,0 +1,143 @@
+"""Encoder, decoder, towers: the parts of a model, and which of them an axis belongs to.
+
+Needs: the flow of the axis graph. Gives: `Scopes`.
+
+A residual sum whose base another sum reaches belongs to the same *part* of the model, further down or in a
+later stage. A part that reaches another one only in its branches (as keys and values of attention) is an
+`encoder`, and that one a `decoder`; parts that no other part reaches, nor they it, are `tower 0`, `tower 1`,
+… in topological order. A model of one part has no scopes.
+
+A weight works for the parts of the sums that it feeds next; behind the last sum, for those that feed it. An
+axis lies where the weights that make it, and the tables that hold it, work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from growc.algebra.space import Space, atoms_of
+from growc.errors.brief import brief
+from growc.ir.graph import Node, Value
+from growc.ir.traits import SIZES
+from growc.passes.axes.queries import Flow
+from growc.passes.roles.residual_streams import Residual
+
+Parts = frozenset[int]
+NONE: Parts = frozenset()
+
+
+class HasSpaces(Protocol):
+    """Something that stands on spaces, as a named axis does."""
+
+    @property
+    def spaces(self) -> tuple[Space, ...]:
+        """Its spaces."""
+
+
+@dataclass
+class Scopes:
+    """The scopes of a model by name; for each atom the names of those that it lies in, and for each
+    residual sum its own.
+    """
+
+    __repr__ = brief
+
+    names: tuple[str, ...] = ()
+    of_atom: dict[Space, frozenset[str]] = field(default_factory=dict)
+    of_sum: dict[Node, str] = field(default_factory=dict)
+
+    def of_axis(self, axis: HasSpaces) -> frozenset[str]:
+        """The scopes that an axis lies in."""
+        nothing: frozenset[str] = frozenset()
+        return nothing.union(*(self.of_atom.get(x, nothing) for x in atoms_of(axis.spaces)))
+
+
+def find_scopes(flow: Flow, sums: Mapping[Node, Residual]) -> Scopes:
+    """Name the parts of a model, and tell where each axis lies."""
+    parts = _Parts(flow, sums)
+    names = parts.names()
+    found: dict[Space, frozenset[str]] = {}
+    for value, owner in parts.makers() if names else ():
+        here = frozenset(names[p] for p in parts.roots(owner) if p in names)
+        for atom in atoms_of(flow.axes.of(value)):
+            found[atom] = found.get(atom, frozenset()) | here
+    of_sum = {node: names.get(parts.root(number), "") for node, number in parts.number.items()}
+    return Scopes(tuple(sorted(set(names.values()))), found, of_sum)
+
+
+class _Parts:
+    """Parts by the number of a residual sum in them; `root` says which of several numbers stands for all."""
+
+    def __init__(self, flow: Flow, sums: Mapping[Node, Residual]) -> None:
+        self.flow, self.sums = flow, sums
+        self.number = {node: k for k, node in enumerate(self.sums)}
+        self.parent = list(range(len(self.sums)))
+        self.feeds: set[tuple[int, int]] = set()
+        self.above = self.downwards()
+        self.below = self.upwards()
+
+    def root(self, part: int) -> int:
+        """The number that stands for a part."""
+        while self.parent[part] != part:
+            self.parent[part] = part = self.parent[self.parent[part]]
+        return part
+
+    def roots(self, parts: Iterable[int]) -> Parts:
+        """The numbers that stand for several parts."""
+        return frozenset(map(self.root, parts))
+
+    def downwards(self) -> dict[Value, Parts]:
+        """The parts that reach each value; joins sums to parts, and notes which part feeds which."""
+        above: dict[Value, Parts] = {}
+        for instance in self.flow.axes.instances:
+            node = instance.node
+            if node.has(SIZES):
+                continue  # what a size tells flows nowhere
+            reached = self.roots(NONE.union(*(above.get(v, NONE) for v in node.operands)))
+            if node in self.sums:
+                base, own = self.sums[node].base, self.number[node]
+                for part in above.get(base, NONE):
+                    self.parent[self.root(part)] = self.root(own)
+                self.feeds.update((part, own) for part in reached)
+                reached = frozenset({own})
+            above.update((out, reached) for out in node.outputs)
+        return above
+
+    def upwards(self) -> dict[Value, Parts]:
+        """The parts that each value works for."""
+        below: dict[Value, Parts] = {}
+        for instance in reversed(self.flow.axes.instances):
+            node = instance.node
+            here = NONE.union(*(below.get(o, NONE) for o in node.outputs))
+            if node in self.sums:
+                here = frozenset({self.root(self.number[node])})
+            elif not here:
+                here = self.roots(NONE.union(*(self.above.get(o, NONE) for o in node.outputs)))
+            for value in node.operands:
+                below[value] = self.roots(below.get(value, NONE) | here)
+        return below
+
+    def names(self) -> dict[int, str]:
+        """Part -> name."""
+        parts = list(dict.fromkeys(self.root(k) for k in range(len(self.parent))))
+        feeds = {(self.root(a), self.root(b)) for a, b in self.feeds}
+        giving = {a for a, b in feeds if a != b}
+        taking = {b for a, b in feeds if a != b}
+        found = {p: "encoder" for p in parts if p in giving - taking}
+        found |= {p: "decoder" for p in parts if p in taking - giving}
+        alone = [p for p in parts if p not in giving | taking]
+        if len(parts) > 1:
+            found |= {p: f"tower {k}" for k, p in enumerate(alone)}
+        return found
+
+    def makers(self) -> Iterator[tuple[Value, Parts]]:
+        """Results of weights, and tables, with the parts that they work for."""
+        for instance in self.flow.maps:
+            out = instance.node.outputs[0]
+            yield out, self.below.get(instance.node.inputs[self.flow.weight_of(instance) or 0] or out, NONE)
+        for instance in self.flow.axes.instances:
+            table = instance.node.input(0)
+            if table in self.flow.parameters and "#" in (instance.line.inputs[0] or ()):
+                yield table, self.below.get(table, NONE)

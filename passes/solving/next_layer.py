@@ -1,0 +1,147 @@
+"""`from next layer`: what makes new units comes from the layer above (bert2BERT, AKI, eq. 14–16).
+
+Needs: the steps of one statement, those of the statements before it, the layers. Gives: the steps, those that
+make units with the tensor of the next layer of the same kind, as the statements before left it. What reads
+the new units is the layer's own; the last layer of a kind takes itself, and so does what lies in no layer, or
+has another shape by then than in the next layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from growc.ir.graph import Node, Value
+from growc.ir.lowered_statement import Stage
+from growc.ir.traits import SUM
+from growc.ir.walk import walk
+from growc.passes.axes.infer import Axes
+from growc.passes.axes.norms import Norm
+from growc.passes.layers.layer_runs import Layer, Layers
+from growc.passes.layers.origin_of_layers import Ancestry, Place
+from growc.passes.solving.norms import OPERATORS
+from growc.plans.plan import AxisStep, Gap, NextLayer
+
+Steps = Mapping[Value, Sequence[AxisStep]]
+
+
+class NextLayers:
+    """The use of a weight that stands in the next layer where one stands in its own."""
+
+    def __init__(
+        self, layers: Layers, axes: Axes, norms: Sequence[Norm], ancestry: Ancestry, moment: int
+    ) -> None:
+        self.layers, self.ancestry, self.moment = layers, ancestry, moment
+        operators = [i.node for i in axes.instances if i.line.treatment in OPERATORS]
+        whole = {use for node in operators for use in _weights(node)}
+        self.of_norms = whole | {use for norm in norms for use in _behind(norm.result)}
+        self.uses = {
+            (r, i): list(_uses(layer))
+            for r, run in enumerate(layers.runs)
+            for i, layer in enumerate(run.layers)
+        }
+        self.place = {use: place for place, uses in self.uses.items() for use in uses}
+
+    def of(self, use: Value) -> Value | None:
+        """None where there is no next layer, or where it has no such weight."""
+        place = self.place.get(use)
+        above = None if place is None else self.above(place)
+        if place is None or above is None:
+            return None
+        index = self.uses[place].index(use)
+        other = self.uses[above][index] if index < len(self.uses[above]) else None
+        return other if other is not None and _alike(use, other) else None
+
+    def above(self, place: Place) -> Place | None:
+        """The next layer of the same kind, as layers stood before the statement."""
+        run = self.layers.runs[place[0]]
+        before = [run.number_before(i, self.moment) for i in range(len(run.layers))]
+        later = [
+            i
+            for i, number in enumerate(before)
+            if number > before[place[1]] and run.kinds[i] == run.kinds[place[1]]
+        ]
+        return (place[0], min(later, key=lambda i: before[i])) if later else None
+
+
+def _uses(layer: Layer) -> Iterator[Value]:
+    """The uses of weights in a layer, in canonical order."""
+    for node in layer.nodes:
+        yield from _weights(node)
+
+
+def _stored(value: Value) -> Value | None:
+    """The use of a weight that a value is, but for its layout."""
+    use = value.unmoved
+    return use if use.weight is not None else None
+
+
+def _weights(node: Node) -> Iterator[Value]:
+    """The uses of weights that a node reads."""
+    return filter(None, map(_stored, node.operands))
+
+
+def _behind(result: Value) -> Iterator[Value]:
+    """Gain and bias of a norm that stands in pieces: what meets its result before anything else does."""
+
+    def met(value: Value) -> Iterator[tuple[Value, Node]]:
+        for node, operand in value.users:
+            others = [_stored(v) for i, v in enumerate(node.inputs) if i != operand and v is not None]
+            if len(others) == 1 and others[0] is not None and (node.has(SUM) or node.treatment == "multiply"):
+                yield others[0], node
+
+    for value in walk([result], lambda v: (out for _, node in met(v) for out in node.outputs)):
+        yield from (use for use, _ in met(value))
+
+
+def _alike(a: Value, b: Value) -> bool:
+    assert a.weight is not None
+    assert b.weight is not None
+    plain = a.weight.stored is None and b.weight.stored is None
+    return plain and a.weight.shape == b.weight.shape and _reader(a) == _reader(b)
+
+
+def _shape(use: Value, steps: Steps) -> list[int]:
+    """The shape that some steps give a weight."""
+    assert use.weight is not None
+    shape = list(use.weight.shape)
+    for step in steps.get(use, ()):
+        shape[step.axis] = step.layout.after
+    return shape
+
+
+def _reader(use: Value) -> tuple[str, int]:
+    node, operand = use.users[0]
+    return node.op, operand
+
+
+def from_next_layer(
+    made: Steps, before: Steps, stage: Stage, following: NextLayers
+) -> dict[Value, list[AxisStep]]:
+    """The steps of a statement with `from next layer`."""
+    verbs = ("makes",) if stage.axis == "hidden" else ("makes", "scales")
+    found: dict[Value, list[AxisStep]] = {}
+    for use, steps in made.items():
+        other = following.of(use)
+        found[use] = list(steps)
+        if other is None or other is use or (stage.axis == "hidden" and use in following.of_norms):
+            continue
+        theirs = made.get(other, ())
+        if any(_shape(use, one) != _shape(other, one) for one in (before, made)) or len(theirs) < len(steps):
+            continue
+        assert other.weight is not None
+        for k, step in enumerate(steps):  # what the statement does before, it does to both
+            source = NextLayer(other.weight.name, (*before.get(other, ()), *theirs[:k]))
+            found[use][k] = replace(step, next=source) if step.verb in verbs else step
+    return found
+
+
+def gaps_of(steps: Steps, stage: Stage) -> Iterator[Gap]:
+    """New units of another layer compute something else, unless nobody reads them."""
+    if stage.options.zero_outputs:
+        return
+    for use, done in steps.items():
+        if any(s.next is not None for s in done):
+            node: Node = use.users[0][0]
+            yield Gap(node.name, node.kind, f"new units of {stage.axis} come from the next layer")
+            return

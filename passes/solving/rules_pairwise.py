@@ -1,0 +1,202 @@
+"""Rules of links between two classes: products with a gain or with each other, and contractions.
+
+Needs: the states that are known so far. Gives: the states of what is made, of gains, and of weights that
+read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from growc.algebra.indexmap import Bools, Floats, IndexMap
+from growc.ir.lowered_statement import Request
+from growc.passes.solving.constraints import Link, Var
+from growc.passes.solving.solution import DUAL, GAIN, Solving
+from growc.recipe.fills import Entry
+
+
+def product(solving: Solving, link: Link, inverse: bool = False) -> None:
+    """A state times a gain, which takes any factor; or times another state."""
+    if len(link.sources) == 1:
+        state = solving.need(link.sources[0])
+        for target in link.targets:
+            solving.arrive(link, target, state.reciprocal() if inverse else state)
+        return
+    a, b = link.sources
+    if solving.is_free(a) and not solving.is_free(b) and not inverse:
+        a, b = b, a
+    state = solving.need(a)
+    weights = all(solving.classes.free[solving.links.root(v)] for v in (a, b))
+    if solving.is_free(b) and not weights:
+        _scale(solving, link, a, b, inverse)
+        return
+    other = solving.need(b)
+    after = state.times(other.reciprocal() if inverse else other)
+    for target in link.targets:
+        solving.arrive(link, target, after)
+
+
+def quotient(solving: Solving, link: Link) -> None:
+    """As a product with the reciprocal; growc.passes.soundness.finite asks whether zeros divide."""
+    product(solving, link, inverse=True)
+
+
+def remainder(solving: Solving, link: Link) -> None:
+    """A state by a divisor: on a row that is a copy both have one factor, and zero by any number is zero."""
+    a, b = link.sources
+    state = solving.need(a)
+    if solving.is_free(b) and not solving.is_free(a):
+        after = state.pointwise(zero=True, homogeneous=True)
+        solving.give(b, IndexMap.of(state.source, state.index, state.weight, None, ~after.copies), GAIN)
+        solving.done.ones.add(solving.links.root(b))
+    else:
+        after = state.remainders(solving.need(b))
+    for target in link.targets:
+        solving.arrive(link, target, after)
+
+
+def _scale(solving: Solving, link: Link, scaled: Var, gain: Var, inverse: bool) -> None:
+    """A per-channel weight behind a state: it can take any factor on a row that is a copy.
+
+    Means of what it makes are means of its products with what stands in front. Where only weights stand
+    there, their rows are these means, and it does nothing to them.
+    """
+    target, state = link.targets[0], solving.need(scaled)
+    wanted = solving.known(target)
+    if wanted is None:
+        wanted = solving.give(target, _choose(solving, link, state, target))
+    same = state.copies & wanted.copies & (state.index == wanted.index)
+    lost = ~(same | (state.zeros & wanted.zeros) | wanted.junk)
+    if lost.any() and (inverse or not _weigh_means(solving, state, wanted, lost, scaled, gain)):
+        solving.gap(
+            link,
+            f"a per-channel weight cannot carry {solving.axis_name(gain)} into the state expected behind it",
+        )
+    if inverse:
+        solving.done.ones.add(solving.links.root(gain))
+    top, bottom = (state.weight, wanted.weight) if inverse else (wanted.weight, state.weight)
+    factor = np.divide(top, bottom, out=np.ones(state.size), where=same)
+    solving.give(gain, IndexMap.of(state.source, state.index, factor, None, ~same), GAIN)
+
+
+def _weigh_means(
+    solving: Solving, state: IndexMap, wanted: IndexMap, lost: Bools, scaled: Var, gain: Var
+) -> bool:
+    """Whether only mean units are lost, and what makes them in front of the gain can weigh them by it."""
+    means = (state.index < 0) & (wanted.index < 0) & (state.mean != 0) & (state.mean == wanted.mean)
+    beside = "" if (lost & ~means).any() else solving.gains.weighing(scaled, gain, solving.request(gain))
+    if beside:
+        solving.done.factors[solving.links.root(scaled)] = beside
+        solving.done.ones.add(solving.links.root(gain))
+    return bool(beside)
+
+
+def _choose(solving: Solving, link: Link, state: IndexMap, target: Var) -> IndexMap:
+    """The state behind a gain: plain copies, or what pairs with the tied tables that read it, or what
+    products of it with itself and norms behind it want.
+    """
+    plain = IndexMap.of(state.source, state.index, None, None, state.junk | (state.mean != 0))
+    for partner in solving.classes.partners[solving.links.root(target)]:
+        table = solving.done.states.get(partner)
+        if table is None or plain.pairs_with(table):
+            continue
+        paired = plain.paired(table)
+        if paired is not None:
+            return paired
+    return solving.isometric(target, plain)
+
+
+def pair(solving: Solving, link: Link) -> None:
+    """A contraction: a weight reads a state, or two activations meet, whose states must pair."""
+    a, b = link.sources
+    if solving.is_free(a) and (not solving.is_free(b) or _constness(solving, a) > _constness(solving, b)):
+        a, b = b, a
+    state = solving.need(a)
+    if solving.is_free(b):
+        _read(solving, link, state, b)
+        return
+    for reader, other in ((a, b), (b, a)):
+        if solving.links.root(reader) in solving.done.read:
+            _read_again(solving, link, solving.need(other), reader)
+    if not solving.need(a).pairs_with(solving.need(b)):
+        tied = solving.classes.free[solving.links.root(b)] or DUAL in (
+            solving.done.verbs.get(solving.links.root(x)) for x in (a, b)
+        )
+        table = any(o is not None and o.weight is not None for o in solving.owners(b))
+        if tied or table:
+            solving.gap(
+                link,
+                f"a weight that also makes {solving.axis_name(a)} reads it, "
+                "and no norm stands between to settle it",
+                "`untie head` lets the two become different weights",
+            )
+        else:
+            solving.gap(
+                link, f"two activations are contracted over {solving.axis_name(a)}, whose maps do not pair"
+            )
+
+
+def _constness(solving: Solving, var: Var) -> int:
+    owner = solving.links.owner[var]
+    return 0 if owner is None else 2 if owner.weight is not None else 1
+
+
+def _read(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
+    """A weight contracts this state: it takes a left inverse of it."""
+    root = solving.links.root(reader)
+    solving.done.ordinals[root] = solving.readers
+    solving.readers += 1
+    request = solving.request(reader)
+    shares = _shares(solving, state, request, solving.done.ordinals[root])
+    inverse = state.left_inverse(_alone(state) if root in solving.classes.quantised else shares)
+    if inverse is None:
+        solving.gap(link, f"not every unit of {solving.axis_name(reader)} is still there")
+        inverse = state.plain()
+    solving.give(reader, inverse.without(state.zeros), DUAL)  # where nothing arrives, any column is right
+    solving.done.read[root] = state
+    _drawn(solving, link, state, reader)
+
+
+def _read_again(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
+    """A weight contracts one more state: a column is any where both are zero, and noise vanishes in both."""
+    root = solving.links.root(reader)
+    held, seen = solving.done.states[root], solving.done.read[root]
+    if (seen.source, seen.size) != (state.source, state.size):
+        return
+    _drawn(solving, link, state, reader)
+    free = held.junk & state.zeros
+    solving.done.states[root] = IndexMap.of(held.source, held.index, held.weight, held.mean, free)
+    solving.done.read[root] = seen.without(seen.differs(state))
+
+
+def _drawn(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
+    """Columns that are drawn whatever arrives are a gap where anything does."""
+    request = solving.request(reader)
+    if request is None or request.entries.reading is not Entry.DRAWN or solving.stage.options.zero_outputs:
+        return
+    if (~solving.need(reader).copies & ~state.zeros).any():
+        solving.gap(link, f"it reads new units of {solving.axis_name(reader)} that are drawn at random")
+
+
+def _alone(state: IndexMap) -> Floats:
+    """Shares that leave each unit to its first copy: integers and their scales stay as they are."""
+    shares = np.zeros(state.size)
+    rows = np.flatnonzero(state.copies)
+    _, first = np.unique(state.index[rows], return_index=True)
+    shares[rows[first]] = 1.0
+    return shares
+
+
+def _shares(solving: Solving, state: IndexMap, request: Request | None, ordinal: int) -> Floats:
+    """The share of each copy in a reading weight; the shares of one unit's copies sum to one."""
+    rows = state.copies
+    groups = np.where(rows, state.index, 0)
+    counts = np.bincount(groups[rows], minlength=state.source)
+    if request is None:
+        return 1.0 / np.maximum(counts[groups], 1)
+    if solving.stage.options.zero_outputs:
+        return np.asarray(rows & ~request.new, dtype=np.float64)
+    shares = 1.0 / np.maximum(counts[groups], 1)
+    if solving.stage.options.split_random:
+        shares[rows] = request.draws.at("shares", ordinal).shares(groups[rows], state.source)
+    return shares

@@ -1,0 +1,110 @@
+"""States: what every tensor of the result is, in terms of the source's, and where that cannot be exact.
+
+Needs: links and one lowered statement. Gives: `Solution`, the state of every class of variables, the factors
+of eps, and every gap.
+
+One forward pass over the links. A class that only weights make takes the requested map (weighted by 1/sqrt(C)
+where an RMS norm reads it and counts differ, or where two activations are contracted over it); norms,
+products and nonlinearities carry it on; behind a gain it is plain copies again, unless a tied table reads it:
+then it is the state that pairs with the table's. A weight that contracts a known state takes a left inverse
+of it. docs/theory.md proves each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from growc.algebra.indexmap import Bools, IndexMap
+from growc.ir.graph import Value
+from growc.ir.lowered_statement import Sizes, Stage
+from growc.passes.dataflow.ranges import Ranges
+from growc.passes.solving.class_facts import classes_of
+from growc.passes.solving.constraints import Link, Links, Var
+from growc.passes.solving.rules_pairwise import pair, product, quotient, remainder
+from growc.passes.solving.rules_whole_axis import addressed, choice, norm, output, shown, statistic
+from growc.passes.solving.solution import Solution, Solving
+from growc.passes.soundness.finite import infinite
+from growc.passes.soundness.narrowed import narrowed
+
+
+def solve(
+    links: Links,
+    stage: Stage,
+    sizes: Sizes,
+    carriers: set[Value],
+    ranges: Ranges,
+    changed: Collection[Value] = (),
+) -> Solution:
+    """Solve all classes. `sizes`: as they stand before the statement; `carriers`: weights and their layouts;
+    `ranges`: between which bounds the numbers of the source lie; `changed`: uses of weights that earlier
+    statements have changed.
+
+    Where two states meet in one class that no norm reads, and differ in new units only, those units are given
+    up: readers take zero columns for them. That changes states upstream of the meeting too, so all is solved
+    again.
+    """
+    classes, given_up = classes_of(links, carriers), dict[Var, Bools]()
+    while True:
+        solving = Solving(links, stage, sizes, classes, given_up, changed, ranges)
+        for link in links.links:
+            RULES[link.kind](solving, link)
+        for var in range(len(links.atoms)):
+            solving.need(var)
+        if not solving.more:
+            solving.done.gaps += [*infinite(solving.done, carriers), *narrowed(solving.done)]
+            return solving.done
+        for root, more in solving.more.items():
+            given_up[root] = given_up[root] | more if root in given_up else more
+
+
+def _make(solving: Solving, link: Link) -> None:
+    if link.node is not None and link.node.chain:  # a weight on its way to its use decides nothing
+        return
+    for target in link.targets:
+        if not solving.classes.free[solving.links.root(target)]:
+            solving.need(target)
+
+
+def _broadcast(solving: Solving, link: Link) -> None:
+    """All units of a new axis are alike: a row of the requested map that does not sum to one is a copy of
+    any.
+    """
+    for target in link.targets:
+        state = solving.base(target)
+        kept = np.isclose(state.row_sums, 1.0) & ~state.junk
+        index = np.where(kept, state.index, 0)
+        weight, mean = np.where(kept, state.weight, 1.0), np.where(kept, state.mean, 0.0)
+        solving.arrive(link, target, IndexMap.of(state.source, index, weight, mean))
+
+
+def _pointwise(solving: Solving, link: Link) -> None:
+    after = solving.need(link.sources[0]).pointwise(zero=link.zero, homogeneous=link.homogeneous)
+    for target in link.targets:
+        solving.arrive(link, target, after)
+
+
+def _shift(solving: Solving, link: Link) -> None:
+    after = solving.need(link.sources[0]).shifted()
+    for target in link.targets:
+        solving.arrive(link, target, after)
+
+
+RULES: dict[str, Callable[[Solving, Link], None]] = {
+    "make": _make,
+    "broadcast": _broadcast,
+    "pointwise": _pointwise,
+    "shift": _shift,
+    "product": product,
+    "quotient": quotient,
+    "remainder": remainder,
+    "pair": pair,
+    "addressed": addressed,
+    "choice": choice,
+    "statistic": statistic,
+    "norm": norm,
+    "state": shown,
+    "output": output,
+}
+"""What a link does to the states of its classes, by its kind."""

@@ -1,0 +1,126 @@
+"""The states of all tensors, statement by statement, and what follows from them for each weight.
+
+Needs: the lowered statements, the analysed model. Gives: the steps of every use of a weight, factors, changed
+eps, what becomes of outputs, and gaps.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from growc.algebra.indexmap import Bools
+from growc.algebra.space import Space
+from growc.ir.graph import Node, Value
+from growc.ir.lowered_statement import Sizes, Stage
+from growc.passes.compilation import Mapped, Solved
+from growc.passes.dataflow.ranges import Ranges
+from growc.passes.finish.symmetry import heard
+from growc.passes.heads.pool_heads import averaged, blended, pool
+from growc.passes.heads.regroup_heads import regroup
+from growc.passes.layers.origin_of_layers import Ancestry
+from growc.passes.solving.build_constraints import build_links, carriers_of
+from growc.passes.solving.next_layer import NextLayers, from_next_layer, gaps_of
+from growc.passes.solving.outputs import Outgoing
+from growc.passes.solving.shrinking import Rescaling, dropped
+from growc.passes.solving.solution import Solution
+from growc.passes.solving.solve import solve
+from growc.passes.solving.weight_steps import put_in_order, weight_steps
+from growc.passes.soundness.below_zero import BelowZero
+from growc.passes.soundness.jumps import jumps
+from growc.plans.plan import AxisStep, Gap
+
+
+def solve_pass(c: Mapped) -> Solved:
+    """States of all tensors, statement by statement; what is done to each weight; what is not exact."""
+    statements = _Statements(c)
+    for stage in c.lowered.stages:
+        if stage.regroups or stage.pools:
+            statements.move(stage)
+        else:
+            statements.solve(stage)
+        statements.sizes.apply(stage)
+    return statements.done()
+
+
+class _Statements:
+    """What the statements come to so far; `sizes` as they stand before the next one."""
+
+    def __init__(self, c: Mapped) -> None:
+        self.c, self.sizes = c, Sizes()
+        self.carriers, self.ancestry = carriers_of(c.axes), Ancestry(c.axes, c.layers)
+        self.steps: dict[Value, list[AxisStep]] = defaultdict(list, put_in_order(c.graph))
+        self.scales: dict[Value, float] = defaultdict(lambda: 1.0)
+        self.attributes: dict[Node, dict[str, float]] = defaultdict(dict)
+        self.gaps: list[Gap] = []
+        self.heard: dict[Space, Bools] = {}
+        self.outgoing = Outgoing()
+        self.rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
+        self.ranges = Ranges(c.graph.dialect.ranges)
+        self.below_zero = BelowZero(c.axes, c.lowered.taken.constants, self.ranges)
+        self.noisy = any(stage.options.noise is not None for stage in c.lowered.stages)
+
+    def move(self, stage: Stage) -> None:
+        """Groups of heads that split, change places or become means."""
+        moved, kept = (regroup if stage.regroups else pool)(self.c.axes, stage, self.sizes)
+        self.extend(moved)
+        blends = blended(self.c.axes, stage, self.sizes)
+        for place, state in kept.items():
+            self.outgoing.follow(place, state, blends.get(place))
+        self.gaps += averaged(stage)
+
+    def solve(self, stage: Stage) -> None:
+        """A statement with maps."""
+        c = self.c
+        links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
+        solution = solve(links, stage, self.sizes, self.carriers, self.ranges, self.steps.keys())
+        self.heard = heard(solution, self.heard)
+        made = weight_steps(solution, c.ties, self.ancestry)
+        if stage.options.next_layer:
+            following = NextLayers(c.layers, c.axes, c.norms, self.ancestry, stage.number)
+            made = from_next_layer(made, self.steps, stage, following)
+            self.gaps += gaps_of(made, stage)
+        self.extend(made)
+        self.scale_eps(solution)
+        self.rescaling.apply(solution, self.sizes)
+        fresh = [*self.gaps_of(solution)]
+        self.gaps += [g for g in fresh if g not in self.gaps]
+        for place, state in solution.outputs.items():
+            self.outgoing.follow(place, state)
+
+    def extend(self, made: Mapping[Value, Sequence[AxisStep]]) -> None:
+        """The steps of one statement more."""
+        for use, found in made.items():
+            self.steps[use] += found
+
+    def scale_eps(self, solution: Solution) -> None:
+        """The eps of norms, which weights hold or nodes have as an attribute."""
+        for use, factor in solution.eps.items():
+            self.scales[use] *= factor
+        for node, factor in solution.epsilons.items():
+            before = self.attributes[node].get("epsilon", node.real("epsilon", 1e-5))
+            self.attributes[node]["epsilon"] = before * factor
+
+    def gaps_of(self, solution: Solution) -> Iterator[Gap]:
+        """What is not exact in one statement."""
+        yield from dropped(solution.stage)
+        yield from solution.gaps
+        yield from self.below_zero.gaps(solution.stage)
+        if self.noisy:
+            yield from jumps(solution)
+
+    def done(self) -> Solved:
+        """The compilation with what the statements came to."""
+        for use, factor in self.rescaling.factors.items():
+            self.scales[use] *= factor
+        return Solved(
+            **vars(self.c),
+            steps=dict(self.steps),
+            scales=dict(self.scales),
+            attributes=dict(self.attributes),
+            gaps=self.gaps,
+            outputs=self.outgoing.maps,
+            blends=self.outgoing.blends,
+            heard=self.heard,
+            notes=(*self.rescaling.notes, *self.below_zero.notes),
+        )

@@ -1,0 +1,181 @@
+"""What each treatment of the operator table means for states: one function each, from a label's variables to
+links.
+
+A function gets the variables of one label of one node: `ins` by operand, `outs` by result. To add a
+treatment, add its function here and its name in growc.ir.notation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from growc.ir.graph import Node, Value
+from growc.passes.axes.infer import Instance
+from growc.passes.axes.norms import scalar
+from growc.passes.solving.constraints import Link, Links, Var
+
+REDUCTIONS = frozenset({"mean", "sum", "extreme", "fold", "fold squares"})
+"""Treatments that do something to a whole axis besides what they do to the axes that stay."""
+
+
+def _join_all(links: Links, node: Node, variables: Sequence[Var], made: Sequence[Var]) -> None:
+    for v in variables[1:]:
+        links.join(variables[0], v)
+    if made:
+        links.links.append(Link("make", node, (), tuple(made)))
+
+
+def _layout(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    if ins:
+        _join_all(links, at.node, [*ins.values(), *outs], outs)
+    else:  # an axis that the operator makes: all units are alike
+        links.links.append(Link("broadcast", at.node, (), tuple(outs)))
+
+
+def _stretched(at: Instance, ins: dict[int, Var]) -> list[Value]:
+    """Operands of a sum or a choice that have no element of their own for each unit, but for conditions, and
+    for what is of another type than the result: it says where the others go.
+    """
+    first, made = int(at.line.treatment == "select"), at.node.outputs[0].dtype
+    others = [v for i, v in enumerate(at.node.inputs) if v is not None and i not in ins and i >= first]
+    return [v for v in others if v.dtype == made or "" in (v.dtype, made)]
+
+
+def _sum(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    operands = list(ins.values())
+    if all(scalar(v) == 0 for v in _stretched(at, ins)):
+        _join_all(links, at.node, [*operands, *outs], outs)
+    elif not operands:
+        _layout(links, at, ins, outs)
+    else:
+        for v in operands[1:]:
+            links.join(operands[0], v)
+        links.links.append(Link("shift", at.node, (operands[0],), tuple(outs)))
+
+
+def _multiply(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    if len(ins) == 2:
+        links.links.append(Link("product", at.node, tuple(ins.values()), tuple(outs)))
+    else:
+        _layout(links, at, ins, outs)
+
+
+def _divide(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    if list(ins) == [0]:
+        _layout(links, at, ins, outs)
+    else:
+        sources = tuple(ins[i] for i in sorted(ins))
+        links.links.append(Link("quotient", at.node, sources, tuple(outs)))
+
+
+def _remainder(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    """By one number it is a function that is zero at zero."""
+    if len(ins) == 2:
+        links.links.append(Link("remainder", at.node, (ins[0], ins[1]), tuple(outs)))
+    else:
+        found = [Link("pointwise", at.node, (v,), tuple(outs), zero=not i) for i, v in ins.items()]
+        links.links += found or [Link("make", at.node, (), tuple(outs))]
+
+
+def _pointwise(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    zero, homogeneous = "zero" in at.line.treatment, "homogeneous" in at.line.treatment
+    for source in ins.values():
+        links.links.append(Link("pointwise", at.node, (source,), tuple(outs), zero, homogeneous))
+    if not ins:
+        links.links.append(Link("make", at.node, (), tuple(outs)))
+
+
+def _select(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    if 0 in ins:
+        _pointwise(links, at, ins, outs)
+    else:
+        _sum(links, at, ins, outs)
+
+
+def _contract(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    factors = [ins[i] for i in (0, 1) if i in ins]
+    added = [v for i, v in ins.items() if i > 1]
+    if len(factors) == 2 and not outs:
+        links.links.append(Link("pair", at.node, tuple(factors)))
+    elif len(factors) == 2:
+        links.links.append(Link("product", at.node, tuple(factors), tuple(outs)))
+        _join_all(links, at.node, [*outs, *added], [])
+    elif any(v is not None and v.floating for i, v in enumerate(at.node.inputs) if i > 1 and i not in ins):
+        links.links.append(
+            Link("shift", at.node, tuple(factors or added)[:1], tuple(outs))
+        )  # one bias for all units
+    else:
+        _join_all(links, at.node, [*factors, *added, *outs], outs)
+
+
+def _lookup(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    """Rows of a table are moved. An index is a number: where it is zero, row zero is taken."""
+    if list(ins) == [1]:
+        _pointwise(links, at, ins, outs)
+    else:
+        _layout(links, at, ins, outs)
+
+
+def _attention(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    """softmax(q·k)·v: scores are a product over heads, and nonlinear behind the softmax."""
+    node, last = at.node, [v for i, v in ins.items() if i == 3]
+    result, shown = outs[:1], outs[1:]
+    if 0 in ins and 1 in ins and not outs:
+        links.links.append(Link("pair", node, (ins[0], ins[1])))
+    elif 0 not in ins:
+        _join_all(links, node, [ins[2], *result], result)
+    else:
+        scores, probabilities = (links.fresh(links.atoms[ins[0]], None) for _ in range(2))
+        factors = tuple(ins[i] for i in (0, 1) if i in ins)
+        links.links.append(Link("product", node, factors, (scores,)))
+        _join_all(links, node, [scores, *last], [])
+        links.links.append(Link("pointwise", node, (scores,), (probabilities, *shown)))
+        values = (probabilities, ins[2]) if 2 in ins else (probabilities,)
+        links.links.append(Link("product", node, values, tuple(result)))
+
+
+def _statistic(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    if at.line.treatment in ("mean", "sum"):
+        _layout(links, at, ins, outs)
+    else:
+        linear = at.line.treatment != "fold squares"
+        for source in ins.values():
+            links.links.append(
+                Link("pointwise", at.node, (source,), tuple(outs), zero=True, homogeneous=linear)
+            )
+
+
+def _per_channel(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+    """BatchNormalization: (x − mean)/sqrt(var) · gain + bias, each channel by itself."""
+    if list(ins) == [0]:
+        _pointwise(links, at, ins, outs)
+        return
+    core = links.fresh(links.atoms[outs[0]], None)
+    links.links.append(Link("pointwise", at.node, (ins[0],), (core,), zero=True))
+    links.links.append(Link("product", at.node, (core, ins[1]), tuple(outs)))
+    links.join(ins[2], outs[0])
+    for i in (3, 4):
+        links.join(ins[i], core)
+
+
+TREATMENTS: dict[str, Callable[[Links, Instance, dict[int, Var], list[Var]], None]] = {
+    "layout": _layout,
+    "lookup": _lookup,
+    "add": _sum,
+    "multiply": _multiply,
+    "divide": _divide,
+    "remainder": _remainder,
+    "pointwise": _pointwise,
+    "pointwise zero": _pointwise,
+    "pointwise zero homogeneous": _pointwise,
+    "select": _select,
+    "contract": _contract,
+    "attention": _attention,
+    "mean": _statistic,
+    "sum": _statistic,
+    "extreme": _statistic,
+    "fold": _statistic,
+    "fold squares": _statistic,
+    "per_channel": _per_channel,
+    "opaque": _layout,
+}

@@ -1,0 +1,209 @@
+"""From states to what is done to each weight.
+
+Needs: a solved statement. Gives: for every use of a weight, one `AxisStep` for each of its axes that changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from growc.algebra.indexmap import Floats, IndexMap, Ints
+from growc.algebra.sinusoid import is_sinusoid
+from growc.algebra.space import Space, find
+from growc.ir.graph import Graph, Value
+from growc.ir.lowered_statement import Request
+from growc.passes.axes.ties import Tie
+from growc.passes.layers.origin_of_layers import Ancestry
+from growc.passes.solving.constraints import Var
+from growc.passes.solving.solution import DUAL, GAIN, PRIMAL, Solution
+from growc.passes.soundness.narrowed import means_are_met
+from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
+from growc.recipe.fills import Entry
+from growc.recipe.option_rules import Noise as NoiseOption
+
+
+def weight_steps(solution: Solution, ties: Sequence[Tie], ancestry: Ancestry) -> dict[Value, list[AxisStep]]:
+    """The steps of every use that the statement changes, in canonical order. Appends gaps for unbalanced
+    noise.
+    """
+    return _Steps(solution, ties, ancestry).all()
+
+
+class _Steps:
+    def __init__(self, solution: Solution, ties: Sequence[Tie], ancestry: Ancestry) -> None:
+        self.ancestry = ancestry
+        self.solution, self.links, self.stage = solution, solution.links, solution.stage
+        self.leader = {use: tie.uses[0] for tie in ties for use in tie.uses}
+        self.heads = {use for tie in ties if tie.is_head for use in tie.uses}
+        self.ordinals: dict[object, int] = {}
+        self.means_are_met = means_are_met(solution)
+
+    def all(self) -> dict[Value, list[AxisStep]]:
+        found: dict[Value, list[AxisStep]] = {}
+        for use in self.links.axes.graph.uses():
+            steps = [s for axis in range(use.rank) if (s := self.step(use, axis)) is not None]
+            if steps:
+                found[use] = steps
+        return found
+
+    def step(self, use: Value, axis: int) -> AxisStep | None:
+        variables = self.links.of(use, axis)
+        if not variables:
+            return None
+        if any(v not in self.links.visited for v in variables):
+            raise AssertionError(f"no operator speaks for axis {axis} of {use.name}")
+        pending, self.axis = list(variables), axis
+        layout = self.layout(use, self.links.axes.of(use)[axis], pending)
+        verbs = [self.solution.verbs[self.links.root(v)] for v in variables if self.request(v) is not None]
+        return (
+            None if layout.is_identity else AxisStep(axis, layout, (verbs or ["makes"])[0], self.stage.axis)
+        )
+
+    def request(self, var: Var) -> Request | None:
+        return self.stage.requests.get(find(self.links.atoms[var]))
+
+    def layout(self, use: Value, space: Space, pending: list[Var]) -> Layout:
+        space = find(space)
+        if space.kind == "atom":
+            step = LeafStep.keep(space.size[0]) if space.unit else self.leaf(use, pending.pop(0))
+            return Layout("leaf", (), step)
+        return Layout(space.kind, tuple(self.layout(use, p, pending) for p in space.parts))
+
+    def leaf(self, use: Value, var: Var) -> LeafStep:
+        root = self.links.root(var)
+        state, verb = self.solution.states[root], self.solution.verbs[root]
+        if verb == PRIMAL:
+            state = self.solution.given_up.get(root, state)
+        request = self.request(var)
+        if request is not None and request.drops:
+            whole = state.after(request.map)
+            return LeafStep(
+                whole.source, whole.index, whole.weight, np.full(whole.size, ZERO, dtype=np.int64)
+            )
+        if request is not None and self.continues(use, request):
+            filler = np.where(request.new, CONTINUED, ZERO)
+            index = np.where(request.new, -1, request.map.index)
+            return LeafStep(state.source, index, np.ones(state.size), filler)
+        weight = state.weight.copy()
+        filler = np.full(state.size, ZERO, dtype=np.int64)
+        if request is not None:
+            self.fill(use, root, state, request, filler, weight)
+        noise = None if request is None else self.noise(use, root, state, request)
+        key, drawn = 0, bool((filler == DRAWN).any())
+        if request is not None and (
+            drawn or _is_matrix(use)
+        ):  # exporters drop biases of zero: they do not count
+            ordinal = self.ordinal(use)
+            key = request.draws.at("new", verb, ordinal).key if drawn else 0
+        block = 1 if request is None or verb == GAIN else request.unit
+        factors = self.solution.factors.get(root, "")
+        free = not self.means_are_met and verb == PRIMAL
+        return LeafStep(state.source, state.index, weight, filler, key, noise, block, factors, free)
+
+    def continues(self, use: Value, request: Request) -> bool:
+        """Whether a table over positions goes on by its rule, whatever the fill."""
+        weight = use.weight
+        if self.stage.axis != "positions" or weight is None or not weight.floating or len(weight.shape) < 2:
+            return False
+        table = np.moveaxis(weight.read(), self.axis, 0)
+        return is_sinusoid(table.reshape(table.shape[0], -1))
+
+    def ordinal(self, use: Value) -> int:
+        was = self.ancestry.identity(self.leader.get(use, use), self.stage.number)
+        return self.ordinals.setdefault(was, len(self.ordinals))
+
+    def fill(
+        self, use: Value, root: Var, state: IndexMap, request: Request, filler: Ints, weight: Floats
+    ) -> None:
+        """What rows become that are no copies, by the fill and by what the weight is there for."""
+        verb, entries = self.solution.verbs[root], request.entries
+        rest = ~state.copies
+        if verb == GAIN and (root in self.solution.ones or not use.floating):
+            filler[rest] = ONE
+            weight[rest] = 1.0
+        elif verb == GAIN:
+            drawn = entries.scaling is Entry.DRAWN
+            filler[rest] = (DRAWN if _is_matrix(use) else ONE) if drawn else MEAN
+            weight[rest] = weight[~rest].mean() if (~rest).any() and not drawn else 1.0
+        elif verb == DUAL:
+            if self.stage.options.zero_outputs:
+                return
+            if entries.reading is not Entry.ZERO:
+                taken = rest if entries.reading is Entry.DRAWN else state.junk
+                filler[taken] = DRAWN
+                weight[taken] = 1.0
+        else:
+            blocks = state.junk & (entries.making is Entry.MEAN) & (request.unit > 1)
+            means = (state.mean != 0) | blocks
+            filler[means] = MEAN
+            weight[means] = np.where(blocks, 1.0, state.mean)[means]
+            if entries.making is Entry.DRAWN and _is_matrix(use):
+                filler[state.junk] = DRAWN
+                weight[state.junk] = 1.0
+
+    def noise(self, use: Value, root: Var, state: IndexMap, request: Request) -> Noise | None:
+        option, verb = self.stage.options.noise, self.solution.verbs[root]
+        if option is None or verb == GAIN or use in self.heads or not _is_matrix(use):
+            return None
+        if verb == DUAL and self.stage.options.zero_outputs:
+            return None
+        assert use.weight is not None
+        if (
+            not use.weight.floating
+            or use.weight.stored is not None
+            or (verb != DUAL and option.kind != "new")
+        ):
+            return None
+        rows = (
+            request.new
+            if option.kind == "new"
+            else state.copies & (self.counts(request)[request.map.index] > 1)
+        )
+        balance = None
+        if option.kind == "balanced":
+            arriving = self.solution.read[root]
+            rows, balance = rows & arriving.copies, arriving.weight
+        if not rows.any():
+            return None
+        key = request.draws.at("noise", verb, self.ordinal(use)).key
+        groups = np.where(rows, request.map.index, -1)
+        if balance is None and (verb == DUAL or not self.unmet(request)):
+            self.unbalanced(use, option)
+        return Noise(key, option.scale, rows, groups, balance)
+
+    def unmet(self, request: Request) -> bool:
+        """Whether no input of the source's meets new units: they have new numbers, and nothing sums them."""
+        summed = (v for k in self.links.links if k.kind in ("pair", "statistic", "norm") for v in k.sources)
+        return find(request.space).addressed is not None and all(
+            self.request(v) is not request for v in summed
+        )
+
+    @staticmethod
+    def counts(request: Request) -> Ints:
+        return np.concatenate([request.map.counts, [0]])  # index -1 looks at the last entry
+
+    def unbalanced(self, use: Value, option: NoiseOption) -> None:
+        cause = f"the noise on {self.stage.axis} changes the function"
+        remedy = f"`noise {option.scale:g} balanced` keeps it"
+        if not any(g.cause == cause for g in self.solution.gaps):
+            node = use.users[0][0]
+            self.solution.gaps.append(Gap(node.name, node.op, cause, remedy))
+
+
+def _is_matrix(use: Value) -> bool:
+    assert use.weight is not None
+    return sum(d > 1 for d in use.weight.shape) >= 2
+
+
+def put_in_order(graph: Graph) -> Iterator[tuple[Value, list[AxisStep]]]:
+    """What comes first of a use of which the units are meant in another order than they are stored in."""
+    for use in graph.uses():
+        if use.weight is not None and use.weight.order is not None:
+            order = use.weight.order
+            kept = LeafStep.keep(len(order.units))
+            weight = np.where(order.units < 0, 0.0, kept.weight)
+            leaf = replace(kept, before=order.stored, index=order.units, weight=weight)
+            yield use, [AxisStep(order.axis, Layout("leaf", (), leaf), "makes", order.name)]

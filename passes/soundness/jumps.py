@@ -1,0 +1,27 @@
+"""Zeros that are zero up to rounding, and functions that tell: sign(0) = 0, sign(1e-9) = 1.
+
+Needs: solved states. Gives: gaps for functions with a jump at zero that see new units of zeros. They count
+where a statement draws noise: balanced noise on what reads copies cancels up to rounding, and may stand in
+the rows that make units of zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from growc.ir.graph import Node
+from growc.ir.traits import JUMP, SAME
+from growc.passes.solving.solution import Solution
+from growc.plans.plan import Gap
+
+
+def jumps(solution: Solution) -> Iterator[Gap]:
+    """The gaps, one for each function."""
+    for flow in solution.links.flows:
+        if _jumps(flow.node) and any(solution.of(var).zeros.any() for var in flow.sources.values()):
+            cause = "new units are zero there up to rounding, because of noise, and it has a jump at zero"
+            yield Gap(flow.node.name, flow.node.kind, cause, "leave the noise out")
+
+
+def _jumps(node: Node) -> bool:
+    return node.has(JUMP) or (node.has(SAME) and node.outputs[0].dtype == "bool")

@@ -1,0 +1,120 @@
+"""Casts to fewer digits: they round what is scaled in other places than what is not.
+
+Needs: solved states. Gives: gaps where units that are no copies times a power of two are rounded to fewer
+digits than any factor on their axis has. Where such a weight itself has as few, that lies under the model's
+own rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from growc.algebra.indexmap import Bools, IndexMap
+from growc.algebra.space import Space, find
+from growc.ir.graph import Node, Value
+from growc.ir.traits import SAME
+from growc.passes.axes.queries import through_casts
+from growc.passes.new_layers.settled import FORMATS, REAL
+from growc.passes.new_layers.settling import widens
+from growc.passes.solving.constraints import Link, Links, Var
+from growc.passes.solving.solution import Solution
+from growc.plans.plan import Gap
+
+EXACT = 99
+"""More binary digits than any type has."""
+
+
+def narrowed(solution: Solution) -> Iterator[Gap]:
+    """The gaps, one for each cast."""
+    casts = list(_casts(solution.links))
+    if not casts:
+        return
+    digits, met = _digits(solution.links), means_are_met(solution)
+    for node, variables in casts:
+        dtype = node.outputs[0].dtype
+        rounded = (v for v in variables if FORMATS[dtype].bits < digits.get(_atom(solution.links, v), 0))
+        if any(_rounds_otherwise(solution.of(v), met) for v in rounded):
+            cause = f"it rounds to {dtype} units that are means, or multiples other than by powers of two"
+            yield Gap(node.name, node.kind, cause)
+
+
+def _casts(links: Links) -> Iterator[tuple[Node, Sequence[Var]]]:
+    """Casts to fewer digits, each with the variables whose states it rounds."""
+    norms = (link for link in links.links if link.kind == "norm")
+    within = {node: link for link in norms for node in _interior(link) if _narrows(node)}
+    for node in links.axes.graph.nodes if within else ():
+        if node in within:
+            yield node, _rounded(within[node], node)
+    for flow in links.flows:
+        if _narrows(flow.node) and 0 in flow.sources:
+            yield flow.node, (flow.sources[0],)
+
+
+def _interior(link: Link) -> Collection[Node]:
+    """The nodes of a norm in pieces, which is one link."""
+    return () if link.norm is None else link.norm.interior
+
+
+def _rounded(link: Link, cast: Node) -> Sequence[Var]:
+    """A cast in a norm rounds multiples of what the norm takes or gives, or a factor between the two."""
+    given = cast.inputs[0]
+    plain = given is not None and link.norm is not None and through_casts(given) is link.norm.source
+    return link.sources if plain else (*link.sources, *link.targets)
+
+
+def _narrows(node: Node) -> bool:
+    given = node.inputs[0] if node.has(SAME) else None
+    real = given is not None and {given.dtype, node.outputs[0].dtype} <= REAL
+    return real and not widens(node)
+
+
+def _digits(links: Links) -> Mapping[Space, int]:
+    """How many binary digits the coarsest real factor on an axis has, by the axis' atom; EXACT where all that
+    is stored on it are summands.
+    """
+    treatments = {i.node: i.line.treatment for i in links.axes.instances}
+    found: dict[Space, int] = {}
+    for (value, _), variables in links.variables.items():
+        weight = value.weight
+        if weight is None or weight.elements <= 1 or weight.dtype not in REAL:
+            continue
+        bits = FORMATS[weight.dtype].bits if _multiplies(value, treatments) else EXACT
+        for atom in (_atom(links, v) for v in variables):
+            found[atom] = min(found.get(atom, EXACT), bits)
+    return found
+
+
+def _multiplies(value: Value, treatments: Mapping[Node, str]) -> bool:
+    """Whether a weight is a factor, or a table. A summand may be far smaller than what is rounded, so that
+    its own last place says nothing of that.
+    """
+    for node, place in value.users:
+        treatment = treatments.get(node, "")
+        if treatment == "layout":
+            if any(_multiplies(out, treatments) for out in node.outputs):
+                return True
+        elif treatment != "add" and place < 2:
+            return True
+    return False
+
+
+def _atom(links: Links, var: Var) -> Space:
+    return find(links.atoms[var])
+
+
+def means_are_met(solution: Solution) -> bool:
+    """Whether a norm or a reduction runs over units with means, or an output has any; all else reads none."""
+    links = [link for link in solution.links.links if link.kind in ("norm", "statistic", "output", "state")]
+    return any(_means(solution.of(var)).any() for link in links for var in link.sources)
+
+
+def _rounds_otherwise(state: IndexMap, means_are_met: bool) -> bool:
+    powers = np.frexp(np.abs(state.weight))[0] == 0.5
+    return bool((state.copies & ~powers).any() or (means_are_met and _means(state).any()))
+
+
+def _means(state: IndexMap) -> Bools:
+    means: Bools = (state.mean != 0) & ~state.junk
+    return means
