@@ -4,6 +4,19 @@
 >>> plan = growc.plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx")  # doctest: +SKIP
 >>> plan.certificate.exact  # doctest: +SKIP
 True
+
+Ten floors; imports run downwards only (tests/soundness/test_floors.py).
+
+10 what a user calls: api, distinct, cli, render, reports
+ 9 formats and files: formats, checkpoint, modules, training, files
+ 8 verification: verification, measurement
+ 7 dialects: dialects
+ 6 passes: passes
+ 5 plan: plans
+ 4 ir: ir
+ 3 language: resolve, grammar, recipe
+ 2 algebra: algebra
+ 1 errors: errors, version
 """
 
 from __future__ import annotations

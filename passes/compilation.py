@@ -54,8 +54,8 @@ class Outside:
 @dataclass(frozen=True, repr=False, eq=False)
 class Source:
     """What is asked of which model. keeps: whether what is measured may be kept beside the model. inside:
-    whether one head in each part counts (passes/axes/inner_heads.py), and not the parts. untied: heads that are
-    not tied any more. after: called with each pass and what it made.
+    whether one head in each part counts (passes/axes/inner_heads.py), and not the parts. untied: heads that
+    are not tied any more. after: called with each pass and what it made.
     """
 
     path: Path

@@ -1,0 +1,1 @@
+"""The command line: `main` is the command, `arguments` its options."""

@@ -1,0 +1,1 @@
+"""Diagnostics with codes, and what every floor stands on: sources, JSON, printable text, regular files."""

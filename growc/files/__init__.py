@@ -1,0 +1,1 @@
+"""Puts results in place: all of them or none."""

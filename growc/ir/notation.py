@@ -4,13 +4,13 @@ A row is a line of text:
 
     MatMul    ... m k, ... k n -> ... m n | k, ... k n -> ... n      contract
 
-Same name: tied. Only on the left: contracted or reduced. `(g o)`: a row-major product. `(a + b)`: end to
-end. `...`: any number of axes, broadcast from the right. `_`: opaque, the axis is frozen. `#`: addressed by
+Same name: tied. Only on the left: contracted or reduced. `(g o)`: a row-major product. `(a + b)`: end to end.
+`...`: any number of axes, broadcast from the right. `_`: opaque, the axis is frozen. `#`: addressed by
 number, it may only be appended to. `1`: a single element that is stretched. `a!`: a label whose axis is
 frozen. `a~`: one whose axis is read as a whole, though any order and choice of its units may pass. `?` behind
 an operand: it may be absent. `|` separates variants; the first that fits the ranks is taken. The last column
-is the *treatment*: what the operator does to maps (growc.passes.solving.treatments has one rule for each); behind it
-stand its *traits* (growc.ir.traits). What depends on values (Reshape, Slice, …) is a function that
+is the *treatment*: what the operator does to maps (growc.passes.solving.treatments has one rule for each);
+behind it stand its *traits* (growc.ir.traits). What depends on values (Reshape, Slice, …) is a function that
 returns such a line, so that `growc explain` can always print one.
 """
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from growc.algebra.space import Space, factors, find
+from growc.dialects.onnx.files.probes import Mask, Probe, counted, probed, shown
 from growc.dialects.onnx.files.signature import Role, read_signature
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.measurement.onnx_probes import Mask, Probe, counted, probed, shown
 from growc.passes.ranking.activation_sites import Activations, Reading
 from growc.passes.ranking.layer_ratios import Ratio, find_blocks
 from growc.passes.ranking.measured_scores import Measured, counterparts

@@ -1,0 +1,1 @@
+"""Modules in Python: grown, run beside their source, and held against the plan."""

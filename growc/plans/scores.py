@@ -30,8 +30,8 @@ Floats = NDArray[np.float64]
 class Scores:
     """Sums over activations, and how many numbers each adds up; `done` of `cases` batches.
 
-    profile: what changes of layers cost, as JSON (growc.reports.layer_profile). samples, seconds: what was run just now,
-    and not read from where it was kept.
+    profile: what changes of layers cost, as JSON (growc.reports.layer_profile). samples, seconds: what was
+    run just now, and not read from where it was kept.
     """
 
     fingerprint: str

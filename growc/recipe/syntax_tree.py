@@ -126,7 +126,7 @@ class Ranking(Node):
 
 @dataclass(frozen=True)
 class Order(Node):
-    """Which layers stand where: one of growc.recipe.layer_orders.DEEPER or SHALLOWER; some take a number of layers."""
+    """Which layers stand where: by a row of growc.recipe.layer_orders; some take a number of layers."""
 
     name: str
     count: Expr | None = None

@@ -1,0 +1,1 @@
+"""Measurements for people: the loss before and after, profiles of layers, scores."""

@@ -1,0 +1,1 @@
+"""Training a result: its parameters in groups, and the state of an optimizer carried along."""

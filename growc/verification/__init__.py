@@ -1,0 +1,1 @@
+"""Runs source and result in onnxruntime and judges the difference against the models' own rounding."""

@@ -20,8 +20,8 @@ from growc.algebra.last_place import nudged
 from growc.dialects.onnx.capture.quantised_decompositions import rounds
 from growc.dialects.onnx.capture.state_pairs import moving_values
 from growc.dialects.onnx.files.element_types import Change, places_of
+from growc.dialects.onnx.files.probes import with_shapes
 from growc.ir.walk import walk
-from growc.measurement.onnx_probes import with_shapes
 from growc.verification.inferred import inferred
 from growc.verification.ort_session import Feeds, Session
 

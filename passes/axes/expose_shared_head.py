@@ -2,8 +2,8 @@
 
 Needs: the axis graph. Gives: `Unseen`. A product of two activations stretches one head of keys or values to
 all query heads: several heads would have to be repeated there. Where the one can be followed back to weights
-(growc.passes.axes.units), that is all. Else the axis of one element was put in front of something else, and heads
-have to be taken out of the channels behind it, as soon as these stand for themselves.
+(growc.passes.axes.units), that is all. Else the axis of one element was put in front of something else, and
+heads have to be taken out of the channels behind it, as soon as these stand for themselves.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Needs: the axis graph. Gives: the same, in which `g 1` that a reshape merges is (g u), wherever the one can be
 followed back to weights that make it, and what was merged on to weights that read it.
 
-Spaces leave factors of one out (growc.passes.axes.units), so that more heads are more parts. A class that is made
-of a fixed number of parts has more heads in each instead.
+Spaces leave factors of one out (growc.passes.axes.units), so that more heads are more parts. A class that is
+made of a fixed number of parts has more heads in each instead.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ Routes = Mapping[Node, Sequence[Stop]]
 def find_routes(graph: Graph, compared: Collection[Node] = ()) -> Routes:
     """The stops of every node, of all rankings whose numbers can be followed.
 
-    `compared`: comparisons of numbers with constants, which follow them (growc.passes.axes.unstacked_experts).
+    `compared`: comparisons of numbers with constants, which follow them
+    (growc.passes.axes.unstacked_experts).
     """
     found: dict[Node, list[Stop]] = {}
     outputs = set(graph.outputs)

@@ -1,0 +1,1 @@
+"""Follows values through a graph: what reaches what, which element stands where, between which bounds."""

@@ -1,7 +1,7 @@
 """Between which bounds the numbers of a tensor lie.
 
-Needs: a simulated graph, and a rule for each operator, by name (growc.dialects.onnx.operators.number_ranges). Gives:
-`Ranges`, the range of any value, found when it is asked for.
+Needs: a simulated graph, and a rule for each operator, by name (growc.dialects.onnx.operators.number_ranges).
+Gives: `Ranges`, the range of any value, found when it is asked for.
 
 Integers of model inputs are taken to be not negative, and a range says on which inputs its lower bound rests.
 Integers do not overflow, nor where they are cast. What has no rule can be any number.

@@ -53,7 +53,7 @@ class Probe:
         return np.where(new_units(step.layout.as_map()), beside, done)
 
     def leaf(self, leaf: LeafStep, x: Floats, _part: int) -> Floats:
-        """One factor or segment: what `growc.plans.execute` does to values, on numbers that stand for them."""
+        """One factor or segment: as `growc.plans.execute`, on numbers that stand for values."""
         copies = leaf.index >= 0
         made = x[:, np.where(copies, leaf.index, 0)] * np.where(copies, leaf.weight, 0.0)[:, None]
         mean = np.flatnonzero(leaf.filler == MEAN)

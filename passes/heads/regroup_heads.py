@@ -1,9 +1,9 @@
 """Groups of query heads that split, or whose heads change places: what that does to every weight.
 
-Neither is a map of the key heads or of the heads in a group by itself. Splitting into s parts, query head
-(k, g) becomes (k·s + g // G', g mod G'), which leaves an axis that holds both as it was, and copies an axis
-that holds key and value heads alone. A shuffle takes head (k, g) from (k, order[k][g]). Both are exact
-wherever groups are a batch. What statements on `heads` and `kv_heads` come to: growc.passes.lowering.grouped_query.
+Neither is a map of the key heads or of the heads in a group by itself. Splitting into s parts, query head (k,
+g) becomes (k·s + g // G', g mod G'), which leaves an axis that holds both as it was, and copies an axis that
+holds key and value heads alone. A shuffle takes head (k, g) from (k, order[k][g]). Both are exact wherever
+groups are a batch. What statements on `heads` and `kv_heads` come to: growc.passes.lowering.grouped_query.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Layers: equal parts of a stream, one behind the other.
 
-Needs: the axis graph after simulation, the scopes of its residual sums. Gives: `growc.passes.layers.layer_runs.Layers`.
+Needs: the axis graph after simulation, the scopes of its residual sums. Gives:
+`growc.passes.layers.layer_runs.Layers`.
 
-Bypasses on one stream (growc.passes.layers.residual_branches) are a sequence of tokens, and layers a repetition in it
-(growc.passes.layers.repetition). A layer starts where a bypass starts, so that its phase is never in doubt. Only where
-a model has no bypass, layers are the repetition in its chain of products.
+Bypasses on one stream (growc.passes.layers.residual_branches) are a sequence of tokens, and layers a
+repetition in it (growc.passes.layers.repetition). A layer starts where a bypass starts, so that its phase is
+never in doubt. Only where a model has no bypass, layers are the repetition in its chain of products.
 """
 
 from __future__ import annotations

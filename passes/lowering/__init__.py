@@ -1,0 +1,1 @@
+"""From statements to maps on spaces, and to layers in their new order."""

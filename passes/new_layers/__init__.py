@@ -1,0 +1,1 @@
+"""New layers: whether one with zero outputs adds nothing where it stands."""

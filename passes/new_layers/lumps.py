@@ -1,8 +1,8 @@
 """Values that are some number for more than single inputs, as zero is behind a ReLU.
 
 Needs: the axis graph, what weights alone make, norms in pieces. Gives: `motions`, how every value of the
-source moves with the input (growc.algebra.unit_ranges). A new layer reads the stream of its place, and what is
-no accident there may be a pole.
+source moves with the input (growc.algebra.unit_ranges). A new layer reads the stream of its place, and what
+is no accident there may be a pole.
 
 A sum moves if one of its terms does: nothing takes that back but by accident. Weights make zero of zeros,
 which all units of a row may be behind a ReLU, so that what they make moves as what they read does.

@@ -1,0 +1,1 @@
+"""States of all tensors, statement by statement: constraints, rules that solve them, steps for weights."""

@@ -1,4 +1,4 @@
-"""Variables, classes and links: how the states of tensors hang together. Built by growc.passes.solving.build_constraints.
+"""Variables, classes and links: how the states of tensors hang together (`build_constraints` makes them).
 
 A variable stands for one factor or segment of one axis of one value. Variables that must have one state
 (through sums, layout, producing weights) form a class; links say how the state of one class follows from

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from growc import checkpoint
+from growc.checkpoint.files.directory import Checkpoint
 from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
 from growc.errors.diagnostic import GrowError
 from growc.plans.execute import execute
@@ -199,6 +199,6 @@ def test_adapters_are_found_in_the_directory_and_in_folders_of_it(tmp_path):
         folder.mkdir(exist_ok=True)
         (folder / "adapter_config.json").write_text("{}")
     (tmp_path / "config.json").write_text("{}")
-    source = checkpoint.directory.Checkpoint(tmp_path, {}, {}, {})
+    source = Checkpoint(tmp_path, {}, {}, {})
     save_file({}, tmp_path / "model.safetensors")
     assert adapters_of(source) == [tmp_path, tmp_path / "lora"]

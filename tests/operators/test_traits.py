@@ -1,4 +1,4 @@
-"""The laws of traits (growc.ir.traits), checked on every operator that has them: by onnxruntime on what it runs,
+"""The laws of traits (growc.ir.traits), on every operator that has them: by onnxruntime on what it runs,
 by the line of those that are known to the analysis alone.
 """
 

@@ -1,4 +1,4 @@
-"""What operators state of values (growc.ir.graph.Laws), which onnxruntime checks on every one that states it."""
+"""Laws of values (growc.ir.graph.Laws), which onnxruntime checks on every operator that states one."""
 
 from __future__ import annotations
 

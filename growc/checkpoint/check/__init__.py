@@ -1,0 +1,1 @@
+"""Runs a checkpoint directory and its result, and compares their outputs."""

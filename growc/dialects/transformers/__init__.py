@@ -1,0 +1,1 @@
+"""Classes of transformers, which a config builds: which fields decide which sizes."""

@@ -1,0 +1,1 @@
+"""From a file in onnx-ir to the neutral graph: one weight one use, fused operators taken apart."""

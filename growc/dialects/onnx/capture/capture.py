@@ -1,7 +1,7 @@
 """From an onnx-ir model to the neutral graph: one weight one use, canonical order, dead code left out.
 
-Needs: a model from `container.load`. Gives: `growc.ir.graph.Graph`, whose order and structure do not depend on
-names, on the order of nodes in the file, or on which operand of a commutative operator comes first.
+Needs: a model from `container.load`. Gives: `growc.ir.graph.Graph`, whose order and structure do not depend
+on names, on the order of nodes in the file, or on which operand of a commutative operator comes first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How each fused operator is taken apart: one function each, from operands to plain nodes.
 
 They decide by attributes and by which operands there are, never by shapes, so that the way back
-(growc.dialects.onnx.capture.fused_ops) can take the changed node apart once more. `growc::…` are operators of the
-analysis alone; their rows stand in growc.dialects.onnx.operators.table, their result types in
+(growc.dialects.onnx.capture.fused_ops) can take the changed node apart once more. `growc::…` are operators of
+the analysis alone; their rows stand in growc.dialects.onnx.operators.table, their result types in
 growc.dialects.onnx.operators.infer_types. None: the node stays as it is, and is opaque.
 """
 

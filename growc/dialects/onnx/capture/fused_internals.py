@@ -1,8 +1,8 @@
 """What fused operators compute and do not give out, made once more beside them.
 
 Needs: an ONNX file, its weights left where they are. Gives: for each inner value of a fused node (by the name
-that it has when the node is taken apart, growc.dialects.onnx.capture.fused_ops) the plain nodes that make it from what
-the node is given, if onnxruntime has all of them.
+that it has when the node is taken apart, growc.dialects.onnx.capture.fused_ops) the plain nodes that make it
+from what the node is given, if onnxruntime has all of them.
 """
 
 from __future__ import annotations

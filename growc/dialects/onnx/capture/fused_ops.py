@@ -1,8 +1,9 @@
 """Fused operators: taken apart before the analysis, whole again in the file that is written.
 
 Needs: an onnx-ir model. Gives: the same model with plain nodes in place of each fused node of
-growc.dialects.onnx.capture.fused_decompositions, and a `Fused` for each, which knows the way back. A fused node may hide what
-the analysis must see (a residual sum, a bias, projections side by side); the plain nodes show it.
+growc.dialects.onnx.capture.fused_decompositions, and a `Fused` for each, which knows the way back. A fused
+node may hide what the analysis must see (a residual sum, a bias, projections side by side); the plain nodes
+show it.
 
 The way back is proved, not assumed: after the weights and attributes of the plain nodes have changed, the
 fused node with its new attributes is taken apart once more, and what comes out must be the changed nodes.

@@ -2,7 +2,8 @@
 
 Needs: an onnx-ir graph. Gives: `Step`s in topological order. In front of the body of a Loop or Scan stands a
 `begin`, whose results are the body's inputs; behind the bodies of every one of them stands an `end`, whose
-operands are the results of the bodies. growc.dialects.onnx.shapes.body_lines says what both do to axes and sizes.
+operands are the results of the bodies. growc.dialects.onnx.shapes.body_lines says what both do to axes and
+sizes.
 """
 
 from __future__ import annotations

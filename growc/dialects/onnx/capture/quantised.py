@@ -1,8 +1,8 @@
 """Quantised weights in a file: integers, scales and zero points, as one weight of real numbers.
 
 Needs: a node that makes real numbers of them, with constants as its operands: DequantizeLinear, or what
-stands for the weight of a fused operator (growc.dialects.onnx.capture.quantised_decompositions). Gives: `Stored`, with the real
-numbers for the analysis, and the operands of the result for emission.
+stands for the weight of a fused operator (growc.dialects.onnx.capture.quantised_decompositions). Gives:
+`Stored`, with the real numbers for the analysis, and the operands of the result for emission.
 """
 
 from __future__ import annotations

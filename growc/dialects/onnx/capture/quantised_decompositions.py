@@ -1,8 +1,8 @@
 """How operators on quantised tensors are taken apart: real numbers in the middle, rounding around them.
 
-See growc.dialects.onnx.capture.fused_decompositions. `growc::Shift` subtracts a zero point, `growc::Unpacked` gives the real
-numbers of integers that are stored several in a byte, `growc::Rounded` rounds to steps that the extremes of
-its operand decide: `growc::Largest` and `growc::Least`, of its numbers and zero.
+See growc.dialects.onnx.capture.fused_decompositions. `growc::Shift` subtracts a zero point, `growc::Unpacked`
+gives the real numbers of integers that are stored several in a byte, `growc::Rounded` rounds to steps that
+the extremes of its operand decide: `growc::Largest` and `growc::Least`, of its numbers and zero.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Weights that are computed as direction · length / ‖direction‖: weight norms, however they are spelled.
 
-Needs: a computed weight (growc.dialects.onnx.capture.computed_weights). Gives: the stored tensors that take part, or None.
-What stands above the weight is read as a product of powers: of stored tensors, and of sums of their squares.
+Needs: a computed weight (growc.dialects.onnx.capture.computed_weights). Gives: the stored tensors that take
+part, or None. What stands above the weight is read as a product of powers: of stored tensors, and of sums of
+their squares.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tensors of an ONNX file that lie in other files: which these are, and where they really stand.
 
-Nothing is opened before it is known that it may belong to the model (growc.errors.regular_files), wherever its name stands:
-in initializers, attributes, sparse tensors, bodies and functions.
+Nothing is opened before it is known that it may belong to the model (growc.errors.regular_files), wherever
+its name stands: in initializers, attributes, sparse tensors, bodies and functions.
 """
 
 from __future__ import annotations

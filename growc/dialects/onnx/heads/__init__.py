@@ -1,0 +1,1 @@
+"""Edits of a file's heads: repeats put in, packed projections cut apart."""

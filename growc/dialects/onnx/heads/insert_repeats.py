@@ -1,10 +1,10 @@
 """Key and value heads that a graph does not count or repeat: operators that do, in front of what reads them.
 
-Needs: where one head stands (growc.passes.axes.expose_shared_head), or where each has one query head (growc.passes.heads.insert_groups).
-Gives: a copy of the model with `growc::Unfold`, which takes heads out of the channels behind them, and
-`growc::Repeat`, which gives every group of query heads its own copy. With one head, or groups of one, they do
-nothing, and the file that is written has none of them; with more it has the plain operators that do the same.
-An attention operator shares heads by itself.
+Needs: where one head stands (growc.passes.axes.expose_shared_head), or where each has one query head
+(growc.passes.heads.insert_groups). Gives: a copy of the model with `growc::Unfold`, which takes heads out of
+the channels behind them, and `growc::Repeat`, which gives every group of query heads its own copy. With one
+head, or groups of one, they do nothing, and the file that is written has none of them; with more it has the
+plain operators that do the same. An attention operator shares heads by itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Fused attention whose query heads come to share key/value heads, which its operator cannot say.
 
-Needs: a fused node that cannot be put back (growc.dialects.onnx.capture.fused_ops), and the sizes of its parts in the
-result. Gives: standard operators for its parts, and in their middle com.microsoft's MultiHeadAttention on
-keys and values that are repeated for their groups. Caches hold every key/value head once.
+Needs: a fused node that cannot be put back (growc.dialects.onnx.capture.fused_ops), and the sizes of its
+parts in the result. Gives: standard operators for its parts, and in their middle com.microsoft's
+MultiHeadAttention on keys and values that are repeated for their groups. Caches hold every key/value head
+once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Projections that make queries, keys and values head by head: their rows in another order, and plain cuts.
 
-Needs: where their parts would have to stand apart (growc.passes.heads.unpack_qkv). Gives: a copy of the model with
-a Split of the packed value and a Reshape and a Transpose of each part in place of what cut it before; stored
-tensors stay, and say by `meta` in which order their rows are meant.
+Needs: where their parts would have to stand apart (growc.passes.heads.unpack_qkv). Gives: a copy of the model
+with a Split of the packed value and a Reshape and a Transpose of each part in place of what cut it before;
+stored tensors stay, and say by `meta` in which order their rows are meant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables with a row for each layer (growc.passes.layers.layer_tables), while the layers of a model are rebuilt.
+"""Tables with a row for each layer (growc.passes.layers.layer_tables), while layers are rebuilt.
 
 Needs: a model's layers, the layers to build. Gives: for each new layer the nodes that take its row; then the
 tables with these rows, and zeros where a new layer adds nothing. What stands between two layers stands

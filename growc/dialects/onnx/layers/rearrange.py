@@ -1,7 +1,8 @@
 """Layers of a model taken out, repeated and put in another order.
 
 Needs: the captured graph, its layers, the layers to build. Gives: the model of the graph, in place, with each
-of the runs rebuilt (growc.dialects.onnx.layers.copy_layer), and what stood around the old layers on the new ones.
+of the runs rebuilt (growc.dialects.onnx.layers.copy_layer), and what stood around the old layers on the new
+ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Between which bounds the results of operators lie, by those of their operands: one row each.
 
-growc.passes.dataflow.ranges asks for them. The other operands of `Where` are seen as its condition leaves them: of
-`where(x < 8, a, f(x))`, f sees numbers from 8 on, as long as only elementwise operators stand between.
+growc.passes.dataflow.ranges asks for them. The other operands of `Where` are seen as its condition leaves
+them: of `where(x < 8, a, f(x))`, f sees numbers from 8 on, as long as only elementwise operators stand
+between.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Units that leave one by one: what becomes of the nodes that took them out, and of the sums over them.
 
-Needs: a model while it is rewritten, and what is taken (growc.passes.axes.unstacked_experts). Gives: the same model, in which
-sums have the terms that stay, and nothing reads what is gone. Cuts that take other numbers were patched
-before; those that give all units in a row are written as one cut for each.
+Needs: a model while it is rewritten, and what is taken (growc.passes.axes.unstacked_experts). Gives: the same
+model, in which sums have the terms that stay, and nothing reads what is gone. Cuts that take other numbers
+were patched before; those that give all units in a row are written as one cut for each.
 """
 
 from __future__ import annotations

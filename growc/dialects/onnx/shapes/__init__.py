@@ -1,0 +1,1 @@
+"""Sizes, element types and known values of every tensor, at a few sample points."""

@@ -1,8 +1,9 @@
 """The calls of the result: those of the source's FX graph, on the model as it was mended.
 
-Needs: a rewritten model whose nodes remember their calls (growc.dialects.torch.operators.call), and what they said
-before (growc.dialects.torch.emit.literals). Gives: every call that there is by now, in an order in which they can
-run. A call is made once for every place where it stands: its arguments are what its operands have become.
+Needs: a rewritten model whose nodes remember their calls (growc.dialects.torch.operators.call), and what they
+said before (growc.dialects.torch.emit.literals). Gives: every call that there is by now, in an order in which
+they can run. A call is made once for every place where it stands: its arguments are what its operands have
+become.
 """
 
 from __future__ import annotations

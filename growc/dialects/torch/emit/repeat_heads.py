@@ -1,8 +1,8 @@
 """Heads that are counted, and repeated for their groups: calls in graphs that have none.
 
 Needs: a rewritten program in which operators take heads out of channels, and repeat them
-(growc.dialects.onnx.heads.insert_repeats). Gives: for each of them calls in the FX graph, in front of the call that reads
-the heads, as if the module had made them; and the same calls in the graph for training.
+(growc.dialects.onnx.heads.insert_repeats). Gives: for each of them calls in the FX graph, in front of the
+call that reads the heads, as if the module had made them; and the same calls in the graph for training.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Computed weights that change, put back into the stored tensors that they are computed from.
 
 Needs: the tensors of the plan, among them initializers that stand for computed weights
-(growc.dialects.onnx.capture.computed_weights). Gives: the same with plans for what a weight norm is made of in place of plans
-for what it makes, so that the computation stays, as classes and trainers want it. A weight that is computed
-otherwise, that wants to be several, or whose tensors are read elsewhere too, is stored.
+(growc.dialects.onnx.capture.computed_weights). Gives: the same with plans for what a weight norm is made of
+in place of plans for what it makes, so that the computation stays, as classes and trainers want it. A weight
+that is computed otherwise, that wants to be several, or whose tensors are read elsewhere too, is stored.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""From a program of torch.export to the ONNX vocabulary, so that meaning is written once."""

@@ -1,8 +1,8 @@
 """One call of an FX graph while it is lowered: what it was given, and the nodes that stand for it.
 
-Rules (growc.dialects.torch.operators.table) are written with it. A literal of the call that becomes an operand or an
-attribute stays traceable: the node that takes it remembers which argument it was (`Site.carried`), so that a
-change of the operand can be written back into the call.
+Rules (growc.dialects.torch.operators.table) are written with it. A literal of the call that becomes an
+operand or an attribute stays traceable: the node that takes it remembers which argument it was
+(`Site.carried`), so that a change of the operand can be written back into the call.
 """
 
 from __future__ import annotations

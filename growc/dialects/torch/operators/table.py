@@ -6,8 +6,8 @@ are more. Operands take one type, as torch promotes them.
 
 An argument that a line or function does not name must have its default, or say nothing about what is computed
 (SILENT); else, and for operators that are missing and that torch does not make of others that are here
-(growc.dialects.torch.capture.decompose), the call becomes an opaque node: every axis that it touches is frozen,
-which is safe.
+(growc.dialects.torch.capture.decompose), the call becomes an opaque node: every axis that it touches is
+frozen, which is safe.
 """
 
 from __future__ import annotations

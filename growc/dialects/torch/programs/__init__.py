@@ -1,0 +1,1 @@
+"""Programs in `.pt2` files: read, and built anew."""

@@ -1,0 +1,1 @@
+"""Calls modules: their signatures, inputs to draw, outputs."""

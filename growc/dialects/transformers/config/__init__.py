@@ -1,0 +1,1 @@
+"""Searches the config of a class that has planned sizes."""

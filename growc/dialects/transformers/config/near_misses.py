@@ -1,7 +1,8 @@
 """What stands in the way of a plan: the configs that come closest, and what differs with them.
 
 Needs: configs that were tried, none of which is the plan. Gives: `Unsolved`, from which axes are made to
-follow (growc.checkpoint.classes.dependent_axes), or a refusal is said (growc.dialects.transformers.config.refusal).
+follow (growc.checkpoint.classes.dependent_axes), or a refusal is said
+(growc.dialects.transformers.config.refusal).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Records how a class computes, to make up in weights for values that a config decides."""

@@ -6,9 +6,9 @@ Gives: `Compensation`, a factor for some stored tensors, and what no factor make
 A class makes some numbers from its sizes: the scale of embeddings from the square root of hidden, that of
 attention from head_dim; one eps stands for several norms. The plan keeps the source's numbers. Each value of
 the class may be a multiple of the planned one, as long as its outputs are not: the logarithms of these
-factors satisfy linear equations (growc.dialects.transformers.log.scale_rules), in which those of stored tensors are
-free. Tied tensors have one factor. Weights change only where they have to: what the equations leave open is
-left as it is, the last in the program first.
+factors satisfy linear equations (growc.dialects.transformers.log.scale_rules), in which those of stored
+tensors are free. Tied tensors have one factor. Weights change only where they have to: what the equations
+leave open is left as it is, the last in the program first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes as they run, taken as new values: what a tensor has become, and what its views show by then.
 
-It is what growc.dialects.torch.capture.functionalize does to a captured graph. The operators that give the new values
-run in the place of the write.
+It is what growc.dialects.torch.capture.functionalize does to a captured graph. The operators that give the
+new values run in the place of the write.
 """
 
 from __future__ import annotations
