@@ -6,6 +6,8 @@ import ast
 import doctest
 import importlib
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +16,7 @@ from graphs import ROOT, STREAM, save
 ARCHITECTURE, CONTRIBUTING, THEORY = "docs/architecture.md", "CONTRIBUTING.md", "docs/theory.md"
 LANGUAGE = "docs/language.md"
 FOLDERS = "growc|grammar|passes|tests|docs|examples|benchmarks"
+DIFFS = 4
 HUNK = r"^@@ -\d+,(\d+) \+\d+,(\d+) @@\n(.*?)(?=^@@|\Z)"
 SUFFIXES = "py|lark|md|toml|txt|grow|onnx"
 
@@ -107,7 +110,7 @@ def patched(diff: str) -> Iterator[tuple[str, str]]:
 
 def test_the_diffs_of_contributing_fit_the_tree_and_are_short():
     diffs = blocks(CONTRIBUTING, "diff")
-    assert len(diffs) == 4
+    assert len(diffs) == DIFFS
     for diff in diffs:
         made = dict(patched(diff))
         assert made
@@ -115,3 +118,16 @@ def test_the_diffs_of_contributing_fit_the_tree_and_are_short():
             if name.endswith(".py"):
                 ast.parse(text, name)
         assert len(re.findall(r"^\+(?!\+\+ )", diff, re.M)) < 20
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="there is no `patch` here")
+@pytest.mark.parametrize("number", range(DIFFS))
+def test_patch_takes_the_diffs_of_contributing(number, tmp_path):
+    diff = blocks(CONTRIBUTING, "diff")[number]
+    made = dict(patched(diff))
+    for name in made:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        if name not in created(CONTRIBUTING):
+            (tmp_path / name).write_text(text_of(name), encoding="utf-8")
+    subprocess.run(["patch", "-p1", "--batch", "--silent"], input=diff.encode(), cwd=tmp_path, check=True)
+    assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in made} == made

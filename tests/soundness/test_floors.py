@@ -1,4 +1,4 @@
-"""Imports run downwards: from a floor of the docstring of `growc` to itself or to lower ones, and in no circle."""
+"""Imports run downwards: from a floor in the docstring of `growc` to itself or a lower one, in no circle."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def edges(known: Mapping[str, Path]) -> list[tuple[str, str]]:
 
 def floor(module: str) -> int:
     """`growc` and `growc.__main__` are what a user calls."""
-    return FLOORS.get((module.split(".") + [""])[1], max(FLOORS.values()))
+    return FLOORS.get(module.partition(".")[2].partition(".")[0], max(FLOORS.values()))
 
 
 MODULES = modules()
