@@ -9,12 +9,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from graphs import ROOT, STREAM, save
 
 ARCHITECTURE, CONTRIBUTING, THEORY = "docs/architecture.md", "CONTRIBUTING.md", "docs/theory.md"
-LANGUAGE = "docs/language.md"
+LANGUAGE, MAP = "docs/language.md", "docs/map.md"
 FOLDERS = "growc|grammar|passes|tests|docs|examples|benchmarks"
 DIFFS = 4
 HUNK = r"^@@ -\d+,(\d+) \+\d+,(\d+) @@\n(.*?)(?=^@@|\Z)"
@@ -81,11 +82,30 @@ def test_the_map_has_every_pass_in_order():
     assert [r for r in rows if r != "pass"] == passes
 
 
-def test_the_map_has_every_module():
-    text = text_of(ARCHITECTURE)
-    files = [p for folder in ("growc", "grammar", "passes") for p in (ROOT / folder).rglob("*.py")]
-    named = [p.relative_to(ROOT).as_posix() for p in files if p.name != "__init__.py"]
-    assert [name for name in named if name not in text] == []
+def module_map() -> Iterator[str]:
+    """The page of the map: each folder with its docstring's first line, and each module of it likewise."""
+    yield "# Every module\n\nMade of docstrings: `pytest tests/test_docs.py --update-golden` renews it.\n"
+    for package in sorted(
+        path for top in ("growc", "passes", "grammar") for path in (ROOT / top).rglob("__init__.py")
+    ):
+        folder = package.parent
+        yield f"\n## {folder.relative_to(ROOT).as_posix()}\n\n{subject(package)}\n\n"
+        for path in sorted(folder.glob("*.py")):
+            if not path.name.startswith("__"):
+                yield f"- `{path.stem}`: {subject(path)}\n"
+
+
+def subject(path: Path) -> str:
+    """The first paragraph of a docstring, in one line."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def test_the_map_has_every_module(request: pytest.FixtureRequest) -> None:
+    made = "".join(module_map())
+    if request.config.getoption("--update-golden"):
+        (ROOT / MAP).write_text(made, encoding="utf-8")
+    assert text_of(MAP) == made
 
 
 def patched(diff: str) -> Iterator[tuple[str, str]]:
