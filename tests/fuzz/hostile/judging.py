@@ -16,6 +16,8 @@ FLOOR = 1e-5
 FINE = 1e-9
 ROUNDINGS = 50
 ulps = {TensorProto.FLOAT: 2.0**-24, TensorProto.DOUBLE: 2.0**-53, TensorProto.FLOAT16: 2.0**-11}
+AT_ZERO = {"div": 1, "pow": 0}
+"""The operand of a quotient and of a power at whose zeros they have their poles."""
 Feed = dict[str, Any]
 Results = list[np.ndarray]
 
@@ -112,6 +114,15 @@ def rounding(
         for i, (a, b) in enumerate(zip(source, other, strict=True)):
             found[i] = np.maximum(found[i], [apart(x, y) for x, y in zip(a, b, strict=True)])
     return found
+
+
+def is_too_large(operand: np.ndarray, result: np.ndarray) -> bool:
+    """Whether infinite results stand away from the pole that is at the zeros of an operand.
+
+    An operand that is as small as a rounding error may be a zero.
+    """
+    at = np.broadcast_to(operand, result.shape)[np.isinf(result)]
+    return bool((np.abs(at) > FLOOR).all())
 
 
 def degenerate(source: list[Results]) -> bool:

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from growc.errors.diagnostic import Attempt
 from hostile.cases import BLUNT, Late, Outcome, kind_of, limited, planned
-from hostile.judging import FINE, FLOOR, ROUNDINGS, SCALES, apart
+from hostile.judging import AT_ZERO, FINE, FLOOR, ROUNDINGS, SCALES, apart, is_too_large
 from hostile.recipes import Seen, recipe
 from hostile.torch_models import VOCAB
 from hostile.torch_parts import Attention, Built, Feed, build
@@ -25,8 +25,8 @@ from hostile.torch_parts import Attention, Built, Feed, build
 ATTEMPTS = 6
 RECIPES = 3
 SECONDS = 40
-POLES = frozenset({"div", "reciprocal", "log", "log2", "log10", "log1p", "pow", "rsqrt", "atanh", "logit"})
-"""Functions that make infinity of numbers that are none."""
+POLES = frozenset({"reciprocal", "log", "log2", "log10", "log1p", "rsqrt", "atanh", "logit"})
+"""Functions that have a pole where they make infinity of finite numbers."""
 
 
 def judge(seed: int, text: str = "") -> Outcome:
@@ -137,23 +137,33 @@ def _grow(
     outcome.apart, outcome.allowed = float(found_apart[worst]), float(allowed[worst])
     sharp = bool((found_apart <= np.minimum(allowed, BLUNT)).all())
     outcome.kind = kind_of(outcome.claim == "exact", equal, sharp)
-    if outcome.kind == "false exact" and any(_overflows(grown, case) for case in cases):
+    differing = [case for case, differs in zip(cases, ~(found_apart <= allowed), strict=True) if differs]
+    if outcome.kind == "false exact" and all(_overflows(grown, case) for case in differing):
         outcome.kind = "overflow"
     if outcome.kind == "unclaimed" and _apart_in_double(module, grown, cases):
         outcome.kind = "gap, fine"
 
 
 class Overflows(TorchDispatchMode):
-    """Whether a function makes infinity of finite numbers, and is not one of those that have poles."""
+    """Whether a function makes infinity of finite numbers, and is not at a pole."""
 
     found = False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = function(*args, **(kwargs or {}))
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor | float)]
-        computed = any(isinstance(x, torch.Tensor) for x in given) and _name(function) not in POLES
-        self.found |= computed and _infinite(made) and not _infinite(given)
+        computed = any(isinstance(x, torch.Tensor) for x in given)
+        fresh = computed and _infinite(made) and not _infinite(given)
+        self.found |= fresh and _is_too_large(_name(function), args, made)
         return made
+
+
+def _is_too_large(name: str, args: Any, made: Any) -> bool:
+    place = AT_ZERO.get(name)
+    if place is None:
+        return name not in POLES
+    operand, result = (torch.as_tensor(x).double().numpy() for x in (args[place], made))
+    return is_too_large(operand, result)
 
 
 def _name(function: Any) -> str:
