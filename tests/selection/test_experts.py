@@ -126,6 +126,28 @@ def test_numbers_of_a_ranking_are_followed_however_they_are_moved(
     np.testing.assert_array_equal(*kept)
 
 
+VECTORS = {
+    "rows that are written": "    t = ScatterND(up, v, half)\n    u = Gather <axis = 0> (t, i)",
+    "scores of each row": "    g = GatherND <batch_dims = 1> (p, v)\n    n = Sub(g, w)\n"
+    "    z = Unsqueeze(n, ahead_all)\n    u = Add(u0, z)",
+}
+"""What is done to experts by vectors of one number of a ranking each."""
+
+
+@pytest.mark.parametrize("lines", VECTORS.values(), ids=VECTORS)
+def test_vectors_of_one_number_are_followed(tmp_path: Path, lines: str) -> None:
+    chosen = "u0 = Gather <axis = 0> (up, i)\n    v = Unsqueeze(i, last)\n    half = Mul(u0, u0)\n" + lines
+    text = MIXTURE.replace("u = Gather <axis = 0> (up, i)", chosen)
+    text = text.replace(", int64[1] slots", ", int64[1] slots, int64[2] ahead_all")
+    model = mixture(tmp_path / "m.onnx", text, ahead_all=np.array([2, 3]), **weights())
+    done = growc.apply("reorder experts by magnitude\nexpect exact", model, tmp_path / "out.onnx")
+    assert (stored(done.written)["up"] != stored(model)["up"]).any()
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    with pytest.raises(GrowError, match="what a ranking chose"):
+        growc.plan("widen experts to 6 with zero fill", model)
+
+
 def test_numbers_that_are_joined_with_others_are_not_followed(tmp_path: Path) -> None:
     """The first expert is shared: its number stands beside those of the ranking."""
     joined = MIXTURE.replace(
