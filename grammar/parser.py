@@ -63,7 +63,7 @@ def parse_tokens(source: Source, tokens: Sequence[Token], start: str) -> tuple[A
     tree: Any = None
     while queue:
         token = queue.popleft()
-        expected = frozenset[str](parser.accepts())  # type: ignore[no-untyped-call]
+        expected = frozenset[str](parser.accepts())
         if token.type in expected:
             tree = parser.feed_token(token)
             accepted.append(token)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -75,6 +75,9 @@ class Part:
     whole: Value | None = field(default=None, repr=False)
 
 
+Attribute = int | float | str | Sequence[int] | None
+"""A changed attribute of a node; None: it is dropped."""
+
 Entries = tuple[int | Part | None, ...]
 """A shape operand: a number, None for the element that stood there, or a part of a number."""
 
@@ -86,7 +89,7 @@ class Patch:
     """
 
     operands: dict[int, Entries] = field(default_factory=dict)
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Attribute] = field(default_factory=dict)
     op: str = ""
     judged: tuple[int, ...] = ()
 

@@ -26,7 +26,7 @@ def nudged(array: Array, units: int = 1, seed: int = 0) -> Array:
         return made
     flat = made.reshape(-1)
     bits = flat.view(f"i{made.dtype.itemsize}")
-    smallest = float(ml_dtypes.finfo(made.dtype).smallest_normal)  # type: ignore[no-untyped-call]
+    smallest = float(ml_dtypes.finfo(made.dtype).smallest_normal)
     for start in range(0, flat.size, _BLOCK):
         part = flat[start : start + _BLOCK]
         with np.errstate(invalid="ignore"):

@@ -100,7 +100,7 @@ def freeze(
             parameter.requires_grad_(False)
         elif not kept.all():
             hook = partial(torch.mul, kept)
-            hooks.append(parameter.register_hook(hook))  # type: ignore[no-untyped-call]
+            hooks.append(parameter.register_hook(hook))
     return hooks
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import networkx as nx
 
@@ -46,9 +45,9 @@ class Frozen:
     cause: str
 
 
-def axis_graph(axes: Axes, ties: Sequence[Tie]) -> nx.Graph[Any]:
+def axis_graph(axes: Axes, ties: Sequence[Tie]) -> nx.Graph[Vertex]:
     """All axes of all tensors; each edge has the node (or the tie) that is its reason."""
-    graph: nx.Graph[Any] = nx.Graph()
+    graph: nx.Graph[Vertex] = nx.Graph()
     for instance in axes.instances:
         node, line = instance.node, instance.line
         seen: dict[str, Vertex] = {}
@@ -111,10 +110,10 @@ def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[Way]:
     return list(found.values())
 
 
-def _tree(graph: nx.Graph[Any], root: Vertex) -> dict[Vertex, Vertex]:
+def _tree(graph: nx.Graph[Vertex], root: Vertex) -> dict[Vertex, Vertex]:
     """The vertex before each on the shortest way from the root; ties only where nothing else leads on."""
 
-    def length(u: Vertex, v: Vertex, edge: dict[str, Any]) -> int:
+    def length(u: Vertex, v: Vertex, edge: dict[str, object]) -> int:
         return 10**6 if isinstance(edge["reason"], Tie) else 1
 
     if root not in graph:
@@ -155,6 +154,6 @@ def way_to_reason(axes: Axes, space: Space, reason: Reason) -> list[Node]:
     return [n for n in dict.fromkeys(nodes) if isinstance(n, Node) and n is not reason.node]
 
 
-def operands(node: Any) -> Iterable[Value]:
+def operands(node: object) -> Iterable[Value]:
     """What a node reads and gives; nothing for what is no node."""
     return [*(v for v in node.inputs if v is not None), *node.outputs] if isinstance(node, Node) else []

@@ -15,11 +15,11 @@ def quiet() -> Iterator[None]:
 
     bars, disabled = talk.is_progress_bar_enabled(), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    talk.disable_progress_bar()  # type: ignore[no-untyped-call]
+    talk.disable_progress_bar()
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(disabled)
         if bars:
-            talk.enable_progress_bar()  # type: ignore[no-untyped-call]
+            talk.enable_progress_bar()

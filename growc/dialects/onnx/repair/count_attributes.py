@@ -8,7 +8,7 @@ from growc.algebra.space import find
 from growc.dialects.onnx.repair.patch import Demands
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.passes.axes.infer import Instance
-from growc.passes.edits import Patch
+from growc.passes.edits import Attribute, Patch
 
 COUNTS: dict[str, Mapping[str, str]] = {
     "Conv": {"group": "g"},
@@ -30,7 +30,8 @@ COUNTS: dict[str, Mapping[str, str]] = {
 
 def count(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     """Attributes that are the size of a label."""
-    node, changed = instance.node, {}
+    node = instance.node
+    changed: dict[str, Attribute] = {}
     for name, label in COUNTS[node.op].items():
         if label in instance.spaces:
             size = wants.resize(find(instance.spaces[label]))[0]

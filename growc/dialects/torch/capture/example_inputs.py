@@ -89,7 +89,7 @@ def register_caches(inputs: Any) -> None:
     if "DynamicCache" in kinds:  # a leaf as long as torch does not know what is in it
         from transformers.integrations.executorch import register_dynamic_cache_export_support
 
-        register_dynamic_cache_export_support()  # type: ignore[no-untyped-call]
+        register_dynamic_cache_export_support()
 
 
 def ways(config: Any, name: str) -> Any:

@@ -43,7 +43,7 @@ SOME: tuple[Chosen, ...] = (
 )
 """None, and some without the first and mostly the last: what a loop counts, or does for these, shows."""
 
-LIBRARY: Any = torch.library.Library("growc", "DEF")  # type: ignore[no-untyped-call]
+LIBRARY: Any = torch.library.Library("growc", "DEF")
 LIBRARY.define("hits(Tensor numbers, int most) -> ()")
 LIBRARY.impl("hits", lambda numbers, most: None, "CompositeExplicitAutograd")
 HITS = torch.ops.growc.hits.default

@@ -39,7 +39,7 @@ def is_narrow(module: nn.Module) -> bool:
     return any(one.dtype in NARROWER[torch.float32] for one in module.parameters())
 
 
-class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Widened(TorchDispatchMode):
     """All real numbers are of one type, if not of a wider one, whatever type a call asks for.
 
     A module's own tensors must be of that type already, or what it writes to them is lost. rounds: what
@@ -74,7 +74,7 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.kinds.get(value, value) if isinstance(value, torch.dtype) else value
 
 
-class Expected(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Expected(TorchDispatchMode):
     """What is drawn is what is expected: dropout keeps everything, as it is."""
 
     def __torch_dispatch__(
@@ -132,7 +132,7 @@ class Otherwise:
 
     def __init__(self, module: nn.Module, kind: torch.dtype = torch.float64, *, rounds: bool = False) -> None:
         self.module, self.wide, self.mode = module, _copy(module), Widened(kind, rounds=rounds)
-        self.wide._apply(self.mode.wide)  # type: ignore[no-untyped-call]
+        self.wide._apply(self.mode.wide)
 
     def outputs(self, inputs: Inputs, *, train: bool = False) -> list[Array]:
         """As of the module itself."""

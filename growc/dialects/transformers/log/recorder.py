@@ -45,7 +45,7 @@ LARGE = 1 << 22
 """More numbers than these are not computed."""
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Recorder(TorchDispatchMode):
     """Keeps what runs, and what it is made from: what reaches no output is no part of the log.
 
     fixed: sizes are never others, but for rows. known: the values of what is made of numbers alone. seen:
