@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from growc.verification.verify import Verification
 
     Model = str | Path | nn.Module
-    State = str | Path | Mapping[str, Any]
+    State = str | Path | Mapping[str, object]
 
 compile = compiled  # noqa: A001 - growc.api.compile is what it is
 
@@ -91,7 +91,7 @@ def plan(
     model: Model,
     params: Mapping[str, str] | None = None,
     *,
-    example_inputs: Any = None,
+    example_inputs: object = None,
     state_dict: State | None = None,
     keep_class: bool = True,
 ) -> Plan:
@@ -112,7 +112,7 @@ def plan(
 def grow(
     module: nn.Module,
     text: Recipes,
-    example_inputs: Any = None,
+    example_inputs: object = None,
     params: Mapping[str, str] | None = None,
     *,
     state_dict: State | None = None,
@@ -142,7 +142,7 @@ def grow(
 def apply(
     text: nn.Module,
     model: Recipes,
-    example_inputs: Any = None,
+    example_inputs: object = None,
     params: Mapping[str, str] | None = None,
     *,
     state_dict: State | None = None,
@@ -155,7 +155,7 @@ def apply(
 def apply(
     text: Recipes,
     model: nn.Module,
-    example_inputs: Any = None,
+    example_inputs: object = None,
     params: Mapping[str, str] | None = None,
     *,
     state_dict: State | None = None,
@@ -182,7 +182,7 @@ def apply(
 ) -> Applied: ...
 
 
-def apply(text: Any, model: Any, *others: Any, **options: Any) -> Any:
+def apply(text: object, model: object, *others: Any, **options: Any) -> Any:
     """Grow a file (`apply_file`), or a module: `apply(module, recipe, example_inputs)` is `grow`.
 
     A module and its recipe may stand in either order.
@@ -318,7 +318,7 @@ def verify(
     return form.verify(ports, Path(source), Path(result), inputs, progress)
 
 
-def inspect(model: Model, *, example_inputs: Any = None, state_dict: State | None = None) -> Analysis:
+def inspect(model: Model, *, example_inputs: object = None, state_dict: State | None = None) -> Analysis:
     """The analysis of a model: spaces, roles, what is frozen. See growc.render for how it is shown.
 
     `example_inputs` and `state_dict` are as for `grow`.

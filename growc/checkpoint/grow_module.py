@@ -48,7 +48,7 @@ def grow(resolved: Resolved, module: Any, example_inputs: Any = None, *, check: 
     return result
 
 
-def _inputs(c: Result, module: Any, example_inputs: Any) -> Inputs:
+def _inputs(c: Result, module: Any, example_inputs: object) -> Inputs:
     """Arguments of forward that have values: those given, or growc's, where the module is."""
     if example_inputs is not None and not is_on_meta(example_inputs):
         return arguments(example_inputs)

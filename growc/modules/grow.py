@@ -30,7 +30,7 @@ from growc.verification.verify import Verification
 
 
 def grow(
-    resolved: Resolved, module: nn.Module, example_inputs: Any = None, *, check: bool = True
+    resolved: Resolved, module: nn.Module, example_inputs: object = None, *, check: bool = True
 ) -> GrownModule:
     """The module that a recipe makes of another one, which is left as it was.
 
@@ -95,21 +95,21 @@ def finish(
         judge_measured(resolved.statements, c.plan, result.verification, refute=check)
 
 
-def verify(source: nn.Module, result: nn.Module, example_inputs: Any = None) -> Verification:
+def verify(source: nn.Module, result: nn.Module, example_inputs: object = None) -> Verification:
     """Run two modules on the same inputs, and compare what they give."""
     descent = result.descent if isinstance(result, GrownModule) else Descent()
     cases = descent.cases(source, real_arguments(source, example_inputs))
     return verify_modules(source, result, cases, descent)
 
 
-def real_arguments(module: nn.Module, example_inputs: Any) -> Inputs:
+def real_arguments(module: nn.Module, example_inputs: object) -> Inputs:
     """Arguments of forward that have values: those given, or growc's for a module of transformers."""
     if example_inputs is None or is_on_meta(example_inputs):
         return (), real_inputs(module)
     return arguments(example_inputs)
 
 
-def is_on_meta(example_inputs: Any) -> bool:
+def is_on_meta(example_inputs: object) -> bool:
     """Whether some of the inputs have sizes alone."""
     return any(getattr(leaf, "is_meta", False) for leaf in tree_leaves(example_inputs))
 

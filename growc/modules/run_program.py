@@ -79,12 +79,12 @@ class _Weights(nn.Module):
                 tensors.buffers[name] = stored[captured.names[name]]
         tensors.place(self)
 
-    def forward(self, **given: Tensor) -> Sequence[Any]:
+    def forward(self, **given: Tensor) -> Sequence[object]:
         """The tensors that the program gives out, in order."""
         program, held = self._captured.program, dict(self.named_parameters(remove_duplicate=False))
-        tensors: dict[str, Any] = held | dict(self.named_buffers(remove_duplicate=False))
+        tensors: dict[str, object] = held | dict(self.named_buffers(remove_duplicate=False))
         values = placeholder_values(program)
-        feed: list[Any] = []
+        feed: list[object] = []
         for spec in program.graph_signature.input_specs:
             value = values[spec.arg.name]
             if spec.kind is not InputKind.USER_INPUT:

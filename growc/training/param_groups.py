@@ -43,7 +43,7 @@ def entry_kinds(module: torch.nn.Module, lineage: Mapping[str, Any]) -> dict[str
 
 
 def _kinds(
-    weight: Mapping[str, Any], maps: Sequence[Mapping[str, Any]], shape: tuple[int, ...], name: str
+    weight: Mapping[str, Any], maps: Sequence[Mapping[str, object]], shape: tuple[int, ...], name: str
 ) -> Ints:
     """The kind of each entry of one weight; one that the lineage does not mention is old."""
     if weight and tuple(weight["shape"]) != shape:
@@ -62,8 +62,8 @@ def _kinds(
 
 
 def param_groups(
-    module: torch.nn.Module, lineage: Mapping[str, Any], **options: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    module: torch.nn.Module, lineage: Mapping[str, object], **options: Mapping[str, object]
+) -> list[dict[str, object]]:
     """Groups for a torch optimizer: parameters that are all old, have copied entries, have new ones.
 
     Keywords give the options of a group: `param_groups(m, lineage, old={"lr": 1e-5}, new={"lr": 1e-3})`. An
@@ -83,8 +83,8 @@ def param_groups(
 
 
 def freeze(
-    module: torch.nn.Module, lineage: Mapping[str, Any], kinds: Collection[Kind] = KINDS[:1]
-) -> list[Any]:
+    module: torch.nn.Module, lineage: Mapping[str, object], kinds: Collection[Kind] = KINDS[:1]
+) -> list[object]:
     """Keep the gradients of all entries of some kinds at zero, in parameters that hold others too.
 
     Parameters that hold no others get no gradient at all. Weight decay works without gradients: groups of

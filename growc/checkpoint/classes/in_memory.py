@@ -33,10 +33,10 @@ class Living(Holder):
 
     source: Any
     tensors: Mapping[str, Tensor]
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
 
     @staticmethod
-    def of(module: Any, inputs: Mapping[str, Any] | None = None) -> Living:
+    def of(module: Any, inputs: Mapping[str, object] | None = None) -> Living:
         """A module that runs on these inputs, else on growc's.
 
         Raises GrowError: G309 for quantised weights, G317 where it fails on these, G321 where its class
@@ -51,7 +51,7 @@ class Living(Holder):
         return Living(built, first_names(built), module, tensors, values)
 
     @property
-    def config(self) -> Mapping[str, Any]:
+    def config(self) -> Mapping[str, object]:
         """The module's own."""
         return self.values
 
@@ -87,7 +87,7 @@ def _builder(module: Any) -> ClassBuilder:
 
 
 def _difference(
-    module: Any, alike: Any, tensors: Mapping[str, Tensor], inputs: Mapping[str, Any] | None
+    module: Any, alike: Any, tensors: Mapping[str, Tensor], inputs: Mapping[str, object] | None
 ) -> str:
     """Why a module is not what its class builds (`alike`), in words; empty where it is."""
     built = alike.state_dict(keep_vars=True)

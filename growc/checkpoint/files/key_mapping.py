@@ -85,7 +85,7 @@ class ModuleNames:
         return found
 
     def files(
-        self, module: Any, entries: Mapping[str, Entry], read: Callable[[str], Array]
+        self, module: object, entries: Mapping[str, Entry], read: Callable[[str], Array]
     ) -> Iterator[Part]:
         """The tensors of a module of the same class as a file has them, in the file's order."""
         used = [transform for transform in self._mapping if transform.was_used()]
@@ -105,7 +105,7 @@ def _natural(name: str) -> Any:
     return dot_natural_key(name)
 
 
-def _by_kind(transforms: Sequence[Any]) -> tuple[list[Any], list[Any], dict[str, Any]]:
+def _by_kind(transforms: Sequence[object]) -> tuple[list[Any], list[Any], dict[str, object]]:
     """Renamings, converters, and the converter of every pattern."""
     from transformers.core_model_loading import WeightConverter, WeightRenaming
 

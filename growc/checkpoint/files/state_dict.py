@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +23,7 @@ MADE = "growc"
 LARGEST = 1 << 62
 """No state dict is written to several files."""
 
-Given = str | Path | Mapping[str, Any]
+Given = str | Path | Mapping[str, object]
 """A `.safetensors` file, or tensors or arrays by name."""
 
 

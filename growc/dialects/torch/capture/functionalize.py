@@ -22,7 +22,7 @@ __all__ = ["NotFunctionalError", "functionalise", "put_back", "put_part", "witho
 
 aten = torch.ops.aten
 
-Call = tuple[Any, tuple[Any, ...]]
+Call = tuple[Any, tuple[object, ...]]
 """An operator and its arguments."""
 
 
@@ -59,7 +59,7 @@ class _Rewriting:
         self.taken: dict[fx.Node, fx.Node] = {}
         self.same: dict[fx.Node, fx.Node] = {}
         self.now: dict[fx.Node, fx.Node] = {}
-        self.trace: Any = None
+        self.trace: object = None
 
     def run(self) -> None:
         written = []
@@ -196,7 +196,7 @@ def without_write(target: OpOverload) -> Any:
     return found
 
 
-def put_back(target: Any, rest: tuple[Any, ...], shown: Any, value: Any) -> Call:
+def put_back(target: Any, rest: tuple[Any, ...], shown: object, value: object) -> Call:
     """The operator that gives what is shown, with a new value of a view in it.
 
     target, rest: what takes the view, and its arguments behind the first. Raises NotFunctionalError.
@@ -222,12 +222,12 @@ def _shape(tensor: Any) -> list[str]:
     return [str(size) for size in (tensor.meta["val"] if isinstance(tensor, fx.Node) else tensor).shape]
 
 
-def put_part(target: Any, called: Any, sizes: Any, number: Any, shown: Any, value: Any) -> Call:
+def put_part(target: Any, called: Any, sizes: Any, number: Any, shown: Any, value: object) -> Call:
     """The same for one of the parts that a tensor is taken apart into; sizes: the parts as tensors."""
     assert isinstance(target, OpOverload)
     args, kwargs = called
     given = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
-    dim: Any = given.get("dim", 0)
+    dim: object = given.get("dim", 0)
     if target is aten.unbind.int:
         return aten.select_scatter.default, (shown, value, dim, number)
     ends = [0]

@@ -93,7 +93,7 @@ class GrownModule(nn.Module):
         tensors.place(self)
         self.graphs, self.results, self.missing = dict(graphs), results, missing
         self.descent = descent
-        self.lineage: Any = None
+        self.lineage: object = None
         self.plan: Any = None
         self.verification: Any = None
         self.device: torch.device | None = None
@@ -141,7 +141,7 @@ class GrownModule(nn.Module):
     def _forward(self) -> Any:
         """What is called: with the source's arguments, it returns what the source returns, in its form."""
 
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def forward(*args: object, **kwargs: object) -> Any:
             given = self.descent.tensors(args, kwargs)
             return tree_unflatten(self._code(self, **given), self.results)
 
@@ -158,7 +158,7 @@ class GrownModule(nn.Module):
         memo[id(self)] = copy
         return copy
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, object]:
         said = {"lineage": self.lineage, "plan": self.plan, "verification": self.verification}
         graphs = {mode: _packed(graph) for mode, graph in self.graphs.items()}
         shared = {"tensors": Tensors.of(self), "results": self.results, "missing": self.missing}

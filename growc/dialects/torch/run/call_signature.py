@@ -42,7 +42,7 @@ class Calling:
     parameters: tuple[str, ...]
     rest: str
     arguments: Mapping[str, Argument]
-    fixed: Mapping[str, Any]
+    fixed: Mapping[str, object]
 
     @staticmethod
     def of(captured: Captured) -> Calling:
@@ -65,7 +65,7 @@ class Calling:
         return Calling(parameters, rest, arguments, fixed)
 
     def tensors(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], takes: Collection[str] = ()
+        self, args: Sequence[object], kwargs: Mapping[str, object], takes: Collection[str] = ()
     ) -> dict[str, Any]:
         """The tensors by the names that a graph `takes` them by; these may be given as arguments, too.
 
@@ -74,7 +74,7 @@ class Calling:
         given = dict(zip(self.parameters, args, strict=False)) | dict(kwargs)
         if len(args) > len(self.parameters):
             given[self.rest] = tuple(args[len(self.parameters) :])
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for name, value in given.items():
             if name in self.arguments:
                 found |= self._leaves(name, value)
@@ -94,7 +94,7 @@ class Calling:
         named = [*others, *(name for name in takes if name not in leaves)]
         return found + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named]
 
-    def _leaves(self, name: str, value: Any) -> dict[str, Any]:
+    def _leaves(self, name: str, value: object) -> dict[str, object]:
         known = self.arguments[name]
         leaves, own = tree_flatten(value)
         if own != known.structure:

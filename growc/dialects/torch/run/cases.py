@@ -94,7 +94,7 @@ class Descent:
         tensors = self.tensors(*case.result)
         return {name: to_numpy(widened(tensors[identifier(name)])) for name in self.takes}
 
-    def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def tensors(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
         """The tensors among arguments of the result, by the names that its graph has for them."""
         assert self.calling is not None
         return self.calling.tensors(args, kwargs, [identifier(name) for name in self.takes])

@@ -23,7 +23,7 @@ from growc.errors.diagnostic import Attempt
 
 aten = torch.ops.aten
 
-Inputs = tuple[Sequence[Any], Mapping[str, Any]]
+Inputs = tuple[Sequence[object], Mapping[str, object]]
 """Positional and named arguments of forward."""
 
 NARROWER: Mapping[torch.dtype, Set[torch.dtype]] = {
@@ -56,8 +56,8 @@ class Widened(TorchDispatchMode):
         self,
         call: Callable[..., Any],
         types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         """Make a call with wider operands, and its results wider."""
         asked = (kwargs or {}).get("dtype")
@@ -67,7 +67,7 @@ class Widened(TorchDispatchMode):
             made = made.to(asked)
         return tree_map(self.wide, made)
 
-    def wide(self, value: Any) -> Any:
+    def wide(self, value: object) -> Any:
         """A tensor, or the name of a type, as it is to be; anything else as it is."""
         if isinstance(value, Tensor):
             return value.to(self.kinds[value.dtype]) if value.dtype in self.kinds else value
@@ -81,8 +81,8 @@ class Expected(TorchDispatchMode):
         self,
         call: Callable[..., Any],
         types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         """Make a call, but for those that draw."""
         if call in DRAWN:

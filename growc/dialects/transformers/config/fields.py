@@ -15,7 +15,7 @@ Values = Mapping[Path, Any]
 """New values of some leaves."""
 
 
-def leaves(config: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def leaves(config: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Numbers, truth values and None, with their paths; lists of numbers also as a whole."""
     if isinstance(config, dict):
         for key, value in config.items():
@@ -36,7 +36,7 @@ def value_at(config: Any, path: Path) -> Any:
     return config
 
 
-def changed(config: Mapping[str, Any], values: Values) -> dict[str, Any]:
+def changed(config: Mapping[str, Any], values: Values) -> dict[str, object]:
     """A copy with other leaves; a path that the config lacks is added."""
     made = deepcopy(dict(config))
     for path in sorted(values, key=len):

@@ -50,7 +50,7 @@ class Unsolved:
     where other axes do.
     """
 
-    config: dict[str, Any]
+    config: dict[str, object]
     fields: Fields
     sizes: tuple[tuple[str, int, int, int], ...] = ()
     names: tuple[str, ...] = ()

@@ -76,7 +76,7 @@ class Proposals:
             return {f: estimated for f, estimated in found.items() if estimated is not None}
         return {}
 
-    def probed(self, trial: Trial, path: Path, value: Any, probe: Any) -> Trial:
+    def probed(self, trial: Trial, path: Path, value: object, probe: Any) -> Trial:
         """The trial with another number; with lists of its length too, where the class insists."""
         there = self.trials.of({**trial.values, path: probe}, logged=False)
         if there.shapes or not isinstance(value, int):

@@ -24,7 +24,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any
 
 from growc.dialects.transformers.config.fields import Path, changed, value_at
 from growc.dialects.transformers.config.fields_without_size import Unseen
@@ -60,14 +59,14 @@ class Solved:
     axes that change with them.
     """
 
-    config: dict[str, Any]
+    config: dict[str, object]
     fields: Fields
     literals: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = ()
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
 
 
 def solve(
-    config: Mapping[str, Any], target: Target, build: Build, known: Known | None = None
+    config: Mapping[str, object], target: Target, build: Build, known: Known | None = None
 ) -> Solved | Unsolved:
     """The config of the planned program, changed as little as possible.
 
@@ -148,7 +147,7 @@ def _solved(trials: Trials, trial: Trial) -> Solved:
     return Solved(_written(trials, trial), fields_of(trials, trial), literals, _unread(trials, trial))
 
 
-def _written(trials: Trials, trial: Trial) -> dict[str, Any]:
+def _written(trials: Trials, trial: Trial) -> dict[str, object]:
     """The config as its file is to say it: the source's fields and the changed ones, if that is enough."""
     whole = changed(trials.config, trial.values)
     if not all(_within(trials.given, path) for path in trial.values):
@@ -161,7 +160,7 @@ def _written(trials: Trials, trial: Trial) -> dict[str, Any]:
     return short if same_logs(trial.log, log) else whole
 
 
-def _within(config: Mapping[str, Any], path: Path) -> bool:
+def _within(config: Mapping[str, object], path: Path) -> bool:
     """Whether a config has the list that a path leads into."""
     try:
         return not isinstance(path[-1], int) or value_at(config, path) is not None

@@ -35,7 +35,7 @@ from growc.errors.diagnostic import Attempt
 class Build(Protocol):
     """Builds the class of a config on meta; `constants`: buffers that no checkpoint holds have values."""
 
-    def __call__(self, config: dict[str, Any], *, constants: bool = False) -> nn.Module:
+    def __call__(self, config: dict[str, object], *, constants: bool = False) -> nn.Module:
         """The module in evaluation mode; raises where the class does not take the config."""
         ...
 
@@ -53,7 +53,7 @@ class Target:
     shapes: Mapping[str, Shape]
     ties: Ties
     log: Log
-    inputs: Mapping[str, Any]
+    inputs: Mapping[str, object]
     layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     zeros: frozenset[str] = frozenset()
     fixed: bool = False
@@ -108,7 +108,7 @@ class Trials:
     """
 
     def __init__(
-        self, given: Mapping[str, Any], target: Target, build: Build, known: Known | None = None
+        self, given: Mapping[str, object], target: Target, build: Build, known: Known | None = None
     ) -> None:
         self.given, self.target, self.build, self.paired = dict(given), target, build, False
         self.known: Known = {} if known is None else known
@@ -153,14 +153,14 @@ class Trials:
         found = next((trial for trial in mended if trial.shapes), None)
         return found or self._in_proportion(values, logged) or Trial(values, failed=built.failed)
 
-    def built(self, config: dict[str, Any], logged: bool) -> Built:
+    def built(self, config: dict[str, object], logged: bool) -> Built:
         """The class of a config, once for all targets: with its log, or its sizes alone."""
         key = repr(config), logged, self.target.fixed
         if key not in self.known:
             self.known[key] = self._made(config, logged)
         return self.known[key]
 
-    def _made(self, config: dict[str, Any], logged: bool) -> Built:
+    def _made(self, config: dict[str, object], logged: bool) -> Built:
         with Attempt() as attempt:
             module = self.build(config, constants=logged)
         if attempt.error is not None:
@@ -241,10 +241,10 @@ class Trials:
             self.filled[key] = self._without([key]) == self.config
         return self.filled[key]
 
-    def _without(self, keys: Sequence[str]) -> dict[str, Any] | None:
+    def _without(self, keys: Sequence[str]) -> dict[str, object] | None:
         return self._completed({key: value for key, value in self.config.items() if key not in keys})
 
-    def _completed(self, given: dict[str, Any]) -> dict[str, Any] | None:
+    def _completed(self, given: dict[str, object]) -> dict[str, object] | None:
         """A config as the class has it; None where it refuses."""
         with suppress(Exception):  # a constructor may refuse with anything
             return complete(self.build(given), given)
@@ -288,7 +288,7 @@ class Trials:
         return {f for f, n in self.wanted.items() if trial.features.get(f, n) != n}
 
 
-def complete(module: nn.Module, given: Mapping[str, Any]) -> dict[str, Any]:
+def complete(module: nn.Module, given: Mapping[str, object]) -> dict[str, object]:
     """A config with all fields that its class has, defaults too."""
     known: Any = getattr(module, "config", None)
     fields = {} if known is None else known.to_dict()

@@ -214,7 +214,7 @@ def _within(func: Any, args: Any, kwargs: Any, made: Tensor) -> tuple[Any, Any]:
     return [args[0]], {name: value for name, value in given.items() if name != names[0]}
 
 
-def _each(given: Any, count: int) -> list[Any]:
+def _each(given: object, count: int) -> list[Any]:
     """One number for each axis."""
     several = list(given) if isinstance(given, (list, tuple)) else [given]
     return several * count if len(several) == 1 else several
