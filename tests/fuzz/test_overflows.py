@@ -12,6 +12,8 @@ import torch
 from graphs import save
 from hostile import cases, judging, modules
 
+from growc.plans import Certificate
+
 DEEP = """
 deep (float[B, 3] x) => (float[B, 4] y)
 <float[3, 4] stem, float[4, 12] up, float[12, 4] down, float two, float zero, float log>
@@ -75,8 +77,10 @@ def test_new_layers_that_overflow_on_large_streams_are_exact_in_real_numbers(
     assert judged(tmp_path, lines, (0.02, 0.02, 6.0)).kind == "overflow"
 
 
-def test_a_power_of_zero_in_a_new_layer_is_a_gap(tmp_path: Path) -> None:
+def test_a_pole_in_a_new_layer_excuses_no_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert judged(tmp_path, "f = Pow(zero, h)", (0.02, 0.02, 0.02)).kind == "gap"
+    monkeypatch.setattr(Certificate, "exact", property(lambda self: True))
+    assert judged(tmp_path, "f = Pow(zero, h)", (0.02, 0.02, 0.02)).kind == "false exact"
 
 
 def test_an_overflow_excuses_no_other_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +102,7 @@ def test_a_graph_overflows_only_away_from_poles(tmp_path: Path, line: str) -> No
     ("function", "value", "large"),
     [
         (lambda x: 2.0**x, 200.0, True),
-        (lambda x: x**-6, 1e-3, False),
+        (lambda x: x**-6, 1e-8, False),
         (lambda x: 0.0**x, -1.0, False),
         (lambda x: torch.pow(x, x), 100.0, True),
         (lambda x: torch.pow(x - x, -x), 100.0, False),

@@ -223,7 +223,7 @@ def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
         outcome.blame("unloadable", attempt.error)
         return
     differs = _measure(outcome, made, [old for old, _ in kept], results, ports.output_maps())
-    differing = [case for case, differing in zip(cases, differs, strict=True) if differing]
+    differing = [case for case, apart in zip(cases, differs, strict=True) if apart]
     if outcome.kind == "false exact" and all(_overflows(files[-1], case) for case in differing):
         outcome.kind = "overflow"
     if outcome.kind == "unclaimed" and _apart_in_double(

@@ -159,10 +159,11 @@ class Overflows(TorchDispatchMode):
 
 
 def _is_too_large(name: str, args: Any, made: Any) -> bool:
+    """Whether a function makes infinity of finite numbers because the result is too large, not at a pole."""
     place = AT_ZERO.get(name)
     if place is None:
         return name not in POLES
-    operand, result = (torch.as_tensor(x).double().numpy() for x in (args[place], made))
+    operand, result = (torch.as_tensor(x).detach().double().numpy() for x in (args[place], made))
     return is_too_large(operand, result)
 
 
