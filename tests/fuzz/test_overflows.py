@@ -12,7 +12,7 @@ import torch
 from graphs import save
 from hostile import cases, judging, modules
 
-from growc.plans import Certificate
+from growc.plans.plan import Certificate
 
 DEEP = """
 deep (float[B, 3] x) => (float[B, 4] y)
