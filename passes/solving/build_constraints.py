@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from growc.algebra.space import Space, leaves
+from growc.algebra.space import Space, find, leaves
 from growc.ir.graph import Value
 from growc.ir.notation import Term, choosing, labels, names_of
 from growc.passes.axes.infer import Axes, Instance
@@ -44,7 +44,9 @@ def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: 
             found = links.of(value, axis)
             state = carried.get((value, axis))
             if state is not None:
-                for a, b in zip(found, links.of(state.past, axis), strict=True):
+                for a, b in zip(
+                    _in_common(links, value, axis), _in_common(links, state.past, axis), strict=True
+                ):
                     links.join(a, b)
             if found:
                 kind = "output" if state is None else "state"
@@ -72,11 +74,15 @@ def _tie(links: Links, tie: Tie) -> None:
     for use, turned in zip(tie.uses[1:], tie.turned[1:], strict=True):
         rank = first.rank
         for axis in range(rank):
-            pairs = zip(
-                links.of(first, axis), links.of(use, rank - 1 - axis if turned else axis), strict=True
-            )
-            for a, b in pairs:
+            other = rank - 1 - axis if turned else axis
+            for a, b in zip(_in_common(links, first, axis), _in_common(links, use, other), strict=True):
                 links.join(a, b)
+
+
+def _in_common(links: Links, use: Value, axis: int) -> list[Var]:
+    """The variables of an axis, without single units that stay single: other uses need not count these."""
+    atoms = ((v, find(links.atoms[v])) for v in links.of(use, axis))
+    return [v for v, atom in atoms if not (atom.counts and atom.frozen is not None)]
 
 
 def _follow_sizes(links: Links) -> None:
@@ -85,8 +91,9 @@ def _follow_sizes(links: Links) -> None:
         for axis in range(use.rank):
             found = links.of(use, axis)
             links.visited.update(found)
-            for a, b in zip([] if other is None else links.of(other, axis), found, strict=False):
-                links.join(a, b)
+            if other is not None and found:
+                for a, b in zip(_in_common(links, other, axis), _in_common(links, use, axis), strict=True):
+                    links.join(a, b)
 
 
 def bind(

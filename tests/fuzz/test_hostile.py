@@ -36,6 +36,10 @@ def test_hostile_modules_are_what_their_certificates_say() -> None:
     assert any(outcome.kind == "exact" and outcome.nontrivial for outcome in outcomes)
 
 
+def test_a_tensor_of_which_one_use_counts_a_single_head_takes_other_statements() -> None:
+    assert not bad([judge(990_689)])
+
+
 @pytest.mark.soak
 def test_many_hostile_graphs_and_modules() -> None:
     outcomes = [judge(seed) for seed in LATER_GRAPHS] + [judge_module(seed) for seed in LATER_MODULES]
