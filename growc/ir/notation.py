@@ -241,7 +241,7 @@ def _variant(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def parse_axes(pattern: str) -> list[Term]:
     """`b (g o) _ ...` -> terms; `...` stays as the label of an ellipsis."""
-    tokens = re.findall(r"\.\.\.|[()+]|[\w#]+", pattern)
+    tokens = re.findall(r"\.\.\.|[()+]|[\w#]+[!~]?", pattern)
     stack: list[list[Term]] = [[]]
     sums: list[bool] = []
     for token in tokens:

@@ -16,7 +16,7 @@ from one_node import Case, Feed, Judgement, OneNode, judge
 
 from growc.algebra.indexmap import IndexMap
 from growc.dialects.onnx.operators.table import OPERATORS
-from growc.ir.notation import choosing, labels
+from growc.ir.notation import choosing, labels, parse_axes
 from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
 
 SHAPE_ARITHMETIC = {"Shape", "Size"}
@@ -207,3 +207,7 @@ def test_a_fourier_transform_freezes_its_axis_alone_and_says_why() -> None:
 def test_the_triangle_of_a_matrix_is_opaque_and_its_batch_is_not() -> None:
     case = next(c for c in CASES if c.op == "Trilu")
     assert set(OneNode(case, 17).growable()) == {"a0", "a1"}
+
+
+def test_every_mark_of_the_notation_is_read() -> None:
+    assert parse_axes("... (a! b) c~ # _ 1") == ["...", ("*", ("a!", "b")), "c~", "#", "_", "1"]
