@@ -1,4 +1,6 @@
-"""What is known of one compilation: each pass takes a record and gives the next kind of it.
+"""The records of a compilation, one kind a pass, and the model as passes see it.
+
+Each pass takes a record and gives the next kind of it.
 
 Every kind has the fields of the kind before, and those that a pass adds. So no field is empty because its
 pass has not run yet, and what a pass may read is what its argument has.

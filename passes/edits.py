@@ -1,4 +1,4 @@
-"""What the passes see of a model, in any format; and the data of the edits that they ask for."""
+"""Edits and repairs of a model as data: what the passes ask a dialect for, whatever the format."""
 
 from __future__ import annotations
 
