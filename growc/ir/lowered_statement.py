@@ -140,6 +140,12 @@ class Sizes:
         """What a product is to become, once its factors are settled."""
         self.asked[tuple(spaces)] = size
 
+    def apply_to(self, space: Space, stage: Stage) -> None:
+        """Take over the size of one atom: of others a later stage may have been taken over by now."""
+        request = stage.requests.get(find(space))
+        if request is not None:
+            self.current[request.space] = request.map.size
+
     def apply(self, stage: Stage) -> None:
         """Take over the sizes that a stage leaves."""
         self.current.update((key, request.map.size) for key, request in stage.requests.items())

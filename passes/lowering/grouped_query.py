@@ -178,7 +178,7 @@ class Pairs:
                     order = self.ranked(pair, ask, order, now, after)
                 elif after != now or (isinstance(ask.statement, ast.Reorder) and now > 1):
                     self.requests.add(ask, [space], now, after)
-                sizes.apply(ask.stage)
+                sizes.apply_to(space, ask.stage)
         if (order != np.arange(group)).any():
             front[0].regroups.append(Shuffle(pair.keys, pair.group, order, mine[0].statement.span))
             self.held[pair] = np.take_along_axis(self.heads(pair), order, axis=1)

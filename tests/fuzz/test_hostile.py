@@ -40,6 +40,10 @@ def test_a_tensor_of_which_one_use_counts_a_single_head_takes_other_statements()
     assert not bad([judge(990_689)])
 
 
+def test_statements_on_grouped_heads_of_other_layers_keep_their_sizes() -> None:
+    assert not bad([judge(1_003_181)])
+
+
 @pytest.mark.soak
 def test_many_hostile_graphs_and_modules() -> None:
     outcomes = [judge(seed) for seed in LATER_GRAPHS] + [judge_module(seed) for seed in LATER_MODULES]
