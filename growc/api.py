@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.errors.source import Source
-from growc.formats.compiler import Progress, compiled, has_config, is_module, quiet
+from growc.formats.compiler import compiled, has_config, is_module
 from growc.formats.compiler import opened as opened
 from growc.resolve.bound import Resolved
 from growc.resolve.builder import Recipe

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from growc.algebra.space import Size, Space
+from growc.errors.progress import Progress, quiet
 from growc.passes.edits import Edit, Repairs, Sampled
 from growc.passes.layers.layer_runs import Instance
 
@@ -64,7 +65,7 @@ class Source:
     model: Model
     outside: Outside
     statements: Sequence[Bound] = ()
-    progress: Callable[[str, int, int], None] = lambda phrase, done, total: None
+    progress: Progress = quiet
     keeps: bool = False
     inside: bool = False
     untied: frozenset[int] = frozenset()

@@ -14,7 +14,7 @@ from growc.files.commit import RECORD
 if TYPE_CHECKING:
     from growc.checkpoint.classes.new_tensors import GrownWeights
     from growc.checkpoint.classes.on_disk import Opened
-    from growc.formats.compiler import Progress
+    from growc.errors.progress import Progress
     from growc.passes.compilation import Result
     from growc.passes.finish.interface import Ports
     from growc.verification.verify import Verification

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.resolve.bound import Resolved
 
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
     from growc.passes.compilation import Model as Opened
 
     Model = str | Path | nn.Module
-
-Progress = Callable[[str, int, int], None]
-"""(what is being done, done so far, of how much); a total of 0 means that it is not known."""
-
-
-def quiet(phrase: str, done: int, total: int) -> None:
-    """Says nothing of the progress."""
 
 
 def unobserved(one: object, made: object) -> None:
@@ -120,7 +113,6 @@ def _named(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, O
 
 def opened(path: Path) -> Opened:
     """A model on disk, as passes see it. Raises GrowError: G309, G310, G317."""
-
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
     if (kind := irregular(path)) and not path.is_dir():

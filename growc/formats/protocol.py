@@ -9,7 +9,7 @@ from growc.errors.diagnostic import wrong
 from growc.formats.compiler import require_torch
 
 if TYPE_CHECKING:
-    from growc.formats.compiler import Progress
+    from growc.errors.progress import Progress
     from growc.passes.compilation import Result
     from growc.passes.finish.interface import Ports
     from growc.verification.verify import Verification

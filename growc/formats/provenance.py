@@ -17,9 +17,10 @@ from growc import grammar
 from growc.dialects.onnx.files.load import load as load_model
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.json_data import Json, fields, text, texts
+from growc.errors.progress import Progress
 from growc.errors.source import Source
 from growc.files.commit import METADATA
-from growc.formats.compiler import Progress, compiled
+from growc.formats.compiler import compiled
 from growc.passes.finish.interface import Ports, ports_of
 from growc.passes.finish.interface_json import from_json, to_json
 from growc.recipe.expression import spell

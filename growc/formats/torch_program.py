@@ -17,7 +17,7 @@ from growc.verification.verify import Verification, cases_for_both, grown_feeds
 
 if TYPE_CHECKING:
     from growc.dialects.torch.emit.grown_module import GrownModule
-    from growc.formats.compiler import Progress
+    from growc.errors.progress import Progress
     from growc.passes.compilation import Result
 
 OTHER_INPUTS = "the result takes other tensors than its source: all of them by name"

@@ -10,7 +10,7 @@ was interrupted goes on where it stopped, and comes to the same numbers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from growc.algebra.space import Space, factors, find
 from growc.dialects.onnx.files.probes import Mask, Probe, counted, probed, shown
 from growc.dialects.onnx.files.signature import Role, read_signature
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.progress import Progress
 from growc.passes.ranking.activation_sites import Activations, Reading
 from growc.passes.ranking.layer_ratios import Ratio, find_blocks
 from growc.passes.ranking.measured_scores import Measured, counterparts
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 SAVED_EVERY = 10.0
 """Seconds between two states that a measurement can go on from."""
-
-Progress = Callable[[str, int, int], None]
 
 
 def measure(

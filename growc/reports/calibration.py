@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from growc.dialects.onnx.files.signature import read_signature
 from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
+from growc.errors.progress import Progress
 from growc.measurement.importance import calibration
 from growc.measurement.prediction import Loss, find_prediction
 from growc.passes.finish.interface import Ports, ports_of
@@ -31,7 +32,6 @@ from growc.verification.verify import HELD_BYTES, compare_output, grown_feeds
 if TYPE_CHECKING:
     from growc.passes.compilation import Result
 
-Progress = Callable[[str, int, int], None]
 
 NO_INPUTS = "no inputs are given, by `--inputs` or by `measure importance`"
 NO_LOGITS = "no output looks like logits"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
 from growc.errors.json_data import Json, fields, items, real, text, whole
+from growc.errors.progress import Progress
 from growc.measurement.prediction import Loss
 from growc.passes.finish.interface import logits, ports_of
 from growc.passes.layers.layer_history import Depth, Move, Past
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from growc.measurement.importance import LayerScore
     from growc.passes.compilation import Analysis, Result
 
-Progress = Callable[[str, int, int], None]
 
 ONLY = "it is the only layer"
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
-from growc.formats.compiler import Progress, analysed, opened, quiet
+from growc.formats.compiler import analysed, opened
 
 if TYPE_CHECKING:
     from growc.measurement.importance import LayerScore

@@ -44,10 +44,7 @@ def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: 
             found = links.of(value, axis)
             state = carried.get((value, axis))
             if state is not None:
-                for a, b in zip(
-                    _in_common(links, value, axis), _in_common(links, state.past, axis), strict=True
-                ):
-                    links.join(a, b)
+                _join(links, (value, axis), (state.past, axis))
             if found:
                 kind = "output" if state is None else "state"
                 links.links.append(Link(kind, None, tuple(found), space=space, detail=value.name, axis=axis))
@@ -75,8 +72,13 @@ def _tie(links: Links, tie: Tie) -> None:
         rank = first.rank
         for axis in range(rank):
             other = rank - 1 - axis if turned else axis
-            for a, b in zip(_in_common(links, first, axis), _in_common(links, use, other), strict=True):
-                links.join(a, b)
+            _join(links, (first, axis), (use, other))
+
+
+def _join(links: Links, one: tuple[Value, int], other: tuple[Value, int]) -> None:
+    """Two axes have one state."""
+    for a, b in zip(_in_common(links, *one), _in_common(links, *other), strict=True):
+        links.join(a, b)
 
 
 def _in_common(links: Links, use: Value, axis: int) -> list[Var]:
@@ -92,8 +94,7 @@ def _follow_sizes(links: Links) -> None:
             found = links.of(use, axis)
             links.visited.update(found)
             if other is not None and found:
-                for a, b in zip(_in_common(links, other, axis), _in_common(links, use, axis), strict=True):
-                    links.join(a, b)
+                _join(links, (other, axis), (use, axis))
 
 
 def bind(
