@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.algebra.indexmap import IndexMap, Ints
-from growc.algebra.space import Space
+from growc.algebra.space import Space, atoms_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
 from growc.ir.lowered_statement import Pool, Shuffle, Split, Stage
@@ -137,6 +137,15 @@ class Pairs:
         self.asks.setdefault(pair, []).append(ask)
         return True
 
+    def make_way(self, name: str, targets: Sequence[RoleAxis]) -> None:
+        """Settle the pairs whose atoms a statement on another name maps: it is for those that stand then."""
+        if name in ("heads", "kv_heads"):
+            return
+        atoms = {atom for target in targets for atom in atoms_of(target.spaces)}
+        for pair in self.pairs:
+            if pair.keys in atoms or pair.group in atoms:
+                self.settle_one(pair)
+
     def settle(self) -> list[Diagnostic]:
         """What all statements come to, on the sizes after the last one; what is wrong with them."""
         errors: list[Diagnostic] = []
@@ -228,6 +237,10 @@ class Pairs:
                 raise GrowError(self.requests.placing(ask).frozen(space))
         split = Split(pair.keys, pair.group, parts, ask.statement.span)
         front.regroups.append(split)
+        keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
+        self.held[pair] = self.standing(pair, keys, group).reshape(keys * parts, group // parts)
+        self.requests.rankings.pool(pair.keys, np.kron(np.eye(keys), np.ones((parts, 1))))
+        self.requests.rankings.pool(pair.group, np.tile(np.eye(group // parts), (1, parts)) / parts)
         self.requests.sizes.apply(Stage(0, "", "", Options(), regroups=[split]))
 
     def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:

@@ -128,6 +128,7 @@ class _Lowering:
     def resize(self, bound: Bound, statement: Resizing) -> None:
         name = statement.axis.name
         targets, region = self.targets(bound, statement)
+        self.pairs.make_way(name, targets)
         stage = Stage(bound.number, name, name, options_of(statement), span=statement.span)
         self.done.stages.append(stage)
         changes: list[tuple[int, int]] = []

@@ -41,7 +41,7 @@ def test_a_tensor_of_which_one_use_counts_a_single_head_takes_other_statements()
 
 
 def test_statements_on_grouped_heads_of_other_layers_keep_their_sizes() -> None:
-    assert not bad([judge(1_003_181)])
+    assert not bad([judge(1_003_181), judge(1_004_930)])
 
 
 @pytest.mark.soak

@@ -206,6 +206,17 @@ def test_key_heads_are_copied_and_query_heads_stay(model: Path, tmp_path: Path) 
             assert (new[:, i] == np.concatenate([half, old[:, i // 2, G:]], axis=1)).all()
 
 
+def test_another_name_of_grouped_heads_meets_them_split(model: Path, tmp_path: Path) -> None:
+    """A statement on a tensor's axis maps the heads that a statement on `kv_heads` above it left."""
+    order = "widen kv_heads to 4 with neighbor copy\nwiden kv_heads to 2 * kv_heads with neighbor copy\n"
+    order += 'reorder axis 0 of "o_weight" by random seed 3\nreorder kv_heads by magnitude\nexpect exact'
+    done = growc.apply(order, model, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    axes = growc.inspect(done.written).roles
+    assert (axes.sizes("kv_heads"), axes.sizes("heads")) == ([8], [8])
+
+
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
