@@ -133,7 +133,7 @@ def says(at: At, condition: Value, truth: bool) -> Iterator[tuple[Value, Range]]
             yield from says(at, operand, node.laws.implies[truth])
     elif node.laws.signs:
         yield from _compared(at, *operands, signs=node.laws.signs if truth else SIGNS - node.laws.signs)
-    elif _in_place(node) and operands[0].dtype == condition.dtype:
+    elif in_place(node) and operands[0].dtype == condition.dtype:
         yield from says(at, operands[0], truth)
     elif node.has(SAME):  # a number is true where it is not zero
         yield from _differ(at, operands[0], Range(0, 0)) if truth else _told(operands[0], Range(0, 0))
@@ -153,7 +153,7 @@ def _compared(at: At, first: Value, second: Value, *, signs: frozenset[int]) -> 
     yield from _told(large, Range(below.low + step, rests=below.rests))
 
 
-def _in_place(node: Node) -> bool:
+def in_place(node: Node) -> bool:
     """Whether each element of a result is that of operand 0 at its place, as broadcasting has it."""
     before, after = (node.inputs[0].sizes if node.inputs[0] else None), node.outputs[0].sizes
     if not node.has(REPEAT) or before is None or after is None:
@@ -175,7 +175,7 @@ def _differ(at: At, value: Value, other: Range) -> Iterator[tuple[Value, Range]]
 def _told(value: Value, told: Range) -> Iterator[tuple[Value, Range]]:
     """A range of a value, and of the integers that it is made of as they are."""
     yield value, told
-    while (node := value.producer) is not None and node.inputs[0] is not None and _in_place(node):
+    while (node := value.producer) is not None and node.inputs[0] is not None and in_place(node):
         value = node.inputs[0]
         if value.dtype not in LIMITS:
             return

@@ -1,10 +1,11 @@
 """Between which bounds the numbers of a tensor lie.
 
-Needs: a simulated graph, and a rule for each operator, by name (growc.dialects.onnx.operators.number_ranges).
-Gives: `Ranges`, the range of any value, found when it is asked for.
+Needs: a simulated graph, and rules by operator (growc.dialects.onnx.operators.number_ranges). Gives:
+`Ranges`, the range of any value, found when it is asked for. An operator without a rule gives what its traits
+and laws say, else any number.
 
 Integers of model inputs are taken to be not negative, and a range says on which inputs its lower bound rests.
-Integers do not overflow, nor where they are cast. What has no rule can be any number.
+Integers do not overflow, nor where they are cast.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from growc.ir.graph import Clamp, Value, Weight, backward
-from growc.ir.traits import SAME, SIZES, TAKE, VIEW
+from growc.algebra import unit_ranges
+from growc.ir.graph import Clamp, Image, Value, Weight, backward
+from growc.ir.traits import JOIN, RANK, REPEAT, SAME, SIZES, SUM, TAKE, TURN, VIEW, WRITE, Trait
+from growc.passes.dataflow.images import MEANS
 from growc.passes.dataflow.intervals import (
     ANY,
+    LIMITS,
     NOTHING,
     At,
     Range,
     Seen,
     UnknownRangeError,
+    in_place,
     of_array,
     of_type,
     union,
@@ -61,8 +66,8 @@ class Ranges:
         if made is None:
             node = value.producer
             assert node is not None
-            at, rule, clamp = At(self.found, node, value, seen), self.rules.get(node.op), node.laws.clamp
-            made = ANY if rule is None else rule(at)
+            at, clamp = At(self.found, node, value, seen), node.laws.clamp
+            made = self.rules.get(node.op, stated)(at)
             made = made if clamp is None else _clamped(at, clamp(node))
             made = made.meet(of_type(value.dtype))
         for known, told in seen:
@@ -100,6 +105,92 @@ def _clamped(at: At, clamp: Clamp) -> Range:
     larger = Range(low, max(r.high for r in given), rests, any(r.wild for r in given))
     both = [larger, *map(of, clamp.least)]
     return replace(union(*both), high=min(r.high for r in both))
+
+
+def stated(at: At) -> Range:
+    """What the traits and laws of an operator say of a result."""
+    node, laws = at.node, at.node.laws
+    if node.made_of is not None and (given := node.sources(at.result)):
+        return union(*map(at.of, given))
+    if laws.constant is not None:
+        return of_array(laws.constant(node))
+    if laws.puts is not None:
+        return union(at(0), *(Range(x, x) for x in laws.puts))
+    for trait, rule in BY_TRAIT.items():
+        if node.has(trait):
+            return rule(at)
+    if laws.image is not None:
+        return _of_anything(at, laws.image)
+    return moved(at) if node.treatment in MEANS else ANY
+
+
+def _of_anything(at: At, image: Image) -> Range:
+    """Where an operator's results lie whatever its operands are, if these have results at all.
+
+    The bounds are whole numbers, for element types round others.
+    """
+    every = {i: unit_ranges.Range.anything(1) for i, v in enumerate(at.node.inputs) if v is not None}
+    found = image(at.node, every, np.zeros(1, dtype=bool))
+    wild = any(x.wild for x in at.all(elementwise=False))
+    low, high = np.floor(found.low).item(), np.ceil(found.high).item()
+    return ANY if found.wild.any() else Range(low, high, wild=wild)
+
+
+def moved(at: At) -> Range:
+    """The range of operand 0, whose elements go elsewhere."""
+    return at(0, elementwise=False)
+
+
+def total(at: At) -> Range:
+    """The range of the sum of all operands."""
+    whole, *others = at.all()
+    for x in others:
+        wild = whole.wild or x.wild
+        whole = Range(whole.low + x.low, whole.high + x.high, whole.rests | x.rests, wild)
+    return whole
+
+
+def _cast(at: At) -> Range:
+    x, kept = at(0), of_type(at.result.dtype)
+    if not at.whole:
+        return x
+    given = at.node.inputs[0]
+    if kept.low < 0 and given is not None and given.dtype in LIMITS:
+        return x.meet(kept)
+    if x.wild or x.low < kept.low or x.high > kept.high:
+        return kept
+    return Range(math.trunc(x.low), math.trunc(x.high), x.rests)
+
+
+def _size(at: At) -> Range:
+    value, node = at.node.inputs[0], at.node
+    sizes = (None if value is None else value.sizes) or ()
+    sizes = sizes[node.integer("start") : node.integer("end", len(sizes))]
+    return Range(min((s[0] if len(set(s)) == 1 else 0 for s in sizes), default=0))
+
+
+def _written(at: At) -> Range:
+    value = at.node.real("value")
+    filler = Range(value, value) if at.node.input(2) is None else at(2, elementwise=False)
+    both = union(moved(at), filler)
+    if at.node.attributes.get("reduction", "none") == "none":
+        return both
+    return Range(0, rests=both.rests) if both.low >= 0 else ANY
+
+
+BY_TRAIT: Mapping[Trait, Rule] = {
+    SAME: _cast,
+    VIEW: moved,
+    TURN: moved,
+    REPEAT: lambda at: at(0, elementwise=in_place(at.node)),
+    TAKE: moved,
+    JOIN: lambda at: union(*at.all(elementwise=False)),
+    WRITE: _written,
+    SIZES: _size,
+    SUM: total,
+    RANK: lambda at: Range(0) if at.result is at.node.outputs[-1] else moved(at),
+}
+"""Ranges of the results of operators that have a trait."""
 
 
 def _is_size(value: Value) -> bool:

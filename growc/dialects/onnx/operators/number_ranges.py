@@ -1,8 +1,12 @@
-"""Between which bounds the results of operators lie, by those of their operands: one row each.
+"""Between which bounds the results of operators lie, by those of their operands.
 
-growc.passes.dataflow.ranges asks for them. The other operands of `Where` are seen as its condition leaves
-them: of `where(x < 8, a, f(x))`, f sees numbers from 8 on, as long as only elementwise operators stand
-between.
+growc.passes.dataflow.ranges asks for these rows, and for traits and laws where there is none. The other
+operands of `Where` are seen as its condition leaves them: of `where(x < 8, a, f(x))`, f sees numbers from 8
+on, as long as only elementwise operators stand between.
+
+Several operators have a row in growc.dialects.onnx.operators.unit_images too, which is no copy: a pole is a
+number here (infinity), units are no numbers behind it; and here x + x and x · x are a sum and a product of
+any two numbers.
 """
 
 from __future__ import annotations
@@ -10,22 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from growc.passes.dataflow.intervals import ANY, LIMITS, At, Range, of_array, of_type, says, union
-from growc.passes.dataflow.ranges import Rule
+from growc.passes.dataflow.intervals import ANY, At, Range, says, union
+from growc.passes.dataflow.ranges import Rule, moved, stated
 
 
 def _corners(a: Range, b: Range, function: Callable[[float, float], float]) -> Range:
     """The range of a function that is monotonic in each of two numbers."""
     found = [function(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
     return Range(min(found), max(found), a.rests | b.rests, a.wild or b.wild)
-
-
-def _add(at: At) -> Range:
-    total, *others = at.all()
-    for x in others:
-        wild = total.wild or x.wild
-        total = Range(total.low + x.low, total.high + x.high, total.rests | x.rests, wild)
-    return total
 
 
 def _subtract(at: At) -> Range:
@@ -99,46 +95,9 @@ def _absolute(at: At) -> Range:
     return x if x.low >= 0 and not x.rests else Range(max(0, -x.high), max(-x.low, x.high), wild=x.wild)
 
 
-def _cast(at: At) -> Range:
-    x, kept = at(0), of_type(at.result.dtype)
-    if not at.whole:
-        return x
-    given = at.node.inputs[0]
-    if kept.low < 0 and given is not None and given.dtype in LIMITS:
-        return x.meet(kept)
-    if x.wild or x.low < kept.low or x.high > kept.high:
-        return kept
-    return Range(math.trunc(x.low), math.trunc(x.high), x.rests)
-
-
-def _same(at: At) -> Range:
-    return at(0)
-
-
-def _moved(at: At) -> Range:
-    return at(0, elementwise=False)
-
-
-def _padded(at: At) -> Range:
-    value = at.node.real("value")
-    filler = Range(value, value) if at.node.input(2) is None else at(2, elementwise=False)
-    return union(_moved(at), filler)
-
-
-def _together(at: At) -> Range:
-    return union(*at.all(elementwise=False))
-
-
 def _numbers(first: int = 0) -> Rule:
     """Results from a place on number units; those before have elements of operand 0."""
-    return lambda at: _moved(at) if at.place < first else Range(0)
-
-
-def _size(at: At) -> Range:
-    value, node = at.node.inputs[0], at.node
-    sizes = (None if value is None else value.sizes) or ()
-    sizes = sizes[node.integer("start") : node.integer("end", len(sizes))]
-    return Range(min((s[0] if len(set(s)) == 1 else 0 for s in sizes), default=0))
+    return lambda at: moved(at) if at.place < first else Range(0)
 
 
 def _count_up(at: At) -> Range:
@@ -156,7 +115,7 @@ def _running_sum(at: At) -> Range:
 
 
 def _sum_along(at: At) -> Range:
-    x = _moved(at)
+    x = moved(at)
     return Range(0 if x.low >= 0 else -math.inf, 0 if x.high <= 0 else math.inf, x.rests, x.wild)
 
 
@@ -172,20 +131,8 @@ def _chosen(at: At) -> Range:
     return union(*(at(i, *says(at, condition, i == 1)) for i in (1, 2)))
 
 
-def _constant(at: At) -> Range:
-    assert at.node.laws.constant is not None
-    return of_array(at.node.laws.constant(at.node))
-
-
 def _one_hot(at: At) -> Range:
     return at(2, elementwise=False)
-
-
-def _written(at: At) -> Range:
-    data, updates = at(0, elementwise=False), at(2, elementwise=False)
-    if at.node.attributes.get("reduction", "none") == "none":
-        return union(data, updates)
-    return Range(0, rests=data.rests | updates.rests) if min(data.low, updates.low) >= 0 else ANY
 
 
 def _common_bits(at: At) -> Range:
@@ -193,57 +140,19 @@ def _common_bits(at: At) -> Range:
     return Range(0, least.high, least.rests) if least.low >= 0 else ANY
 
 
-def _bodies(at: At) -> Range:
-    """What goes into bodies and comes out; of a loop, the number of the iteration."""
-    given = at.node.sources(at.result)
-    if given:
-        return union(*(at.of(v) for v in given))
-    return Range(0) if at.node.op == "Loop begin" and at.place == 0 else ANY
-
-
 WILD = Range(wild=True)
 
 RANGES: Mapping[str, Rule] = {
     "Abs": _absolute,
-    "Add": _add,
-    "And": _between(0, 1),
-    "ArgMax": _numbers(),
-    "ArgMin": _numbers(),
     "BitwiseAnd": _common_bits,
-    "Cast": _cast,
-    "CastLike": _cast,
     "Ceil": _rounded(math.ceil),
-    "Compress": _moved,
-    "Concat": _together,
-    "ConstantOfShape": _constant,
-    "Cos": _between(-1, 1),
     "CumSum": _running_sum,
-    "DepthToSpace": _moved,
     "Div": _divide,
-    "Dropout": _same,
-    "Equal": _between(0, 1),
-    "Erf": _between(-1, 1),
-    "Exp": _between(0, math.inf),
-    "Expand": _same,
     "EyeLike": _between(0, 1),
-    "Flatten": _moved,
     "Floor": _rounded(math.floor),
-    "Gather": _moved,
-    "GatherElements": _moved,
-    "GatherND": _moved,
-    "Greater": _between(0, 1),
-    "GreaterOrEqual": _between(0, 1),
-    "HardSigmoid": _between(0, 1),
     "Hardmax": _between(0, 1),
-    "Identity": _same,
-    "If end": _bodies,
-    "IsInf": _between(0, 1),
-    "IsNaN": _between(0, 1),
-    "Less": _between(0, 1),
-    "LessOrEqual": _between(0, 1),
     "Log": _monotonic(_logarithm, 0),
-    "Loop begin": _bodies,
-    "Loop end": _bodies,
+    "Loop begin": lambda at: Range(0) if at.place == 0 else stated(at),  # the number of the iteration
     "MatMul": _products,
     "MaxPool": _numbers(1),
     "Mean": lambda at: union(*at.all()),
@@ -252,48 +161,16 @@ RANGES: Mapping[str, Rule] = {
     "Neg": _negative,
     "NonMaxSuppression": _numbers(),
     "NonZero": _numbers(),
-    "Not": _between(0, 1),
     "OneHot": _one_hot,
-    "Or": _between(0, 1),
-    "Pad": _padded,
     "Pow": _power,
     "Range": _count_up,
-    "ReduceL1": _between(0, math.inf),
-    "ReduceL2": _between(0, math.inf),
-    "ReduceMax": _moved,
-    "ReduceMean": _moved,
-    "ReduceMin": _moved,
     "ReduceSum": _sum_along,
-    "ReduceSumSquare": _between(0, math.inf),
-    "Reshape": _moved,
     "Round": _rounded(round),
-    "Scan begin": _bodies,
-    "Scan end": _bodies,
-    "ScatterElements": _written,
-    "ScatterND": _written,
-    "Shape": _size,
-    "Sigmoid": _between(0, 1),
     "Sign": _rounded(lambda x: (x > 0) - (x < 0)),
-    "Sin": _between(-1, 1),
-    "Size": _size,
-    "Slice": _moved,
-    "Softmax": _between(0, 1),
-    "Softplus": _between(0, math.inf),
-    "SpaceToDepth": _moved,
-    "Split": _moved,
     "Sqrt": _monotonic(math.sqrt, 0),
-    "Squeeze": _moved,
     "Sub": _subtract,
-    "Sum": _add,
-    "Tanh": _between(-1, 1),
-    "Tile": _moved,
-    "TopK": _numbers(1),
-    "Transpose": _moved,
-    "Trilu": lambda at: union(_moved(at), Range(0, 0)),
     "Unique": _numbers(1),
-    "Unsqueeze": _moved,
     "Where": _chosen,
-    "Xor": _between(0, 1),
     "growc::Positions": _numbers(),
 }
-"""One row for each operator but clamps (growc.ir.graph.Laws); what any other gives can be any number."""
+"""Operators whose traits and laws say less."""
