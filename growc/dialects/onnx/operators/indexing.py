@@ -13,6 +13,7 @@ from growc.dialects.onnx.operators.index_grids import counted
 from growc.dialects.onnx.operators.site import axis_of, first, line, names, refine, rest, segments, unit
 from growc.ir.graph import Value
 from growc.ir.notation import Line, Site, Term, opaque
+from growc.ir.traits import REPEAT
 
 HUGE = 1 << 31
 """Slice bounds beyond this mean the end of the axis."""
@@ -216,7 +217,7 @@ def gather_elements(site: Site) -> Line:
 def _stretched(value: Value | None, axis: int) -> bool:
     """Whether one element was stretched to a whole axis."""
     node = None if value is None else value.producer
-    if node is None or node.op != "Expand" or node.inputs[0] is None or node.outputs[0].sizes is None:
+    if node is None or not node.has(REPEAT) or node.inputs[0] is None or node.outputs[0].sizes is None:
         return False
     before, after = node.inputs[0].sizes or (), node.outputs[0].sizes
     at = axis - len(after) + len(before)

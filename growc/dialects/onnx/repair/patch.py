@@ -17,6 +17,7 @@ from growc.algebra.space import Size, Space
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Node, Value
+from growc.ir.traits import JOIN, SAME, VIEW, WHOLE
 from growc.passes.axes.infer import Axes
 from growc.passes.edits import Part, Patch
 
@@ -92,10 +93,10 @@ def _divided(value: Value, k: int, sim: Simulation) -> Value | None:
     """The one number that an element of an unknown operand is made of, by layout and division alone."""
     while value not in sim.known or any(n.size != 1 for n in sim.known[value]):
         node = value.producer
-        if node is None or node.op not in ("Concat", "Unsqueeze", "Squeeze", "Reshape", "Cast", "Div"):
+        if node is None or not (node.has(JOIN, VIEW, SAME) or node.treatment == "divide"):
             return None
         operands = [v for v in node.inputs if v is not None]
-        if node.op == "Concat":
+        if node.has(JOIN):
             lengths = [(v.sizes or ((0,),))[0][0] for v in operands]
             ends = np.cumsum(lengths)
             at = int(np.searchsorted(ends, k, side="right"))
@@ -113,16 +114,13 @@ def loses_remainder(node: Node, sim: Simulation) -> bool:
     return not _rounds(node, before) and _rounds(node, after)
 
 
-PIECEWISE = frozenset({"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Min", "Max", "Clip"})
-"""Operators that give the same of many numbers."""
-
-
 def leaves_doubt(node: Node, sim: Simulation) -> bool:
-    """Whether a node gives the same as in the source for a number that has changed and that the inputs' sizes
-    move: at others than the sample points it may give something else.
+    """Whether a comparison, or a bound, gives the same as in the source for a number that has changed and
+    that the inputs' sizes move: at others than the sample points it may give something else.
     """
     before, after = node.outputs[0].known, sim.known.get(node.outputs[0])
-    if node.op not in PIECEWISE or before is None or after is None:
+    piecewise = node.laws.signs or node.laws.clamp is not None
+    if not piecewise or before is None or after is None:
         return False
     for value in node.inputs:
         known, now = (None, None) if value is None else (value.known, sim.known.get(value))
@@ -144,11 +142,8 @@ def _rounds(node: Node, operands: Sequence[tuple[Array, ...] | None]) -> bool:
     if len(numbers) < len(operands) or not numbers:
         return False
     real = numbers[0][0].dtype.kind == "f"
-    if node.op == "Div" and not real:
+    if node.treatment == "divide" and not real:
         return any((a % b).any() for a, b in zip(*numbers, strict=True))
-    to_whole = node.op in ("Floor", "Ceil", "Round") or (
-        node.op == "Cast"
-        and node.outputs[0].known is not None
-        and node.outputs[0].known[0].dtype.kind in "iu"
-    )
+    made = node.outputs[0].known
+    to_whole = node.has(WHOLE) or (node.has(SAME) and made is not None and made[0].dtype.kind in "iu")
     return real and to_whole and any((a % 1).any() for a in numbers[0])

@@ -17,7 +17,10 @@ from growc.ir.traits import SAME
 from growc.ir.walk import walk
 
 COUNTING = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
-"""Operators whose results have one length that data decides: it is that of all axes that are not told."""
+"""Operators whose results have one length that data decides: it is that of all axes that are not told.
+
+A list, for all but Compress have no row.
+"""
 
 FIRST = 101
 """No input has so many elements along an axis at the sample points."""

@@ -25,7 +25,7 @@ from growc.dialects.onnx.origins import node_of, value_of
 from growc.dialects.onnx.shapes.body_lines import FOLLOW
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.ir.graph import Graph, Node, Value
-from growc.ir.traits import SIZES
+from growc.ir.traits import JOIN, SAME, SIZES, TAKE, VIEW
 
 MAX_INTEGERS, MAX_FLOATS = 512, 8
 """Values of at most so many elements are followed."""
@@ -225,12 +225,12 @@ def _describe(found: ContradictionError, done: Simulation) -> None:
 
 
 def _is_scale(value: Value) -> bool:
-    """Whether real numbers are nothing but factors of a Resize."""
+    """Whether real numbers are nothing but factors by which axes grow."""
 
     def leads_there(node: Node, operand: int) -> bool:
-        if node.op == "Resize":
+        if node.laws.scales is not None:
             return operand > 0
-        return node.op in ("Concat", "Cast", "Identity", "Slice") and all(map(_is_scale, node.outputs))
+        return node.has(JOIN, SAME, TAKE) and all(map(_is_scale, node.outputs))
 
     return bool(value.users) and all(leads_there(n, i) for n, i in value.users)
 
@@ -281,7 +281,7 @@ def _run(
                 done.types[out] = _element_of(node, k, kind.tensor_type.elem_type, simulator, done)
         length = done.counts.get(node.outputs[0])
         inferred.append([_dims(t, None if length is None else length[point]) for t in found])
-        if node.op == "Reshape":
+        if node.has(VIEW):
             _check_reshape(node, point, done, inferred[-1][0])
     for i, out in enumerate(node.outputs):
         dims = [s[i] for s in inferred]
