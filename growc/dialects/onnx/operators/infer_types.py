@@ -41,8 +41,19 @@ def _ratio(whole: int, parts: int) -> int:
     return whole // parts
 
 
-def _like_first(operands: Types, attributes: Attributes) -> Types:
-    return operands[:1]
+def _first(
+    dims: Callable[[tuple[int, ...]], tuple[int, ...]] = tuple, element: int = 0
+) -> Callable[[Types, Attributes], Types]:
+    """The rule of a result whose sizes are those of the first operand, or follow from these.
+
+    element: its type; without any, it is that of the attribute `to`, or else of the operand.
+    """
+
+    def rule(operands: Types, attributes: Attributes) -> Types:
+        kind = element or attributes.get("to", operands[0].element)
+        return [Type(kind, dims(operands[0].dims))]
+
+    return rule
 
 
 def _split_heads(operands: Types, attributes: Attributes) -> Types:
@@ -91,10 +102,6 @@ def _unpack(operands: Types, attributes: Attributes) -> Types:
     return [Type(element, (batch, heads, length, channels))]
 
 
-def _unstack(operands: Types, attributes: Attributes) -> Types:
-    return [Type(operands[0].element, operands[0].dims[1:])]
-
-
 def _stack(operands: Types, attributes: Attributes) -> Types:
     return [Type(operands[0].element, (len(operands), *operands[0].dims))]
 
@@ -114,29 +121,13 @@ def _merge_heads(operands: Types, attributes: Attributes) -> Types:
     return [Type(element, (batch, length, heads * channels))]
 
 
-def _positions(operands: Types, attributes: Attributes) -> Types:
-    return [Type(int(onnx.TensorProto.INT64), operands[0].dims[-1:])]
-
-
-def _mask_index(operands: Types, attributes: Attributes) -> Types:
-    return [Type(int(onnx.TensorProto.INT32), operands[0].dims[:1])]
-
-
-def _head_column(operands: Types, attributes: Attributes) -> Types:
-    return [Type(operands[0].element, (*operands[0].dims, 1, 1))]
-
-
 def _fused_matmul(operands: Types, attributes: Attributes) -> Types:
-    a, b = (_turned(operands[i].dims, attributes, "AB"[i]) for i in (0, 1))
+    pairs = zip(operands[:2], "AB", strict=True)
+    a, b = ([o.dims[i] for i in turned(len(o.dims), attributes, which)] for o, which in pairs)
     lead = np.broadcast_shapes(a[:-2], b[:-2])
     if a[-1] != b[-2 if len(b) > 1 else -1]:
         raise ValueError(f"{a[-1]} meets {b[-2 if len(b) > 1 else -1]}")
     return [Type(operands[0].element, (*lead, *a[-2:-1], *(b[-1:] if len(b) > 1 else ())))]
-
-
-def _turned(dims: tuple[int, ...], attributes: Attributes, which: str) -> tuple[int, ...]:
-    order = turned(len(dims), attributes, which)
-    return tuple(dims[i] for i in order)
 
 
 def turned(rank: int, attributes: Attributes, which: str) -> list[int]:
@@ -147,24 +138,6 @@ def turned(rank: int, attributes: Attributes, which: str) -> list[int]:
     if rank > 1 and attributes.get(f"trans{which}"):
         order[-2:] = order[:-3:-1]
     return order
-
-
-def _shift(operands: Types, attributes: Attributes) -> Types:
-    return [Type(onnx.TensorProto.FLOAT, operands[0].dims)]
-
-
-def _rounded(operands: Types, attributes: Attributes) -> Types:
-    return [Type(onnx.TensorProto.UINT8, operands[0].dims)]
-
-
-def _step(operands: Types, attributes: Attributes) -> Types:
-    """One real number."""
-    return [Type(onnx.TensorProto.FLOAT, ())]
-
-
-def _zero(operands: Types, attributes: Attributes) -> Types:
-    """One whole number."""
-    return [Type(onnx.TensorProto.UINT8, ())]
 
 
 def _fourier(operands: Types, attributes: Attributes) -> Types:
@@ -182,59 +155,47 @@ def _fourier(operands: Types, attributes: Attributes) -> Types:
     return [Type(attributes["to"], tuple(dims))]
 
 
-def _like_first_to(operands: Types, attributes: Attributes) -> Types:
-    return [Type(attributes["to"], operands[0].dims)]
-
-
 def _of_two(operands: Types, attributes: Attributes) -> Types:
     return [Type(attributes["to"], np.broadcast_shapes(operands[0].dims, operands[1].dims))]
 
 
-def _from_pairs(operands: Types, attributes: Attributes) -> Types:
-    return [Type(attributes["to"], operands[0].dims[:-1])]
-
-
-def _to_pairs(operands: Types, attributes: Attributes) -> Types:
-    return [Type(attributes["to"], (*operands[0].dims, 2))]
-
-
 _RULES: dict[str, Callable[..., Types]] = {
-    "LayerNormalization": _like_first,  # onnxruntime has it in all opsets
-    "SimplifiedLayerNormalization": _like_first,
-    "GroupNormalization": _like_first,
-    "com.microsoft::Gelu": _like_first,
-    "com.microsoft::FastGelu": _like_first,
-    "com.microsoft::QuickGelu": _like_first,
-    "com.microsoft::RotaryEmbedding": _like_first,
+    "LayerNormalization": _first(),  # onnxruntime has it in all opsets
+    "SimplifiedLayerNormalization": _first(),
+    "GroupNormalization": _first(),
+    "com.microsoft::Gelu": _first(),
+    "com.microsoft::FastGelu": _first(),
+    "com.microsoft::QuickGelu": _first(),
+    "com.microsoft::RotaryEmbedding": _first(),
     "com.microsoft::FusedMatMul": _fused_matmul,
     "com.microsoft::TransposeMatMul": _fused_matmul,
     "aten::complex": _of_two,
-    "aten::conj": _like_first_to,
+    "aten::conj": _first(),
     "aten::fft": _fourier,
-    "aten::imag": _like_first_to,
+    "aten::imag": _first(),
     "aten::polar": _of_two,
-    "aten::to": _like_first_to,
-    "aten::view_as_complex": _from_pairs,
-    "aten::view_as_real": _to_pairs,
+    "aten::to": _first(),
+    "aten::view_as_complex": _first(lambda dims: dims[:-1]),
+    "aten::view_as_real": _first(lambda dims: (*dims, 2)),
     "growc::Attention": _attention,
-    "growc::Clip": _like_first,
-    "growc::HeadColumn": _head_column,
-    "growc::Largest": _step,
-    "growc::Least": _step,
-    "growc::MaskIndex": _mask_index,
+    "growc::Clip": _first(),
+    "growc::HeadColumn": _first(lambda dims: (*dims, 1, 1)),
+    "growc::Largest": _first(lambda dims: (), onnx.TensorProto.FLOAT),
+    "growc::Least": _first(lambda dims: (), onnx.TensorProto.FLOAT),
+    "growc::MaskIndex": _first(lambda dims: dims[:1], onnx.TensorProto.INT32),
     "growc::MergeHeads": _merge_heads,
-    "growc::Positions": _positions,
-    "growc::RotaryEmbedding": _like_first,
+    "growc::Positions": _first(lambda dims: dims[-1:], onnx.TensorProto.INT64),
+    "growc::RotaryEmbedding": _first(),
     "growc::Repeat": _repeat,
-    "growc::Rounded": _rounded,
-    "growc::Shift": _shift,
+    "growc::Rounded": _first(element=onnx.TensorProto.UINT8),
+    "growc::Shift": _first(element=onnx.TensorProto.FLOAT),
     "growc::SplitBias": _split_bias,
     "growc::SplitHeads": _split_heads,
     "growc::SplitPacked": _split_packed,
     "growc::Stack": _stack,
-    "growc::Step": _step,
+    "growc::Step": _first(lambda dims: (), onnx.TensorProto.FLOAT),
     "growc::Unfold": _unfold,
     "growc::Unpack": _unpack,
-    "growc::Unstack": _unstack,
-    "growc::Zero": _zero,
+    "growc::Unstack": _first(lambda dims: dims[1:]),
+    "growc::Zero": _first(lambda dims: (), onnx.TensorProto.UINT8),
 }
