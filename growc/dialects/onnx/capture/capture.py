@@ -7,7 +7,7 @@ on names, on the order of nodes in the file, or on which operand of a commutativ
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from growc.dialects.onnx.capture.computed_weights import fold
 from growc.dialects.onnx.capture.fused_decompositions import LOWERINGS
 from growc.dialects.onnx.capture.fused_ops import PART_OF, lower
 from growc.dialects.onnx.capture.inline_control_flow import Step, flatten, op_name
+from growc.dialects.onnx.capture.owners import read_around
 from growc.dialects.onnx.capture.quantised import DEQUANTIZE, Stored, stored
 from growc.dialects.onnx.capture.quantised_decompositions import QUANTISED
 from growc.dialects.onnx.capture.shifted_gains import ON_ITS_WAY, shifts
@@ -42,6 +43,7 @@ what the units of an axis are (`Order`); its other names; whether it stands for 
 COMMUTATIVE = frozenset(
     {"Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "Equal", "BitwiseAnd"}
 )
+"""Operators whose operands may change places. A list and no law: the canonical order alone asks for it."""
 
 
 def capture(model: ir.Model, dialect: Any) -> Graph:
@@ -65,20 +67,9 @@ def _refuse_blocked(model: ir.Model) -> None:
             raise GrowError(Diagnostic("G309", message, notes=(why,), help=remedy))
 
 
-def _captured(step: Step) -> Iterator[ir.Value]:
+def _captured(step: Step) -> Iterable[ir.Value]:
     """Values of enclosing scopes that the bodies of an operator that is not followed use."""
-    if step.around_body:
-        return
-    for attribute in step.node.attributes.values():
-        bodies = {ir.AttributeType.GRAPH: [attribute.value], ir.AttributeType.GRAPHS: attribute.value}
-        for body in bodies.get(attribute.type, []):
-            inner = list(body.all_nodes())
-            own = {*body.inputs, *body.initializers.values(), *(v for n in inner for v in n.outputs)}
-            for n in inner:
-                for graph in (a.value for a in n.attributes.values() if a.type == ir.AttributeType.GRAPH):
-                    own.update(graph.inputs, graph.initializers.values())
-            operands = [v for n in inner for v in n.inputs] + list(body.outputs)
-            yield from (v for v in operands if v is not None and v not in own)
+    return () if step.around_body else read_around(step.node)
 
 
 def stored_weight(value: ir.Value, tensor: ir.TensorProtocol) -> Weight:

@@ -28,14 +28,11 @@ from onnx.reference import ReferenceEvaluator
 
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.inline_control_flow import op_name
-from growc.dialects.onnx.capture.owners import around, bodies
+from growc.dialects.onnx.capture.owners import around, bodies, read_around
 from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of, stored_tensor
 from growc.dialects.onnx.operators.site import REAL
-from growc.dialects.onnx.operators.table import backward
+from growc.dialects.onnx.operators.table import backward, treatment_of
 from growc.ir.naming import unused
-
-CONTRACTIONS = frozenset({"Conv", "ConvTranspose", "Einsum", "FusedMatMul", "Gemm", "MatMul"})
-"""Where a computed value is a weight: the other operand is an activation."""
 
 REDUCTIONS = frozenset(
     {"ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceSum", "ReduceSumSquare", "LpNormalization"}
@@ -46,10 +43,11 @@ CURVED = REDUCTIONS | frozenset(
 """Operators that no map but an order of units passes on its way to a reader."""
 
 POINTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Pow", "Reciprocal", "Sqrt", "Sub"})
-LAYOUT = frozenset({"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that weights are also scaled by numbers with: alone they make none that stands for itself."""
 MOVES = frozenset({"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Layout that stored tensors may pass on their way to a use."""
-ARITHMETIC = CURVED | POINTWISE | LAYOUT | {"MatMul"}
+ARITHMETIC = CURVED | POINTWISE | MOVES | {"Cast", "Expand", "MatMul"}
+"""Lists and no traits: onnx's reference operators compute these as onnxruntime does, up to a rounding."""
 BODIES = frozenset({"If", "Loop", "Scan"})
 WIDE = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 
@@ -114,10 +112,10 @@ def fold(model: ir.Model) -> list[Folded]:
 
 
 def _contracted(model: ir.Model, cones: _Cones) -> Iterator[ir.Value]:
-    """Static operands of contractions with activations."""
+    """Static operands of contractions with activations: where a computed value is a weight."""
     for node in model.graph.all_nodes():
         operands = [v for v in node.inputs if v is not None]
-        if node.op_type in CONTRACTIONS and not all(map(cones.is_static, operands)):
+        if treatment_of(node) == "contract" and not all(map(cones.is_static, operands)):
             yield from map(_unmoved, operands[:2])
 
 
@@ -175,11 +173,8 @@ class _Cones:
 
 def _operands(node: ir.Node) -> Iterator[ir.Value]:
     """What a node and its bodies read from around them."""
-    inner = list(around(node))
-    own = {v for n in inner for v in n.outputs} | {
-        v for b in bodies(node) for v in (*b.inputs, *b.initializers.values())
-    }
-    yield from (v for n in (node, *inner) for v in n.inputs if v is not None and v not in own)
+    yield from (v for v in node.inputs if v is not None)
+    yield from read_around(node)
 
 
 def _is_arithmetic(node: ir.Node) -> bool:

@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.fused_decompositions import LOWERINGS
-from growc.dialects.onnx.capture.fused_ops import Lowering
+from growc.dialects.onnx.capture.fused_ops import Lowering, makers
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,8 @@ def _parts(node: ir.Node) -> Iterator[tuple[str, tuple[onnx.NodeProto, ...]]]:
     for part in lowering.made:
         part.name = ""  # all of them bear the fused node's
     for part in lowering.made:
-        cone = _cone(part, lowering)
+        above = makers(part.outputs, lowering.made)
+        cone = [n for n in lowering.made if n in above]
         if all(n.domain != "growc" for n in cone):
             nodes = tuple(ir.serde.serialize_node(n) for n in cone)
             yield from ((value.name or "", nodes) for value in part.outputs)
-
-
-def _cone(part: ir.Node, lowering: Lowering) -> list[ir.Node]:
-    """A plain node and those of the same fused one above it, in their order."""
-    needed = {part}
-    for node in reversed(lowering.made):
-        if node in needed:
-            needed |= {maker for v in node.inputs if v is not None and (maker := v.producer()) is not None}
-    return [node for node in lowering.made if node in needed]

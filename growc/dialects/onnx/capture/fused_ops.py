@@ -260,7 +260,7 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
     results = [*results, *[None] * len(node.outputs)][: len(node.outputs)]
     pairs = list(zip(node.outputs, results, strict=True))
     read = [made for old, made in pairs if old.uses() or old.is_graph_output()]
-    alive = _makers(read, lowering.made)
+    alive = makers(read, lowering.made)
     unseen = _unseen(lowering, alive)
     if None in read or (unseen and any(part.domain == "growc" for part in alive)):
         detach(lowering.made)
@@ -287,7 +287,7 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
     return Fused(node, rule, lowering, outputs, _carried(lowering), [_within(n, made) for n in made])
 
 
-def _makers(results: Collection[ir.Value | None], parts: Sequence[ir.Node]) -> set[ir.Node]:
+def makers(results: Collection[ir.Value | None], parts: Sequence[ir.Node]) -> set[ir.Node]:
     """The parts that some results are made by."""
     read, found = set(results), set[ir.Node]()
     for part in reversed(parts):

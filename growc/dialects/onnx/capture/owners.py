@@ -76,6 +76,17 @@ def around(node: ir.Node) -> Iterator[ir.Node]:
         yield from body.all_nodes()
 
 
+def read_around(node: ir.Node) -> Iterator[ir.Value]:
+    """What the bodies of a node read from the scopes around it, and give out of these."""
+    for body in bodies(node):
+        inner = list(body.all_nodes())
+        own = {v for n in inner for v in n.outputs}
+        for scope in (body, *(b for n in inner for b in bodies(n))):
+            own.update(scope.inputs, scope.initializers.values())
+        operands = [v for n in inner for v in n.inputs] + list(body.outputs)
+        yield from (v for v in operands if v is not None and v not in own)
+
+
 def bodies(node: ir.Node) -> Iterator[ir.Graph]:
     """The bodies of a node."""
     for attribute in node.attributes.values():

@@ -23,10 +23,10 @@ PARTED = "growc.parted"
 
 
 MAKING = frozenset({"Expand", "ConstantOfShape"})
-"""Operators whose results have axes that nothing but their reader asks for."""
+"""Operators whose results have axes that nothing but their reader asks for. Tile repeats others too."""
 
 MOVING = frozenset({"Transpose", "Cast", "Identity", "Unsqueeze", "Squeeze"})
-"""Operators that only move such a tensor."""
+"""Operators that only move such a tensor. Reshape may join these axes with others."""
 
 
 def part(model: ir.Model) -> None:

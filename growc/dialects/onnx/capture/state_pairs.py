@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
+from growc.dialects.onnx.files.following import reach
 from growc.dialects.onnx.operators.table import backward, has, treatment_of
 from growc.ir.traits import JOIN, REPEAT, SAME, SIZES, SUM, TAKE, TURN, VIEW
 from growc.ir.walk import walk
@@ -36,7 +37,10 @@ PASTS: dict[tuple[str, str], dict[int, int]] = {
     ("com.microsoft", "MultiHeadAttention"): {6: 1, 7: 2},
     ("com.microsoft", "GroupQueryAttention"): {3: 1, 4: 2},
 }
-"""Operators that carry a state on: the operand that it is, and the result that takes its place."""
+"""Operators that carry a state on: the operand that it is, and the result that takes its place.
+
+Lists, as the next ones are: files are read as they stand too, and what capture takes apart has no row.
+"""
 
 GROWING = frozenset({"Concat", "Attention", "MultiHeadAttention", "GroupQueryAttention"})
 """Operators behind which a state is longer than before."""
@@ -141,10 +145,7 @@ def _scales(node: ir.Node) -> bool:
 def _users(start: ir.Value, through: Callable[[ir.Node], bool]) -> Iterator[ir.Node]:
     """Every node that reads a value, or what comes out of such operators behind it."""
 
-    def behind(value: ir.Value) -> Iterator[ir.Value]:
-        for node, operand in value.uses():
-            if through(node) and (operand == 0 or treatment_of(node) in SCALES):
-                yield from node.outputs
+    def passes(node: ir.Node, operand: int) -> bool:
+        return through(node) and (operand == 0 or treatment_of(node) in SCALES)
 
-    for value in walk([start], behind):
-        yield from (use.node for use in value.uses())
+    return (node for node, _ in reach(start, passes))
