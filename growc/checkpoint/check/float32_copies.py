@@ -5,37 +5,24 @@ What storing weights in 16 bits costs hides whatever is smaller.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from growc.algebra.indexmap import Array
 from growc.checkpoint.classes.new_tensors import GrownWeights, write_grown
 from growc.checkpoint.classes.on_disk import Opened
-from growc.checkpoint.files.directory import Readable
 from growc.checkpoint.files.key_mapping import ModuleNames
-from growc.checkpoint.files.safetensors_file import NARROW, Entry
+from growc.checkpoint.files.safetensors_file import NARROW, Readable
 from growc.checkpoint.files.write import as_they_are, write_checkpoint
 from growc.verification.rounding import COPY_BYTES
 
 
-@dataclass(frozen=True)
-class Single:
+def _single(stored: Readable) -> Readable:
     """A tensor whose 16-bit numbers are read as wider ones."""
-
-    stored: Readable
-
-    @property
-    def entry(self) -> Entry:
-        """What is read."""
-        entry = self.stored.entry
-        return replace(entry, dtype="F32") if entry.dtype in NARROW else entry
-
-    def read(self) -> Array:
-        """The tensor."""
-        found = self.stored.read()
-        return found.astype(np.float32) if self.stored.entry.dtype in NARROW else found
+    if stored.entry.dtype not in NARROW:
+        return stored
+    return Readable(replace(stored.entry, dtype="F32"), lambda: stored.read().astype(np.float32))
 
 
 def write_in_single(grown: GrownWeights[Opened], folder: Path) -> tuple[Path, Path] | None:
@@ -44,10 +31,9 @@ def write_in_single(grown: GrownWeights[Opened], folder: Path) -> tuple[Path, Pa
     if not source.narrow or 4 * sum(grown.entry(name).elements for name in grown.plans) > COPY_BYTES:
         return None
     folder.mkdir()
-    wide = replace(source, tensors={name: Single(tensor) for name, tensor in source.tensors.items()})
+    wide = replace(source, tensors={name: _single(tensor) for name, tensor in source.tensors.items()})
     entries = {name: tensor.entry for name, tensor in wide.tensors.items()}
     write_checkpoint(folder / "source", wide, source.config, as_they_are([*entries.values()], wide.read))
     names = ModuleNames(grown.source.module, entries, wide.read)
-    opened = Opened(grown.source.module, grown.source.stored, wide, names)
-    write_grown(folder / "grown", replace(grown, source=opened))
+    write_grown(folder / "grown", replace(grown, source=replace(grown.source, checkpoint=wide, names=names)))
     return folder / "source", folder / "grown"

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.files.safetensors_file import NARROW, Entry, read_header, unreadable
-from growc.checkpoint.files.torch_bin import read_pickle
+from growc.checkpoint.files.safetensors_file import NARROW, Readable, read_header, unreadable
+from growc.checkpoint.files.torch_tensors import read_pickle
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import companion, foreign, stays_with
 
@@ -29,17 +29,6 @@ HOLDERS = frozenset(
 
 STATE = frozenset(("trainer_state.json",))
 """Other files that belong to a training that has been."""
-
-
-class Readable(Protocol):
-    """A tensor of a checkpoint, still on disk."""
-
-    @property
-    def entry(self) -> Entry:
-        """What it is."""
-
-    def read(self) -> Array:
-        """Its elements, in an array of its own."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +76,8 @@ class Checkpoint:
 
     def left(self) -> Iterator[Path]:
         """The files that hold weights or states of the source in another form, which no longer hold true."""
-        written = {self.path / name for name in (CONFIG, ADAPTER_CONFIG, *ADAPTER_WEIGHTS)}
-        own = {*weight_files(self.path), *_indices(self.path), *written}
+        written = (CONFIG, ADAPTER_CONFIG, *ADAPTER_WEIGHTS, WEIGHTS + INDEX, PICKLED + INDEX)
+        own = {*weight_files(self.path), *(self.path / name for name in written)}
         yield from (p for p in sorted(self.path.iterdir()) if p not in own and self.is_left(p))
         below = (
             Path(folder, name) for folder, *kinds in os.walk(self.path) for names in kinds for name in names
@@ -151,10 +140,6 @@ def weight_files(path: Path) -> dict[Path, tuple[str, ...]]:
             return _indexed(index)
     message = f"`{path}` has no weights: neither `{WEIGHTS}` nor shards with an index"
     raise GrowError(Diagnostic("G310", message))
-
-
-def _indices(path: Path) -> set[Path]:
-    return {path / (name + INDEX) for name in (WEIGHTS, PICKLED)}
 
 
 def _indexed(index: Path) -> dict[Path, tuple[str, ...]]:

@@ -33,17 +33,11 @@ from growc.plans.plan import MEAN, ZERO, Layout, WeightPlan
 WEIGHTS, PICKLED = ADAPTER_WEIGHTS
 PREFIX = "base_model.model."
 
-INERT = (
-    frozenset(
-        ("auto_mapping", "base_model_name_or_path", "bias", "fan_in_fan_out", "inference_mode", "lora_alpha")
-    )
-    | frozenset(
-        ("lora_dropout", "modules_to_save", "peft_type", "peft_version", "r", "revision", "target_modules")
-    )
-    | frozenset(
-        ("task_type", "use_rslora", "megatron_core", "qalora_group_size", "runtime_config", "exclude_modules")
-    )
-)
+INERT = """
+    auto_mapping base_model_name_or_path bias exclude_modules fan_in_fan_out inference_mode init_lora_weights
+    lora_alpha lora_dropout megatron_core modules_to_save peft_type peft_version qalora_group_size r revision
+    runtime_config target_modules task_type use_rslora
+"""
 """Fields of plain LoRA that hold for every size and number of layers; every other one is to be unset."""
 
 STARTS = (True, False, None, "gaussian", "orthogonal")
@@ -51,7 +45,6 @@ STARTS = (True, False, None, "gaussian", "orthogonal")
 
 NUMBERED = ("layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern")
 """Fields that may name layers by number: they hold as long as layers keep theirs."""
-
 
 FACTORS = (("lora_A.weight", "lora_B.weight"), ("lora_embedding_A", "lora_embedding_B"))
 """How the names of A and B end."""
@@ -108,8 +101,7 @@ def _require_plain(folder: Path, config: Mapping[str, Any], moved: bool) -> None
         raise _not_plain(folder, f"it is of type {config.get('peft_type')}")
     if config.get("init_lora_weights") not in STARTS:
         raise _not_plain(folder, f"`init_lora_weights` is {config['init_lora_weights']!r}")
-    known = INERT | {"init_lora_weights", *NUMBERED}
-    for name in sorted(config.keys() - known):
+    for name in sorted(config.keys() - {*INERT.split(), *NUMBERED}):
         if config[name]:
             raise _not_plain(folder, f"`{name}` is set")
     if config.get("bias") not in (None, "none"):

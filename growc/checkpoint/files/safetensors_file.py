@@ -7,8 +7,9 @@ pages of a map do.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,25 +71,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A tensor in a file; `offset` counts from the file's start."""
+class Readable:
+    """A tensor that is still on disk; `read` gives an array of its own."""
 
     entry: Entry
-    file: Path
-    offset: int
-
-    def read(self) -> Array:
-        """The tensor, in an array of its own. Raises GrowError (G310) where the file ends too early."""
-        data = np.empty(self.entry.nbytes, dtype=np.uint8)
-        with self.file.open("rb", buffering=0) as file:
-            file.seek(self.offset)
-            view, done = data.data, 0
-            while done < len(view):
-                count = file.readinto(view[done:])
-                if not count:
-                    raise unreadable(self.file, f"`{self.entry.name}` ends too early")
-                done += count
-        return data.view(DTYPES[self.entry.dtype]).reshape(self.entry.shape)
+    read: Callable[[], Array]
 
 
 def unreadable(path: Path, reason: str) -> GrowError:
@@ -96,7 +83,7 @@ def unreadable(path: Path, reason: str) -> GrowError:
     return GrowError(Diagnostic("G310", f"`{path}` cannot be read as a checkpoint: {reason}"))
 
 
-def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
+def read_header(path: Path) -> tuple[dict[str, Readable], dict[str, str]]:
     """The tensors of a file in the order in which they lie there, and its metadata.
 
     Raises GrowError: G310 where it is no such file, G309 where it has elements that growc cannot hold.
@@ -114,15 +101,22 @@ def read_header(path: Path) -> tuple[dict[str, Stored], dict[str, str]]:
     except (safetensors.SafetensorError, ValueError) as error:
         raise unreadable(path, str(error)) from error
     metadata = header.pop("__metadata__", {})
-    stored = [_stored(name, said, path, 8 + length) for name, said in header.items()]
-    return {s.entry.name: s for s in sorted(stored, key=lambda s: s.offset)}, metadata
+    found: dict[str, Readable] = {}
+    for name, said in sorted(header.items(), key=lambda item: int(item[1]["data_offsets"][0])):
+        entry = Entry(name, said["dtype"], tuple(said["shape"]))
+        if entry.dtype not in DTYPES:
+            message = f"`{name}` in `{path}` has elements of type {entry.dtype}, which growc cannot hold"
+            raise GrowError(Diagnostic("G309", message))
+        found[name] = Readable(entry, partial(_read, path, entry, 8 + length + said["data_offsets"][0]))
+    return found, metadata
 
 
-def _stored(name: str, said: Mapping[str, Any], path: Path, start: int) -> Stored:
-    if said["dtype"] not in DTYPES:
-        message = f"`{name}` in `{path}` has elements of type {said['dtype']}, which growc cannot hold"
-        raise GrowError(Diagnostic("G309", message))
-    return Stored(Entry(name, said["dtype"], tuple(said["shape"])), path, start + said["data_offsets"][0])
+def _read(path: Path, entry: Entry, offset: int) -> Array:
+    """One tensor of a file. Raises GrowError (G310) where the file ends too early."""
+    data = np.fromfile(path, np.uint8, entry.nbytes, offset=offset)
+    if len(data) < entry.nbytes:
+        raise unreadable(path, f"`{entry.name}` ends too early")
+    return data.view(DTYPES[entry.dtype]).reshape(entry.shape)
 
 
 def make_header(entries: Iterable[Entry], metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
@@ -131,11 +125,7 @@ def make_header(entries: Iterable[Entry], metadata: Mapping[str, str]) -> tuple[
     at, offsets = 0, {}
     for entry in file_order(entries):
         end = at + entry.nbytes
-        header[entry.name] = {
-            "dtype": entry.dtype,
-            "shape": list(entry.shape),
-            "data_offsets": [at, end],
-        }
+        header[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [at, end]}
         offsets[entry.name], at = at, end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from growc.checkpoint.files.safetensors_file import Stored, read_header
+from growc.checkpoint.files.safetensors_file import Readable, read_header
 from growc.checkpoint.files.shards import ShardWriter
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import foreign
@@ -39,7 +39,7 @@ def read_state(given: Given) -> dict[str, Callable[[], Tensor]]:
     with foreign(Path(given), "a state dict"):
         stored, _ = read_header(Path(given))
 
-    def reading(one: Stored) -> Callable[[], Tensor]:
+    def reading(one: Readable) -> Callable[[], Tensor]:
         return lambda: to_torch(one.read())
 
     return {name: reading(one) for name, one in stored.items()}

@@ -1,14 +1,23 @@
-"""Tensors of torch as entries of a file."""
+"""Tensors of torch as entries of a file, and files of `torch.save`.
+
+They are read with `weights_only`, which runs no code, and mapped from disk.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pickle
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from growc.checkpoint.files.safetensors_file import DTYPES, WORDS, Entry
-from growc.dialects.torch.operators.arrays import CARRIED, name_of, to_torch
+from growc.algebra.indexmap import Array
+from growc.checkpoint.files.safetensors_file import DTYPES, WORDS, Entry, Readable, unreadable
+from growc.dialects.torch.operators.arrays import CARRIED, name_of, to_numpy, to_torch
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import first_line
 
 if TYPE_CHECKING:
     import torch
@@ -32,3 +41,39 @@ def without_data(entry: Entry) -> torch.Tensor:
 
     kind = to_torch(np.empty(0, DTYPES[entry.dtype])).dtype
     return torch.empty(entry.shape, dtype=kind, device="meta")
+
+
+def read_pickle(path: Path) -> dict[str, Readable]:
+    """The tensors of a `.bin` file. Raises GrowError (G310) where it holds anything but tensors."""
+    state = load_pickle(path)
+    import torch
+
+    if not isinstance(state, dict) or not all(isinstance(t, torch.Tensor) for t in state.values()):
+        raise unreadable(path, "it holds something else than tensors by name")
+    return {n: Readable(entry_of(n, tensor), partial(_copy, tensor)) for n, tensor in state.items()}
+
+
+def _copy(tensor: torch.Tensor) -> Array:
+    """A tensor that torch has mapped from a file, in an array of its own."""
+    return to_numpy(tensor).copy()
+
+
+def load_pickle(path: Path) -> Any:
+    """What a file of `torch.save` holds. No code in it is run. Raises GrowError (G310) where it has some."""
+    import torch
+
+    try:
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # what it thinks of a file's age
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_mappable(path))
+    except FileNotFoundError as error:
+        raise unreadable(path, "there is no such file") from error
+    except pickle.UnpicklingError as error:
+        raise unreadable(path, "it holds code, or objects of classes, and growc runs none") from error
+    except Exception as error:  # whatever a damaged file leads torch to
+        raise unreadable(path, first_line(error)) from error
+
+
+def _is_mappable(path: Path) -> bool:
+    """Whether it is a zip file: only those can be mapped."""
+    with path.open("rb") as file:
+        return file.read(4) == b"PK\x03\x04"
