@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from growc.checkpoint.check.run import Loaded
-from growc.checkpoint.classes.in_memory import Living, single
+from growc.checkpoint.classes.holder import single
+from growc.checkpoint.classes.in_memory import Living
 from growc.checkpoint.classes.model import held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, held_result
 from growc.checkpoint.files.quiet import quiet
@@ -103,18 +103,12 @@ def _follow(module: Any, source: Any) -> None:
     parts = dict(source.named_modules())
     for name, part in module.named_modules():
         part.training = parts[name].training if name in parts else source.training
-    again = next(_checkpointing(source), None)
-    for part in module.modules() if again is not None else ():
+    checkpointed = [part for part in parts.values() if getattr(part, "gradient_checkpointing", False)]
+    for part in module.modules() if checkpointed else ():
         if hasattr(part, "gradient_checkpointing"):
-            part.gradient_checkpointing, part._gradient_checkpointing_func = True, again
+            part.gradient_checkpointing = True
+            part._gradient_checkpointing_func = checkpointed[0]._gradient_checkpointing_func
     if hasattr(source, "_require_grads_hook"):
         module.enable_input_require_grads()
     if getattr(source, "generation_config", None) is not None:
         module.generation_config = deepcopy(source.generation_config)
-
-
-def _checkpointing(source: nn.Module) -> Iterator[Any]:
-    """The function that runs a part once more for its gradients, where parts do so."""
-    for part in source.modules():
-        if getattr(part, "gradient_checkpointing", False):
-            yield part._gradient_checkpointing_func

@@ -25,20 +25,13 @@ class Holder(ABC):
     """A class and its weights.
 
     module: on meta. stored: for every name of the class's state, the one under which the same tensor lies.
+    config: what the class is built from. build: what builds it from another config.
     """
 
     module: nn.Module
     stored: Mapping[str, str]
-
-    @property
-    @abstractmethod
-    def config(self) -> Mapping[str, Any]:
-        """What the class is built from."""
-
-    @property
-    @abstractmethod
-    def build(self) -> Build:
-        """What builds the class from another config."""
+    config: Mapping[str, Any]
+    build: Build
 
     @abstractmethod
     def entry(self, name: str) -> Entry:
@@ -55,8 +48,12 @@ class Holder(ABC):
 
     def tensor(self, name: str) -> torch.Tensor:
         """The same for a class that computes in single precision."""
-        found = to_torch(self.read(name))
-        return found.float() if found.is_floating_point() else found
+        return single(to_torch(self.read(name)))
+
+
+def single(tensor: torch.Tensor) -> torch.Tensor:
+    """Real numbers as a class has them that computes in single precision."""
+    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def first_names(module: nn.Module) -> dict[str, str]:

@@ -28,12 +28,12 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 class Living(Holder):
     """A module whose class and config say what it computes.
 
-    source: the module. tensors: its state by name. values: its config.
+    source: the module. tensors: its state by name.
     """
 
+    build: ClassBuilder
     source: Any
     tensors: Mapping[str, Tensor]
-    values: Mapping[str, object]
 
     @staticmethod
     def of(module: Any, inputs: Mapping[str, object] | None = None) -> Living:
@@ -42,23 +42,13 @@ class Living(Holder):
         Raises GrowError: G309 for quantised weights, G317 where it fails on these, G321 where its class
         does not build it from its config.
         """
-        values = module.config.to_dict()
-        require_plain(values)
+        config = module.config.to_dict()
+        require_plain(config)
         built, alike = (built_like(module) for _ in range(2))
         tensors = module.state_dict(keep_vars=True)
         if reason := _difference(module, alike, tensors, inputs):
             raise _other(module, reason)
-        return Living(built, first_names(built), module, tensors, values)
-
-    @property
-    def config(self) -> Mapping[str, object]:
-        """The module's own."""
-        return self.values
-
-    @property
-    def build(self) -> ClassBuilder:
-        """The module's class, as it can be captured."""
-        return _builder(self.source)
+        return Living(built, first_names(built), config, _builder(module), module, tensors)
 
     def entry(self, name: str) -> Entry:
         """As a file would have it. Raises GrowError (G309) where files have no such elements."""
@@ -116,11 +106,6 @@ def _with_types_of(module: Any, alike: Any) -> None:
     for name, tensor in chain(alike.named_parameters(), alike.named_buffers()):
         if name in own and own[name].dtype != tensor.dtype:
             tensor.data = tensor.data.to(own[name].dtype)
-
-
-def single(tensor: Tensor) -> Tensor:
-    """Real numbers as a class has them that computes in single precision."""
-    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def _shape(shape: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from growc.checkpoint.classes.holder import Holder
+from growc.checkpoint.classes.holder import Holder, single
 from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.files.directory import CONFIG, weight_files
 from growc.checkpoint.files.quiet import quiet
@@ -56,7 +56,7 @@ class ClassModel(TorchModel):
 
         Raises GrowError (G309, G317, G321) where its class does not build it, or cannot be captured.
         """
-        from growc.checkpoint.classes.in_memory import Living, single
+        from growc.checkpoint.classes.in_memory import Living
 
         if example_inputs is None:
             holder = Living.of(module)

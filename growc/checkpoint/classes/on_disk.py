@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from growc.algebra.indexmap import Array
 from growc.checkpoint.classes.holder import Holder
@@ -19,19 +18,13 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 if TYPE_CHECKING:
     from torch import nn
 
-    from growc.dialects.transformers.config.trials import Build
-
 
 @dataclass(frozen=True)
 class Opened(Holder):
-    """A checkpoint that can be read by its class; `stored` has names of the file.
-
-    unstored: names of the class's tensors that it computes itself, and the file lacks.
-    """
+    """A checkpoint that can be read by its class; `stored` has names of the file."""
 
     checkpoint: Checkpoint
     names: ModuleNames
-    unstored: tuple[str, ...] = ()
 
     @staticmethod
     def open(path: Path) -> Opened:
@@ -46,22 +39,11 @@ class Opened(Holder):
         lacking = [
             n for same in same_tensors(module) if not any(m in names.entries for m in same) for n in same
         ]
-        computed = tuple(unstored(module, lacking))
-        if computed:
-            module = build(checkpoint.config, constants=True, unstored=computed)
-        return Opened(module, _stored(path, module, names), checkpoint, names, computed)
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """That of the directory."""
-        return self.checkpoint.config
-
-    @property
-    def build(self) -> Build:
-        """By the class that a config names."""
-        from growc.dialects.transformers.classes import build
-
-        return partial(build, unstored=self.unstored)
+        computing = partial(build, unstored=unstored(module, lacking))
+        if computing.keywords["unstored"]:
+            module = computing(checkpoint.config, constants=True)
+        stored = _stored(path, module, names)
+        return Opened(module, stored, checkpoint.config, computing, checkpoint, names)
 
     def entry(self, name: str) -> Entry:
         """As the file has it."""
