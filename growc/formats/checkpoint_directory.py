@@ -33,8 +33,7 @@ class CheckpointDirectory:
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """The directory. Raises GrowError (G308) where a tensor is not as its class has it."""
-        from growc.checkpoint.classes.new_tensors import held_result, remarks, write_grown
-        from growc.checkpoint.classes.optimizer_files import carry_optimizer
+        from growc.checkpoint.classes.new_tensors import carry_optimizer, held_result, remarks, write_grown
 
         grown: GrownWeights[Opened] = held_result(c).held
         total = sum(grown.entry(name).nbytes for name in grown.plans)

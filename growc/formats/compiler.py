@@ -102,7 +102,7 @@ def _named(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, O
     """A model with the path that it is called by. Raises GrowError: G309, G310, G317, G321."""
     if not isinstance(model, str | Path):
         if keep_class and has_config(model):
-            from growc.checkpoint.classes.held import HeldModel
+            from growc.checkpoint.classes.fit_config import HeldModel
 
             return Path(type(model).__name__), HeldModel.of_module(model, example_inputs)
         from growc.dialects.torch.model import TorchModel
@@ -120,7 +120,7 @@ def opened(path: Path) -> Opened:
     if path.is_dir() or path.suffix == ".pt2":
         require_torch(path)
     if path.is_dir():
-        from growc.checkpoint.classes.held import HeldModel
+        from growc.checkpoint.classes.fit_config import HeldModel
 
         return HeldModel.at(path)
     if path.suffix == ".pt2":

@@ -72,28 +72,20 @@ def carry(
     after: Sequence[str],
     *,
     new: New = "mapped",
-    aliases: Mapping[str, str] | None = None,
 ) -> Carried:
     """The state for the result of a plan. The source's is not touched.
 
     `before` has the source's parameters by group, in the optimizer's order (`parameter_groups`); `after` the
-    result's, in the order of its `named_parameters`. `aliases` gives the plan's name of a tied parameter that
-    has another. A new parameter joins the group of the one that it comes from.
+    result's, in the order of its `named_parameters`; both by the names of the plan. A new parameter joins the
+    group of the one that it comes from.
     """
-    return _Carrier(state, plan, before, new, aliases or {}).carry(after)
+    return _Carrier(state, plan, before, new).carry(after)
 
 
 class _Carrier:
-    def __init__(
-        self,
-        state: State,
-        plan: Plan,
-        before: Sequence[Sequence[str]],
-        new: New,
-        aliases: Mapping[str, str],
-    ) -> None:
+    def __init__(self, state: State, plan: Plan, before: Sequence[Sequence[str]], new: New) -> None:
         _check_sizes(state, before)
-        self.state, self.plan, self.new, self.aliases = state, plan, new, aliases
+        self.state, self.plan, self.new = state, plan, new
         self.weights = {w.name: w for w in plan.weights}
         self.copies = plan.later_copies
         self.uneven = uneven_axes(plan)
@@ -101,12 +93,9 @@ class _Carrier:
         self.groups: dict[str, int] = {}
         for k, (group, names) in enumerate(zip(state["param_groups"], before, strict=True)):
             for number, name in zip(group["params"], names, strict=True):
-                self.groups[self.planned(name)] = k
+                self.groups[name] = k
                 if number in state["state"]:
-                    self.entries[self.planned(name)] = state["state"][number]
-
-    def planned(self, name: str) -> str:
-        return self.aliases.get(name, name)
+                    self.entries[name] = state["state"][number]
 
     def carry(self, after: Sequence[str]) -> Carried:
         members: list[list[str]] = [[] for _ in self.state["param_groups"]]
@@ -129,9 +118,9 @@ class _Carrier:
         )
 
     def weight(self, name: str) -> WeightPlan:
-        if self.planned(name) not in self.weights:
+        if name not in self.weights:
             raise _misfit(f"the plan knows no weight `{name}`")
-        return self.weights[self.planned(name)]
+        return self.weights[name]
 
     def source(self, name: str) -> str:
         weight = self.weight(name)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from growc.checkpoint.classes.dependent_axes import following
 from growc.checkpoint.classes.holder import Holder
-from growc.checkpoint.classes.model import held_model
+from growc.checkpoint.classes.model import ClassModel, held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, HeldResult
 from growc.checkpoint.classes.stored_axes import StoredAxes
 from growc.checkpoint.files.quiet import quiet
@@ -33,6 +33,7 @@ from growc.dialects.transformers.log.compensation import Compensation, compensat
 from growc.dialects.transformers.log.entry import alike, same_logs
 from growc.dialects.transformers.log.record import operator_log
 from growc.dialects.transformers.log.zero_branches import awake
+from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
 from growc.errors.source import Source as Text
 from growc.passes.axes.inner_heads import inner_heads
@@ -53,6 +54,17 @@ Followed = tuple[Result, Solved, Target, tuple[str, ...]]
 """The plan, the config that holds it, what it is, and what is said of the axes that follow."""
 
 
+@dataclass
+class HeldModel(ClassModel):
+    """A class whose results have a config of it."""
+
+    __repr__ = brief
+
+    def hold(self, c: Result) -> Result:
+        """With a config of the class. Raises GrowError (G309, G318, G319) where there is none."""
+        return hold(c)
+
+
 def hold(c: Result) -> Result:
     """The compilation with the class of its result, and what becomes of the weights there.
 
@@ -62,9 +74,12 @@ def hold(c: Result) -> Result:
     """
     model = held_model(c)
     try:
-        c, answer, target, told = _found(c)
+        found = _held(c)
+        if isinstance(found, Unsolved):
+            raise _refused(c, found, StoredAxes.of(c))
     finally:
         model.tried.clear()
+    c, answer, target, told = found
     source = model.holder
     module = source.build(answer.config, constants=True)
     made_up, idle = _made_up(module, target)
@@ -79,14 +94,6 @@ def hold(c: Result) -> Result:
         notes=(*c.plan.notes, *told, *idle, *_unread(held)),
     )
     return HeldResult(**vars(replace(c, plan=plan)), held=held)
-
-
-def _found(c: Result) -> Followed:
-    """The plan that a config holds. Raises GrowError (G318) where none does."""
-    held = _held(c)
-    if isinstance(held, Unsolved):
-        raise _refused(c, held, StoredAxes.of(c))
-    return held
 
 
 def _held(c: Result) -> Followed | Unsolved:

@@ -34,7 +34,9 @@ def filled(module: nn.Module, given: Given) -> nn.Module:
     state = read_state(given)
     tied = same_tensors(module)
     own = module.state_dict(keep_vars=True)
-    problems = [*_others(tied, state), *_strange(own, state)]
+    lacking = (names for names in tied if not any(name in state for name in names))
+    problems = [f"it lacks {' or '.join(f'`{name}`' for name in names)}" for names in lacking]
+    problems += [f"the module has no `{name}`" for name in state if name not in own]
     made: dict[Tensor, Tensor] = {}
     for names in tied:
         found = [name for name in names if name in state]
@@ -47,18 +49,6 @@ def filled(module: nn.Module, given: Given) -> nn.Module:
         message = f"the state dict does not fit this `{type(module).__name__}`"
         raise GrowError(Diagnostic("G322", message, notes=(*problems[:SHOWN], *more)))
     return _with_tensors(module, made | _computed(module))
-
-
-def _others(tied: list[list[str]], state: State) -> Iterator[str]:
-    """What is said of tensors that the state dict lacks."""
-    for names in tied:
-        if not any(name in state for name in names):
-            yield f"it lacks {' or '.join(f'`{name}`' for name in names)}"
-
-
-def _strange(own: Mapping[str, Tensor], state: State) -> Iterator[str]:
-    """What is said of tensors that the module lacks."""
-    yield from (f"the module has no `{name}`" for name in state if name not in own)
 
 
 def _fitting(names: list[str], own: Tensor, state: State) -> tuple[Tensor, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,6 @@ import numpy as np
 from growc.algebra.indexmap import Array
 from growc.checkpoint.classes.holder import Holder, first_names
 from growc.checkpoint.classes.on_disk import Opened
-from growc.checkpoint.classes.unread import Unread
 from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.shards import SHARD_SIZE, Part
@@ -22,12 +22,19 @@ from growc.dialects.transformers.config.shapes import Feature, same_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.compilation import Result
 from growc.plans.execute import execute
-from growc.plans.plan import WeightPlan
+from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, Plan, WeightPlan
+from growc.training.optimizer_state import carry, parameter_groups, read_optimizer
 
 if TYPE_CHECKING:
     from growc.dialects.transformers.log.compensation import Factor
 
 H = TypeVar("H", bound=Holder)
+
+MADE = ("makes", "scales")
+"""What a statement does to tensors of its units, where it only takes them."""
+
+OPTIMIZER = "optimizer.pt"
+"""What a Trainer calls its state."""
 
 
 @dataclass
@@ -35,7 +42,8 @@ class GrownWeights(Generic[H]):
     """The weights of a result by the names of its class.
 
     planned: by names of the class. module: the result's class, on meta. config: what it was built from.
-    factors: what makes up for numbers that the class computes from it. leads: as of `Unread`.
+    factors: what makes up for numbers that the class computes from it. leads: for axes of tensors that
+    the program does not read, axes that change with them.
     """
 
     source: H
@@ -60,10 +68,9 @@ class GrownWeights(Generic[H]):
         shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
         kept = remove_tied_weights_from_state_dict(dict(state), self.module)
         found = {name: replace(self._plan_of(same[name]), name=name) for name in kept}
-        unread = Unread(self.planned, self.leads)
         for name, plan in found.items():
             if plan.after != shapes[name] and name not in self.planned:
-                plan = found[name] = unread.resized(plan, shapes[name]) or plan
+                plan = found[name] = self._resized(plan, shapes[name])
             if plan.after != shapes[name]:
                 sizes = f"{list(plan.after)} by the plan and {list(shapes[name])} in its class"
                 raise GrowError(Diagnostic("G308", f"`{name}` would be {sizes}"))
@@ -83,6 +90,38 @@ class GrownWeights(Generic[H]):
             raise GrowError(Diagnostic("G308", f"nothing says what is to become of `{name}`"))
         shape = self.source.entry(origin).shape
         return WeightPlan(name, origin, "", shape, shape, (), copy_of=origin if origin != name else "")
+
+    def _resized(self, plan: WeightPlan, shape: tuple[int, ...]) -> WeightPlan:
+        """The plan of a tensor that the program does not read, and its class makes as large as others.
+
+        An axis takes the units that most of the axes take that change with it; where there are none, what is
+        new is zero, and what goes is the last.
+        """
+        if len(shape) != len(plan.before):
+            return plan
+        pairs = enumerate(zip(plan.before, shape, strict=True))
+        changed = [(axis, old, new) for axis, (old, new) in pairs if old != new]
+        steps = tuple(step for one in changed for step in self._steps(plan.name, *one))
+        return replace(plan, after=shape, steps=steps)
+
+    def _steps(self, name: str, axis: int, old: int, new: int) -> tuple[AxisStep, ...]:
+        leading = list(self._leading(name, axis, old, new))
+        if not leading:
+            return (_kept(axis, old, new),)
+        counts = Counter(tuple(step.layout.signature for step in steps) for steps in leading)
+        [(most, _)] = counts.most_common(1)
+        best = next(steps for steps in leading if tuple(step.layout.signature for step in steps) == most)
+        return tuple(replace(step, axis=axis, next=None) for step in best)
+
+    def _leading(self, name: str, axis: int, old: int, new: int) -> Iterator[tuple[AxisStep, ...]]:
+        for tensor, at in self.leads.get((name, axis), ()):
+            plan = self.planned.get(tensor)
+            if plan is None or plan.literal is not None or at < 0:
+                continue
+            steps = tuple(step for step in plan.steps if step.axis == at)
+            sizes = plan.before[at], plan.after[at]
+            if steps and sizes == (old, new) and all(step.verb in MADE for step in steps):
+                yield steps
 
     @cached_property
     def _read(self) -> frozenset[str]:
@@ -109,12 +148,9 @@ class GrownWeights(Generic[H]):
         found: dict[tuple[str, ...], tuple[str, ...]] = {}
         for plan in self.planned.values():
             new, old = plan.name.split("."), (plan.copy_of or plan.source).split(".")
-            if len(new) != len(old):
-                continue
-            for at in [
-                k for k, (a, b) in enumerate(zip(new, old, strict=True)) if a.isdigit() and b.isdigit()
-            ]:
-                found.setdefault(tuple(new[: at + 1]), tuple(old[: at + 1]))
+            for end, words in enumerate(zip(new, old, strict=False), start=1):
+                if len(new) == len(old) and all(word.isdigit() for word in words):
+                    found.setdefault(tuple(new[:end]), tuple(old[:end]))
         return found
 
     @cached_property
@@ -141,6 +177,12 @@ class GrownWeights(Generic[H]):
     def entry(self, name: str) -> Entry:
         """What a file says of it: it keeps its elements' type."""
         return Entry(name, self.source.entry(self.origin(name)).dtype, self.plans[name].after)
+
+
+def _kept(axis: int, old: int, new: int) -> AxisStep:
+    index = np.array([k if k < old else -1 for k in range(new)], dtype=np.int64)
+    leaf = LeafStep(old, index, np.where(index < 0, 0.0, 1.0), np.full(new, ZERO))
+    return AxisStep(axis, Layout("leaf", step=leaf), "makes")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -196,3 +238,29 @@ def remarks(grown: GrownWeights[Opened]) -> Iterator[str]:
     left = [place.name for place in grown.source.checkpoint.left()]
     if left:
         yield f"not carried over: {', '.join(left[:6])}"
+
+
+def carry_optimizer(path: Path, folder: Path, grown: GrownWeights[Opened], plan: Plan) -> str:
+    """Write the state for the result into its folder; gives what is to be said of it.
+
+    Raises GrowError (G316) where the state does not fit the model.
+    """
+    import torch
+
+    state = read_optimizer(path)
+    groups = parameter_groups(grown.source.module, state)
+    weights = {
+        grown.first[name]: replace(weight, name=grown.first[name]) for name, weight in grown.plans.items()
+    }
+    carried = carry(
+        state,
+        replace(plan, weights=tuple(weights.values())),
+        [[grown.first.get(name, name) for name in group] for group in groups],
+        [grown.first[name] for name, _ in grown.module.named_parameters()],
+    )
+    torch.save(carried.state, folder / OPTIMIZER)
+    made = f"`{OPTIMIZER}` has the state of {len(carried.exact)} parameters"
+    said = f"{made} as training the result would have made it"
+    if carried.approximate:
+        said += f", and about that of {len(carried.approximate)}, such as `{carried.approximate[0]}`"
+    return said + (f"; {len(carried.fresh)} begin afresh" if carried.fresh else "")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from growc.dialects.torch.operators.variances import VARIANCES, excess_of
+from growc.ir.walk import postorder
 
 DIGITS = 5
 """Literals and constants are equal where so many digits are."""
@@ -242,3 +243,39 @@ def _literals(func: Any, args: Any, kwargs: Any) -> Iterator[bool | int | float]
         for leaf in tree_leaves(value):
             if isinstance(leaf, (bool, int, float)):
                 yield leaf
+
+
+Ordered = tuple[tuple[Entry, ...], tuple[tuple[Wire, ...], ...]]
+"""Entries, and what each is given, with the results last."""
+
+
+def ordered(
+    entries: Sequence[Entry],
+    given: Sequence[Sequence[Wire]],
+    results: Sequence[Wire],
+    kept: Collection[int] = (),
+) -> Ordered:
+    """Entries and wires. What is computed twice from the same counts once: layers may share it, or each
+    compute its own. kept: numbers of entries that stay whatever they reach.
+    """
+    places: dict[int, int] = {}
+    found: dict[object, int] = {}
+    chosen: list[Entry] = []
+    wires: list[tuple[Wire, ...]] = []
+    wanted = [wire[0] for wire in results if not isinstance(wire, str)]
+
+    def needs(number: int) -> list[int]:
+        return [wire[0] for wire in given[number] if not isinstance(wire, str)]
+
+    for number in postorder([*wanted, *kept], needs):  # first operands first, whatever order they ran in
+        from_these = tuple(_moved(wire, places) for wire in given[number])
+        key = number if number in kept else (entries[number], from_these)
+        places[number] = found.setdefault(key, len(chosen))
+        if places[number] == len(chosen):
+            chosen.append(entries[number])
+            wires.append(from_these)
+    return tuple(chosen), (*wires, tuple(_moved(wire, places) for wire in results))
+
+
+def _moved(wire: Wire, places: Mapping[int, int]) -> Wire:
+    return wire if isinstance(wire, str) else (places[wire[0]], wire[1])

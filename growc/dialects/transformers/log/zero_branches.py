@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from growc.dialects.transformers.log.entry import Entry, Log, Wire
-from growc.dialects.transformers.log.ordering import Ordered, ordered
+from growc.dialects.transformers.log.entry import Entry, Log, Ordered, Wire, ordered
 from growc.dialects.transformers.log.scale_rules import FACTORS, REAL, SUMS, parted, scales
 
 ADDING = ("add", "sub")
