@@ -101,20 +101,21 @@ def measure(path: Path, recipe: str) -> dict[str, float]:
     """Processor seconds of every pass of a plan, and of what `inspect` adds."""
     from growc import api
     from growc.dialects.onnx.model import OnnxModel
+    from growc.formats.compiler import outside
     from growc.passes import PIPELINE, run
     from growc.passes.compilation import Source
     from growc.render.inspection import inspect_data, inspect_lines
 
     resolved, found, start = api.recipe(recipe), dict[str, float](), time.process_time()
 
-    def took(name: str) -> None:
+    def took(name: str, *made: object) -> None:
         nonlocal start
         now = time.process_time()
         found[name], start = found.get(name, 0.0) + now - start, now
 
     model = OnnxModel.open(path)
     took("open")
-    c = run(PIPELINE, Source(path, model, resolved.statements, after=lambda one, made: took(one.name)))
+    c = run(PIPELINE, Source(path, model, outside(), resolved.statements, after=took))
     start = time.process_time()
     _ = [*inspect_lines(c)], inspect_data(c)
     found["what inspect shows"] = time.process_time() - start

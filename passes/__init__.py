@@ -21,7 +21,7 @@ from growc.passes.solving.statements import solve_pass
 
 __all__ = ("AFTER_ANALYSIS", "AFTER_DEPTH", "ANALYSIS", "PIPELINE", "PLANNING", "Pass", "run")
 
-ANALYSED = ("graph", "sampled", "norms", "axes", "ties", "roles", "layers")
+ANALYSED = tuple(dict.fromkeys(name for one in ANALYSIS for name in one.ensures))
 """What the analysis makes: a pass that edits the model makes it again."""
 
 REQUEST = (
@@ -29,13 +29,15 @@ REQUEST = (
         "untie",
         untie_pass,
         requires=("model", "statements", *ANALYSED),
-        ensures=("model", *ANALYSED, "untied", "first"),
+        ensures=("untied", "first"),
+        remakes=("model", *ANALYSED),
     )
     >> Pass(
         "groups",
         groups_pass,
         requires=("model", "outside", "statements", *ANALYSED, "first"),
-        ensures=("model", *ANALYSED),
+        ensures=(),
+        remakes=("model", *ANALYSED),
     )
     >> Pass(
         "match",
@@ -50,7 +52,8 @@ DEPTH = Pass(
     "depth",
     depth_pass,
     requires=("model", "outside", "statements", *ANALYSED, "first"),
-    ensures=("model", *ANALYSED, "depth", "renamed"),
+    ensures=("depth", "renamed"),
+    remakes=("model", *ANALYSED),
 )
 
 AFTER_DEPTH = (
@@ -99,6 +102,6 @@ PLANNING = ANALYSIS >> AFTER_ANALYSIS
 EVERYTHING = tuple(field.name for field in fields(Result))
 """What a plan is made of: of a class whose axes follow others, all of it is made again."""
 
-HOLD = Pass("hold", hold_pass, requires=EVERYTHING, ensures=(*EVERYTHING, "held"))
+HOLD = Pass("hold", hold_pass, requires=EVERYTHING, ensures=(), remakes=(*EVERYTHING, "held"))
 
 PIPELINE = PLANNING >> HOLD

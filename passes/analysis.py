@@ -32,22 +32,25 @@ from growc.passes.runner import Pass, run
 
 
 def capture_pass(c: Source) -> Captured:
-    """The neutral graph: one weight one use, canonical order."""
+    """The neutral graph of the dialect: one weight one use, in an order that no name influences."""
     return Captured(**vars(c), graph=c.model.capture())
 
 
 def simulate_pass(c: Captured) -> Simulated:
-    """Sizes and small values at a few sample points."""
+    """Sizes of all values, and small values, at a few sample points, by the dialect."""
     return Simulated(**vars(c), sampled=c.model.simulate(c.graph))
 
 
 def norms_pass(c: Simulated) -> Normed:
-    """Norms that stand in pieces."""
+    """Norms that stand in pieces, by what they compute (passes/raising/norms.py)."""
     return Normed(**vars(c), norms=find_norms(c.graph))
 
 
 def spaces_pass(c: Normed) -> Spaced:
-    """Index spaces: which axes change together. Heads that no operator counts are made to be counted."""
+    """The index space of every axis, the line of every node (passes/axes/infer.py).
+
+    Heads that no operator counts are made to be counted, in a model that is edited.
+    """
     axes = infer_spaces(c.graph)
     unseen = unseen_units(axes)
     if unseen.unfolds or unseen.repeats:
@@ -61,23 +64,23 @@ def spaces_pass(c: Normed) -> Spaced:
 
 
 def ties_pass(c: Spaced) -> Tied:
-    """Weights that are one."""
+    """Uses that must stay one tensor, their spaces unified (passes/axes/ties.py)."""
     return Tied(**vars(c), ties=find_ties(c.axes, c.untied))
 
 
 def roles_pass(c: Tied) -> Named:
-    """Names for spaces."""
+    """Which space is hidden, heads, ffn, vocab, … (passes/roles/name_axes.py)."""
     return Named(**vars(c), roles=find_roles(c.axes))
 
 
 def layers_pass(c: Named) -> Analysis:
-    """Equal parts of streams, one behind the other."""
+    """Runs of equal layers on each stream (passes/layers/find.py)."""
     return Analysis(**vars(c), layers=find_layers(c.axes, c.roles.scopes.of_sum))
 
 
 GRAPH = (
     Pass("capture", capture_pass, requires=("model",), ensures=("graph",))
-    >> Pass("simulate", simulate_pass, requires=("model", "graph"), ensures=("sampled",))
+    >> Pass("simulate", simulate_pass, requires=("model", "graph"), ensures=("graph", "sampled"))
     >> Pass("norms", norms_pass, requires=("graph",), ensures=("norms",))
 )
 """What a graph shows before its spaces are known."""
@@ -88,9 +91,10 @@ AXES = (
         "spaces",
         spaces_pass,
         requires=("model", "graph", "inside"),
-        ensures=("model", "graph", "sampled", "norms", "axes"),
+        ensures=("axes",),
+        remakes=("model", "graph", "sampled", "norms"),
     )
-    >> Pass("ties", ties_pass, requires=("axes", "untied"), ensures=("ties",))
+    >> Pass("ties", ties_pass, requires=("axes", "untied"), ensures=("axes", "ties"))
     >> Pass("roles", roles_pass, requires=("axes",), ensures=("roles",))
 )
 """All but the layers."""

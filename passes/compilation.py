@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound="Source")
 
-After = Callable[[str, "Source"], None]
-"""What is called with the name of each pass and what it made."""
+After = Callable[[str, "Source", Sequence[str]], None]
+"""What is called with the name of each pass, what it made, and which fields of that it filled in."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class Outside:
 class Source:
     """What is asked of which model. keeps: whether what is measured may be kept beside the model. inside:
     whether one head in each part counts (passes/axes/inner_heads.py), and not the parts. untied: heads that
-    are not tied any more. after: called with each pass and what it made.
+    are not tied any more. after: called with each pass, what it made and the
+    fields that it filled in.
     """
 
     path: Path
@@ -69,7 +70,7 @@ class Source:
     keeps: bool = False
     inside: bool = False
     untied: frozenset[int] = frozenset()
-    after: After = lambda one, made: None
+    after: After = lambda name, made, filled: None
 
     def part(self, kind: type[Kind]) -> Kind:
         """What an earlier kind of it has."""

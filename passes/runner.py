@@ -49,12 +49,15 @@ class Passes(Step[Given, Made]):
 
 @dataclass(frozen=True)
 class Pass(Step[Given, Made]):
-    """One step of the compiler. `requires`: the fields that it reads; `ensures`: those that it fills in."""
+    """One step of the compiler. `requires`: the fields that it reads. `ensures`: those that it fills in.
+    `remakes`: others that it may put something else into, where it edits the model.
+    """
 
     name: str
     function: Callable[[Given], Made]
     requires: tuple[str, ...]
     ensures: tuple[str, ...]
+    remakes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Pass[Never, Source]]:
         yield self
@@ -67,10 +70,15 @@ class Pass(Step[Given, Made]):
     def run(self, given: Given) -> Made:
         """What the pass makes. Raises ContractError where that is not what it ensures."""
         made = self.function(given)
-        for name, value in vars(made).items():
-            if name not in self.ensures and vars(given).get(name, self) is not value:
+        filled = [
+            name
+            for name, value in vars(made).items()
+            if name in self.ensures or vars(given).get(name, self) is not value
+        ]
+        for name in filled:
+            if name not in (*self.ensures, *self.remakes):
                 raise ContractError(f"the pass {self.name} changes `{name}`, and does not say so")
-        made.after(self.name, made)
+        made.after(self.name, made, filled)
         return made
 
 

@@ -243,9 +243,9 @@ def _printing(options: Namespace) -> After:
         raise wrong("`--print-after` prints text, and `--json` one object")
     asked = names if "all" in options.print_after else options.print_after
 
-    def after(name: str, made: compilation.Source) -> None:
+    def after(name: str, made: compilation.Source, filled: Sequence[str]) -> None:
         if name in asked:
-            _print(lines_after(name, made))
+            _print(lines_after(name, made, filled))
 
     return after
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Model = str | Path | nn.Module
 
 
-def unobserved(one: object, made: object) -> None:
+def unobserved(name: object, made: object, filled: object) -> None:
     """Looks at nothing that a pass makes."""
 
 
@@ -66,8 +66,8 @@ def compiled(
 ) -> Analysis:
     """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
     and for rankings by them. `keeps`: importance that is measured may be kept beside the model. `keep_class`:
-    the result of a module of transformers is to be one of the same class. `after` is called with each pass
-    and what it made.
+    the result of a module of transformers is to be one of the same class. `after` is called with each pass,
+    what it made and the fields that it filled in.
     """
     from growc.passes import ANALYSIS, PIPELINE, run
     from growc.passes.compilation import Source

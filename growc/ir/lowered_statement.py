@@ -28,8 +28,8 @@ class Request:
     fill: FillRule | None
     """None: a ranking chose the units."""
     map: IndexMap
-    new: Bools
-    draws: Draws
+    new: Bools = field(repr=False)
+    draws: Draws = field(repr=False)
     unit: int = 1
     share: float | None = None
     """Which part of the importance of the space is dropped, where it was measured."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,9 +22,7 @@ class Formula:
     outside: bool = False
     power: int = 2
 
-    @property
-    def name(self) -> str:
-        """The name that it goes by."""
+    def __str__(self) -> str:
         if self.total or self.power != 2:
             return f"L{self.power} norm"
         return "LayerNorm" if self.centred else "RMSNorm"
@@ -57,7 +55,7 @@ class Norm:
     result: Value
     close: Node
     eps: Value | None
-    interior: frozenset[Node]
+    interior: frozenset[Node] = field(repr=False)
     gain: Value | None = None
     weigh: Node | None = None
 

@@ -22,13 +22,13 @@ from growc.plans.plan import AxisStep, WeightPlan
 
 
 def mend_pass(c: Solved) -> Repaired:
-    """Every size of the result, accounted for."""
+    """Shape operands and attributes that change with the sizes, by the dialect."""
     repairs = c.model.repair(c.axes, c.sampled, c.lowered.sizes.of, c.lowered.taken)
     return Repaired(**vars(c), repairs=repairs)
 
 
 def assemble_pass(c: Repaired) -> Stored:
-    """Stored tensors out of uses."""
+    """The stored tensors of the result, out of the steps of their uses."""
     sizes = c.lowered.sizes
     shapes = {u: tuple(sizes.of(s)[0] for s in c.axes.of(u)) for u in c.graph.uses()}
     tables = continue_tables(c.graph, c.roles, sizes)

@@ -14,4 +14,4 @@ class Assembled:
 
     weights: list[WeightPlan] = field(default_factory=list)
     uses: list[list[Value]] = field(default_factory=list)
-    sources: list[Weight] = field(default_factory=list)
+    sources: list[Weight] = field(default_factory=list, repr=False)

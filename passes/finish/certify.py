@@ -24,12 +24,12 @@ _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8
 
 
 def certify_pass(c: Stored) -> Result:
-    """The plan with its certificate."""
+    """The plan, with its certificate and warnings."""
     return Result(**vars(c), plan=certify(c))
 
 
 def hold_pass(c: Result) -> Result:
-    """What stores the result: of a class with a config, the config that is the plan."""
+    """Of a class with a config: the config that is the plan, and the weights by the names of the class."""
     return c.model.hold(c)
 
 

@@ -31,7 +31,7 @@ from growc.resolve.bound import Bound
 
 
 def groups_pass(c: Request) -> Request:
-    """The model analysed again, with groups of one head each, where a statement is to make them larger."""
+    """Groups of one head, where `by mean` is to make them larger; then the model is analysed again."""
     packed = packed_heads(c.statements, c.axes, c.roles)
     if packed:
         c = edited(c, c.model.edit(packed))

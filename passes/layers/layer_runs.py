@@ -86,7 +86,7 @@ class Layers:
     __repr__ = brief
 
     runs: tuple[Run, ...] = ()
-    data: frozenset[Value] = frozenset()
+    data: frozenset[Value] = field(default=frozenset(), repr=False)
     rows: tuple[Rows, ...] = ()
 
 

@@ -42,7 +42,7 @@ SizeOf = Callable[[str, Span, int], int]
 
 
 def depth_pass(c: Request) -> Arranged:
-    """The model with the layers that the recipe gives it, analysed again."""
+    """Which layer of the source each layer is; where they move, a model edited and analysed again."""
     branches = Branches(c.axes, c.layers)
     return rearranged(c, depth_of(c, c.statements, branches), branches)
 

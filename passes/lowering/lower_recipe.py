@@ -48,7 +48,7 @@ Measuring = Callable[[ast.Measure], Measured]
 
 
 def lower_pass(c: Arranged) -> Mapped:
-    """Statements as maps on spaces."""
+    """The statements on axes: a map for each space that one resizes."""
     return Mapped(**vars(c), lowered=lowered(c, c.statements, c.depth))
 
 

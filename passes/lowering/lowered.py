@@ -18,7 +18,7 @@ class Lowered:
     sizes: Sizes = field(default_factory=Sizes)
     summaries: list[Summary] = field(default_factory=list)
     axes: dict[str, AxisChange] = field(default_factory=dict)
-    history: list[tuple[int, Sizes]] = field(default_factory=list)
+    history: list[tuple[int, Sizes]] = field(default_factory=list, repr=False)
     """The sizes before each statement, by its number."""
     numbers: dict[str, Ints] = field(default_factory=dict)
     """For inputs that number units of which some are gone, the old number of each."""

@@ -24,7 +24,7 @@ from growc.resolve.bound import Bound
 
 
 def untie_pass(c: Analysis) -> Request:
-    """The model analysed again, without the ties that the recipe cuts."""
+    """Which heads part from their tables; if any does, the model is analysed again."""
     first = c
     asked = [b for b in c.statements if isinstance(b.statement, ast.Untie)]
     untied = heads_to_untie(asked, c.axes, c.roles.scopes, c.layers) if asked else frozenset()

@@ -86,9 +86,7 @@ def norm(solving: Solving, link: Link) -> None:
         scale = float(behind.weight[row] / state.weight[row]) / root
         factor *= root if link.formula.outside else dropped
         if not np.isclose(scale, 1.0, 1e-9) and not scalable(link.space):
-            solving.gap(
-                link, f"{link.formula.name} over {solving.stage.axis} scales a segment of a single unit"
-            )
+            solving.gap(link, f"{link.formula} over {solving.stage.axis} scales a segment of a single unit")
         after = distribute(link.space, before, scale)
     if factor != 1.0:
         _scale_eps(solving, link, factor)
@@ -122,7 +120,7 @@ def _scale_eps(solving: Solving, link: Link, factor: float) -> None:
 
 def _norm_cause(solving: Solving, link: Link, state: IndexMap) -> tuple[str, str]:
     assert link.formula is not None
-    name, axis = link.formula.name, solving.stage.axis
+    name, axis = str(link.formula), solving.stage.axis
     multiple = f"a multiple of {state.source}" if len(link.sources) == 1 else "a whole multiple"
     if state.junk.any():
         return f"{name} over {axis} sees units that are no combination of the source's", ""

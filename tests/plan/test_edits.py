@@ -25,7 +25,7 @@ def compiled(model: OnnxModel, recipe: str, counts: Counter[str] | None = None) 
     """A compilation; how often each pass runs is counted."""
     seen = Counter[str]() if counts is None else counts
 
-    def after(name: str, made: object) -> None:
+    def after(name: str, made: object, filled: object) -> None:
         seen[name] += 1
 
     return run(

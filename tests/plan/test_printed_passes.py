@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from graphs import MLP, STREAM, save
 from growc import api
 from growc.passes import PIPELINE
 from growc.passes.compilation import Source
-from growc.render.passes import PRINTERS, lines_after
+from growc.render.passes import Text, lines_after
 
 FLAT = """
 flat (float[N, 2, 3] x) => (float[N, 5] y)
@@ -70,6 +71,9 @@ attention (float[1, 5, 8] x) => (float[1, 5, 8] y)
 }
 """
 
+LONG = ["Finding", "  where: [7]", "  more:", f"    a: {'x' * 99}", f"    b: {'y' * 99}"]
+"""A record that one line does not hold."""
+
 WIDEN = "widen hidden to 16 with cyclic copy"
 
 
@@ -93,7 +97,9 @@ CASES = {
     "layers": Case(STREAM),
     "untie": Case(TIED, "untie head"),
     "groups": Case(ATTENTION, "subclone kv_heads to 2 by mean", 23),
-    "match": Case(STREAM, 'match "other.onnx" with cyclic copy'),
+    "match": Case(
+        STREAM, 'in layers 0 {\n    widen ffn to 14 with zero fill\n}\nmatch "other.onnx" with cyclic copy'
+    ),
     "depth": Case(STREAM, "stack layers to 3 by last with zero outputs"),
     "lower": Case(STREAM, f"{WIDEN}\nwiden ffn to 18 with average fill\nsubclone vocab to 12 by first"),
     "solve": Case(STREAM, f"{WIDEN}\nwiden ffn to 14 with random fill"),
@@ -112,9 +118,9 @@ def printed(case: Case, name: str, folder: Path) -> str:
     """What a pass makes, each time that it runs."""
     lines: list[str] = []
 
-    def after(done: str, made: Source) -> None:
+    def after(done: str, made: Source, filled: Sequence[str]) -> None:
         if done == name:
-            lines.extend(lines_after(name, made))
+            lines.extend(lines_after(name, made, filled))
 
     save(folder / "other.onnx", STREAM.replace("12", "20"))
     model = save(folder / "model.onnx", case.graph, opset=case.opset, **case.weights)
@@ -122,8 +128,36 @@ def printed(case: Case, name: str, folder: Path) -> str:
     return "\n".join(lines).replace(str(folder), "FOLDER")
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What no printer knows."""
+
+    where: tuple[int, ...]
+    hidden: str = field(default="secret", repr=False)
+    usual: int = 3
+    more: dict[str, object] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("thing", "lines"),
+    [
+        (Finding((1, 2)), ["Finding(where=[1, 2])"]),
+        (Finding((), usual=4), ["Finding(usual=4)"]),
+        (Finding((), more={"a": Finding((1,)), "b": []}), ["Finding(more={a: Finding(where=[1]), b: []})"]),
+        (Finding((7,), more={"a": "x" * 99, "b": "y" * 99}), LONG),
+        (frozenset({"b", "a"}), ["[a, b]"]),
+        (np.arange(3), ["[0, 1, 2]"]),
+        (np.arange(30), ["int64[30]"]),
+        ((), []),
+    ],
+    ids=lambda case: type(case).__name__,
+)
+def test_a_record_is_printed_by_its_fields(thing, lines):
+    assert Text(None).lines(thing) == lines
+
+
 def test_every_pass_is_printed():
-    assert [*PRINTERS] == [*CASES] == [one.name for one in PIPELINE]
+    assert [*CASES] == [one.name for one in PIPELINE]
 
 
 @pytest.mark.parametrize("name", CASES)
