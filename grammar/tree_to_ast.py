@@ -1,10 +1,11 @@
-"""From the tree of one line to growc.recipe.syntax_tree: a method for each rule of grow.lark."""
+"""From the tree of one line to growc.recipe.syntax_tree: by name, or by a method for a rule of grow.lark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args
 
 from lark import Token, Tree
 from lark.tree import Meta
@@ -16,18 +17,18 @@ from growc.recipe import syntax_tree as rc
 
 SUFFIX = {"K": 1_000, "M": 1_000_000, "B": 1_000_000_000}
 
+PARTS = (
+    rc.Statement | rc.Scope | rc.LayerRange | rc.Condition | rc.Parameters | rc.AxisRef | rc.Text | ex.Expr
+)
+
+NODES = {re.sub(r"\B(?=[A-Z])", "_", node.__name__).lower(): node for node in get_args(PARTS)}
+"""What a rule of grow.lark stands for that bears the name of a node: `layer_scope` for LayerScope."""
+
 
 class Header(NamedTuple):
     """`in SCOPE {`, which opens a block."""
 
     scope: rc.Scope
-
-
-class Depth(NamedTuple):
-    """The clause of `match` for the layers."""
-
-    order: rc.Order
-    zero_outputs: bool
 
 
 def parse_integer(spelling: str) -> Decimal:
@@ -56,94 +57,23 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         """Where a rule stands; the one place that knows lark's names for it."""
         return Span(self.source, meta.start_pos, meta.end_pos)
 
-    def line(self, meta: Meta, node: Any) -> Any:
-        return node
+    def __default__(self, data: str, children: Sequence[object], meta: Meta) -> object:
+        """The node of a rule's name: the children are its fields in order, None one that has its default."""
+        node = NODES[data]
+        parts = (str(part) if isinstance(part, Token) else part for part in children)
+        given = {
+            field: part for field, part in zip(node.__match_args__, parts, strict=False) if part is not None
+        }
+        return node(**given, span=self.at(meta))
 
-    def expression(self, meta: Meta, node: Any) -> Any:
-        return node
-
-    # Statements
-
-    def let(self, meta: Meta, target: ex.Name, value: ex.Expr) -> rc.Let:
-        return rc.Let(target, value, span=self.at(meta))
-
-    def widen(
-        self, meta: Meta, axis: rc.AxisRef, size: ex.Expr, fill: rc.Fill, options: tuple[rc.Option, ...]
-    ) -> rc.Widen:
-        return rc.Widen(axis, size, fill, options, span=self.at(meta))
-
-    def subclone(
-        self, meta: Meta, axis: rc.AxisRef, size: ex.Expr, ranking: rc.Ranking, options: tuple[rc.Option, ...]
-    ) -> rc.Subclone:
-        return rc.Subclone(axis, size, ranking, options, span=self.at(meta))
-
-    def reorder(self, meta: Meta, axis: rc.AxisRef, ranking: rc.Ranking) -> rc.Reorder:
-        return rc.Reorder(axis, ranking, span=self.at(meta))
-
-    def stack(self, meta: Meta, size: ex.Expr, order: rc.Order, zero: bool | None) -> rc.Stack:
-        return rc.Stack(size, order, zero is not None, span=self.at(meta))
-
-    def subclone_layers(self, meta: Meta, size: ex.Expr, order: rc.Order) -> rc.SubcloneLayers:
-        return rc.SubcloneLayers(size, order, span=self.at(meta))
-
-    def arrange(self, meta: Meta, layers: tuple[rc.LayerRange, ...], zero: bool | None) -> rc.Arrange:
-        return rc.Arrange(layers, zero is not None, span=self.at(meta))
-
-    def drop(self, meta: Meta, layers: rc.LayerRange) -> rc.Drop:
-        return rc.Drop(layers, span=self.at(meta))
-
-    def measure(self, meta: Meta, file: rc.Text, samples: ex.Expr | None = None) -> rc.Measure:
-        return rc.Measure(file, samples, span=self.at(meta))
-
-    def match(
-        self,
-        meta: Meta,
-        file: rc.Text,
-        fill: rc.Fill,
-        options: tuple[rc.Option, ...],
-        depth: Depth | None,
-        smaller: rc.Ranking | None = None,
-    ) -> rc.Match:
-        order, zero_outputs = depth or (None, False)
-        return rc.Match(file, fill, options, order, zero_outputs, smaller, span=self.at(meta))
-
-    def untie(self, meta: Meta) -> rc.Untie:
-        return rc.Untie(span=self.at(meta))
-
-    def include(self, meta: Meta, file: rc.Text) -> rc.Include:
-        return rc.Include(file, span=self.at(meta))
-
-    def expect(self, meta: Meta, condition: rc.Condition) -> rc.Expect:
-        return rc.Expect(condition, span=self.at(meta))
+    def STRING(self, quoted: Token) -> str:  # noqa: N802 - lark takes methods by the names of terminals
+        return quoted[1:-1]
 
     def scope_header(self, meta: Meta, scope: rc.Scope) -> Header:
         return Header(scope)
 
-    # Axes and scopes
-
-    def named_axis(self, meta: Meta, role: Token) -> rc.NamedAxis:
-        return rc.NamedAxis(str(role), span=self.at(meta))
-
-    def layers_axis(self, meta: Meta) -> rc.NamedAxis:
-        return rc.NamedAxis("layers", span=self.at(meta))
-
-    def tensor_axis(self, meta: Meta, number: Token, glob: Token) -> ex.TensorAxis:
-        return ex.TensorAxis(int(parse_integer(number)), glob[1:-1], span=self.at(meta))
-
-    def role_scope(self, meta: Meta, role: Token) -> rc.RoleScope:
-        return rc.RoleScope("encoder" if role == "encoder" else "decoder", span=self.at(meta))
-
-    def layer_scope(self, meta: Meta, layers: rc.LayerRange) -> rc.LayerScope:
-        return rc.LayerScope(layers, span=self.at(meta))
-
-    def glob_scope(self, meta: Meta, glob: Token) -> rc.GlobScope:
-        return rc.GlobScope(glob[1:-1], span=self.at(meta))
-
-    def layer(self, meta: Meta, number: ex.Expr) -> rc.Layer:
-        return rc.Layer(number, span=self.at(meta))
-
-    def layers(self, meta: Meta, start: ex.Expr, dots: Token, stop: ex.Expr | None = None) -> rc.Layers:
-        return rc.Layers(start, stop, span=self.at(meta))
+    def zero_outputs(self, meta: Meta) -> bool:
+        return True
 
     def ranges(self, meta: Meta, *ranges: rc.LayerRange) -> tuple[rc.LayerRange, ...]:
         return ranges
@@ -163,12 +93,6 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         expr = next((part for part in parts if not isinstance(part, Token | float)), None)
         return rc.Option(_name(parts), number, expr, span=self.at(meta))
 
-    def zero_outputs(self, meta: Meta) -> bool:
-        return True
-
-    def seed(self, meta: Meta, number: ex.Expr) -> ex.Expr:
-        return number
-
     def ranking(self, meta: Meta, *parts: Token | ex.Expr | rc.Text | None) -> rc.Ranking:
         seed = next((part for part in parts if not isinstance(part, Token | rc.Text)), None)
         file = next((part for part in parts if isinstance(part, rc.Text)), None)
@@ -178,47 +102,19 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         count = next((part for part in parts if not isinstance(part, Token)), None)
         return rc.Order(_name(parts), count, span=self.at(meta))
 
-    def depth(self, meta: Meta, order: rc.Order, zero: bool | None) -> Depth:
-        return Depth(order, zero is not None)
+    # Numbers and expressions
 
-    # Conditions
-
-    def exact(self, meta: Meta) -> rc.Exact:
-        return rc.Exact(span=self.at(meta))
-
-    def preserved(self, meta: Meta, within: float) -> rc.Preserved:
-        return rc.Preserved(within, span=self.at(meta))
-
-    def comparison(
-        self, meta: Meta, subject: rc.AxisRef | rc.Parameters, relation: Token, value: ex.Expr
-    ) -> rc.Comparison:
-        return rc.Comparison(subject, cast(rc.Relation, str(relation)), value, span=self.at(meta))
-
-    def parameters(self, meta: Meta) -> rc.Parameters:
-        return rc.Parameters(span=self.at(meta))
-
-    # Expressions
+    def tensor_axis(self, meta: Meta, number: Token, glob: str) -> ex.TensorAxis:
+        return ex.TensorAxis(int(parse_integer(number)), glob, span=self.at(meta))
 
     def binary(self, meta: Meta, left: ex.Expr, operator: Token, right: ex.Expr) -> ex.Binary:
         return ex.Binary(cast(ex.Operator, str(operator)), left, right, span=self.at(meta))
 
-    def negative(self, meta: Meta, minus: Token, operand: ex.Expr) -> ex.Neg:
-        return ex.Neg(operand, span=self.at(meta))
-
-    def call(self, meta: Meta, function: Token, first: ex.Expr, second: ex.Expr) -> ex.Call:
-        return ex.Call("min" if function == "min" else "max", first, second, span=self.at(meta))
-
     def integer(self, meta: Meta, digits: Token) -> ex.Int:
         return ex.Int(int(parse_integer(digits)), spelling=str(digits), span=self.at(meta))
-
-    def name(self, meta: Meta, name: Token) -> ex.Name:
-        return ex.Name(str(name), span=self.at(meta))
-
-    def text(self, meta: Meta, quoted: Token) -> rc.Text:
-        return rc.Text(quoted[1:-1], span=self.at(meta))
 
     def number(self, meta: Meta, digits: Token) -> float:
         return float(parse_integer(digits)) if digits.type == "INT" else float(digits)
 
-    def negative_number(self, meta: Meta, minus: Token, number: float) -> float:
+    def negative_number(self, meta: Meta, number: float) -> float:
         return -number
