@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
@@ -49,3 +54,32 @@ def wholes(data: Json) -> tuple[int, ...]:
 def texts(data: Json) -> tuple[str, ...]:
     """A list of strings."""
     return tuple(map(text, items(data)))
+
+
+def record(make: Callable[..., T], data: Json, **given: object) -> T:
+    """A dataclass of an object: each field that is not `given` is read by its type, or has its default."""
+    found, kinds = fields(data), _kinds(make)
+    read = {name: _read(kinds[name], found[name]) for name in kinds if name in found and name not in given}
+    return make(**read, **given)
+
+
+@cache
+def _kinds(make: Callable[..., object]) -> dict[str, object]:
+    return get_type_hints(make)
+
+
+def _read(kind: object, data: Json) -> object:
+    """A value of a type: a number, a text, an array, a dataclass, a tuple or mapping of these, or None."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        return None if data is None else _read(parts[0], data)
+    if origin is tuple:
+        return tuple(_read(parts[0], one) for one in items(data))
+    if origin is Mapping:
+        return {name: _read(parts[1], one) for name, one in fields(data).items()}
+    if origin is np.ndarray:
+        return np.asarray(items(data), dtype=get_args(parts[1])[0])
+    if origin is Literal or kind is float:
+        return text(data) if origin else real(data)
+    assert isinstance(kind, type)
+    return record(kind, data) if is_dataclass(kind) else _a(kind, data)

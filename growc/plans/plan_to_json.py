@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Literal
 
 import numpy as np
 
-from growc.errors.json_data import Json, fields, items, real, text, texts, whole, wholes
+from growc.errors.json_data import Json, fields, items, real, record, text, texts, whole, wholes
 from growc.plans.plan import (
     Alike,
     AxisChange,
@@ -30,10 +29,9 @@ def to_json(plan: Plan) -> dict[str, Json]:
     """The plan as plain data. `axes` has a number where a name has one size, else a list."""
     pool = _Pool()
     weights = [_weight(w, pool) for w in plan.weights]
-    gaps = [{"node": g.node, "op": g.op, "cause": g.cause, "help": g.help} for g in plan.certificate.gaps]
     return {
         "model": plan.model,
-        "certificate": {"exact": plan.certificate.exact, "gaps": gaps},
+        "certificate": {"exact": plan.certificate.exact, "gaps": [asdict(g) for g in plan.certificate.gaps]},
         "parameters": {"before": plan.parameters[0], "after": plan.parameters[1]},
         "bytes": plan.bytes_to_write,
         "axes": {n: {"before": one(a.before), "after": one(a.after)} for n, a in plan.axes.items()},
@@ -60,35 +58,17 @@ def from_json(data: Mapping[str, Json]) -> Plan:
     attributes = (items(one) for one in items(data["attributes"]))
     return Plan(
         text(data["model"]),
-        Certificate(tuple(_gap(fields(g)) for g in items(gaps))),
+        Certificate(tuple(record(Gap, g) for g in items(gaps))),
         {n: AxisChange(_many(a["before"]), _many(a["after"])) for n, a in changed.items()},
-        tuple(_summary(fields(s)) for s in items(data["statements"])),
+        tuple(record(Summary, s) for s in items(data["statements"])),
         tuple(_read_weight(fields(w), maps) for w in items(data["weights"])),
         (whole(parameters["before"]), whole(parameters["after"])),
         whole(data["bytes"]),
         texts(data["warnings"]),
         tuple((text(n), text(k), real(v)) for n, k, v in attributes),
         texts(data["notes"]),
-        tuple(_alike(fields(a)) for a in items(data["alike"])),
+        tuple(record(Alike, a) for a in items(data["alike"])),
     )
-
-
-def _gap(data: Mapping[str, Json]) -> Gap:
-    return Gap(*(text(data[name]) for name in ("node", "op", "cause", "help")))
-
-
-def _summary(data: Mapping[str, Json]) -> Summary:
-    before, after, removed = (data[name] for name in ("before", "after", "removed"))
-    left = tuple(map(wholes, items(removed)))
-    return Summary(
-        text(data["axis"]), wholes(before), wholes(after), text(data["note"]), whole(data["spaces"]), left
-    )
-
-
-def _alike(data: Mapping[str, Json]) -> Alike:
-    units, different, dead = (whole(data[name]) for name in ("units", "different", "dead"))
-    layer = None if data["layer"] is None else whole(data["layer"])
-    return Alike(text(data["axis"]), units, different, dead, text(data["scope"]), layer, text(data["remedy"]))
 
 
 def _many(sizes: Json) -> tuple[int, ...]:
@@ -120,13 +100,9 @@ class _Pool:
         made |= {"factors": step.factors} if step.factors else {}
         if step.noise is not None:
             n = step.noise
-            made["noise"] = {
-                "key": str(n.key),
-                "scale": n.scale,
-                "rows": np.flatnonzero(n.rows).tolist(),
-                "groups": n.groups.tolist(),
-                "balance": None if n.balance is None else n.balance.tolist(),
-            }
+            balance = None if n.balance is None else n.balance.tolist()
+            rows = {"rows": np.flatnonzero(n.rows).tolist(), "groups": n.groups.tolist(), "balance": balance}
+            made["noise"] = {"key": str(n.key), "scale": n.scale, **rows}
         return made
 
 
@@ -150,15 +126,7 @@ def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Json]:
     if weight.stored:
         made["stored"] = True
     if weight.normed is not None:
-        n = weight.normed
-        made["normed"] = {
-            "part": n.part,
-            "direction": n.direction,
-            "length": n.length,
-            "axes": list(n.axes),
-            "steps": [_step(s, pool) for s in n.steps],
-            "zero": n.zero,
-        }
+        made["normed"] = vars(weight.normed) | {"steps": [_step(s, pool) for s in weight.normed.steps]}
     return made
 
 
@@ -179,43 +147,18 @@ def _read_steps(data: Json, maps: Sequence[Mapping[str, Json]]) -> tuple[AxisSte
 
 
 def _read_step(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> AxisStep:
-    above = None
-    if "next" in data:
-        following = fields(data["next"])
-        above = NextLayer(text(following["source"]), _read_steps(following["steps"], maps))
-    layout = _read_layout(whole(data["map"]), maps)
-    return AxisStep(whole(data["axis"]), layout, text(data["verb"]), text(data["name"]), above)
+    above = data.get("next")
+    if above is not None:
+        above = record(NextLayer, above, steps=_read_steps(fields(above)["steps"], maps))
+    return record(AxisStep, data, layout=_read_layout(whole(data["map"]), maps), next=above)
 
 
 def _read_weight(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> WeightPlan:
-    name, source, dtype = (text(data[field]) for field in ("name", "source", "dtype"))
-    literal = None if "literal" not in data else tuple(map(_number, items(data["literal"])))
-    normed = _read_normed(fields(data["normed"]), maps) if "normed" in data else None
-    return WeightPlan(
-        name,
-        source,
-        dtype,
-        wholes(data["before"]),
-        wholes(data["after"]),
-        _read_steps(data["steps"], maps),
-        real(data.get("scale", 1.0)),
-        literal,
-        text(data.get("copy_of", "")),
-        bool(data.get("zero", False)),
-        real(data.get("shift", 0.0)),
-        normed,
-        bool(data.get("stored", False)),
-    )
-
-
-def _number(data: Json) -> int | float | bool:
-    return data if isinstance(data, int) else real(data)
-
-
-def _read_normed(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> Normed:
-    direction, length, steps = text(data["direction"]), text(data["length"]), _read_steps(data["steps"], maps)
-    part: Literal["direction", "length"] = "direction" if data["part"] == "direction" else "length"
-    return Normed(part, direction, length, wholes(data["axes"]), steps, bool(data["zero"]))
+    literal, normed = data.get("literal"), data.get("normed")
+    if normed is not None:
+        normed = record(Normed, normed, steps=_read_steps(fields(normed)["steps"], maps))
+    literal = None if literal is None else tuple(items(literal))
+    return record(WeightPlan, data, steps=_read_steps(data["steps"], maps), literal=literal, normed=normed)
 
 
 def _read_layout(place: int, maps: Sequence[Mapping[str, Json]]) -> Layout:
@@ -230,12 +173,5 @@ def _read_layout(place: int, maps: Sequence[Mapping[str, Json]]) -> Layout:
         n = fields(data["noise"])
         rows = np.zeros(whole(data["after"]), dtype=bool)
         rows[np.asarray(n["rows"], dtype=np.int64)] = True
-        balance = None if n["balance"] is None else np.asarray(n["balance"], dtype=np.float64)
-        groups = np.asarray(n["groups"], dtype=np.int64)
-        noise = Noise(int(text(n["key"])), real(n["scale"]), rows, groups, balance)
-    index = np.asarray(data["index"], dtype=np.int64)
-    weight = np.asarray(data["weight"], dtype=np.float64)
-    filler = np.asarray(data["filler"], dtype=np.int64)
-    key, factors = int(text(data["key"])), text(data.get("factors", ""))
-    before, block = whole(data["before"]), whole(data["block"])
-    return Layout("leaf", (), LeafStep(before, index, weight, filler, key, noise, block, factors))
+        noise = record(Noise, n, key=int(text(n["key"])), rows=rows)
+    return Layout("leaf", (), record(LeafStep, data, key=int(text(data["key"])), noise=noise))

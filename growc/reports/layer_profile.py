@@ -8,7 +8,7 @@ scores: what was interrupted goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 
 from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
-from growc.errors.json_data import Json, fields, items, real, text, whole
+from growc.errors.json_data import Json, items, record, whole
 from growc.errors.progress import Progress
 from growc.measurement.prediction import Loss
 from growc.passes.finish.interface import logits, ports_of
 from growc.passes.layers.layer_history import Depth, Move, Past
 from growc.plans.scores import Scores, read_scores, write_scores
 from growc.reports.calibration import Outcome, Reference
-from growc.verification.logit_distance import Closeness
 
 if TYPE_CHECKING:
     from growc.measurement.importance import LayerScore
@@ -133,7 +132,7 @@ class Book:
     def trial(self, run: int, phrase: str) -> Trial | None:
         """What a change costs, if that is known."""
         found = self.entries.get(f"{run}: {phrase}")
-        return None if found is None else trial_of(fields(found))
+        return None if found is None else record(Trial, found)
 
     def keep(self, run: int, phrase: str, trial: Trial) -> None:
         """What a change costs is known from now on."""
@@ -159,27 +158,7 @@ class Book:
             self.write("source", [count, None if loss is None else asdict(loss)])
             return count, loss
         known, entry = items(self.entries["source"])
-        return whole(known), _loss(entry)
-
-
-def trial_of(data: Mapping[str, Json]) -> Trial:
-    """A trial from JSON."""
-    reason = text(data["reason"])
-    if data["outcome"] is None:
-        return Trial(None, reason)
-    found = fields(data["outcome"])
-    near = {name: _closeness(fields(entry)) for name, entry in fields(found["closeness"]).items()}
-    before, after = _loss(found["before"]), _loss(found["after"])
-    samples, relative = whole(found["samples"]), real(found["relative"])
-    return Trial(Outcome(samples, near, relative, before, after, text(found["reason"])), reason)
-
-
-def _closeness(data: Mapping[str, Json]) -> Closeness:
-    return Closeness(real(data["kl"]), real(data["agreement"]), whole(data["rows"]))
-
-
-def _loss(data: Json) -> Loss | None:
-    return None if data is None else Loss(real(fields(data)["total"]), whole(fields(data)["tokens"]))
+        return whole(known), None if entry is None else record(Loss, entry)
 
 
 def tried(
