@@ -17,9 +17,9 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Source
 from growc.files.commit import RECORD, has_opening, record_path
 from growc.plans.scores import cache_path
+from growc.recipe.expression import parts_of
 from growc.recipe.syntax_tree import Match, Measure, Ranking
 from growc.resolve.bound import Resolved
-from growc.resolve.resolve import parts_of
 
 
 @dataclass(frozen=True)

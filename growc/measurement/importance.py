@@ -126,10 +126,8 @@ def _scores(source: Analysis, c: Request, statement: Measure) -> Scores:
 
 def calibration(statement: Measure) -> tuple[Path, int | None]:
     """The file of a `measure importance`, and how many of its samples it takes."""
-    samples = None
-    if statement.samples is not None:
-        samples = evaluate(statement.samples, lambda name, span: 0, lambda moment, name, span: 0)
-    return statement.file.path, samples
+    samples = statement.samples
+    return statement.file.path, None if samples is None else evaluate(samples, lambda axis: 0)
 
 
 def _run(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from types import UnionType
+from typing import Literal, TypeVar, cast
 
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import NOWHERE, Span
@@ -82,44 +83,32 @@ class Call(Node):
     second: Expr
 
 
-Expr = Int | Name | TensorAxis | Neg | Binary | Call
+Named = Name | TensorAxis
+"""What stands for a size."""
+
+Expr = Int | Named | Neg | Binary | Call
 """An expression."""
+
+AnyNode = TypeVar("AnyNode")
 
 PRECEDENCE: dict[str, int] = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
-def evaluate(
-    expr: Expr,
-    lookup: Callable[[str, Span], int],
-    earlier: Callable[[int, str, Span], int] | None = None,
-) -> int:
-    """What an expression comes to, with the sizes of axes from `lookup`.
+def evaluate(expr: Expr, size: Callable[[Named], int]) -> int:
+    """What an expression comes to, with the sizes of axes from `size`.
 
-    >>> evaluate(Binary("*", Int(4), Name("hidden")), lambda name, span: 768)
+    >>> evaluate(Binary("*", Int(4), Name("hidden")), lambda axis: 768)
     3072
 
-    A `let` that stands before other statements means the sizes at its place: `earlier(moment, name, span)`
-    is the size as it was before the statement of that number. Raises GrowError where a division does not come
-    out whole: G312 if a size has a part in the expression, so that another model might do; else G212.
+    Raises GrowError where a division does not come out whole: G312 if a size has a part in the expression, so
+    that another model might do; else G212.
     """
-
-    def size(node: Name | TensorAxis) -> int:
-        if node.moment is None:
-            return lookup(node.name, node.span)
-        if earlier is None:
-            message = f"this version does not know `{node.name}` as it was before an earlier statement"
-            raise GrowError(Diagnostic("G209", message, node.span))
-        return earlier(node.moment, node.name, node.span)
-
     value = fold(expr, size, "G312" if names(expr) else "G212")
     assert value is not None
     return value
 
 
-Size = Callable[[Name | TensorAxis], int | None]
-
-
-def fold(expr: Expr, size: Size, code: str = "G212") -> int | None:
+def fold(expr: Expr, size: Callable[[Named], int | None], code: str = "G212") -> int | None:
     """As `evaluate`, but a size that is not known makes the whole unknown.
 
     Parts that are known are judged all the same: `hidden + 10 / 3` is wrong for every model.
@@ -162,34 +151,30 @@ def _apply(expr: Binary, left: int, right: int, code: str) -> int:
             return left // right
 
 
-def names(expr: Expr) -> tuple[Name | TensorAxis, ...]:
+def names(expr: Expr) -> tuple[Named, ...]:
     """The names in an expression, in the order of reading."""
-    match expr:
-        case Int():
-            return ()
-        case Name() | TensorAxis():
-            return (expr,)
-        case Neg():
-            return names(expr.operand)
-        case Binary():
-            return names(expr.left) + names(expr.right)
-        case Call():
-            return names(expr.first) + names(expr.second)
+    return tuple(part for part in parts_of(expr) if isinstance(part, Named))
 
 
-def substitute(expr: Expr, value: Callable[[Name | TensorAxis], Expr]) -> Expr:
-    """The expression with something else in the place of every name."""
-    match expr:
-        case Int():
-            return expr
-        case Name() | TensorAxis():
-            return value(expr)
-        case Neg():
-            return replace(expr, operand=substitute(expr.operand, value))
-        case Binary():
-            return replace(expr, left=substitute(expr.left, value), right=substitute(expr.right, value))
-        case Call():
-            return replace(expr, first=substitute(expr.first, value), second=substitute(expr.second, value))
+def parts_of(node: object) -> Iterator[object]:
+    """A node, or several, and everything in it, in the order of reading."""
+    yield node
+    for part in node if isinstance(node, tuple) else ():
+        yield from parts_of(part)
+    for part in fields(node) if isinstance(node, Node) else ():
+        yield from parts_of(getattr(node, part.name))
+
+
+def replaced(node: AnyNode, kinds: UnionType, change: Callable[..., object]) -> AnyNode:
+    """A node with something else in the place of every part of some kinds, the outermost first."""
+    made: object = node
+    if isinstance(node, kinds):
+        made = change(node)
+    elif isinstance(node, tuple):
+        made = tuple(replaced(part, kinds, change) for part in node)
+    elif isinstance(node, Node):
+        made = replace(node, **{f.name: replaced(getattr(node, f.name), kinds, change) for f in fields(node)})
+    return cast(AnyNode, made)
 
 
 def spell(expr: Expr) -> str:

@@ -55,6 +55,10 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
         case rc.Match():
             yield from _options(statement.options, statement.fill)
             yield from _order(statement.order)
+            if not all(isinstance(scope, rc.RoleScope) for scope in scopes):
+                message = "this version does not do `match` in `in layers` or in a glob yet"
+                remedy = "`growc explain G209` lists what it does"
+                yield Diagnostic("G209", message, statement.span, help=remedy)
             if statement.smaller is not None and RANKINGS[statement.smaller.name].averages:
                 yield _only_pooled(statement.smaller, "axes that `match` makes smaller are ranked")
         case rc.Expect(rc.Preserved(within=within) as condition):

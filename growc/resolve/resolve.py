@@ -10,24 +10,25 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
 from growc.errors.diagnostic import Diagnostic, GrowError, concealed, nearest
 from growc.errors.regular_files import irregular
 from growc.errors.source import Source, Span
 from growc.recipe.expression import (
     UNKNOWN,
+    AnyNode,
     Binary,
     Expr,
     Int,
     Name,
-    Node,
+    Named,
     TensorAxis,
     fold,
     names,
-    substitute,
+    parts_of,
+    replaced,
 )
 from growc.recipe.layer_orders import by_scores
 from growc.recipe.syntax_tree import (
@@ -48,7 +49,6 @@ from growc.recipe.syntax_tree import (
 )
 from growc.resolve.bound import Bound, Resolved
 from growc.resolve.checks import check
-from growc.resolve.support import unsupported
 
 MAX_INCLUDES = 50
 """Includes inside each other."""
@@ -66,10 +66,8 @@ MAX_VALUE = 10**18
 """No size is larger."""
 
 
-AnyNode = TypeVar("AnyNode")
 Read = Callable[[Path], str]
 Included = tuple[Source, Recipe, Sequence[Diagnostic]]
-Judge = Callable[[Bound], Iterable[Diagnostic]]
 
 
 def read_file(path: Path) -> str:
@@ -83,36 +81,25 @@ def read_file(path: Path) -> str:
     return data.decode("utf-8")
 
 
-def resolve(
-    recipe: Recipe, params: Mapping[str, str], read: Read = read_file, judge: Judge = unsupported
-) -> Resolved:
-    """The flat list of a recipe, with `params` in the place of the defaults of its `let`s.
+def load(sources: Sequence[Source], params: Mapping[str, str], read: Read = read_file) -> Resolved:
+    """The flat list of what texts say, with `params` in the place of the defaults of its `let`s.
 
-    `read` reads included recipes; `judge` says what of each statement cannot be done yet. Raises GrowError
-    with everything that is wrong without looking at a model.
+    `read` reads included recipes. Raises GrowError with everything that is wrong without looking at a model.
     """
-    return _Resolver(params, read, judge).run([recipe])
-
-
-def load(
-    sources: Sequence[Source], params: Mapping[str, str], read: Read = read_file, judge: Judge = unsupported
-) -> Resolved:
-    """As `resolve`, from the texts themselves: mistakes of syntax and of sense are reported in one go."""
     from growc.grammar import read as read_text
 
+    resolver = _Resolver(sources, params, read)
     parts = [read_text(source) for source in sources]
-    resolver = _Resolver(params, read, judge)
-    resolver.sources += sources
     resolver.report(*(problem for _, problems in parts for problem in problems))
     return resolver.run([recipe for recipe, _ in parts])
 
 
 class _Resolver:
-    def __init__(self, params: Mapping[str, str], read: Read, judge: Judge) -> None:
+    def __init__(self, sources: Sequence[Source], params: Mapping[str, str], read: Read) -> None:
+        self.sources, self.read = sources, read
         self.params = {name: Source("-p", f"{name}={text}") for name, text in params.items()}
-        self.read, self.judge = read, judge
+        self.given: dict[str, Expr | None] = {}
         self.problems: list[Diagnostic] = []
-        self.sources: list[Source] = []
         self.statements: list[Bound] = []
         self.defined: dict[str, Span] = {}
         self.values: dict[str, Expr] = {}
@@ -125,11 +112,10 @@ class _Resolver:
         self.read_before: dict[Path, Included] = {}
 
     def run(self, recipes: Sequence[Recipe]) -> Resolved:
-        self.sources += (statement.span.source for recipe in recipes for statement, _ in recipe.walk())
-        given = {name: self.parameter(name, source) for name, source in self.params.items()}
+        self.given = {name: self.parameter(name, source) for name, source in self.params.items()}
         lets: dict[str, Expr] = {}
         for recipe in recipes:
-            self.body(recipe.body, (), lets, given)
+            self.body(recipe.body, (), lets)
         for name, source in self.params.items():
             if name not in self.defined and self.complete:
                 self.unknown_parameter(name, source)
@@ -141,7 +127,6 @@ class _Resolver:
     def in_order(self) -> list[Diagnostic]:
         """The problems as one reads: file by file, from the top; those of `-p` last."""
         order = [*self.sources, *self.included, *self.params.values()]
-        order += (problem.span.source for problem in self.problems if problem.span)
 
         def place(problem: Diagnostic) -> tuple[int, int]:
             return (order.index(problem.span.source), problem.span.start) if problem.span else (len(order), 0)
@@ -182,7 +167,7 @@ class _Resolver:
         negative stays, for it is blamed where it stands. Reports what is unknown or does not come out.
         """
 
-        def named(node: Name | TensorAxis) -> Expr:
+        def named(node: Named) -> Expr:
             if isinstance(node, TensorAxis) or node.name in ROLES:
                 return replace(node, moment=moment)
             if node == UNKNOWN:
@@ -192,7 +177,7 @@ class _Resolver:
                 return UNKNOWN
             return lets[node.name]
 
-        value = substitute(expr, named)
+        value = replaced(expr, Named, named)
         try:
             number = fold(value, lambda size: None)
         except GrowError as error:
@@ -223,24 +208,18 @@ class _Resolver:
 
     # Statements
 
-    def body(
-        self,
-        body: Iterable[Item],
-        scopes: tuple[Scope, ...],
-        lets: dict[str, Expr],
-        given: Mapping[str, Expr | None],
-    ) -> None:
+    def body(self, body: Iterable[Item], scopes: tuple[Scope, ...], lets: dict[str, Expr]) -> None:
         for item in body:
             self.counted(item)
             match item:
                 case Comment() | Blank():
                     pass
                 case Scoped():
-                    self.body(item.body, (*scopes, self.bound(item.scope, lets)), dict(lets), given)
+                    self.body(item.body, (*scopes, self.bound(item.scope, lets)), dict(lets))
                 case Let():
-                    self.let(item, lets, given)
+                    self.let(item, lets)
                 case Include():
-                    self.include(item, scopes, lets, given)
+                    self.include(item, scopes, lets)
                 case _:
                     self.statement(item, scopes, lets)
 
@@ -256,26 +235,25 @@ class _Resolver:
         self.report(Diagnostic("G107", message, span))
         return GrowError(*self.in_order())
 
-    def let(self, let: Let, lets: dict[str, Expr], given: Mapping[str, Expr | None]) -> None:
+    def let(self, let: Let, lets: dict[str, Expr]) -> None:
         if let.name in self.defined:
             message = f"there is another `let {let.name}`"
             earlier = ((self.defined[let.name], "the first one"),)
             self.report(Diagnostic("G202", message, let.target.span, related=earlier))
             return
         self.defined[let.name] = let.target.span
-        value = self.value(given.get(let.name) or let.value, lets, self.moment)
+        value = self.value(self.given.get(let.name) or let.value, lets, self.moment)
         lets[let.name] = self.values[let.name] = value
 
     def statement(self, statement: Statement, scopes: tuple[Scope, ...], lets: Mapping[str, Expr]) -> None:
         statement = self.bound(statement, lets)
-        bound = Bound(self.moment, scopes, statement, dict(lets))
-        self.statements.append(bound)
-        self.report(*check(statement, scopes), *self.unmeasured(statement), *self.judge(bound))
+        self.statements.append(Bound(self.moment, scopes, statement, dict(lets)))
+        self.report(*check(statement, scopes), *self.unmeasured(statement))
         self.moment += not isinstance(statement, Expect)
 
     def bound(self, node: AnyNode, lets: Mapping[str, Expr]) -> AnyNode:
         """A statement or scope with the value of every expression in it."""
-        return _mapped(node, lambda expr: self.value(expr, lets))
+        return replaced(node, Expr, lambda expr: self.value(expr, lets))
 
     def unmeasured(self, statement: Statement) -> Iterator[Diagnostic]:
         """What is ranked by importance must have been measured before."""
@@ -286,13 +264,7 @@ class _Resolver:
                 remedy = 'write `measure importance on "FILE"` above it'
                 yield Diagnostic("G214", "no importance was measured before this", part.span, help=remedy)
 
-    def include(
-        self,
-        include: Include,
-        scopes: tuple[Scope, ...],
-        lets: dict[str, Expr],
-        given: Mapping[str, Expr | None],
-    ) -> None:
+    def include(self, include: Include, scopes: tuple[Scope, ...], lets: dict[str, Expr]) -> None:
         here = include.file.span
         path = os.path.normpath(include.file.path)
         files = [os.path.normpath(span.source.name) for span in (*self.chain, here)]
@@ -310,7 +282,7 @@ class _Resolver:
                 self.complete = False
             else:
                 self.report(*problems)
-                self.body(recipe.body, scopes, lets, given)
+                self.body(recipe.body, scopes, lets)
             self.chain.pop()
 
     def read_include(self, path: Path, span: Span) -> Included | None:
@@ -343,30 +315,7 @@ def _settled(bound: Bound, final: int) -> Bound:
     """The statement with its number, and with no moment on what is meant before itself."""
     number = final if isinstance(bound.statement, Expect) else bound.number
 
-    def settled(node: Name | TensorAxis) -> Expr:
+    def settled(node: Named) -> Named:
         return replace(node, moment=None) if node.moment == number else node
 
-    return replace(
-        bound, number=number, statement=_mapped(bound.statement, lambda expr: substitute(expr, settled))
-    )
-
-
-def _mapped(node: AnyNode, change: Callable[[Expr], Expr]) -> AnyNode:
-    """A node with every expression in it changed."""
-    mapped: Any = node
-    if isinstance(node, Expr):
-        mapped = change(node)
-    elif isinstance(node, tuple):
-        mapped = tuple(_mapped(part, change) for part in node)
-    elif isinstance(node, Node):
-        mapped = replace(node, **{f.name: _mapped(getattr(node, f.name), change) for f in fields(node)})
-    return cast(AnyNode, mapped)
-
-
-def parts_of(node: object) -> Iterator[object]:
-    """A node and everything in it."""
-    yield node
-    for part in node if isinstance(node, tuple) else ():
-        yield from parts_of(part)
-    for part in fields(node) if isinstance(node, Node) else ():
-        yield from parts_of(getattr(node, part.name))
+    return replace(bound, number=number, statement=replaced(bound.statement, Named, settled))

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.source import Span
 from growc.ir.lowered_statement import Sizes
 from growc.passes.lowering.count_layers import numbers, runs_in
 from growc.passes.lowering.resolve_axis import named
 from growc.passes.lowering.scopes import region_of
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import evaluate
+from growc.recipe.expression import Named, evaluate
 from growc.resolve.bound import Bound
 
 if TYPE_CHECKING:
@@ -42,12 +41,7 @@ def judge_plan(statements: Sequence[Bound], c: Result) -> None:
             continue
         condition = statement.condition
         if isinstance(condition, ast.Exact) and not c.plan.certificate.exact:
-            gaps = c.plan.certificate.gaps
-            remedy = next((g.help for g in gaps if g.help), "")
-            message = "the result is not exact"
-            failures.append(
-                Diagnostic("G401", message, condition.span, "expected here", gap_notes(gaps), remedy)
-            )
+            failures.append(_missed("the result is not exact", condition, c.plan))
         elif isinstance(condition, ast.Comparison):
             failures += _compare(condition, bound.scopes, c)
     if failures:
@@ -74,35 +68,36 @@ def gap_notes(gaps: Sequence[Gap], limit: int = 3) -> tuple[str, ...]:
     return (*lines[:limit], *more)
 
 
-def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Result) -> list[Diagnostic]:
-    final, region = (
-        c.lowered.sizes,
-        region_of(scopes, c.roles.scopes, c.axes, c.layers, len(c.statements) + 1),
-    )
+def _missed(message: str, condition: ast.Condition, plan: Plan) -> Diagnostic:
+    """A condition that does not hold, with the gaps that say why."""
+    gaps = plan.certificate.gaps
+    remedy = next((g.help for g in gaps if g.help), "")
+    return Diagnostic("G401", message, condition.span, "expected here", gap_notes(gaps), remedy)
 
-    def values(name: str, span: Span, sizes: Sizes) -> list[int]:
+
+def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Result) -> list[Diagnostic]:
+    final = c.lowered.sizes
+    region = region_of(scopes, c.roles.scopes, c.axes, c.layers, len(c.statements) + 1)
+
+    def values(axis: Named | ast.NamedAxis, sizes: Sizes) -> list[int]:
+        name, span = axis.name, axis.span
         if name == "layers":
             return numbers(runs_in(c.layers, scopes, span), sizes.moment)
         found = region.of(named(name, span, c.roles, c.axes), name, span)
         return list(dict.fromkeys(sizes.product(a.spaces) for a in found))
 
-    def one(name: str, span: Span, sizes: Sizes) -> int:
-        have = values(name, span, sizes)
+    def one(axis: Named) -> int:
+        have = values(axis, final if axis.moment is None else c.lowered.before(axis.moment))
         if len(have) > 1:
             listed = ", ".join(map(str, have))
-            raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+            raise GrowError(Diagnostic("G312", f"`{axis.name}` has several sizes here: {listed}", axis.span))
         return have[0]
 
     if isinstance(condition.subject, ast.Parameters):
         subject, have = "parameters", [c.plan.parameters[1]]
     else:
-        subject = condition.subject.name
-        have = values(subject, condition.subject.span, final)
-    wanted = evaluate(
-        condition.value,
-        lambda name, span: one(name, span, final),
-        lambda moment, name, span: one(name, span, c.lowered.before(moment)),
-    )
+        subject, have = condition.subject.name, values(condition.subject, final)
+    wanted = evaluate(condition.value, one)
     wrong = [h for h in have if not RELATIONS[condition.relation](h, wanted)]
     message = f"`{subject}` is {', '.join(map(str, wrong))}, expected {condition.relation} {wanted}"
     return [Diagnostic("G401", message, condition.span)] if wrong else []
@@ -131,7 +126,6 @@ def judge_measured(
     """Judge what was measured. Raises GrowError: G402 for a refuted certificate, with what is `told` besides,
     and G401 for `expect`.
     """
-    measured = f"{verification.relative:.1e}"
     refuting = verification.refuting() if refute and plan.certificate.exact else None
     if refuting is not None:
         way, seen = refuting
@@ -146,11 +140,8 @@ def judge_measured(
     failures = []
     for condition in preserved_conditions(statements):
         if not verification.relative <= condition.within:
-            gaps = plan.certificate.gaps
-            remedy = next((g.help for g in gaps if g.help), "")
-            message = f"the outputs differ by {measured}, which is more than {condition.within:g}"
-            notes = gap_notes(gaps)
-            failures.append(Diagnostic("G401", message, condition.span, "expected here", notes, remedy))
+            message = f"the outputs differ by {verification.relative:.1e}, which is more than "
+            failures.append(_missed(f"{message}{condition.within:g}", condition, plan))
     if failures:
         raise GrowError(*failures)
 

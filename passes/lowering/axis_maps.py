@@ -208,4 +208,4 @@ def options_of(statement: Resizing) -> Options:
 
 def _seed(statement: Resizing) -> int:
     seed = options_of(statement).seed if isinstance(statement, ast.Widen) else statement.ranking.seed
-    return 0 if seed is None else evaluate(seed, lambda name, span: 0, lambda moment, name, span: 0)
+    return 0 if seed is None else evaluate(seed, lambda axis: 0)

@@ -27,7 +27,6 @@ from growc.resolve.bound import Bound
 from growc.resolve.checks import check
 from growc.resolve.config_fields import sizes_of_config
 from growc.resolve.match import Known, matched
-from growc.resolve.support import unsupported
 
 PARTS = ("encoder", "decoder")
 Inspect = Callable[[Path], Analysis]
@@ -60,7 +59,7 @@ def expand_matches(
             continue
         file = bound.statement.file
         expanded = matched(bound, today(done), sizes_in(file.path, file.span, inspect))
-        problems = [d for b in expanded for d in (*check(b.statement, b.scopes), *unsupported(b))]
+        problems = [d for b in expanded for d in check(b.statement, b.scopes)]
         if problems:
             raise GrowError(*dict.fromkeys(problems))
         done += expanded

@@ -29,7 +29,7 @@ from growc.passes.runner import run as run_passes
 from growc.plans.memory_bound import OF_NODE, require
 from growc.plans.plan import Gap, Summary
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Expr, evaluate
+from growc.recipe.expression import Expr, Named, evaluate
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.recipe.layer_orders import arrangement, by_scores, counted_back, new_layers
 from growc.resolve.bound import Bound
@@ -143,13 +143,12 @@ def removed(move: Move, count: int) -> tuple[int, ...]:
 def _evaluated(bound: Bound, depth: Past, size_of: SizeOf, expr: Expr) -> int:
     """What an expression in a statement comes to, by the layers that a run has before it."""
 
-    def now(name: str, span: Span) -> int:
-        return depth.count_before(None) if name == "layers" else size_of(name, span, bound.number)
+    def size(axis: Named) -> int:
+        if axis.name == "layers":
+            return depth.count_before(axis.moment)
+        return size_of(axis.name, axis.span, bound.number if axis.moment is None else axis.moment)
 
-    def earlier(moment: int, name: str, span: Span) -> int:
-        return depth.count_before(moment) if name == "layers" else size_of(name, span, moment)
-
-    return evaluate(expr, now, earlier)
+    return evaluate(expr, size)
 
 
 def _counted_back(bound: Bound, depth: Past, size_of: SizeOf) -> Iterator[str]:

@@ -39,7 +39,7 @@ from growc.passes.ranking.rankings import Rankings
 from growc.passes.roles.name_axes import RoleAxis, Roles
 from growc.plans.plan import AxisChange, Summary
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Expr, evaluate
+from growc.recipe.expression import Expr, Named, evaluate
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.resolve.bound import Bound
 
@@ -198,13 +198,11 @@ class _Lowering:
     def evaluate(self, expr: Expr, region: Region, target: RoleAxis, ordinal: int) -> int:
         """A size: names mean the model as it stands before the statement; `let`s, at their place."""
 
-        def now(name: str, span: Span) -> int:
-            return self.size(name, span, region, target, ordinal, self.done.sizes)
+        def size(axis: Named) -> int:
+            sizes = self.done.sizes if axis.moment is None else self.done.before(axis.moment)
+            return self.size(axis.name, axis.span, region, target, ordinal, sizes)
 
-        def earlier(moment: int, name: str, span: Span) -> int:
-            return self.size(name, span, region, target, ordinal, self.done.before(moment))
-
-        return evaluate(expr, now, earlier)
+        return evaluate(expr, size)
 
     def size(
         self, name: str, span: Span, region: Region, target: RoleAxis, ordinal: int, sizes: Sizes

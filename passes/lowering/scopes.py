@@ -22,7 +22,7 @@ from growc.passes.lowering.resolve_axis import lies_under
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.submodels import Scopes
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Expr, evaluate
+from growc.recipe.expression import Expr, Named, evaluate
 from growc.recipe.layer_orders import counted_back, layers_of
 
 
@@ -131,10 +131,10 @@ def _among(axes: Axes, chosen: Callable[[Value], bool]) -> tuple[frozenset[Space
 def _number(run: Run, moment: int, expr: Expr) -> int:
     """What an expression in a range of layers comes to. Raises GrowError (G209) for axes in it."""
 
-    def earlier(then: int, name: str, span: Span) -> int:
-        if name == "layers":
-            return run.count_before(then)
-        message = f"this version does not know `{name}` in a range of layers"
-        raise GrowError(Diagnostic("G209", message, span, help="write a number, or one in terms of `layers`"))
+    def count(axis: Named) -> int:
+        if axis.name == "layers":
+            return run.count_before(moment if axis.moment is None else axis.moment)
+        message, remedy = f"this version does not know `{axis.name}` in a range of layers", "write a number"
+        raise GrowError(Diagnostic("G209", message, axis.span, help=f"{remedy}, or one in terms of `layers`"))
 
-    return evaluate(expr, partial(earlier, moment), earlier)
+    return evaluate(expr, count)

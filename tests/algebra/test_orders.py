@@ -22,7 +22,7 @@ def arranged(text: str, count: int, scores: list[float] | None = None) -> list[i
     assert isinstance(statement, rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop)
 
     def value(expr: Expr) -> int:
-        return evaluate(expr, lambda name, span: {"layers": count}[name])
+        return evaluate(expr, lambda axis: {"layers": count}[axis.name])
 
     return arrangement(statement, count, value, scores)
 

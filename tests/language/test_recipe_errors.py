@@ -11,8 +11,7 @@ import pytest
 from growc.errors.codes import CODES
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, render
 from growc.errors.source import Source, Span
-from growc.resolve.resolve import load, resolve
-from growc.resolve.support import unsupported
+from growc.resolve.resolve import load
 
 GOLDEN = Path(__file__).parent / "golden"
 RECIPES = sorted(GOLDEN.glob("*.grow"))
@@ -31,9 +30,8 @@ def mistakes(path: Path) -> GrowError:
     text = read(Path(path.name))
     given = re.match(r"#: (.*)", text)
     params = dict(item.split("=") for item in given[1].split()) if given else {}
-    judge = unsupported if path.stem == "not-yet" else lambda bound: ()
     with pytest.raises(GrowError) as caught:
-        load([Source(path.name, text)], params, read, judge)
+        load([Source(path.name, text)], params, read)
     return caught.value
 
 
@@ -170,11 +168,3 @@ def test_a_recipe_that_is_no_text_cannot_be_included(tmp_path):
     (tmp_path / "binary.grow").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(GrowError, match="is not text in UTF-8"):
         load([Source(str(tmp_path / "a.grow"), 'include "binary.grow"')], {})
-
-
-def test_resolving_a_recipe_that_no_one_wrote_reports_too():
-    from growc.recipe.expression import Name
-    from growc.recipe.syntax_tree import Fill, NamedAxis, Recipe, Widen
-
-    with pytest.raises(GrowError, match="neither an axis nor a `let`"):
-        resolve(Recipe((Widen(NamedAxis("ffn"), Name("x"), Fill("tail copy")),)), {})

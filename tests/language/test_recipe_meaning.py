@@ -7,24 +7,23 @@ from pathlib import Path
 import pytest
 
 from growc.errors.diagnostic import GrowError
-from growc.errors.source import Source, Span
-from growc.recipe.expression import Binary, Int, Name, evaluate
+from growc.errors.source import Source
+from growc.recipe.expression import Binary, Int, Name, evaluate, names
 from growc.recipe.fills import FILLS
 from growc.recipe.syntax_tree import Comparison, Expect, Layers, LayerScope, RoleScope, Subclone, Untie, Widen
 from growc.resolve.bound import Bound, Resolved
 from growc.resolve.resolve import load
-from growc.resolve.support import unsupported
 
 ROOT = Path(__file__).parents[2]
 
 
 def resolved(recipe: str, files: dict[str, str] | None = None, **params: str) -> Resolved:
-    """A recipe of the whole language, whatever this version does."""
+    """A recipe and what it includes."""
 
     def read(path: Path) -> str:
         return (files or {})[path.as_posix()]
 
-    return load([Source("work/recipe.grow", recipe)], params, read, judge=lambda bound: ())
+    return load([Source("work/recipe.grow", recipe)], params, read)
 
 
 def sizes(found: Resolved) -> list[object]:
@@ -68,13 +67,7 @@ def test_axes_in_a_let_mean_the_model_at_its_place():
     history = {1: 768, 2: 1536, 3: 1536}
 
     def value(bound: Bound, expr: object) -> int:
-        def now(name: str, span: Span) -> int:
-            return history[bound.number]
-
-        def earlier(moment: int, name: str, span: Span) -> int:
-            return history[moment]
-
-        return evaluate(expr, now, earlier)
+        return evaluate(expr, lambda axis: history[axis.moment or bound.number])
 
     assert value(first, first.statement.size) == 1536
     assert value(second, second.statement.size) == 4 * 1536 + 1536
@@ -85,10 +78,9 @@ def test_axes_in_a_let_mean_the_model_at_its_place():
 
 def test_a_let_right_before_its_use_needs_no_history():
     found = resolved("untie head\nlet w = 2 * hidden\nwiden hidden to w with tail copy\nexpect hidden == 4")
-    assert evaluate(sizes(found)[0], lambda name, span: 4) == 8
+    assert [axis.moment for axis in names(sizes(found)[0])] == [None]
     later = resolved("let w = 2 * hidden\nuntie head\nwiden hidden to w with tail copy")
-    with pytest.raises(GrowError, match="before an earlier statement"):
-        evaluate(sizes(later)[0], lambda name, span: 4)
+    assert [axis.moment for axis in names(sizes(later)[0])] == [1]
 
 
 def test_lets_and_expectations_and_includes_have_no_number():
@@ -197,7 +189,7 @@ def test_what_is_not_done_yet_is_refused_each_time():
     matched = 'match "x.onnx" with tail copy'
     recipe = f"in layers 0 {{ untie head\n{matched}\n{matched} }}"
     with pytest.raises(GrowError) as caught:
-        load([Source("a.grow", recipe)], {}, judge=unsupported)
+        load([Source("a.grow", recipe)], {})
     assert [diagnostic.span.column for diagnostic in caught.value.diagnostics] == [1, 1]
     assert {diagnostic.code for diagnostic in caught.value.diagnostics} == {"G209"}
 

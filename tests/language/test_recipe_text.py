@@ -15,7 +15,7 @@ from growc.errors.source import Source
 from growc.grammar import parse, parse_expression
 from growc.grammar.messages import FORMS, KINDS, NAMED
 from growc.grammar.parser import grammar, keywords
-from growc.recipe.expression import Name, TensorAxis, evaluate, spell, substitute
+from growc.recipe.expression import Named, evaluate, replaced, spell
 from growc.recipe.syntax_tree import ROLES, Blank, Comment, Recipe, Scoped, Widen
 
 ROOT = Path(__file__).parents[2]
@@ -188,13 +188,13 @@ def test_numbers_keep_the_spelling_of_integers_and_the_shortest_of_others():
     ],
 )
 def test_expressions_come_to_what_arithmetic_says(string, value):
-    assert evaluate(parse_expression(text(string)), lambda name, span: 768) == value
+    assert evaluate(parse_expression(text(string)), lambda axis: 768) == value
 
 
 def test_a_quotient_that_the_model_decides_is_the_model_s_affair():
     def status(string: str) -> int:
         with pytest.raises(GrowError) as caught:
-            evaluate(parse_expression(text(string)), lambda name, span: 10)
+            evaluate(parse_expression(text(string)), lambda axis: 10)
         return caught.value.exit_status
 
     assert [status("10 / 3"), status("hidden / 3"), status("hidden / (hidden - 10)")] == [2, 3, 3]
@@ -208,10 +208,7 @@ def test_an_expression_is_read_from_where_it_starts():
 
 @given(expressions)
 def test_putting_names_in_the_place_of_themselves_changes_nothing(expr):
-    def same(node: Name | TensorAxis) -> Name | TensorAxis:
-        return node
-
-    assert substitute(expr, same) == expr
+    assert replaced(expr, Named, lambda axis: axis) == expr
 
 
 def test_statements_know_where_they_stand():
