@@ -60,14 +60,11 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def __default__(self, data: str, children: Sequence[object], meta: Meta) -> object:
         """The node of a rule's name: the children are its fields in order, None one that has its default."""
         node = NODES[data]
-        parts = (str(part) if isinstance(part, Token) else part for part in children)
+        parts = (part.strip('"') if isinstance(part, Token) else part for part in children)
         given = {
             field: part for field, part in zip(node.__match_args__, parts, strict=False) if part is not None
         }
         return node(**given, span=self.at(meta))
-
-    def STRING(self, quoted: Token) -> str:  # noqa: N802 - lark takes methods by the names of terminals
-        return quoted[1:-1]
 
     def scope_header(self, meta: Meta, scope: rc.Scope) -> Header:
         return Header(scope)
@@ -104,8 +101,8 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
 
     # Numbers and expressions
 
-    def tensor_axis(self, meta: Meta, number: Token, glob: str) -> ex.TensorAxis:
-        return ex.TensorAxis(int(parse_integer(number)), glob, span=self.at(meta))
+    def tensor_axis(self, meta: Meta, number: Token, glob: Token) -> ex.TensorAxis:
+        return ex.TensorAxis(int(parse_integer(number)), glob.strip('"'), span=self.at(meta))
 
     def binary(self, meta: Meta, left: ex.Expr, operator: Token, right: ex.Expr) -> ex.Binary:
         return ex.Binary(cast(ex.Operator, str(operator)), left, right, span=self.at(meta))
