@@ -147,17 +147,17 @@ def _read_steps(data: Json, maps: Sequence[Mapping[str, Json]]) -> tuple[AxisSte
 
 
 def _read_step(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> AxisStep:
-    above = data.get("next")
-    if above is not None:
-        above = record(NextLayer, above, steps=_read_steps(fields(above)["steps"], maps))
+    above = None
+    if "next" in data:
+        above = record(NextLayer, data["next"], steps=_read_steps(fields(data["next"])["steps"], maps))
     return record(AxisStep, data, layout=_read_layout(whole(data["map"]), maps), next=above)
 
 
 def _read_weight(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -> WeightPlan:
-    literal, normed = data.get("literal"), data.get("normed")
-    if normed is not None:
-        normed = record(Normed, normed, steps=_read_steps(fields(normed)["steps"], maps))
-    literal = None if literal is None else tuple(items(literal))
+    literal = tuple(items(data["literal"])) if "literal" in data else None
+    normed = None
+    if "normed" in data:
+        normed = record(Normed, data["normed"], steps=_read_steps(fields(data["normed"])["steps"], maps))
     return record(WeightPlan, data, steps=_read_steps(data["steps"], maps), literal=literal, normed=normed)
 
 
