@@ -22,7 +22,7 @@ from coverage_recipes import RECIPES, Recipe
 from numpy.typing import NDArray
 
 from growc import api
-from growc.dialects.onnx.emit import rewrite
+from growc.dialects.onnx.emit import emitted
 from growc.dialects.onnx.files.save import save
 from growc.errors.diagnostic import GrowError
 from growc.passes.compilation import Result
@@ -142,8 +142,7 @@ def tried(source: Source, recipe: Recipe) -> Case:
     maps, certificate = Maps.of(c), c.plan.certificate
     weights = c.plan.weights
     with tempfile.TemporaryDirectory(prefix="coverage-") as folder, _no_diagnostics():
-        rewrite(c.graph, c.assembled, c.repairs, c.attributes)
-        grown = save(c.model.source, Path(folder), "grown.onnx", False, lambda name, count: None)[-1]
+        grown = save(emitted(c), Path(folder), "grown.onnx", False, lambda name, count: None)[-1]
         r = difference(source, grown, maps)
         case = Case("exact", "", r, source.limit)
         if not certificate.exact:

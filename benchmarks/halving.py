@@ -29,7 +29,7 @@ import numpy as np
 from coverage_measure import Maps, Source, difference, opened
 
 from growc import api
-from growc.dialects.onnx.emit import rewrite
+from growc.dialects.onnx.emit import emitted
 from growc.dialects.onnx.files.save import save
 from growc.errors.diagnostic import GrowError
 from growc.verification.ort_session import Session
@@ -126,8 +126,7 @@ def halved(source: Source, made: Path, maps: Maps, wanted: dict[str, list[int]])
 
 def written(c: Any, path: Path) -> Path:
     """The result of a compilation."""
-    rewrite(c.graph, c.assembled, c.repairs, c.attributes)
-    made = save(c.model.source, path.parent, path.name, False, lambda name, count: None)[-1]
+    made = save(emitted(c), path.parent, path.name, False, lambda name, count: None)[-1]
     with Session(made):
         return made
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from growc.algebra.space import Size, Space
 from growc.errors.progress import Progress, quiet
@@ -194,19 +194,18 @@ class Result(Stored):
     plan: Plan
 
 
-class Rearranged(Protocol):
-    """A model with other layers."""
+M = TypeVar("M", bound="Model", covariant=True)
 
-    @property
-    def model(self) -> Model:
-        """It."""
 
-    @property
-    def renamed(self) -> Mapping[str, str | None]:
-        """Inputs and outputs that have another name now, or none."""
+@dataclass(frozen=True)
+class Rearranged(Generic[M]):
+    """A model with other layers. renamed: inputs and outputs that have another name now, or none. layers:
+    those of the model, on its graph (raises GrowError, G314, where nothing is left of one).
+    """
 
-    def layers(self, graph: Graph, depth: Depth) -> Layers:
-        """Its layers, on its graph. Raises GrowError (G314) where nothing is left of one."""
+    model: M
+    renamed: Mapping[str, str | None]
+    layers: Callable[[Graph, Depth], Layers]
 
 
 class Model(Protocol):
@@ -230,7 +229,9 @@ class Model(Protocol):
     def edit(self, edit: Edit) -> Self:
         """The model with another graph, which is to be captured."""
 
-    def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
+    def rearrange(
+        self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]
+    ) -> Rearranged[Self]:
         """The model with other layers. Raises GrowError (G314) where a layer that goes is needed."""
 
     def repair(

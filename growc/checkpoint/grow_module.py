@@ -15,6 +15,7 @@ from growc.checkpoint.classes.in_memory import Living
 from growc.checkpoint.classes.model import held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, held_result
 from growc.checkpoint.files.quiet import quiet
+from growc.dialects.onnx.emit import emitted
 from growc.dialects.torch.capture.example_inputs import real_inputs, ways
 from growc.dialects.torch.model import arguments
 from growc.dialects.torch.operators.arrays import to_torch, widened
@@ -38,7 +39,8 @@ def grow(resolved: Resolved, module: Any, example_inputs: Any = None, *, check: 
     held: GrownWeights[Living] = held_result(c).held
     model, result = held_model(c), revived(held)
     inputs = _inputs(c, module, example_inputs)
-    descent = Descent.of(c, [value.name for value in model.source.graph.outputs])
+    planned = emitted(c)
+    descent = Descent.of(c, planned, [value.name or "" for value in planned.graph.outputs])
     cases = descent.cases(module, inputs, model.captured if check else None)
     finish(resolved, c, module, result, cases, descent, check=check)
     twins = in_single(held) if check and c.plan.certificate.exact else None

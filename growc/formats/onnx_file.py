@@ -24,16 +24,14 @@ class OnnxFile:
         """The file, and one for weights where they stand beside it. Raises GrowError (G311)."""
         from onnx.checker import ValidationError
 
-        from growc.dialects.onnx.emit import rewrite
+        from growc.dialects.onnx.emit import emitted
         from growc.dialects.onnx.files.check import check_model
         from growc.dialects.onnx.files.load import EXTERNAL
         from growc.dialects.onnx.files.save import EXTERNAL_ABOVE, save
-        from growc.dialects.onnx.model import ir_model
         from growc.files.commit import METADATA
 
-        model = ir_model(c).source
+        model = emitted(c)
         external = bool(model.meta.get(EXTERNAL)) or c.plan.bytes_to_write > EXTERNAL_ABOVE
-        rewrite(c.graph, c.assembled, c.repairs, c.attributes)
         model.metadata_props.pop(METADATA, None)  # that of an earlier growth; a new one is appended
         done = 0
 

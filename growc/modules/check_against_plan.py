@@ -58,14 +58,10 @@ def require_planned(
 def _written(model: ir.Model) -> Iterator[Path]:
     """A model as a file, for as long as it is needed."""
     require_runnable(model, "onnxruntime cannot run the plan")
-    kept = {value: value.const_value for value in model.graph.initializers.values()}
-    external = sum(tensor.nbytes for tensor in kept.values() if tensor is not None) > EXTERNAL_ABOVE
+    stored = (value.const_value for value in model.graph.initializers.values())
+    external = sum(tensor.nbytes for tensor in stored if tensor is not None) > EXTERNAL_ABOVE
     with tempfile.TemporaryDirectory(prefix="growc-") as folder:
-        try:
-            yield save(model, Path(folder), "planned.onnx", external, lambda name, count: None)[-1]
-        finally:
-            for value, tensor in kept.items():
-                value.const_value = tensor
+        yield save(model, Path(folder), "planned.onnx", external, lambda name, count: None)[-1]
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from growc.dialects.onnx.emit import emitted
 from growc.dialects.torch.capture.example_inputs import capturable, real_inputs, without_cache
 from growc.dialects.torch.capture.export import Captured, export
 from growc.dialects.torch.emit.emit import grown_module, reason_of
@@ -69,7 +70,7 @@ def _with_ways(measured: Verification, beside: Mapping[str, Verification | str])
 
 def _of_plan(c: Result, result: nn.Module, cases: Sequence[Case], descent: Descent) -> Verification | str:
     try:
-        source = torch_model(c).source
+        source = emitted(c)
         with awake(source, result, Holdings.of(c)):
             return require_planned(source, result, cases, descent)
     except GrowError as error:

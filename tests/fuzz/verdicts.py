@@ -13,7 +13,7 @@ from random_models import random_model
 from random_recipes import random_recipe
 
 from growc import api
-from growc.dialects.onnx.emit import rewrite
+from growc.dialects.onnx.emit import emitted
 from growc.dialects.onnx.files.save import save
 from growc.errors.diagnostic import Attempt, GrowError
 from growc.passes.compilation import Result
@@ -109,8 +109,7 @@ def judged(model: Path, text: str, cases: Sequence[Feeds]) -> Verdict:
 def written(c: Result, folder: Path) -> Path:
     """The grown model of a compilation, in a folder."""
     folder.mkdir(exist_ok=True)
-    rewrite(c.graph, c.assembled, c.repairs, c.attributes)
-    return save(c.model.source, folder, "grown.onnx", False, lambda name, count: None)[-1]
+    return save(emitted(c), folder, "grown.onnx", False, lambda name, count: None)[-1]
 
 
 def _difference(c: Result, expected: Sequence[Feeds], grown: Sequence[Feeds]) -> float:

@@ -69,8 +69,8 @@ def run(path: Path, text: str, folder: Path, mutant: faults.Mutant = faults.NONE
     assert c.plan.certificate.exact
     weights = [mutant.weights.get(i, w) for i, w in enumerate(c.assembled.weights)]
     kept = c.attributes if mutant.attributes is None else _same_nodes(c, mutant)
-    rewrite(c.graph, replace(c.assembled, weights=weights), c.repairs, kept)
-    files = save(c.model.source, folder, "grown.onnx", False, lambda name, count: None)
+    spoilt, _ = rewrite(c.graph, replace(c.assembled, weights=weights), c.repairs, kept)
+    files = save(spoilt.source, folder, "grown.onnx", False, lambda name, count: None)
     return verify(path, files[-1], output_maps=ports.ports_of(c).output_maps())
 
 

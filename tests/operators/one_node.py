@@ -300,8 +300,8 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     }
     feeds = {v.name: grown(one, solution, v.name, i) for i, v in enumerate(one.graph.inputs)}
     try:
-        rewrite(one.graph, made, repairs, attributes)
-        after = execute(ir.to_proto(one.graph.source), feeds)
+        own, _ = rewrite(one.graph, made, repairs, attributes)
+        after = execute(ir.to_proto(own.source), feeds)
     except (GrowError, InvalidArgument) as refusal:
         return Judgement(refused=str(refusal))
     names = [v.name for v in one.graph.outputs]

@@ -14,6 +14,8 @@ from growc import api
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.model import OnnxModel, ir_model
 from growc.formats.compiler import outside
+from growc.formats.onnx_file import OnnxFile
+from growc.ir.graph import Graph
 from growc.passes import PIPELINE, run
 from growc.passes.compilation import Result, Source
 
@@ -82,3 +84,36 @@ def test_a_copy_shares_all_tensors(tmp_path):
     pairs = zip(source.graph.initializers.values(), made.graph.initializers.values(), strict=True)
     assert all(one is not other and one.const_value is other.const_value for one, other in pairs)
     assert text_of(made) == text_of(source)
+
+
+@pytest.mark.parametrize(
+    ("graph", "recipe"),
+    [
+        (STREAM, "widen hidden to 16 with cyclic copy"),
+        (STREAM, STACKED),
+        (STREAM, "untie head"),
+        (ATTENTION, MEANS),
+        (ATTENTION, "subclone heads to 2 by first"),
+    ],
+)
+def test_a_compilation_is_written_any_number_of_times(graph, recipe, tmp_path):
+    model = OnnxModel.open(save(tmp_path / "m.onnx", graph, opset=23))
+    captured = model.capture()
+    before, c = text_of(model.source), compiled(model, recipe)
+    rebuilt = text_of(ir_model(c).source)
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        OnnxFile().write(c, tmp_path / name, tmp_path / "grown.onnx", lambda *_: None)
+    first, second = ((tmp_path / name / "grown.onnx").read_bytes() for name in ("first", "second"))
+    assert first == second
+    assert text_of(ir_model(c).source) == rebuilt
+    assert text_of(model.source) == before
+    assert _nodes(model.capture()) == _nodes(captured)
+
+
+def _nodes(graph: Graph) -> list[tuple[str, ...]]:
+    """The operators of a graph, with the names of what they read and give."""
+    return [
+        (node.op, *("" if v is None else v.name for v in (*node.inputs, *node.outputs)))
+        for node in graph.nodes
+    ]

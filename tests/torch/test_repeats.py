@@ -168,3 +168,16 @@ def test_what_was_captured_is_grown_again_as_if_nothing_had_been(whole):
     torch.testing.assert_close(found[0], pooled(source, 2)(IDS), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(found[1], source(IDS), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(found[2:], found[:2], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "recipe", ["subclone kv_heads to 2 by mean", "widen heads to 2 * heads with neighbor copy"]
+)
+def test_a_compilation_of_a_module_is_emitted_any_number_of_times(recipe):
+    source = decoder(whole=False)
+    model = TorchModel.open(export(source, (IDS,)), reader(source))
+    c = run(PIPELINE, Source(Path("decoder"), model, outside(), api.recipe(recipe).statements))
+    first, second = grown_module(c), grown_module(c)
+    assert first._code.__code__.co_code == second._code.__code__.co_code
+    torch.testing.assert_close(first.state_dict(), second.state_dict(), rtol=0, atol=0)
+    torch.testing.assert_close(first(IDS), second(IDS), rtol=0, atol=0)

@@ -69,8 +69,8 @@ def hold(c: Result) -> Result:
     """The compilation with the class of its result, and what becomes of the weights there.
 
     Where only the class ties an axis to another one, it follows; where it has a fixed number of parts with
-    one head in each, these have more. The model can be emitted no more. Raises
-    GrowError (G308, G318, G319) where no config of the class is the plan.
+    one head in each, these have more. Raises GrowError (G308, G318, G319) where no config of the class is the
+    plan.
     """
     model = held_model(c)
     try:
@@ -168,8 +168,7 @@ def _again(c: Result, more: Sequence[Bound], inside: bool) -> Result:
     from growc.passes import PLANNING, run
 
     statements = (*c.statements, *more)
-    model = held_model(c).again(c.path)
-    return run(PLANNING, Source(c.path, model, c.outside, statements, c.progress, c.keeps, inside))
+    return run(PLANNING, Source(c.path, c.first.model, c.outside, statements, c.progress, c.keeps, inside))
 
 
 def _told(c: Result, bound: Bound, leader: Bound) -> str:

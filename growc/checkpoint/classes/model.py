@@ -78,12 +78,6 @@ class ClassModel(TorchModel):
         program = lower(captured, holder.tensor)
         return cls(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
 
-    def again(self, path: Path) -> Self:
-        """The same model as it was before any pass; what was measured of it, and tried, is known."""
-        made = self.of_captured(self.holder, self.inputs, self.captured)
-        made.scores, made.lowered, made.tried = self.scores, self.lowered, self.tried
-        return made
-
     def files(self, path: Path) -> list[Path]:
         """The files that say what the model computes: config and weights of a directory."""
         return [path / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)

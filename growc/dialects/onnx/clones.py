@@ -6,23 +6,23 @@ for them in the copy, which may change while the source stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.fused_ops import in_order
+from growc.dialects.onnx.capture.inline_control_flow import Step
 from growc.dialects.onnx.capture.owners import bodies
 from growc.dialects.onnx.origins import node_of, value_of
-from growc.ir.graph import Graph, Node, Value, Weight
+from growc.ir.graph import Node, Value, Weight
 
 
 @dataclass(frozen=True)
 class Clone:
-    """`model`: the copy; `nodes`, `values`: what stands in it for those of the source."""
+    """`model`: the copy; `graphs`, `nodes`, `values`: what stands in it for those of the source."""
 
     model: ir.Model
+    graphs: dict[ir.Graph, ir.Graph]
     nodes: dict[ir.Node, ir.Node]
     values: dict[ir.Value, ir.Value]
 
@@ -32,13 +32,14 @@ class Clone:
         for scope in source.graphs():
             if isinstance(scope, ir.Graph) and not in_order(scope):
                 scope.sort()  # only what stands in order can be copied
-        made = Clone(source.clone(), {}, {})
+        made = Clone(source.clone(), {}, {}, {})
         made.model.meta.update(source.meta)
         made.pair(source.graph, made.model.graph)
         return made
 
     def pair(self, source: ir.Graph, copy: ir.Graph) -> None:
         """Note what stands for what in a graph and the bodies in it."""
+        self.graphs[source] = copy
         self.values.update(zip(source.inputs, copy.inputs, strict=True))
         self.values.update(zip(source.initializers.values(), copy.initializers.values(), strict=True))
         for old, new in zip(source, copy, strict=True):
@@ -63,25 +64,7 @@ class Clone:
         """What stands for a node of a graph of the source."""
         return self.nodes[node_of(node)]
 
-
-def counterparts(graph: Graph, copy: Graph) -> dict[int, object]:
-    """What a graph that was captured from a copy has for each value, node and weight of the source's, by id:
-    both have the same canonical order. Sizes and known values are those of the source.
-    """
-    found: dict[int, object] = {}
-    for old, new in zip(_values(graph), _values(copy), strict=True):
-        new.sizes, new.known, new.floating, new.dtype = old.sizes, old.known, old.floating, old.dtype
-        found[id(old)] = new
-    for one, other in zip(graph.nodes, copy.nodes, strict=True):
-        assert one.op == other.op, "a copy is captured as its source is"
-        found[id(one)] = other
-    found |= {id(one): other for one, other in zip(graph.weights, copy.weights, strict=True)}
-    return found
-
-
-def _values(graph: Graph) -> Iterator[Value]:
-    """Every value of a graph, some of them several times."""
-    yield from graph.inputs
-    for node in graph.nodes:
-        yield from chain(node.operands, node.outputs)
-    yield from graph.outputs
+    def place(self, end: Step, operand: int) -> tuple[ir.Graph, int]:
+        """Which result of which body of the copy an operand of a step around bodies is."""
+        body, result = end.place(operand)
+        return self.graphs[body], result

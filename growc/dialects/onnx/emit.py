@@ -5,11 +5,9 @@ Names, metadata, opset and order stay. Weights are computed one at a time, while
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
@@ -18,16 +16,18 @@ from growc.algebra.space import Size
 from growc.dialects.onnx.capture.fused_ops import restore
 from growc.dialects.onnx.capture.inline_control_flow import Step
 from growc.dialects.onnx.capture.quantised import Stored
-from growc.dialects.onnx.capture.split_broadcasts import names_in, rejoin
+from growc.dialects.onnx.capture.split_broadcasts import rejoin
 from growc.dialects.onnx.capture.stored_tensors import read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.heads.insert_repeats import counting, settle
 from growc.dialects.onnx.heads.share_fused_heads import share
-from growc.dialects.onnx.origins import model_of, node_of, stored_of, value_of
+from growc.dialects.onnx.model import IrModel, opened
+from growc.dialects.onnx.origins import model_of, stored_of, value_of
 from growc.dialects.onnx.repair.drop_units import all_gone, left_out
+from growc.dialects.onnx.writer import Writer, scope_of
 from growc.ir.graph import Graph, Node, Value, Weight
-from growc.ir.naming import unused
-from growc.passes.axes.unstacked_experts import Taken
-from growc.passes.edits import Entries, Part, Patch, Repairs
+from growc.passes.compilation import Result
+from growc.passes.edits import Repairs
 from growc.passes.finish.assemble import chain
 from growc.passes.finish.assembled import Assembled
 from growc.plans.execute import execute, read_for
@@ -36,52 +36,55 @@ from growc.plans.plan import WeightPlan
 
 def rewrite(
     graph: Graph, weights: Assembled, repairs: Repairs, attributes: Mapping[Node, Mapping[str, Any]]
-) -> None:
-    """Change the graph's onnx-ir model in place. The graph can be used no further."""
-    writer = _Rewriter(graph, repairs)
-    plans = list(zip(weights.weights, weights.uses, weights.sources, strict=True))
+) -> tuple[IrModel, Clone]:
+    """A copy of the graph's model as a plan has it, and what stands in it for nodes and values of the source.
+
+    What repeats heads may be an operator of growc's own yet. Raises GrowError (G308).
+    """
+    there = Clone.of(model_of(graph))
+    own = opened(graph).on(there)
+    own.remember([*own.source.graph, *(one.node for one in own.fused)])
+    writer = _Rewriter(there, repairs)
     origins = {source.name: value_of(source) for source in weights.sources}
-    made = [_tensors(plan, source, origins) for plan, _, source in plans]  # none is replaced yet
-    for (plan, uses, source), tensors in zip(plans, made, strict=True):
-        writer.weight(plan, tensors, uses, source)
+    plans = list(zip(weights.weights, weights.uses, weights.sources, strict=True))
+    for plan, uses, source in plans:
+        writer.weight(plan, _tensors(plan, source, origins), uses, source)
         if plan.scale != 1.0 and source.elements == 1:
-            _put_second(uses)
+            _put_second(uses, there)
     for node, patch in repairs.patches.items():
         if not node.chain:
-            writer.patch(node, patch, node_of(node))
+            writer.patch(node, patch, there.node_of(node))
     for value, number in repairs.constants.items():
-        writer.stand_in(value_of(value), number)
+        writer.stand_in(there.value_of(value), number)
     for node, changed in attributes.items():
-        for name, value in changed.items():
-            node_of(node).attributes[name] = ir.AttrFloat32(name, float(value))
+        for name, number in changed.items():
+            there.node_of(node).attributes[name] = ir.AttrFloat32(name, float(number))
     writer.shapes()
     left_out(graph, repairs.taken, writer)
-    settle(graph.dialect.spreading, writer, repeats=graph.dialect.repeats)
-    kept = {value_of(source) for plan, _, source in plans if plan.changed}
-    for folded in graph.dialect.folded:
+    settle(own.spreading, writer, repeats=own.repeats)
+    kept = {there.value_of(source) for plan, _, source in plans if plan.changed}
+    for folded in own.folded:
         if folded.stand_in not in kept:
             folded.restore(kept)
-    sizes = {value_of(v): after for v, after in repairs.sizes.items()}
-    restore(graph.dialect.fused, lambda one: share(one, writer, sizes))
-    rejoin(model_of(graph))
-    RemoveUnusedNodesPass()(model_of(graph))
-    all_gone(graph, repairs.taken)
+    sizes = {there.value_of(v): after for v, after in repairs.sizes.items()}
+    restore(own.fused, lambda one: share(one, writer, sizes))
+    rejoin(own.source)
+    RemoveUnusedNodesPass()(own.source)
+    all_gone(repairs.taken, there)
+    return own, there
 
 
-def settle_repeats(graph: Graph, repairs: Repairs) -> None:
-    """Plain operators for repeated heads in a model that was rewritten with operators of growc's own."""
-    settle(counting(model_of(graph)), _Rewriter(graph, repairs), repeats=False)
+def emitted(c: Result) -> ir.Model:
+    """The result of a compilation as it is written, of plain operators. Raises GrowError (G308)."""
+    own, there = rewrite(c.graph, c.assembled, c.repairs, c.attributes)
+    settle(counting(own.source), Writer(there), repeats=False)
+    return own.source
 
 
-def patching(graph: Graph) -> Callable[[Node, Patch, ir.Node], None]:
-    """What lets a node of the model, which a node of the graph came from, say something else."""
-    return _Rewriter(graph, Repairs(Taken())).patch
-
-
-class _Rewriter:
-    def __init__(self, graph: Graph, repairs: Repairs) -> None:
-        self.graph, self.model, self.repairs = graph, model_of(graph), repairs
-        self.names = names_in(self.model)
+class _Rewriter(Writer):
+    def __init__(self, there: Clone, repairs: Repairs) -> None:
+        super().__init__(there)
+        self.repairs = repairs
 
     # ---- weights
 
@@ -92,19 +95,21 @@ class _Rewriter:
         assert first is not None, "zero points and scales may be missing, and nothing else"
         if plan.name == plan.source:
             if plan.changed and stored is None:
-                self.replace(value_of(source), first)
+                self.replace(self.there.value_of(source), first)
             elif plan.changed and stored is not None:
-                self.requantise(stored.node, plan, stored, tensors)
+                node = self.there.node(stored.node)
+                self.requantise(node, plan, stored, tensors)
                 for twin in stored.twins:
-                    self.liken(twin, stored.node)
+                    self.liken(self.there.node(twin), node)
             self.patch_chains(uses)
             return
         if stored is None:
             made = self.initializer(plan.name, first)
         else:
-            integers = stored.node.inputs[0]
+            node = self.there.node(stored.node)
+            integers = node.inputs[0]
             assert integers is not None
-            copy = self.copied(stored.node, 0, integers)
+            copy = self.copied(node, 0, integers)
             self.requantise(copy, plan, stored, tensors)
             made = copy.outputs[0]
         for use in uses:
@@ -118,7 +123,7 @@ class _Rewriter:
             old = node.inputs[i] if i < len(node.inputs) else None
             if old is None or tensor is None:
                 continue
-            alone = {node, *stored.twins}.issuperset(use.node for use in old.uses())
+            alone = {node, *map(self.there.node, stored.twins)}.issuperset(use.node for use in old.uses())
             if alone and old.producer() is None:
                 self.replace(old, tensor)
             else:
@@ -148,27 +153,9 @@ class _Rewriter:
         origin.shape = ir.Shape(shape_of(tensor))
         origin.type = ir.TensorType(tensor.dtype)
 
-    def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-        value = ir.Value(
-            name=self.unused(name), type=ir.TensorType(tensor.dtype), shape=ir.Shape(shape_of(tensor))
-        )
-        value.const_value = tensor
-        tensor.name = value.name
-        self.model.graph.register_initializer(value)
-        return value
-
-    def constant(self, name: str, array: Array) -> ir.Value:
-        return self.initializer(name, ir.tensor(array))
-
-    def numbers(self, name: str, values: list[int]) -> ir.Value:
-        return self.constant(name, np.asarray(values, dtype=np.int64))
-
-    def unused(self, name: str) -> str:
-        return unused(name, self.names)
-
     def patch_chains(self, uses: list[Value]) -> None:
         """Behind uses that keep the stored tensor, patches act on the model's own nodes, once on each."""
-        chained = {node_of(node): node for use in uses for node in chain(use)}
+        chained = {self.there.node_of(node): node for use in uses for node in chain(use)}
         for origin, node in chained.items():
             if node in self.repairs.patches:
                 self.patch(node, self.repairs.patches[node], origin)
@@ -176,33 +163,22 @@ class _Rewriter:
     def redirect(self, use: Value, made: ir.Value) -> None:
         """Let one use read another tensor; the chain on the way is copied."""
         if not use.users:
-            value_of(use).replace_all_uses_with(made, replace_graph_outputs=True)
+            self.there.value_of(use).replace_all_uses_with(made, replace_graph_outputs=True)
             return
         for node, operand in use.users:
             if operand >= len(node.inputs):
                 raise AssertionError("a weight that a body captures is frozen")
             if isinstance(node.origin, Step):
-                body, k = node.origin.place(operand)
+                body, k = self.there.place(node.origin, operand)
                 body.outputs[k] = self.alias(body, body[-1] if len(body) else None, made)
                 continue
             if not node.chain:
-                node_of(node).replace_input_with(operand, made)
+                self.there.node_of(node).replace_input_with(operand, made)
                 continue
-            copy = self.copied(node_of(node), operand, made)
+            copy = self.copied(self.there.node_of(node), operand, made)
             if node in self.repairs.patches:
                 self.patch(node, self.repairs.patches[node], copy)
             self.redirect(node.outputs[0], copy.outputs[0])
-
-    def alias(self, body: ir.Graph, last: ir.Node | None, value: ir.Value) -> ir.Value:
-        """A value of a body that equals one of any scope: bodies must give out values of their own."""
-        made = ir.node("Identity", [value], name=self.unused(f"{value.name}.Identity"))
-        made.outputs[0].name = self.unused(f"{value.name}.result")
-        made.outputs[0].type, made.outputs[0].shape = value.type, value.shape
-        if last is None:
-            body.append(made)
-        else:
-            body.insert_after(last, made)
-        return made.outputs[0]
 
     def stand_in(self, value: ir.Value, number: Array) -> None:
         """Let everyone who reads a value read a constant."""
@@ -226,77 +202,15 @@ class _Rewriter:
         copy.meta.update(node.meta)
         for new, old in zip(copy.outputs, node.outputs, strict=True):
             new.name, new.type = self.unused(f"{old.name}.copy"), old.type
-        _scope(node).insert_before(node, copy)
+        scope_of(node).insert_before(node, copy)
         return copy
-
-    # ---- operands and attributes
-
-    def patch(self, site: Node, patch: Patch, node: ir.Node) -> None:
-        """Act on `node`, which is the origin of `site` or a copy of that."""
-        node.op_type = patch.op or node.op_type
-        for name, value in patch.attributes.items():
-            node.attributes.pop(name, None)
-            if value is not None:
-                node.attributes[name] = ir.convenience.convert_attribute(name, value)
-        for i, entries in patch.operands.items():
-            if i >= len(node.inputs):
-                node.resize_inputs(i + 1)
-            literal = [e for e in entries if isinstance(e, int)]
-            base = f"{node.outputs[0].name}.operand{i}"
-            made = (
-                self.constant(base, patch.literal(literal, site.input(i)))
-                if len(literal) == len(entries)
-                else self.joined(node, i, entries, base)
-            )
-            node.replace_input_with(i, made)
-
-    def joined(self, node: ir.Node, i: int, entries: Entries, base: str) -> ir.Value:
-        """The old operand's elements with numbers between them."""
-        old = node.inputs[i]
-        assert old is not None
-        pieces: list[ir.Value] = []
-        joined = _pieces(old, len(entries))
-        for k, entry in enumerate(entries):
-            if entry is None and joined:
-                pieces.append(joined[k])
-                continue
-            if isinstance(entry, int):
-                pieces.append(self.numbers(f"{base}.literal", [entry]))
-                continue
-            pieces.append(self.part(node, old, k, entry, base))
-        return pieces[0] if len(pieces) == 1 else self.insert(node, "Concat", pieces, {"axis": 0}, base)
-
-    def part(self, node: ir.Node, old: ir.Value, k: int, entry: Part | None, base: str) -> ir.Value:
-        """Element k of an operand, or what it is to be a part of, times a fraction."""
-        if entry is None or entry.whole is None:
-            bounds = [self.numbers(f"{base}.bound", [b]) for b in (k, k + 1)]
-            piece = self.insert(node, "Slice", [old, *bounds], {}, f"{base}.kept")
-        else:
-            flat = [value_of(entry.whole), self.numbers(f"{base}.one", [1])]
-            piece = self.insert(node, "Reshape", flat, {}, f"{base}.whole")
-            piece = self.insert(node, "Cast", [piece], {"to": ir.DataType.INT64}, f"{base}.whole")
-        factor = Fraction(1) if entry is None else entry.factor
-        for op, number in (("Mul", factor.numerator), ("Div", factor.denominator)):
-            if number != 1:
-                operands = [piece, self.numbers(f"{base}.factor", [number])]
-                piece = self.insert(node, op, operands, {}, f"{base}.scaled")
-        return piece
-
-    def insert(
-        self, before: ir.Node, op: str, inputs: list[ir.Value], attributes: dict[str, Any], name: str
-    ) -> ir.Value:
-        made = ir.node(op, inputs, attributes, name=self.unused(f"{name}.{op}"))
-        made.outputs[0].name = self.unused(name)
-        made.outputs[0].type = ir.TensorType(ir.DataType.INT64)
-        _scope(before).insert_before(before, made)
-        return made.outputs[0]
 
     # ---- shapes
 
     def shapes(self) -> None:
         """Declared shapes follow: static sizes as numbers, symbols where they still mean the same."""
         for value, after in self.repairs.sizes.items():
-            origin = value_of(value)
+            origin = self.there.value_of(value)
             if value.weight is not None or origin.shape is None or value.sizes == after:
                 continue
             origin.shape = None if after is None else _declared(origin.shape, value.sizes, after)
@@ -314,16 +228,7 @@ def _declared(shape: Any, before: tuple[Size, ...] | None, after: tuple[Size, ..
     return ir.Shape(dims)
 
 
-def _pieces(value: ir.Value, count: int) -> list[ir.Value]:
-    """The elements of a shape that is put together of `count` vectors of one element each; else nothing."""
-    node = value.producer()
-    if node is None or node.op_type != "Concat" or len(node.inputs) != count:
-        return []
-    pieces = [v for v in node.inputs if v is not None and v.shape is not None and list(v.shape) == [1]]
-    return pieces if len(pieces) == count else []
-
-
-def _put_second(uses: Sequence[Value]) -> None:
+def _put_second(uses: Sequence[Value], there: Clone) -> None:
     """Let sums take a number that has changed as their second term.
 
     onnxruntime looks for the eps of a layer norm there when it fuses one, and takes 1e-5 where it finds none.
@@ -332,15 +237,10 @@ def _put_second(uses: Sequence[Value]) -> None:
         *_, last = (use, *(node.outputs[0] for node in chain(use)))
         for node, operand in last.users:
             if node.op == "Add" and operand == 0:
-                first, second = node_of(node).inputs
-                node_of(node).replace_input_with(0, second)
-                node_of(node).replace_input_with(1, first)
-
-
-def _scope(node: ir.Node) -> ir.Graph | ir.Function:
-    """The graph or body in which a node stands."""
-    assert node.graph is not None, node
-    return node.graph
+                own = there.node_of(node)
+                first, second = own.inputs
+                own.replace_input_with(0, second)
+                own.replace_input_with(1, first)
 
 
 def _tensors(

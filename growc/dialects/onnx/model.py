@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy, deepcopy
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import onnx_ir as ir
 
@@ -17,11 +17,11 @@ from growc.dialects.onnx.capture.capture import capture, dtype_name
 from growc.dialects.onnx.capture.computed_weights import Folded
 from growc.dialects.onnx.capture.fused_ops import Fused
 from growc.dialects.onnx.capture.split_broadcasts import part
-from growc.dialects.onnx.clones import Clone, counterparts
+from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.files.load import files_of, load
 from growc.dialects.onnx.heads.insert_repeats import counting, spread
 from growc.dialects.onnx.heads.unpack_qkv import unpack
-from growc.dialects.onnx.layers.rearrange import Rearranged, rearrange
+from growc.dialects.onnx.layers.rearrange import rebuild
 from growc.dialects.onnx.operators.number_ranges import RANGES
 from growc.dialects.onnx.operators.site import COMPLEX, REAL
 from growc.dialects.onnx.operators.table import OPERATORS
@@ -34,7 +34,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.unstacked_experts import Taken
-from growc.passes.compilation import Result, Source
+from growc.passes.compilation import Rearranged, Result, Source
 from growc.passes.edits import Edit, Repairs, Sampled, Unseen
 from growc.passes.finish.assembled import Assembled
 from growc.passes.layers.layer_runs import Instance, Layers
@@ -47,13 +47,13 @@ class IrModel(ABC):
 
     __repr__ = brief
 
-    source: Any
+    source: ir.Model
     simulator: Simulator = field(init=False)
     fused: list[Fused] = field(default_factory=list, kw_only=True)
     """Fused nodes for which plain ones stand in `source`; emission puts them back."""
     folded: list[Folded] = field(default_factory=list, kw_only=True)
     """Computed weights for which initializers stand in `source`; emission keeps those that change."""
-    spreading: list[Any] = field(default_factory=list, kw_only=True)
+    spreading: list[ir.Node] = field(default_factory=list, kw_only=True)
     """Operators that count heads, put into `source`; emission writes plain ones in their place."""
     scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
     """What was measured of the model, by the inputs and the number of samples."""
@@ -97,17 +97,18 @@ class IrModel(ABC):
         made.spreading = [*map(there.node, self.spreading)]
         return made
 
-    def rearrange(self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]) -> Rearranged:
+    def rearrange(
+        self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]
+    ) -> Rearranged[Self]:
         """The model with other layers."""
-        own = self.on(Clone.of(self.source))
-        again = own.capture()
-        layers, orders = deepcopy((layers, orders), counterparts(graph, again))
-        made = rearrange(again, layers, orders, own.remember, own)
-        placed = [p.values for run in made.runs.values() for p in run]
+        there = Clone.of(self.source)
+        own = self.on(there)
+        made = rebuild(graph, layers, orders, there, own.folded, own.remember)
+        placed = [p.values for run in made.runs for p in run if p.values]
         own.fused = [one for fused in own.fused for one in fused.copies(placed, made.gone, made.data)]
         own.folded, own.spreading = [], counting(own.source)
         own.simulator = Simulator(own.source)
-        return made
+        return Rearranged(own, made.renamed, made.layers)
 
     @abstractmethod
     def remember(self, nodes: Iterable[ir.Node]) -> None:
@@ -170,8 +171,17 @@ class IrModel(ABC):
 
 def ir_model(c: Source) -> IrModel:
     """The model of a compilation."""
-    assert isinstance(c.model, IrModel), "every dialect is one of onnx-ir by now"
-    return c.model
+    return _as_ir(c.model)
+
+
+def opened(graph: Graph) -> IrModel:
+    """The model that a graph was captured from."""
+    return _as_ir(graph.dialect)
+
+
+def _as_ir(model: object) -> IrModel:
+    assert isinstance(model, IrModel), "every dialect is one of onnx-ir by now"
+    return model
 
 
 @dataclass

@@ -45,6 +45,8 @@ def save(
             data.name, offset, length, tensor.dtype, shape=shape, name=key, base_dir=folder
         )
     proto = ir.to_proto(model)
+    for key in places:
+        model.graph.initializers[key].const_value = large[key]
     with path.open("wb") as file:
         if external:
             file.write(proto.SerializeToString(deterministic=True))

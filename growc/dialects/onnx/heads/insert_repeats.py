@@ -9,8 +9,8 @@ plain operators that do the same. An attention operator shares heads by itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx_ir as ir
 
@@ -18,6 +18,7 @@ from growc.dialects.onnx.capture.fused_ops import PART_OF
 from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.origins import maker_of
+from growc.dialects.onnx.writer import Writer
 from growc.passes.edits import Unseen
 from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
 
@@ -90,20 +91,6 @@ def _neutral(op: str, value: ir.Value, attributes: dict[str, int]) -> ir.Node:
     return node
 
 
-class Writer(Protocol):
-    """What puts nodes and numbers into the model that is written."""
-
-    model: Any
-
-    def insert(
-        self, before: ir.Node, op: str, inputs: list[ir.Value], attributes: dict[str, Any], name: str
-    ) -> ir.Value:
-        """The result of a new node."""
-
-    def numbers(self, name: str, values: list[int]) -> ir.Value:
-        """A new initializer."""
-
-
 def settle(nodes: Sequence[ir.Node], writer: Writer, *, repeats: bool) -> None:
     """Plain operators in place of those that were put in; none where they do nothing.
 
@@ -137,7 +124,7 @@ def _unfolded(node: ir.Node, writer: Writer) -> ir.Value:
     back = [order.index(k) for k in range(rank)]
     moved = _add(node, writer, "Transpose", [node.inputs[0]], {"perm": order})
     shape = writer.numbers(f"{node.name}.shape", [0] * (rank - 2) + [heads, -1])
-    apart = _add(node, writer, "Reshape", [moved, shape])
+    apart = _add(node, writer, "Reshape", [moved, shape], {})
     made = _add(node, writer, "Transpose", [apart], {"perm": back})
     for value in (moved, apart, made):
         producer = value.producer()
@@ -156,9 +143,9 @@ def _repeated(node: ir.Node, writer: Writer) -> ir.Value:
     if writer.model.opset_imports[""] < 13:
         opened = _add(node, writer, "Unsqueeze", [source], {"axes": [axis + 1]})
     else:
-        opened = _add(node, writer, "Unsqueeze", [source, place])
+        opened = _add(node, writer, "Unsqueeze", [source, place], {})
     wide = writer.numbers(f"{node.name}.wide", [1] * (axis + 1) + [times, *behind])
-    many = _add(node, writer, "Expand", [opened, wide])
+    many = _add(node, writer, "Expand", [opened, wide], {})
     factors = writer.numbers(f"{node.name}.times", [1] * axis + [times, *behind])
     before = writer.insert(node, "Shape", [source], {}, f"{node.name}.before")
     shape = writer.insert(node, "Mul", [before, factors], {}, f"{node.name}.shape")
@@ -167,8 +154,8 @@ def _repeated(node: ir.Node, writer: Writer) -> ir.Value:
 
 
 def _add(
-    node: ir.Node, writer: Writer, op: str, inputs: list[Any], attributes: dict[str, Any] | None = None
+    node: ir.Node, writer: Writer, op: str, inputs: list[ir.Value | None], attributes: Mapping[str, Any]
 ) -> ir.Value:
-    made = writer.insert(node, op, inputs, attributes or {}, f"{node.name}.{op}")
+    made = writer.insert(node, op, inputs, attributes, f"{node.name}.{op}")
     made.type = node.outputs[0].type
     return made

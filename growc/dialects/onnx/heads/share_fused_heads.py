@@ -19,6 +19,7 @@ from growc.algebra.space import Size
 from growc.dialects.onnx.capture.fused_ops import Fused
 from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.heads.insert_repeats import ATTENDS, repeat, settle
+from growc.dialects.onnx.writer import Writer
 
 MASKS = {"com.microsoft::Attention": 3, "com.microsoft::MultiHeadAttention": 4}
 """Operators whose heads all have keys and values of their own, and which operand masks keys."""
@@ -32,7 +33,7 @@ KEPT = ("unidirectional", "mask_filter_value", "scale")
 Sizes = Mapping[ir.Value, Sequence[Size] | None]
 
 
-def share(fused: Fused, writer: Any, sizes: Sizes) -> bool:
+def share(fused: Fused, writer: Writer, sizes: Sizes) -> bool:
     """Write a fused node in parts; whether that can be done."""
     found = _Sharing(fused, writer, sizes)
     if not found.possible():
@@ -48,7 +49,7 @@ def share(fused: Fused, writer: Any, sizes: Sizes) -> bool:
 @dataclass
 class _Sharing:
     fused: Fused
-    writer: Any
+    writer: Writer
     sizes: Sizes
 
     def possible(self) -> bool:

@@ -21,7 +21,7 @@ from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
 from growc.dialects.onnx.layers.copy_nodes import copied, renewed
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.dialects.onnx.layers.layer_tables import RowTables
-from growc.dialects.onnx.origins import node_of, stored_of, value_of
+from growc.dialects.onnx.origins import stored_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Node, Value
 from growc.ir.walk import walk
@@ -44,10 +44,10 @@ class Placed:
     """What is named by the layer's number: (it, its name in the source, whether it is the source's own)."""
 
     @staticmethod
-    def unmoved(number: int, layer: Layer) -> Placed:
+    def unmoved(number: int, layer: Layer, source: Layered) -> Placed:
         """A layer of a run that stays as it is."""
-        nodes = list(dict.fromkeys(map(node_of, layer.nodes)))
-        return Placed(number, value_of(layer.start), value_of(layer.end), {}, nodes)
+        nodes = list(dict.fromkeys(map(source.node_of, layer.nodes)))
+        return Placed(number, source.value_of(layer.start), source.value_of(layer.end), {}, nodes)
 
 
 class Building:
@@ -55,6 +55,7 @@ class Building:
 
     def __init__(self, source: Layered, factors: Mapping[ir.Value, ir.Value], rows: RowTables) -> None:
         self.source, self.factors, self.rows = source, factors, rows
+        self.value_of, self.node_of = source.value_of, source.node_of
         self.runs: dict[int, list[Placed]] = {}
         self.expressions: dict[tuple[object, ...], ir.Node] = {}
         self.stored: dict[ir.Value, Stored] = {}
@@ -64,22 +65,22 @@ class Building:
         """Build a run anew. Raises GrowError (G314) where a layer that is gone is needed."""
         run = self.source.layers.runs[number]
         placed = self.runs[number] = []
-        stream: ir.Value = value_of(run.layers[0].start)
+        stream: ir.Value = self.value_of(run.layers[0].start)
         for instance in order:
             layer = run.layers[instance.source]
-            made = Placed(instance.source, stream, stream, {value_of(layer.start): stream})
+            made = Placed(instance.source, stream, stream, {self.value_of(layer.start): stream})
             first = all(p.source != instance.source for p in placed)
             zeros = self.zeros(instance.zeroed)
-            steps = {node_of(node): node_of(like) for node, like in instance.steps.items()}
+            steps = {self.node_of(node): self.node_of(like) for node, like in instance.steps.items()}
             _Copying(self, (number, instance.source), made, first, zeros, steps).run()
             placed.append(made)
-            stream = made.end = made.values[value_of(layer.end)]
+            stream = made.end = made.values[self.value_of(layer.end)]
 
     def zeros(self, zeroed: Sequence[Value]) -> dict[tuple[ir.Node, int], set[ir.Value]]:
         """(node, operand) -> the stored tensors on the way there that become zero."""
         sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
-        for use in (v for v in zeroed if value_of(v) not in self.rows.taken):
-            own = self.factors.get(value_of(use), value_of(use))
+        for use in (v for v in zeroed if self.value_of(v) not in self.rows.taken):
+            own = self.factors.get(self.value_of(use), self.value_of(use))
             stored = None if use.weight is None else stored_of(use.weight)
             if stored is not None:
                 self.stored[own] = stored
@@ -90,11 +91,11 @@ class Building:
     def readers(self, value: Value) -> Iterator[tuple[ir.Node, int]]:
         """What reads a stored tensor, or what is made of stored tensors alone and of this one."""
         for node, operand in value.users:
-            if node.chain or node_of(node) in self.source.owners.static:
+            if node.chain or self.node_of(node) in self.source.owners.static:
                 for made in node.outputs:
                     yield from self.readers(made)
             else:
-                yield node_of(node), operand
+                yield self.node_of(node), operand
 
     def first(self, number: int, value: ir.Value) -> ir.Value | None:
         """What stands for a value in the first layer that has it; None where no layer does."""
@@ -112,7 +113,7 @@ class Building:
 
     def now(self, number: int, value: ir.Value) -> ir.Value | None:
         """What stands for a value of a run, for what lies outside of it; None where nothing does."""
-        ends = value is value_of(self.source.layers.runs[number].layers[-1].end)
+        ends = value is self.value_of(self.source.layers.runs[number].layers[-1].end)
         return self.runs[number][-1].end if ends else self.first(number, value)
 
     def twin(self, value: ir.Value, before: Sequence[Placed], run: int) -> ir.Value | None:
@@ -147,6 +148,7 @@ class _Copying:
     ) -> None:
         self.building, self.source, self.graph = building, building.source, building.source.graph
         self.place, self.made, self.first, self.zeros, self.steps = place, made, first, zeros, steps
+        self.value_of, self.node_of = building.value_of, building.node_of
         self.constants: dict[tuple[ir.Value, bool], ir.Value] = {}
         self.expressions: dict[ir.Value, ir.Value] = {}
 
@@ -187,24 +189,26 @@ class _Copying:
         """Take the layer's own rows of tables."""
         for node in self.building.rows.reads(*self.place, self.position):
             copy = self.row(node)
-            self.made.values[value_of(node.outputs[0])] = copy.outputs[0]
+            self.made.values[self.value_of(node.outputs[0])] = copy.outputs[0]
 
     def row(self, node: Node) -> ir.Node:
         copy = self.building.rows.row(node, self.position)
         self.graph.append(copy)
-        self.number(copy, node_of(node), own=self.first)
+        self.number(copy, self.node_of(node), own=self.first)
         return copy
 
     def add_sum(self) -> None:
         """Add a row where the source's last layer has none and another one follows by now."""
-        end = value_of(self.source.layers.runs[self.place[0]].layers[self.place[1]].end)
+        end = self.value_of(self.source.layers.runs[self.place[0]].layers[self.place[1]].end)
         for rows in self.building.rows.missing(*self.place, self.position):
             node, i = rows.sums[-1]
-            new = {value_of(n.outputs[0]): self.row(n).outputs[0] for n in rows.reads[len(rows.sums) - 1]}
-            given = node_of(node).inputs[i]
+            new = {
+                self.value_of(n.outputs[0]): self.row(n).outputs[0] for n in rows.reads[len(rows.sums) - 1]
+            }
+            given = self.node_of(node).inputs[i]
             assert given is not None
             inputs = [renewed(given, new, self.graph) if k == i else self.made.values[end] for k in (0, 1)]
-            self.made.values[end] = self.add(node_of(node), inputs, own=False).outputs[0]
+            self.made.values[end] = self.add(self.node_of(node), inputs, own=False).outputs[0]
 
     def number(self, copy: ir.Node, node: ir.Node, *, own: bool) -> None:
         self.name(copy, node.name, own=own)

@@ -1,6 +1,7 @@
 """A model's layers as nodes of its file: whose each value is, and which values of two layers are alike.
 
-Needs: the captured graph, its layers. Gives: `Layered`, which nothing changes.
+Needs: the captured graph, its layers, a copy of the model. Gives: `Layered`, on the copy, which nothing
+changes.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import onnx_ir as ir
 
 from growc.algebra.space import Size
 from growc.dialects.onnx.capture.owners import Owners, Place, enclosing
+from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.layers.matching_nodes import Twins, twins
-from growc.dialects.onnx.origins import model_of, node_of, value_of
 from growc.ir.graph import Graph
 from growc.passes.layers.layer_runs import Layer, Layers, Run
 
@@ -21,21 +22,24 @@ class Layered:
     """`own`: the nodes of each layer; `home`: the layer of each node; `data`: what depends on what is fed.
     `shared`: constants that are nobody's in particular, though a single layer may use them."""
 
-    def __init__(self, graph: Graph, layers: Layers, shared: Iterable[ir.Value] = ()) -> None:
-        self.graph: ir.Graph = model_of(graph).graph
+    def __init__(self, graph: Graph, layers: Layers, there: Clone, shared: Iterable[ir.Value]) -> None:
+        self.graph: ir.Graph = there.model.graph
         self.layers = layers
+        self.value_of, self.node_of = there.value_of, there.node_of
         places = [(r, i) for r, run in enumerate(layers.runs) for i in range(len(run.layers))]
         outer = enclosing(self.graph)
-        self.own = {(r, i): _top_nodes(layers.runs[r].layers[i], outer) for r, i in places}
+        self.own = {(r, i): self._top_nodes(layers.runs[r].layers[i], outer) for r, i in places}
         self.home = {n: place for place, nodes in self.own.items() for n in nodes}
-        self.data = {value_of(v) for v in layers.data}
+        self.data = {self.value_of(v) for v in layers.data}
         self.owners = Owners(self.graph, self.home, self.data)
         self.owners.found.update(dict.fromkeys(shared))
-        self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {value_of(v): v.sizes for v in layers.data}
+        self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {
+            self.value_of(v): v.sizes for v in layers.data
+        }
         self.outputs = set(self.graph.outputs)
         self.given = {v: place for r in range(len(layers.runs)) for v, place in self._given(r)}
         self.paired: dict[tuple[Place, int], Twins] = {}
-        self.states = {value_of(v) for pair in graph.states for v in pair}
+        self.states = {self.value_of(v) for pair in graph.states for v in pair}
         self.inputs: dict[Place, list[ir.Value]] = {}
         for r, run in enumerate(layers.runs):
             self.inputs |= self._inputs(r, run)
@@ -52,7 +56,7 @@ class Layered:
 
     def _given(self, number: int) -> Iterator[tuple[ir.Value, Place]]:
         """The stream as each layer takes it, where all of this is given out by the model."""
-        starts = [value_of(layer.start) for layer in self.layers.runs[number].layers]
+        starts = [self.value_of(layer.start) for layer in self.layers.runs[number].layers]
         if len(starts) > 1 and self.outputs.issuperset(starts):
             yield from ((value, (number, layer)) for layer, value in enumerate(starts))
 
@@ -61,7 +65,7 @@ class Layered:
         place = self.place(value)
         if value in self.given or place is None:
             return self.given.get(value)
-        last = value_of(self.layers.runs[place[0]].layers[-1].end)
+        last = self.value_of(self.layers.runs[place[0]].layers[-1].end)
         behind = value is last and place[0] in {run for run, _ in self.given.values()}
         return place if not behind and self.is_port(value, place) else None
 
@@ -85,7 +89,12 @@ class Layered:
         found = {}
         for i, layer in enumerate(self.layers.runs[place[0]].layers):
             own = self.inputs.get((place[0], i), ())
-            candidates = (self._same_place(value, place, i), value_of(layer.start), value_of(layer.end), *own)
+            candidates = (
+                self._same_place(value, place, i),
+                self.value_of(layer.start),
+                self.value_of(layer.end),
+                *own,
+            )
             same = next((v for v in candidates if v is not None and self._same_size(v, value)), None)
             if same is not None:
                 found[i] = same
@@ -108,13 +117,12 @@ class Layered:
         """For the nodes of one layer those of another of its run that do the same."""
         if (place, layer) not in self.paired:
             run, other = self.layers.runs[place[0]].layers, (place[0], layer)
-            starts = value_of(run[place[1]].start), value_of(run[layer].start)
-            ends = value_of(run[place[1]].end), value_of(run[layer].end)
+            starts = self.value_of(run[place[1]].start), self.value_of(run[layer].start)
+            ends = self.value_of(run[place[1]].end), self.value_of(run[layer].end)
             self.paired[place, layer] = twins(self.own[place], self.own[other], starts, ends)
         return self.paired[place, layer]
 
-
-def _top_nodes(layer: Layer, outer: Mapping[ir.Node, ir.Node]) -> list[ir.Node]:
-    """The nodes of the outermost graph that a layer's nodes are, or lie in."""
-    found = dict.fromkeys(node_of(n) for n in layer.nodes)
-    return list(dict.fromkeys(outer.get(n, n) for n in found))
+    def _top_nodes(self, layer: Layer, outer: Mapping[ir.Node, ir.Node]) -> list[ir.Node]:
+        """The nodes of the outermost graph that a layer's nodes are, or lie in."""
+        found = dict.fromkeys(self.node_of(n) for n in layer.nodes)
+        return list(dict.fromkeys(outer.get(n, n) for n in found))

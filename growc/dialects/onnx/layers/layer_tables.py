@@ -13,11 +13,11 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.capture import ORDER
-from growc.dialects.onnx.emit import patching
+from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.layers.copy_nodes import copied
-from growc.dialects.onnx.origins import node_of, value_of
 from growc.dialects.onnx.repair.shape_operands import numbered
-from growc.ir.graph import Graph, Node, Order
+from growc.dialects.onnx.writer import Writer
+from growc.ir.graph import Node, Order
 from growc.passes.edits import Patch
 from growc.passes.layers.layer_runs import Instance, Layers, Rows
 
@@ -29,18 +29,19 @@ class RowTables:
     """All tables of the runs that are rebuilt. `orders`: the layers to build of each."""
 
     def __init__(
-        self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]], remember: Remember
+        self, layers: Layers, orders: Mapping[int, Sequence[Instance]], there: Clone, remember: Remember
     ) -> None:
-        self.patch, self.remember, self.orders = patching(graph), remember, orders
+        self.value_of, self.node_of, self.patch = there.value_of, there.node_of, Writer(there).patch
+        self.remember, self.orders = remember, orders
         self.all = [rows for rows in layers.rows if rows.run in orders]
-        self.taken = {value_of(v) for rows in self.all for v in rows.taken}
+        self.taken = {self.value_of(v) for rows in self.all for v in rows.taken}
 
     @property
     def shared(self) -> Iterator[ir.Value]:
         """What no layer has to itself, though a single one may read it."""
         for rows in self.all:
-            yield from (value_of(weight) for weight in rows.tables)
-            yield from (value_of(v) for node in rows.way for v in node.outputs)
+            yield from (self.value_of(weight) for weight in rows.tables)
+            yield from (self.value_of(v) for node in rows.way for v in node.outputs)
 
     def reads(self, run: int, layer: int, position: int) -> Iterator[Node]:
         """The nodes of a layer of the source that take its rows, for a copy that has rows where it stands."""
@@ -51,7 +52,7 @@ class RowTables:
     def last_sums(self, run: int, layer: int, position: int) -> dict[ir.Node, int]:
         """The sum of a layer of the source that adds a row, with its operand, for a copy that has none."""
         found = (r for r in self.all if r.run == run and position == self.count(r) and layer < len(r.sums))
-        return {node_of(rows.sums[layer][0]): rows.sums[layer][1] for rows in found}
+        return {self.node_of(rows.sums[layer][0]): rows.sums[layer][1] for rows in found}
 
     def missing(self, run: int, layer: int, position: int) -> Iterator[Rows]:
         """The tables of which a layer of the source has no row, for a copy that has one where it stands."""
@@ -76,8 +77,8 @@ class RowTables:
 
     def row(self, node: Node, number: int) -> ir.Node:
         """A copy of a node that takes a row, with the row of another number; it stands nowhere yet."""
-        self.remember([node_of(node)])
-        copy = copied(node_of(node), node_of(node).inputs)
+        self.remember([self.node_of(node)])
+        copy = copied(self.node_of(node), self.node_of(node).inputs)
         self.patch(node, numbered(node, (number,)), copy)
         return copy
 
@@ -89,13 +90,13 @@ class RowTables:
             if len(units) == 0 or np.array_equal(units, np.arange(before)):
                 continue  # what no layer reads is gone
             for weight, axis in rows.tables.items():
-                value_of(weight).meta[ORDER] = Order(axis, units, before, "layers")
-            for node, axis in {node_of(n): (n, axis) for n, axis in rows.way.items()}.values():
+                self.value_of(weight).meta[ORDER] = Order(axis, units, before, "layers")
+            for node, axis in {self.node_of(n): (n, axis) for n, axis in rows.way.items()}.values():
                 self._sized(node, axis, len(units))
 
     def _sized(self, node: Node, axis: int, count: int) -> None:
         """Let a node make so many rows."""
-        origin: ir.Node = node_of(node)
+        origin = self.node_of(node)
         i = node.laws.shape
         value = None if i is None else node.input(i)
         known = None if value is None or value.known is None else value.known[0].reshape(-1).tolist()
@@ -106,6 +107,6 @@ class RowTables:
             self.remember([origin])
             self.patch(node, Patch({i: tuple(entries)}), origin)
         for out in node.outputs:
-            own = value_of(out)
+            own = self.value_of(out)
             if own.shape is not None:
                 own.shape = ir.Shape([count if k == axis else d for k, d in enumerate(own.shape)])

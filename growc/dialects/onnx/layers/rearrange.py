@@ -1,7 +1,7 @@
 """Layers of a model taken out, repeated and put in another order.
 
-Needs: the captured graph, its layers, the layers to build. Gives: the model of the graph, in place, with each
-of the runs rebuilt (growc.dialects.onnx.layers.copy_layer), and what stood around the old layers on the new
+Needs: the captured graph, its layers, the layers to build. Gives: a copy of the graph's model with each of
+the runs rebuilt (growc.dialects.onnx.layers.copy_layer), and what stood around the old layers on the new
 ones.
 """
 
@@ -16,32 +16,32 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from growc.dialects.onnx.capture.capture import COPY_OF
+from growc.dialects.onnx.capture.computed_weights import Folded
 from growc.dialects.onnx.capture.owners import Place, around, bodies
 from growc.dialects.onnx.capture.weight_norm import weight_norm
+from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.layers.copy_layer import Building, Named, Placed, needed
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.dialects.onnx.layers.layer_tables import Remember, RowTables
 from growc.dialects.onnx.layers.rename import Numbering
-from growc.dialects.onnx.origins import model_of, node_of, value_of
+from growc.dialects.onnx.origins import node_of, value_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node
 from growc.ir.naming import unused
-from growc.passes.compilation import Model
 from growc.passes.layers.layer_history import Depth
 from growc.passes.layers.layer_runs import Instance, Layer, Layers
 
 
 @dataclass(frozen=True, eq=False)
-class Rearranged:
-    """`runs`: the layers of each run that was rebuilt; `renamed`: inputs and outputs that have another name
-    now, or none; `gone`: the nodes of the source's layers, which copies stand for; `taken`: for values of
-    those that were read behind them, the values that are read now; `data`: what depended in the source on
-    what is fed.
+class Rebuilt:
+    """`runs`: all layers of the result, run by run; `renamed`: inputs and outputs that have another name now,
+    or none; `gone`: the nodes of the source's layers, which copies stand for; `taken`: for values of those
+    that were read behind them, the values that are read now; `data`: what depended in the source on what is
+    fed.
     """
 
-    model: Model
     before: Layers
-    runs: Mapping[int, Sequence[Placed]]
+    runs: Sequence[Sequence[Placed]]
     renamed: Mapping[str, str | None]
     gone: frozenset[ir.Node]
     taken: Mapping[ir.Value, ir.Value]
@@ -58,8 +58,7 @@ class Rearranged:
             if not node.chain:
                 nodes.setdefault(node_of(node), []).append(node)
         runs = []
-        for number, (run, past) in enumerate(zip(self.before.runs, depth.runs, strict=True)):
-            placed = self.runs.get(number) or [Placed.unmoved(i, one) for i, one in enumerate(run.layers)]
+        for run, placed, past in zip(self.before.runs, self.runs, depth.runs, strict=True):
             made = []
             for one in placed:
                 mine = tuple(n for node in one.nodes for n in nodes.get(node, ()))
@@ -73,30 +72,31 @@ class Rearranged:
         return Layers(tuple(runs))
 
 
-def rearrange(
+def rebuild(
     graph: Graph,
     layers: Layers,
     orders: Mapping[int, Sequence[Instance]],
+    there: Clone,
+    folded: Sequence[Folded],
     remember: Remember,
-    model: Model,
-) -> Rearranged:
-    """Rebuild the runs of these numbers in the graph's onnx-ir model, in place; `remember` is called with
-    nodes before their numbers change.
+) -> Rebuilt:
+    """Rebuild the runs of these numbers in a copy of the graph's model; `folded`: the computed weights of the
+    copy; `remember` is called with nodes before their numbers change.
 
     Raises GrowError (G314) where a layer that goes is needed.
     """
-    norms = {one: norm for one in graph.dialect.folded if (norm := weight_norm(one)) is not None}
-    for folded in norms:  # copies of a layer compute their weights as it does
-        folded.restore()
-    rows = RowTables(graph, layers, orders, remember)
+    norms = {one: norm for one in folded if (norm := weight_norm(one)) is not None}
+    for one in norms:  # copies of a layer compute their weights as it does
+        one.restore()
+    rows = RowTables(layers, orders, there, remember)
     factors = {one.stand_in: n.length for one, n in norms.items()}
-    surgery = _Surgery(Layered(graph, layers, rows.shared), orders, factors, rows)
+    surgery = _Surgery(Layered(graph, layers, there, rows.shared), orders, factors, rows)
     surgery.build()
-    for folded in graph.dialect.folded:
-        if folded not in norms:
-            folded.restore()
-    RemoveUnusedNodesPass()(model_of(graph))
-    return surgery.finish(model)
+    for one in folded:
+        if one not in norms:
+            one.restore()
+    RemoveUnusedNodesPass()(there.model)
+    return surgery.finish()
 
 
 class _Surgery:
@@ -140,7 +140,7 @@ class _Surgery:
             for body in (b for node in (outer, *around(outer)) for b in bodies(node)):
                 body.outputs.clear()
 
-    def finish(self, model: Model) -> Rearranged:
+    def finish(self) -> Rebuilt:
         """Order and names, once the old layers are gone. Raises GrowError (G314) where they are not."""
         left = next((n for n in self.graph if n in self.gone), None)
         if left is not None:
@@ -158,8 +158,14 @@ class _Surgery:
             now = self.became.get(value, value)
             if now is None or now.name != name:
                 renamed[name] = None if now is None else now.name
-        data = frozenset(self.source.data)
-        return Rearranged(model, self.source.layers, self.building.runs, renamed, self.gone, self.taken, data)
+        before, data = self.source.layers, frozenset(self.source.data)
+        runs = [self.building.runs.get(number) or self.unmoved(number) for number in range(len(before.runs))]
+        return Rebuilt(before, runs, renamed, self.gone, self.taken, data)
+
+    def unmoved(self, number: int) -> list[Placed]:
+        """The layers of a run that stays as it is."""
+        found = enumerate(self.source.layers.runs[number].layers)
+        return [Placed.unmoved(i, layer, self.source) for i, layer in found]
 
     # ---- what stands around the layers
 

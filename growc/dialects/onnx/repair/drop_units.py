@@ -7,23 +7,20 @@ were patched before; those that give all units in a row are written as one cut f
 
 from __future__ import annotations
 
-from typing import Any
-
-import onnx_ir as ir
-
-from growc.dialects.onnx.origins import model_of, node_of
+from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.repair.patch import refusal
+from growc.dialects.onnx.writer import Writer
 from growc.ir.graph import Graph, Node
 from growc.passes.axes.unstacked_experts import Taken
 
 
-def left_out(graph: Graph, taken: Taken, writer: Any) -> None:
+def left_out(graph: Graph, taken: Taken, writer: Writer) -> None:
     """Let sums lose their terms, and every unit come from its new place."""
     for node in graph.nodes:
         if node.op == "Split" and node in taken.numbers:
             _cut_singly(node, taken, writer)
     for node, kept in taken.left.items():
-        origin: ir.Node = node_of(node)
+        origin = writer.there.node_of(node)
         if len(kept) > 1:
             for i, value in enumerate([origin.inputs[k] for k in kept]):
                 origin.replace_input_with(i, value)
@@ -38,9 +35,9 @@ def left_out(graph: Graph, taken: Taken, writer: Any) -> None:
             origin.outputs[0].replace_all_uses_with(term)
 
 
-def _cut_singly(node: Node, taken: Taken, writer: Any) -> None:
+def _cut_singly(node: Node, taken: Taken, writer: Writer) -> None:
     """A cut for each unit that stays, in place of one for all."""
-    origin: ir.Node = node_of(node)
+    origin = writer.there.node_of(node)
     data, axis = origin.inputs[0], node.integer("axis", 0)
     assert data is not None
     for out, number in zip(origin.outputs, taken.numbers[node], strict=True):
@@ -53,9 +50,9 @@ def _cut_singly(node: Node, taken: Taken, writer: Any) -> None:
         out.replace_all_uses_with(made, replace_graph_outputs=True)
 
 
-def all_gone(graph: Graph, taken: Taken) -> None:
+def all_gone(taken: Taken, there: Clone) -> None:
     """Raise GrowError (G308) where something still reads what is to be gone."""
-    there = set(model_of(graph).graph.all_nodes())
+    left = set(there.model.graph.all_nodes())
     for node, numbers in taken.numbers.items():
-        if node_of(node) in there and None in numbers and node.op != "Split":
+        if there.node_of(node) in left and None in numbers and node.op != "Split":
             raise refusal(node, "something still reads the unit that it takes")

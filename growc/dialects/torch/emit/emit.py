@@ -1,7 +1,7 @@
 """From a finished compilation of a module to the module that it becomes.
 
 The lowered model is rewritten as a file would be (growc.dialects.onnx.emit), and every call of the source's
-graph is read off it again. The compilation can be used no further.
+graph is read off it again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from torch import Tensor, fx
 from torch.export.graph_signature import InputKind
 from torch.utils._pytree import TreeSpec
 
-from growc.dialects.onnx.emit import rewrite, settle_repeats
-from growc.dialects.onnx.origins import node_of
+from growc.dialects.onnx.clones import Clone
+from growc.dialects.onnx.emit import rewrite
+from growc.dialects.onnx.model import IrModel
+from growc.dialects.onnx.origins import maker_of
 from growc.dialects.torch.capture.export import Captured
 from growc.dialects.torch.emit.grown_module import GrownModule
-from growc.dialects.torch.emit.literals import remember
 from growc.dialects.torch.emit.parameters import Holdings, computed, stored_name
 from growc.dialects.torch.emit.rebuild import Made, Rebuilding
 from growc.dialects.torch.emit.repeat_heads import call_repeats, take_out
@@ -72,17 +73,15 @@ def _emitted(
     tensor: Callable[[ir.Value], Tensor],
     training: Captured | GrowError | None,
 ) -> GrownModule:
-    opened = torch_model(c)
-    captured, model = opened.captured, opened.source
+    captured = torch_model(c).captured
     _require_pure(captured)
-    remember([*model.graph, *(one.node for one in opened.fused)])
-    places = _places(c)
-    rewrite(c.graph, c.assembled, c.repairs, c.attributes)
+    own, there = rewrite(c.graph, c.assembled, c.repairs, c.attributes)
+    model, places = own.source, _places(c, own, there)
     call_repeats(model.graph, captured.program.graph)
     rebuilding = Rebuilding(captured, model, placeholders(captured), places)
     calls = rebuilding.all()
     outputs = [rebuilding.output(v) for v in model.graph.outputs]
-    spec, results = _results(c, captured, places)
+    spec, results = _results(c, captured, model, places)
     graph, used = write(captured, model, calls, outputs, results, holdings)
     graphs, missing = {False: graph}, ""
     try:
@@ -94,8 +93,7 @@ def _emitted(
     except GrowError as error:
         missing = reason_of(error)
     held, returns = holdings.tensors(used, tensor), (r.output for r in results if r.output is not None)
-    descent = Descent.of(c, [model.graph.outputs[k].name or "" for k in returns])
-    settle_repeats(c.graph, c.repairs)
+    descent = Descent.of(c, model, [model.graph.outputs[k].name or "" for k in returns])
     return GrownModule(held, graphs, spec, descent, missing)
 
 
@@ -106,12 +104,12 @@ def _require_pure(captured: Captured) -> None:
 
 
 def _results(
-    c: compilation.Result, captured: Captured, places: Mapping[ir.Node, tuple[int, int]]
+    c: compilation.Result, captured: Captured, model: ir.Model, places: Mapping[ir.Node, tuple[int, int]]
 ) -> tuple[TreeSpec, list[Result]]:
     """What forward returns by now. Raises GrowError (G308) where it cannot have this structure."""
     found = []
-    for output, value in enumerate(torch_model(c).source.graph.outputs):
-        node = value.producer()
+    for output, value in enumerate(model.graph.outputs):
+        node, _ = maker_of(value)
         layer = places.get(node)
         past = None if layer is None else c.layers.runs[layer[0]].past
         source = layer if layer is None or past is None else (layer[0], past.order[layer[1]])
@@ -145,14 +143,14 @@ def reason_of(error: GrowError) -> str:
     return ": ".join([first.message, *first.notes[:1]])
 
 
-def _places(c: compilation.Result) -> dict[ir.Node, tuple[int, int]]:
+def _places(c: compilation.Result, own: IrModel, there: Clone) -> dict[ir.Node, tuple[int, int]]:
     """The layer that each node stands in, by run and position; fused nodes stand where their parts do."""
     found: dict[ir.Node, tuple[int, int]] = {}
     for run, one in enumerate(c.layers.runs):
         for position, layer in enumerate(one.layers):
             for node in layer.nodes:
-                found[node_of(node)] = run, position
-    for fused in torch_model(c).fused:
+                found[there.node_of(node)] = run, position
+    for fused in own.fused:
         inside = [found[part] for part in fused.lowering.made if part in found]
         if inside:
             found[fused.node] = inside[0]

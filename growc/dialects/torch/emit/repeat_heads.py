@@ -33,6 +33,10 @@ def call_repeats(nodes: Iterable[ir.Node], graph: fx.Graph) -> None:
     Raises GrowError (G308) where that is inside of what one call stands for.
     """
     nodes = list(nodes)
+    sites: dict[Site, Site] = {}  # copies of a layer have one site, and those of the source stay as they are
+    for node in (n for n in nodes if SITE in n.meta):
+        site: Site = node.meta[SITE]
+        node.meta[SITE] = sites.setdefault(site, replace(site, operands=dict(site.operands)))
     unfolded: dict[fx.Node, list[fx.Node]] = {}
     for node in nodes:
         if UNFOLDED in node.meta and SITE not in node.meta:

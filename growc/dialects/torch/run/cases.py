@@ -55,10 +55,10 @@ class Descent:
     returns: tuple[str, ...] = ()
 
     @staticmethod
-    def of(c: Result, returns: Sequence[str]) -> Descent:
-        """Of a finished compilation, whose model is rewritten."""
+    def of(c: Result, result: ir.Model, returns: Sequence[str]) -> Descent:
+        """Of a finished compilation, and its model as it was rewritten."""
         model = torch_model(c)
-        takes = {v.name: (DTYPES.get(v.dtype, torch.float32), _dims(v)) for v in model.source.graph.inputs}
+        takes = {v.name or "": (_dtype(v), _dims(v)) for v in result.graph.inputs}
         return Descent(Calling.of(model.captured), ports_of(c), takes, model.gives, tuple(returns))
 
     def cases(self, source: nn.Module, inputs: Inputs, captured: Captured | None = None) -> list[Case]:
@@ -116,6 +116,10 @@ class Descent:
             if name not in feeds:
                 shape = [dim if isinstance(dim, int) else sizes[dim] for dim in dims]
                 yield name, torch.randn(shape, generator=random).to(kind)
+
+
+def _dtype(value: ir.Value) -> torch.dtype:
+    return torch.float32 if value.dtype is None else DTYPES.get(value.dtype, torch.float32)
 
 
 def _dims(value: ir.Value) -> Dims:
