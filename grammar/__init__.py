@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from growc.errors.diagnostic import GrowError
 from growc.errors.source import Source
-from growc.grammar.printer import print_depth, print_manner, print_recipe
+from growc.grammar.printer import depth_text, manner_text
+from growc.grammar.printer import format_recipe as format  # noqa: A004 - growc.grammar.format is what it is
 from growc.grammar.reader import read, read_expression
 from growc.recipe.expression import Expr
-from growc.recipe.syntax_tree import Arrange, Drop, Recipe, Reorder, Stack, Subclone, SubcloneLayers, Widen
+from growc.recipe.syntax_tree import Recipe
 
 __all__ = [
     "depth_text",
@@ -41,18 +42,3 @@ def parse_expression(source: Source, start: int = 0) -> Expr:
     if diagnostics or expr is None:
         raise GrowError(*diagnostics)
     return expr
-
-
-def format(recipe: Recipe) -> str:  # noqa: A001 - growc.grammar.format is what it is
-    """The recipe in canonical form, with its comments and single blank lines."""
-    return print_recipe(recipe)
-
-
-def depth_text(statement: Stack | SubcloneLayers | Arrange | Drop) -> str:
-    """What a statement does to the list of layers, in canonical form."""
-    return print_depth(statement)
-
-
-def manner_text(statement: Widen | Subclone | Reorder) -> str:
-    """The fill or ranking of a statement with its options, in canonical form."""
-    return print_manner(statement)

@@ -7,7 +7,7 @@ and read on, so that its other mistakes are found too.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,20 @@ from growc.errors.diagnostic import Diagnostic
 from growc.errors.source import Source
 from growc.grammar.messages import Mistake, at, malformed
 from growc.grammar.tree_to_ast import build
-from growc.grammar.vocabulary import rules
+from growc.recipe.fills import FILLS
+from growc.recipe.layer_orders import DEEPER, SHALLOWER
+from growc.recipe.option_rules import GROWING, SHRINKING
+from growc.recipe.ranking_rules import RANKINGS
+from growc.recipe.syntax_tree import ROLES
+from growc.recipe.words import FILE, Word
 
 MAX_OPERATORS = 100
 """Operators and brackets in one expression, so that whatever walks over expressions may recurse."""
 
 END = "$END"
+
+TAKEN = {FILE: "text", "EXPR": "_expr", "K": "_expr", "N": "_expr", "S": "_number"}
+"""What a word takes, as symbols of the grammar."""
 
 
 @cache
@@ -43,6 +51,33 @@ def grammar() -> Lark:
 def keywords() -> dict[str, str]:
     """The terminals that are a fixed text, and that text: `widen`, `..`, …"""
     return {item.name: item.pattern.value for item in grammar().terminals if item.pattern.type == "str"}
+
+
+def rules() -> str:
+    """The rules that say which words there are, made of the tables that say what the words mean."""
+    return "\n".join(
+        [
+            f"ROLE.1: /({'|'.join(role for role in ROLES if role != 'layers')})(?!\\w)/",
+            _rule("fill", FILLS),
+            _rule("option", GROWING),
+            _rule("rescaled", SHRINKING, " -> option"),
+            _rule("ranking", RANKINGS),
+            _rule("deeper", DEEPER, " -> order"),
+            _rule("shallower", SHALLOWER, " -> order"),
+            _rule("either", {**SHALLOWER, **DEEPER}, " -> order"),
+        ]
+    )
+
+
+def _rule(name: str, words: Mapping[str, Word], tree: str = "") -> str:
+    """A rule that is one of some words, with what each takes, and gives their tokens."""
+    return f"!{name}: {' | '.join(_symbols(word) + tree for word in words.values())}"
+
+
+def _symbols(word: Word) -> str:
+    """The symbols of a spelling."""
+    parts = (TAKEN.get(part) or f'"{part}"' for part in word.spelling.split())
+    return " ".join(parts) + (" [seed]" if word.seeded else "")
 
 
 def tokenize(text: str) -> list[Token]:

@@ -17,7 +17,7 @@ from growc.recipe.option_rules import OPTIONS
 INDENT = "    "
 
 
-def print_recipe(recipe: rc.Recipe) -> str:
+def format_recipe(recipe: rc.Recipe) -> str:
     """The recipe in canonical form; nothing but layout is lost, and printing twice changes nothing."""
     return "".join(f"{line}\n" for line in _body(recipe.body))
 
@@ -78,18 +78,18 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"let {item.name} = {spell(item.value)}"
         case rc.Widen():
             yield from (f"widen {item.axis.name}", f"to {spell(item.size)}")
-            yield f"with {print_manner(item)}"
+            yield f"with {manner_text(item)}"
         case rc.Subclone():
             yield from (f"subclone {item.axis.name}", f"to {spell(item.size)}")
-            yield f"by {print_manner(item)}"
+            yield f"by {manner_text(item)}"
         case rc.Reorder():
-            yield f"reorder {item.axis.name} by {print_manner(item)}"
+            yield f"reorder {item.axis.name} by {manner_text(item)}"
         case rc.Stack():
-            yield f"stack layers to {spell(item.size)} by {print_depth(item)}"
+            yield f"stack layers to {spell(item.size)} by {depth_text(item)}"
         case rc.SubcloneLayers():
-            yield f"subclone layers to {spell(item.size)} by {print_depth(item)}"
+            yield f"subclone layers to {spell(item.size)} by {depth_text(item)}"
         case rc.Arrange():
-            yield f"arrange layers as {print_depth(item)}"
+            yield f"arrange layers as {depth_text(item)}"
         case rc.Drop():
             yield f"drop layers {_layers(item.layers)}"
         case rc.Measure():
@@ -110,7 +110,7 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"expect {_condition(item.condition)}"
 
 
-def print_depth(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop) -> str:
+def depth_text(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop) -> str:
     """What a statement does to the list of layers."""
     match item:
         case rc.Stack():
@@ -122,7 +122,7 @@ def print_depth(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop) -> st
     return f"without {_layers(item.layers)}"
 
 
-def print_manner(item: rc.Widen | rc.Subclone | rc.Reorder) -> str:
+def manner_text(item: rc.Widen | rc.Subclone | rc.Reorder) -> str:
     """What stands behind `with` or `by`: the fill or ranking, and its options."""
     if isinstance(item, rc.Reorder):
         return _ranking(item.ranking)
