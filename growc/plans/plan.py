@@ -216,24 +216,26 @@ class WeightPlan:
     """Whether it is zero, so that a new layer adds nothing."""
     shift: float = 0.0
     """What the model adds to it wherever it is used: steps act on the sum."""
-    normed: Normed | None = None
-    """Where it is part of a computed weight that changes: `steps` say what of that is on its own axes."""
     stored: bool = False
     """Whether the source computes it from tensors that change, and the result stores it as it was."""
+    normed: Normed | None = None
+    """Where it is part of a computed weight that changes: `steps` say what of that is on its own axes."""
 
     @property
     def changed(self) -> bool:
         """Whether the result has other values than the source, or other sizes."""
-        made = bool(self.steps) or self.scale != 1.0 or self.literal is not None or self.normed is not None
-        return made or self.stored or bool(self.copy_of) or self.name != self.source
+        return self._made or self.stored or bool(self.copy_of) or self.name != self.source
 
     @property
     def worth_telling(self) -> bool:
         """Whether a reader of the plan sees it: what changes, but for numbers that only went with a layer."""
-        made = self.steps or self.scale != 1.0 or self.literal is not None or self.normed is not None
-        moved = self.copy_of and not made
         learned = self.dtype in FLOATING and self.elements > 1
-        return self.changed and (learned or not moved)
+        return self.changed and (learned or self._made or not self.copy_of)
+
+    @property
+    def _made(self) -> bool:
+        """Whether its values are others than those of the tensor that it comes from."""
+        return bool(self.steps) or self.scale != 1.0 or self.literal is not None or self.normed is not None
 
     @property
     def elements(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
@@ -107,24 +108,11 @@ class _Pool:
 
 
 def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Json]:
-    made: dict[str, Json] = {
-        "name": weight.name,
-        "source": weight.source,
-        "dtype": weight.dtype,
-        "before": list(weight.before),
-        "after": list(weight.after),
-        "steps": [_step(s, pool) for s in weight.steps],
-    }
-    if weight.scale != 1.0:
-        made["scale"] = weight.scale
-    if weight.literal is not None:
-        made["literal"] = list(weight.literal)
-    if weight.copy_of:
-        made |= {"copy_of": weight.copy_of, "zero": weight.zero}
-    if weight.shift:
-        made["shift"] = weight.shift
-    if weight.stored:
-        made["stored"] = True
+    """What is as it mostly is stays unsaid; of a copy, whether it is zero is said."""
+    told = {f.name for f in dataclasses.fields(weight) if getattr(weight, f.name) != f.default} - {"zero"}
+    told |= {"zero"} if weight.copy_of else set()
+    made = {n: list(v) if isinstance(v, tuple) else v for n, v in vars(weight).items() if n in told}
+    made["steps"] = [_step(s, pool) for s in weight.steps]
     if weight.normed is not None:
         made["normed"] = vars(weight.normed) | {"steps": [_step(s, pool) for s in weight.normed.steps]}
     return made
