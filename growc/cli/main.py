@@ -290,9 +290,8 @@ def _verify(options: Namespace) -> int:
 
 
 def _measure(options: Namespace) -> int:
-    from growc.render.profile import layer_data, profile_data, profile_lines
+    from growc.render.profile import layer_data, profile_data, profile_lines, rate_line, score_lines
     from growc.render.progress import progress
-    from growc.render.scores import rate_line, score_lines
     from growc.reports.measure import measurement, profile
 
     if options.samples is not None and options.samples < 1:

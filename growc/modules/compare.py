@@ -14,10 +14,9 @@ from growc.algebra.indexmap import Array
 from growc.dialects.torch.run.cases import Case, Descent
 from growc.dialects.torch.run.run_module import Inputs, Otherwise, is_narrow, moved_module, outputs
 from growc.passes.finish.interface import Ports
-from growc.verification.difference import OutputReport
 from growc.verification.ort_session import Feeds
 from growc.verification.rounding import NARROW_SLACK, SLACK, Rounding
-from growc.verification.verify import Verification, compare_outputs, summed_up
+from growc.verification.verify import Comparison, Verification
 
 IN_SINGLE = "In single precision, with the weights as they are stored"
 
@@ -89,16 +88,14 @@ def compared(
     cases: Sequence[Case], run: Callable[[Case], Ways], ports: Ports | None = None, slack: int = SLACK
 ) -> Verification:
     """What comes of running all cases. `ports` say where the expected outputs stand in what is found."""
-    known, notes = ports or Ports(), list[str]()
-    maps, rounding = known.output_maps(), Rounding(slack=slack)
-    reports: dict[str, list[OutputReport]] = {}
+    known = ports or Ports()
+    found = Comparison(known.output_maps(), known.renamed, rounding=Rounding(slack=slack))
     for case in cases:
         ways = run(case)
         for other in ways.others:
-            rounding.add(ways.expected, other)
-        for name, report in compare_outputs(ways.expected, ways.found, maps, known.renamed, notes, ()):
-            reports.setdefault(name, []).append(report)
-    return summed_up(reports, rounding, len(cases), notes)
+            found.rounding.add(ways.expected, other)
+        found.add(ways.expected, ways.found)
+    return found.summed_up()
 
 
 class Twice:

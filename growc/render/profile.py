@@ -1,18 +1,20 @@
-"""The profile of layers as a bar chart, and as data."""
+"""What was measured on inputs: the importance of units as text, layers as a chart, and both as data."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.bar import Bar
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from growc.algebra.indexmap import Floats
 from growc.errors.json_data import Json
 from growc.render.terminal import outcome_data
-from growc.render.text import many
+from growc.render.text import many, short, table
 
 if TYPE_CHECKING:
     from growc.measurement.importance import LayerScore
@@ -22,6 +24,9 @@ BAR = 16
 """Characters of the longest bar."""
 
 MISSING = "–"
+
+SHOWN = 24
+"""Index spaces that a person is shown; `--json` has all."""
 
 
 def profile_lines(profile: Profile, model: str) -> Iterator[str]:
@@ -103,17 +108,17 @@ def _chart(profile: Profile) -> Table:
     costs = [cost_of(t, name) for row in profile.layers for t in (row.removed, row.doubled)]
     ratios = [r for row in profile.layers for r in (row.score.ratio, *(r for _, r in row.score.branches))]
     widest = [max((x for x in found if x is not None), default=0.0) for found in (ratios, costs)]
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    chart = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("layer", "", "‖f(x)‖/‖x + f(x)‖", "", f"{name} without it", "", f"{name} with it twice"):
-        table.add_column(title, no_wrap=True)
+        chart.add_column(title, no_wrap=True)
     for row, place in zip(profile.layers, places(profile), strict=True):
         cells = [*_cells(row.score.ratio, widest[0])]
         for trial in (row.removed, row.doubled):
             cells += _cells(cost_of(trial, name), widest[1])
-        table.add_row(place, *cells)
+        chart.add_row(place, *cells)
         for kind, ratio in row.score.branches:
-            table.add_row(f"  {kind}", *_cells(ratio, widest[0]))
-    return table
+            chart.add_row(f"  {kind}", *_cells(ratio, widest[0]))
+    return chart
 
 
 def _cells(value: float | None, widest: float) -> tuple[RenderableType, RenderableType]:
@@ -123,8 +128,36 @@ def _cells(value: float | None, widest: float) -> tuple[RenderableType, Renderab
     return f"{value:.3g}", Bar(widest or 1.0, 0, value, width=BAR)
 
 
-def _rendered(table: Table) -> list[str]:
+def _rendered(chart: Table) -> list[str]:
     """What a terminal without colours shows, whatever its width."""
     text = io.StringIO()
-    Console(file=text, width=140, color_system=None, legacy_windows=False).print(table)
+    Console(file=text, width=140, color_system=None, legacy_windows=False).print(chart)
     return text.getvalue().splitlines()
+
+
+def score_lines(scores: Mapping[str, Floats]) -> Iterator[str]:
+    """One line for each index space: its units, the least and the largest score, what the better half has.
+    One for each run of layers: all of them, in order.
+    """
+    rows = []
+    layers = {name: found for name, found in scores.items() if name.startswith("layers.")}
+    for name, found in scores.items():
+        if name in layers:
+            continue
+        best = np.sort(found)[::-1][: -(-len(found) // 2)].sum() / (found.sum() or 1.0)
+        spread = f"{short(float(found.min()))} to {short(float(found.max()))}"
+        rows.append((name, many(len(found), "unit"), spread, f"the better half has {best:.0%}"))
+    yield from (f"  {line}" for line in table(rows[:SHOWN]))
+    if len(rows) > SHOWN:
+        yield f"  … {len(rows) - SHOWN} more (--json)"
+    if not rows:
+        yield "No axis with a name is read by a weight."
+    yield from (f"  {name}   {' '.join(f'{x:.2f}' for x in found)}" for name, found in layers.items())
+
+
+def rate_line(samples: int, seconds: float) -> str:
+    """How fast it went, or that nothing had to be run."""
+    if not samples:
+        return "Nothing was run: these scores were kept from the same measurement."
+    rate = f", {samples / seconds:.3g} a second" if seconds else ""
+    return f"Measured: {many(samples, 'sample')} in {seconds:.1f} s{rate}."

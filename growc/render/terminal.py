@@ -17,8 +17,7 @@ from growc.verification.judge import by_cause
 if TYPE_CHECKING:
     from growc.api import Applied
     from growc.reports.calibration import Outcome
-    from growc.verification.difference import OutputReport
-    from growc.verification.logit_distance import Closeness
+    from growc.verification.difference import Closeness, OutputReport
     from growc.verification.verify import Verification
 
 SHOWN = 6

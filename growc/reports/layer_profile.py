@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from growc.measurement.prediction import Loss
 from growc.passes.finish.interface import logits, ports_of
 from growc.passes.layers.layer_history import Depth, Move, Past
 from growc.plans.scores import Scores, read_scores, write_scores
-from growc.reports.calibration import Outcome, Reference
+from growc.reports.calibration import Outcome, Reference, reference
 
 if TYPE_CHECKING:
     from growc.measurement.importance import LayerScore
@@ -82,22 +82,26 @@ def profile(
     rows = []
     with ExitStack() as stack:
         total, done = 2 * len(scores), 0
-        source = partial(Reference, c.path, data, samples, logits(c), lenient)
+        known = logits(c)
+
+        @cache
+        def opened() -> Reference:
+            return stack.enter_context(reference(c.path, data, samples, known, lenient))
+
         for score in scores:
             trials = []
             for phrase, order in changes(score, len(c.layers.runs[score.run].layers)).items():
                 found = book.trial(score.run, phrase)
                 if found is None:
-                    reference = book.reference(stack, source)
-                    each = sum(reference.rows)
+                    each = sum(opened().rows)
                     tell = _from(progress, phrase, done * each, total * each)
                     tell(0)
-                    found = tried(c.path, score.run, order, reference, tell)
+                    found = tried(c.path, score.run, order, opened(), tell)
                     book.keep(score.run, phrase, found)
                 trials.append(found)
                 done += 1
             rows.append(LayerProfile(c.layers.runs[score.run].scope, score, trials[0], trials[1]))
-        count, loss = book.source(stack, source)
+        count, loss = book.source(opened)
         return Profile(count, loss, tuple(rows))
 
 
@@ -116,7 +120,6 @@ class Book:
 
     path: Path | None = None
     scores: Scores | None = None
-    opened: Reference | None = None
 
     @staticmethod
     def of(path: Path, mark: str) -> Book:
@@ -144,17 +147,10 @@ class Book:
             self.scores.profile[key] = entry
             write_scores(self.path, self.scores)
 
-    def reference(self, stack: ExitStack, source: Callable[[], Reference]) -> Reference:
-        """The source, opened once."""
-        if self.opened is None:
-            self.opened = stack.enter_context(source())
-        return self.opened
-
-    def source(self, stack: ExitStack, source: Callable[[], Reference]) -> tuple[int, Loss | None]:
+    def source(self, opened: Callable[[], Reference]) -> tuple[int, Loss | None]:
         """How many samples there are, and the source's own loss."""
         if "source" not in self.entries:
-            reference = self.reference(stack, source)
-            count, loss = sum(reference.rows), reference.whole_loss
+            count, loss = sum(opened().rows), opened().loss
             self.write("source", [count, None if loss is None else asdict(loss)])
             return count, loss
         known, entry = items(self.entries["source"])
@@ -162,7 +158,7 @@ class Book:
 
 
 def tried(
-    model: Path, run: int, order: Sequence[int], reference: Reference, tell: Callable[[int], None]
+    model: Path, run: int, order: Sequence[int], source: Reference, tell: Callable[[int], None]
 ) -> Trial:
     """The model with the layers of one run in another order, beside the source."""
     from growc.formats.onnx_file import OnnxFile
@@ -174,7 +170,7 @@ def tried(
         with TemporaryDirectory(prefix="growc-") as folder:
             target = Path(folder) / model.name
             [*_, result] = OnnxFile().write(changed, Path(folder), target, lambda *_: None)
-            return Trial(reference.compared(result, ports_of(changed), tell))
+            return Trial(source.compared(result, ports_of(changed), tell))
     except GrowError as error:
         return Trial(None, error.diagnostics[0].message)
 

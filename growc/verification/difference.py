@@ -1,4 +1,6 @@
-"""How far two outputs of the same computation lie apart: the number r of the language's contract."""
+"""How far two outputs of the same computation lie apart: the number r of the language's contract. And of
+outputs that look like logits, how near they are as distributions over their last axis.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,6 @@ from numpy.typing import NDArray
 
 from growc.algebra.indexmap import Array
 from growc.errors.brief import brief
-from growc.verification.logit_distance import Closeness, together
 
 HUGE = 1e30
 """From here on a number stands for infinity (a mask's minimum): only its place and sign count."""
@@ -21,6 +22,17 @@ NOTHING = 1e-6
 
 _BLOCK = 1 << 20
 """Elements compared at a time, so that the float64 copies of large logits stay small."""
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """kl: the mean of KL(source, result), in nats; agreement: how often both have the same unit on top; rows:
+    over how many places.
+    """
+
+    kl: float = 0.0
+    agreement: float = 1.0
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,3 +143,39 @@ def _kinds(x: NDArray[np.float64]) -> NDArray[np.int8]:
     """0 for a number, 1 and -1 for a huge or infinite one by its sign, 2 for NaN."""
     kind = np.where(np.abs(x) >= HUGE, np.sign(x), 0.0)
     return np.where(np.isnan(x), 2.0, kind).astype(np.int8)
+
+
+def closeness(source: Array, result: Array) -> Closeness:
+    """Of two arrays of logits of one shape; places with a number that is not finite do not count."""
+    width = source.shape[-1]
+    a, b = source.reshape(-1, width), result.reshape(-1, width)
+    step = max(1, _BLOCK // max(width, 1))
+    return together(_of_rows(a[k : k + step], b[k : k + step]) for k in range(0, len(a), step))
+
+
+def together(parts: Iterable[Closeness]) -> Closeness:
+    """Of several sets of places."""
+    kl = agreement = 0.0
+    rows = 0
+    for part in parts:
+        kl, agreement, rows = (
+            kl + part.kl * part.rows,
+            agreement + part.agreement * part.rows,
+            rows + part.rows,
+        )
+    return Closeness(kl / rows, agreement / rows, rows) if rows else Closeness()
+
+
+def _of_rows(source: Array, result: Array) -> Closeness:
+    a, b = source.astype(np.float64), result.astype(np.float64)
+    usable = np.isfinite(a).all(1) & np.isfinite(b).all(1)
+    a, b = _log_softmax(a[usable]), _log_softmax(b[usable])
+    if not len(a):
+        return Closeness()
+    kl = float(np.maximum((np.exp(a) * (a - b)).sum(1), 0.0).mean())
+    return Closeness(kl, float((a.argmax(1) == b.argmax(1)).mean()), len(a))
+
+
+def _log_softmax(x: Array) -> Array:
+    x = x - x.max(axis=1, keepdims=True, initial=-np.inf)
+    return np.asarray(x - np.log(np.exp(x).sum(axis=1, keepdims=True)))

@@ -92,12 +92,7 @@ def _kind(port: Input, axis: int) -> Kind:
 def dimension(port: Input, axis: int) -> int | str:
     """The size of an axis, or its symbolic expression; an unnamed axis is a symbol that no name can be."""
     dim = port.dims[axis]
-    return unnamed(port.name, axis) if dim is None or dim in (0, "") else dim
-
-
-def unnamed(name: str, axis: int) -> str:
-    """The symbol of an axis without a name."""
-    return f"?{name}?{axis}"
+    return f"?{port.name}?{axis}" if dim is None or dim in (0, "") else dim
 
 
 def names(dim: int | str) -> tuple[str, ...]:
@@ -108,6 +103,11 @@ def names(dim: int | str) -> tuple[str, ...]:
     if tree is None:
         return (dim,)
     return tuple(dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)))
+
+
+def shape(port: Input, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The sizes of all axes of an input. Raises KeyError for a symbol without one."""
+    return tuple(evaluate(dimension(port, axis), sizes) for axis in range(len(port.dims)))
 
 
 def evaluate(dim: int | str, sizes: Mapping[str, int]) -> int:

@@ -8,6 +8,7 @@ row of a table to its last. Every drawn case has run in onnxruntime, and gave so
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,9 +122,7 @@ def _feeds(
 ) -> Feeds:
     feeds = {}
     for number, port in enumerate(inputs):
-        shape = tuple(
-            feed_sizes.evaluate(feed_sizes.dimension(port, axis), sizes) for axis in range(len(port.dims))
-        )
+        shape = feed_sizes.shape(port, sizes)
         feeds[port.name] = values(port, shape, (seed, case, number), padded=padded)
         if port.role is Role.SWITCH:
             feeds[port.name] = np.full(shape, not off).astype(port.dtype)
@@ -142,11 +141,8 @@ def values(port: Input, shape: tuple[int, ...], key: Sequence[int], *, padded: b
         found.reshape(-1)[:2] = edges[: found.size]
         return np.asarray(found, dtype=port.dtype)
     if port.role is Role.POSITIONS:
-        return (
-            np.broadcast_to(np.arange(shape[-1] if shape else 1), shape or (1,))
-            .reshape(shape)
-            .astype(port.dtype)
-        )
+        places = np.arange(shape[-1] if shape else 1)
+        return np.broadcast_to(places, shape or (1,)).reshape(shape).astype(port.dtype)
     if port.role is Role.MASK:
         return (_open(shape) if padded else np.ones(shape, dtype=np.bool_)).astype(port.dtype)
     if not port.real:
@@ -191,24 +187,21 @@ def complete(inputs: Iterable[Input], feeds: Feeds, seed: int = 0) -> Feeds:
     completed = dict(feeds)
     for number, port in enumerate(ports):
         if port.name not in feeds:
-            completed[port.name] = values(
-                port, _shape_like(port, ports, feeds, sizes), (seed, len(ports), number)
-            )
+            shape = _shape_like(port, ports, feeds, sizes)
+            completed[port.name] = values(port, shape, (seed, len(ports), number))
     return completed
 
 
 def _shape_like(port: Input, ports: Sequence[Input], feeds: Feeds, sizes: Sizes) -> tuple[int, ...]:
     """The shape of an input from the symbols' sizes, else that of a fed input declared alike."""
-    try:
-        return tuple(
-            feed_sizes.evaluate(feed_sizes.dimension(port, axis), sizes) for axis in range(len(port.dims))
-        )
-    except KeyError:
-        pass
-    fixed = [dim if isinstance(dim, int) else None for dim in port.dims]
+    with contextlib.suppress(KeyError):
+        return feed_sizes.shape(port, sizes)
+
+    def kind(one: Input) -> object:
+        return one.role, [dim if isinstance(dim, int) else None for dim in one.dims]
+
     for other in ports:
-        alike = other.role is port.role and [d if isinstance(d, int) else None for d in other.dims] == fixed
-        if alike and other.name in feeds:
+        if other.name in feeds and kind(other) == kind(port):
             return feeds[other.name].shape
     raise _unreadable(f"the grown model's input `{port.name}` is new, and nothing tells its size")
 
@@ -296,18 +289,14 @@ def _fitted(inputs: Sequence[Input], arrays: Feeds, prefix: str, path: Path) -> 
             near = difflib.get_close_matches(prefix + port.name, arrays, 1)
             has = f"did you mean `{near[0]}`?" if near else "it has " + ", ".join(sorted(arrays))
             raise _unreadable(f"`{path.name}` lacks the input `{prefix}{port.name}`", has)
+        named = f"`{prefix}{port.name}` in `{path.name}`"
         if len(array.shape) != len(port.dims):
-            raise _unreadable(
-                f"`{prefix}{port.name}` in `{path.name}` has {array.ndim} axes instead of {len(port.dims)}"
-            )
+            raise _unreadable(f"{named} has {array.ndim} axes instead of {len(port.dims)}")
         if port.dtype.kind == "f" and array.dtype.kind == "V" and array.dtype.itemsize == 2:
-            raise _unreadable(f"`{prefix}{port.name}` in `{path.name}` holds raw 16-bit words; store float32")
-        if not np.can_cast(array.dtype, port.dtype, "same_kind") and not (
-            port.real and array.dtype.kind in "biu"
-        ):
-            raise _unreadable(
-                f"`{prefix}{port.name}` in `{path.name}` holds {array.dtype}, the model takes {port.dtype}"
-            )
+            raise _unreadable(f"{named} holds raw 16-bit words; store float32")
+        counted = port.real and array.dtype.kind in "biu"
+        if not counted and not np.can_cast(array.dtype, port.dtype, "same_kind"):
+            raise _unreadable(f"{named} holds {array.dtype}, the model takes {port.dtype}")
         feeds[port.name] = array.astype(port.dtype)
     return feeds
 

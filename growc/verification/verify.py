@@ -19,17 +19,17 @@ from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.plans.unitmaps import InputMap, NumberMap, OutputMap
 from growc.verification.difference import OutputReport as OutputReport
+from growc.verification.difference import closeness, incomparable, worst
 from growc.verification.difference import compare as compare
-from growc.verification.difference import incomparable, worst
 from growc.verification.feeds import Runner, complete, draw, read_inputs
 from growc.verification.float_copies import runnable
-from growc.verification.logit_distance import closeness
 from growc.verification.ort_session import Feeds, Session
 from growc.verification.rounding import SLACK, Rounding, Way, limit, measure, ways
 
 InputMaps = Mapping[str, Sequence[InputMap]]
 
 STEADY = "is one number throughout, whatever is fed: no difference can be seen in it"
+UNSTABLE = "has integers or infinities that differ between two ways to run the source"
 
 HELD_BYTES = 256 << 20
 """About how much of the source's outputs is kept while the grown model is run."""
@@ -86,6 +86,79 @@ class Verification:
         return strange or unequal or not report.regular <= self.limit
 
 
+@dataclass
+class Comparison:
+    """The outputs of a source beside those of a result, case by case.
+
+    maps: how resized outputs show the source's units, by the source's names. renamed: as for `verify`.
+    logits: outputs that are compared as distributions as well. rounding: the source's own.
+    """
+
+    maps: Mapping[str, Sequence[OutputMap]]
+    renamed: Mapping[str, str | None]
+    logits: Collection[str] = ()
+    rounding: Rounding = field(default_factory=Rounding)
+    cases: int = 0
+    reports: dict[str, list[OutputReport]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, expected: Feeds, grown: Feeds) -> None:
+        """One case more: every output of the source that the grown model is meant to have."""
+        self.cases += 1
+        for name, output in expected.items():
+            grown_name = self.renamed.get(name, name)
+            if grown_name is None:
+                self._note(f"output `{name}` is not in the grown model")
+                continue
+            report = self._compared(name, output, grown.get(grown_name))
+            if report.note:
+                self._note(f"output `{name}`: {report.note}")
+            elif output.size and not report.compared and not report.misplaced:
+                self._note(f"output `{name}` held no finite number in one case")
+            self.reports.setdefault(name, []).append(report)
+
+    def _compared(self, name: str, output: Array, grown: Array | None) -> OutputReport:
+        """How far an output moved, on the source's units; as distributions too where it holds logits."""
+        if grown is None:
+            return incomparable("the grown model lacks it")
+        try:
+            for axis_map in self.maps.get(name, ()):
+                output, grown = axis_map.restrict(output, grown)
+        except IndexError:
+            return incomparable(f"the grown shape {list(grown.shape)} has no place for the source's units")
+        report = compare(output, grown)
+        scores = name in self.logits and not report.note
+        return replace(report, closeness=closeness(output, grown)) if scores else report
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    @property
+    def outputs(self) -> dict[str, OutputReport]:
+        """One report for each output, over all cases."""
+        return {name: worst(seen) for name, seen in self.reports.items()}
+
+    def summed_up(self) -> Verification:
+        """All cases as one measurement."""
+        outputs, rounding = self.outputs, self.rounding
+        steady = (f"output `{name}` {STEADY}" for name, report in outputs.items() if report.steady)
+        unstable = (
+            f"output `{name}` {UNSTABLE}" for name in sorted(rounding.unstable.keys() & outputs.keys())
+        )
+        return Verification(
+            max_abs=max((report.max_abs for report in outputs.values()), default=0.0),
+            relative=max((report.relative for report in outputs.values()), default=0.0),
+            rounding=rounding.largest,
+            slack=rounding.slack,
+            cases=self.cases,
+            outputs=outputs,
+            notes=(*self.notes, *steady, *unstable, *rounding.notes),
+            unstable=dict(rounding.unstable),
+            odd=frozenset(rounding.odd),
+        )
+
+
 def verify(
     source: Path,
     result: Path,
@@ -124,13 +197,13 @@ def verify(
         seed,
         progress or (lambda phrase: None),
     )
-    found, rounding = pair.compared(optimised=True)
-    if not rounding.distorted:
-        return found
-    plain, _ = pair.compared(optimised=False)
+    found = pair.compared(optimised=True)
+    if not found.rounding.distorted:
+        return found.summed_up()
+    plain = pair.compared(optimised=False).summed_up()
     note = (
         "both were run without onnxruntime's graph optimisations: they change what the source computes "
-        f"(r = {rounding.largest:.1e})"
+        f"(r = {found.rounding.largest:.1e})"
     )
     return replace(plain, notes=(note, *plain.notes))
 
@@ -150,35 +223,26 @@ class _Pair:
     seed: int
     tell: Callable[[str], None]
 
-    def compared(self, optimised: bool) -> tuple[Verification, Rounding]:
+    def compared(self, optimised: bool) -> Comparison:
         """Both run, with graph optimisations or without."""
-        reports: dict[str, list[OutputReport]] = {}
-        rounding = Rounding()
-        notes: list[str] = []
+        found = Comparison(self.output_maps, self.renamed, self.logits)
         with contextlib.ExitStack() as stack:
             before, after = (stack.enter_context(runnable(model)) for model in (self.source, self.result))
             ports = read_signature(self.result)
-            count = 0
             others: Sequence[Way] = ()
             for cases, expected in self.groups(before, self.cases(before, after, ports), optimised):
                 self.tell("measuring the source's own rounding")
-                if not count:
+                if not found.cases:
                     others = stack.enter_context(
-                        ways(self.source, before, rounding, cases[0], optimised=optimised)
+                        ways(self.source, before, found.rounding, cases[0], optimised=optimised)
                     )
-                measure(others, cases, expected, rounding)
+                measure(others, cases, expected, found.rounding)
                 self.tell("running the grown model")
                 with Session(after, optimised=optimised) as session:
                     for case, outputs in zip(cases, expected, strict=True):
                         feeds = grown_feeds(case, ports, self.input_maps, self.renamed, self.seed)
-                        grown = session.run(feeds)
-                        found = compare_outputs(
-                            outputs, grown, self.output_maps, self.renamed, notes, self.logits
-                        )
-                        for name, report in found:
-                            reports.setdefault(name, []).append(report)
-                count += len(cases)
-        return summed_up(reports, rounding, count, notes), rounding
+                        found.add(outputs, session.run(feeds))
+        return found
 
     def cases(self, before: Path, after: Path, ports: Sequence[Input]) -> list[Feeds] | None:
         """The cases, where they are known before the source runs."""
@@ -187,7 +251,9 @@ class _Pair:
         if not self.narrower:
             return None
         self.tell("drawing inputs that both models can take")
-        return _for_both(before, after, self.source, ports, self.input_maps, self.seed)
+        with Session(before) as source, Session(after) as result:
+            own = read_signature(self.source)
+            return cases_for_both(source, result, own, ports, self.input_maps, self.seed)
 
     def groups(
         self, source: Path, pending: list[Feeds] | None, optimised: bool
@@ -207,14 +273,6 @@ class _Pair:
                     held += sum(output.nbytes for output in expected[-1].values())
                     pending = pending[1:]
             yield cases, expected
-
-
-def _for_both(
-    source: Path, result: Path, signature: Path, ports: Sequence[Input], maps: InputMaps, seed: int
-) -> list[Feeds]:
-    """Cases of the source, drawn so that the result can run them too."""
-    with Session(source) as before, Session(result) as after:
-        return cases_for_both(before, after, read_signature(signature), ports, maps, seed)
 
 
 def cases_for_both(
@@ -266,68 +324,3 @@ def grown_feeds(
         if grown_name in wanted:
             feeds[grown_name] = extended
     return complete(ports, feeds, seed)
-
-
-def compare_outputs(
-    expected: Feeds,
-    grown: Feeds,
-    maps: Mapping[str, Sequence[OutputMap]],
-    renamed: Mapping[str, str | None],
-    notes: list[str],
-    logits: Collection[str],
-) -> Iterator[tuple[str, OutputReport]]:
-    """The report of every output of the source that the grown model is meant to have."""
-    for name, output in expected.items():
-        grown_name = renamed.get(name, name)
-        if grown_name is None:
-            _note(notes, f"output `{name}` is not in the grown model")
-            continue
-        report = compare_output(output, grown.get(grown_name), maps.get(name, ()), name in logits)
-        if report.note:
-            _note(notes, f"output `{name}`: {report.note}")
-        elif output.size and not report.compared and not report.misplaced:
-            _note(notes, f"output `{name}` held no finite number in one case")
-        yield name, report
-
-
-def compare_output(
-    output: Array, grown: Array | None, maps: Sequence[OutputMap], scores: bool
-) -> OutputReport:
-    """How far an output moved, on the source's units; as distributions too where it holds `scores`."""
-    if grown is None:
-        return incomparable("the grown model lacks it")
-    try:
-        for axis_map in maps:
-            output, grown = axis_map.restrict(output, grown)
-    except IndexError:
-        return incomparable(f"the grown shape {list(grown.shape)} has no place for the source's units")
-    report = compare(output, grown)
-    return replace(report, closeness=closeness(output, grown)) if scores and not report.note else report
-
-
-def summed_up(
-    reports: Mapping[str, Sequence[OutputReport]], rounding: Rounding, count: int, notes: Sequence[str]
-) -> Verification:
-    """The reports of all cases of each output as one measurement."""
-    outputs = {name: worst(seen) for name, seen in reports.items()}
-    notes = [*notes, *(f"output `{name}` {STEADY}" for name, report in outputs.items() if report.steady)]
-    for name in sorted(rounding.unstable.keys() & outputs.keys()):
-        notes.append(
-            f"output `{name}` has integers or infinities that differ between two ways to run the source"
-        )
-    return Verification(
-        max_abs=max((report.max_abs for report in outputs.values()), default=0.0),
-        relative=max((report.relative for report in outputs.values()), default=0.0),
-        rounding=rounding.largest,
-        slack=rounding.slack,
-        cases=count,
-        outputs=outputs,
-        notes=(*notes, *rounding.notes),
-        unstable=dict(rounding.unstable),
-        odd=frozenset(rounding.odd),
-    )
-
-
-def _note(notes: list[str], note: str) -> None:
-    if note not in notes:
-        notes.append(note)

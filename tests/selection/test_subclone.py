@@ -14,7 +14,7 @@ from planted import difference, planted
 import growc
 from growc import api
 from growc.errors.diagnostic import GrowError
-from growc.verification.logit_distance import closeness
+from growc.verification.difference import closeness
 
 RMS = STREAM.replace("LayerNormalization", "SimplifiedLayerNormalization")
 RMS = RMS.replace(", norm1_bias)", ")").replace(", norm2_bias)", ")")

@@ -21,10 +21,9 @@ from growc.errors.regular_files import foreign
 from growc.modules.compare import IN_SINGLE
 from growc.passes.finish.interface import Ports
 from growc.plans.unitmaps import NumberMap
-from growc.verification.difference import OutputReport
 from growc.verification.feeds import read_arrays
 from growc.verification.rounding import NARROW_SLACK, SLACK, Rounding
-from growc.verification.verify import Verification, compare_outputs, summed_up
+from growc.verification.verify import Comparison, Verification
 
 Case = Mapping[str, Any]
 """Keyword arguments of a forward."""
@@ -75,19 +74,15 @@ def _measured(
     narrow: bool,
 ) -> Verification:
     """How far `after` is from `before`, and `others` from it, of which one is in memory at a time."""
-    maps, notes = ports.input_maps(), list[str]()
-    reports: dict[str, list[OutputReport]] = {}
+    maps, rounding = ports.input_maps(), Rounding(slack=NARROW_SLACK if narrow else SLACK)
+    found = Comparison(ports.output_maps(), ports.renamed, ports.logits, rounding)
     expected = [before.run(case) for case in cases]
     for case, outputs in zip(cases, expected, strict=True):
         grown = after.run({name: _moved(value, maps.get(name, ())) for name, value in case.items()})
-        for name, report in compare_outputs(
-            outputs, grown, ports.output_maps(), ports.renamed, notes, ports.logits
-        ):
-            reports.setdefault(name, []).append(report)
-    rounding = Rounding(slack=NARROW_SLACK if narrow else SLACK)
+        found.add(outputs, grown)
     for other in others:
         _add_rounding(rounding, other(), cases, expected)
-    return summed_up(reports, rounding, len(cases), notes)
+    return found.summed_up()
 
 
 def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Case]:
