@@ -9,22 +9,10 @@ from difflib import get_close_matches
 from itertools import groupby
 from typing import NamedTuple
 
-from growc.errors.codes import CODES, Code
+from growc.errors.codes import CODES
 from growc.errors.json_data import Json
 from growc.errors.printable import UNPRINTABLE, printable
 from growc.errors.source import Source, Span
-
-__all__ = [
-    "CODES",
-    "Code",
-    "Diagnostic",
-    "GrowError",
-    "error_object",
-    "explain",
-    "nearest",
-    "render",
-    "to_json",
-]
 
 TAB = 4
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from growc.algebra.indexmap import Floats
 from growc.algebra.space import Space, factors, find
 from growc.dialects.onnx.files.probes import Mask, Probe, counted, probed, shown
 from growc.dialects.onnx.files.signature import Role, read_signature
@@ -25,7 +26,7 @@ from growc.errors.progress import Progress
 from growc.passes.ranking.activation_sites import Activations, Reading
 from growc.passes.ranking.layer_ratios import Ratio, find_blocks
 from growc.passes.ranking.measured_scores import Measured, counterparts
-from growc.plans.scores import Floats, Scores, cache_path, fingerprint, read_scores, write_scores
+from growc.plans.scores import Scores, cache_path, fingerprint, read_scores, write_scores
 from growc.recipe.expression import evaluate
 from growc.recipe.syntax_tree import Measure
 from growc.verification.feeds import cases_in, rows_of

@@ -15,15 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from growc.algebra.indexmap import Array
+from growc.algebra.indexmap import Array, Floats
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.json_data import Json
 
 FORMAT = 5
-
-Floats = NDArray[np.float64]
 
 
 @dataclass

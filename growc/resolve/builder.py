@@ -41,8 +41,10 @@ class Options(TypedDict, total=False):
     seed: Number
 
 
-_WORDS = {"zero_outputs": "with zero outputs", "from_next_layer": "from next layer", "plain": "plain"}
-_VALUES = {
+_WORDS = {
+    "zero_outputs": "with zero outputs",
+    "from_next_layer": "from next layer",
+    "plain": "plain",
     "split": "split {}",
     "noise": "noise {}",
     "noise_on_copies": "noise {} on copies",
@@ -172,14 +174,8 @@ def _read(line: str) -> rc.Item:
 
 def _options(options: Options) -> str:
     """The options of a fill, in the order in which they were given."""
-    words = [
-        _option(name, value) for name, value in options.items() if value is not None and value is not False
-    ]
-    return "".join(f" {word}" for word in words)
-
-
-def _option(name: str, value: object) -> str:
-    return _WORDS[name] if name in _WORDS else _VALUES[name].format(value)
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    return "".join(f" {_WORDS[name].format(value)}" for name, value in given.items())
 
 
 def _ranking(by: str, seed: Number | None, file: str) -> str:

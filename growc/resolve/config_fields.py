@@ -28,16 +28,12 @@ FIELDS: dict[str, Sequence[str]] = {
 """The fields of each axis, the most telling first: beside it, a later one may mean something else."""
 
 SCOPED: dict[str, dict[str, Sequence[str]]] = {
-    "encoder": {
-        "heads": ("encoder_attention_heads",),
-        "ffn": ("encoder_ffn_dim",),
-        "layers": ("encoder_layers", "num_encoder_layers"),
-    },
-    "decoder": {
-        "heads": ("decoder_attention_heads",),
-        "ffn": ("decoder_ffn_dim",),
-        "layers": ("decoder_layers", "num_decoder_layers"),
-    },
+    side: {
+        "heads": (f"{side}_attention_heads",),
+        "ffn": (f"{side}_ffn_dim",),
+        "layers": (f"{side}_layers", f"num_{side}_layers"),
+    }
+    for side in ("encoder", "decoder")
 }
 """Fields that speak of one part of a model; a plain field speaks of both."""
 

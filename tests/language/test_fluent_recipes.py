@@ -129,7 +129,7 @@ def test_a_built_recipe_is_taken_where_a_text_is(tmp_path):
 
 
 def test_every_option_of_a_fill_can_be_said():
-    said = {*fluent._WORDS.values(), *fluent._VALUES.values()}
+    said = set(fluent._WORDS.values())
     for rule in GROWING.values():
         parts = ("{}" if part in (rule.takes, "equal", "random") else part for part in rule.spelling.split())
         assert " ".join(parts) in said

@@ -202,7 +202,8 @@ def test_this_version_does_what_it_says():
 
 
 def test_the_page_of_errors_is_the_table():
-    from growc.errors.diagnostic import CODES, explain
+    from growc.errors.codes import CODES
+    from growc.errors.diagnostic import explain
 
     parts = [
         "# Errors",
