@@ -3,7 +3,7 @@
 Needs: the axis graph, its roles, the statements. Gives: the operands of products and attention operators that
 are the keys and values of heads of their own, each with the axis of these. A head that is repeated once is
 the same head: with `growc::Repeat` in front of these operands (growc.dialects.onnx.heads.insert_repeats)
-query heads are (keys 1), and the one counts. What averages key/value heads (growc.passes.heads.pool_heads)
+query heads are (keys 1), and the one counts. What averages key/value heads (growc.passes.heads.move_heads)
 makes it more.
 """
 

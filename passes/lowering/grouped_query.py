@@ -4,7 +4,7 @@ K key/value heads serve G query heads each; K' and G' are the numbers after the 
 `kv_heads` grow and G' < G, every group first splits into G/G'. Then the maps of `kv_heads` act on groups,
 query heads travelling with them, and those of `heads` act inside groups (docs/language.md). A ranking of
 `heads` ranks each group by itself: a shuffle puts the heads that stay in front, and all groups drop the rest.
-`by mean` averages key/value heads (growc.passes.heads.pool_heads), and leaves query heads as they are: what
+`by mean` averages key/value heads (growc.passes.heads.move_heads), and leaves query heads as they are: what
 stands before it is settled first, and what stands behind it finds other groups. Where every group is of one
 head (growc.passes.heads.insert_groups), statements before it are for both, as in any model without groups.
 """

@@ -16,8 +16,7 @@ from growc.ir.lowered_statement import Sizes, Stage
 from growc.passes.compilation import Mapped, Solved
 from growc.passes.dataflow.ranges import Ranges
 from growc.passes.finish.symmetry import heard
-from growc.passes.heads.pool_heads import averaged, blended, pool
-from growc.passes.heads.regroup_heads import regroup
+from growc.passes.heads.move_heads import averaged, move_heads
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.solving.build_constraints import build_links, carriers_of
 from growc.passes.solving.next_layer import NextLayers, from_next_layer, gaps_of
@@ -62,9 +61,8 @@ class _Statements:
 
     def move(self, stage: Stage) -> None:
         """Groups of heads that split, change places or become means."""
-        moved, kept = (regroup if stage.regroups else pool)(self.c.axes, stage, self.sizes)
+        moved, kept, blends = move_heads(self.c.axes, stage, self.sizes)
         self.extend(moved)
-        blends = blended(self.c.axes, stage, self.sizes)
         for place, state in kept.items():
             self.outgoing.follow(place, state, blends.get(place))
         self.gaps += averaged(stage)
