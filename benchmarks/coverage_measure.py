@@ -27,7 +27,7 @@ from growc.dialects.onnx.files.save import save
 from growc.errors.diagnostic import GrowError
 from growc.passes.compilation import Result
 from growc.passes.finish.interface import ports_of
-from growc.passes.lowering.count_layers import numbers
+from growc.passes.lowering.scopes import numbers
 from growc.plans.plan import WeightPlan
 from growc.verification.ort_session import Session
 from growc.verification.rounding import own_rounding

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from growc.passes.axes.ties import Tie
     from growc.passes.axes.unstacked_experts import Taken
     from growc.passes.finish.assembled import Assembled
-    from growc.passes.layers.layer_history import Depth
-    from growc.passes.layers.layer_runs import Layers
+    from growc.passes.layers.layer_runs import Depth, Layers
     from growc.passes.lowering.lowered import Lowered
     from growc.passes.ranking.measured_scores import Measured
     from growc.passes.roles.name_axes import Roles

@@ -12,7 +12,7 @@ from growc.ir.graph import Node
 from growc.passes.axes.ties import Tie
 from growc.passes.finish.assemble import count_parameters
 from growc.passes.layers.layer_runs import Run
-from growc.passes.lowering.count_layers import numbers
+from growc.passes.lowering.scopes import numbers
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.why_tied import Frozen, Way, frozen_axes, ways
 from growc.plans.plan_to_json import one
@@ -45,7 +45,7 @@ def scope_sizes(c: Analysis, scope: str) -> dict[str, int | list[int]]:
     """The sizes of every named axis of which something lies in a scope."""
     found: dict[str, int | list[int]] = {}
     for name, axes in c.roles.axes.items():
-        here = [a.size for a in axes if scope in c.roles.scopes.of_axis(a)]
+        here = [a.size for a in axes if scope in c.roles.scopes.of(a.spaces)]
         found.update({name: one(tuple(dict.fromkeys(here)))} if here else {})
     return found | layer_counts([r for r in c.layers.runs if r.scope == scope])
 

@@ -59,7 +59,7 @@ class _Picture:
                 tie = " (tied to the table)" if self.is_tied(m.node.inputs) else ""
                 ends.update(self.text(s) + tie for s in made)
         norms = many(self.norms(space), "norm")
-        where = " and ".join(sorted(self.c.roles.scopes.of_axis(axis)))
+        where = " and ".join(sorted(self.c.roles.scopes.of(axis.spaces)))
         yield f"  hidden {axis.size}{f' in {where}' if where else ''} · {norms}"
         rows = [("from", ", ".join(sources))] if sources else []
         rows += [(f"{count} ×", text) for text, count in branches.items()]

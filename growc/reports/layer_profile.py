@@ -22,7 +22,7 @@ from growc.errors.json_data import Json, items, record, whole
 from growc.errors.progress import Progress
 from growc.measurement.prediction import Loss
 from growc.passes.finish.interface import logits, ports_of
-from growc.passes.layers.layer_history import Depth, Move, Past
+from growc.passes.layers.layer_runs import Depth, Move, Past
 from growc.plans.scores import Scores, read_scores, write_scores
 from growc.reports.calibration import Outcome, Reference, reference
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.lowered_statement import Sizes
-from growc.passes.lowering.count_layers import numbers, runs_in
 from growc.passes.lowering.resolve_axis import named
-from growc.passes.lowering.scopes import region_of
+from growc.passes.lowering.scopes import numbers, region_of, runs_in
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Named, evaluate
 from growc.resolve.bound import Bound

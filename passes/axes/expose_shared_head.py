@@ -115,9 +115,8 @@ class _Origins:
         terms = instance.line.outputs[instance.node.outputs.index(value)] or ()
         if not labels(terms[axis]):
             return
-        for operand, own in zip(instance.node.inputs, instance.line.inputs, strict=False):
-            if operand is not None and operand.weight is None:
-                yield from ((operand, k) for k, term in enumerate(own or ()) if term == terms[axis])
+        same = ((operand, k) for _, operand, k, term in instance.reads() if term == terms[axis])
+        yield from (place for place in same if place[0].weight is None)
 
     def is_origin(self, value: Value, axis: int) -> bool:
         """Whether heads can be taken out here: in front of the channels, which are the last axis."""

@@ -33,12 +33,20 @@ class Instance:
     line: Line
     spaces: dict[str, Space]
 
+    def reads(self) -> Iterator[tuple[int, Value, int, Term]]:
+        """The axes of the operands: (operand, its value, axis, term)."""
+        for i, (value, terms) in enumerate(zip(self.node.inputs, self.line.inputs, strict=False)):
+            if value is not None:
+                yield from ((i, value, axis, term) for axis, term in enumerate(terms or ()))
+
+    def makes(self) -> Iterator[tuple[Value, int, Term]]:
+        """The axes of the results: (result, axis, term)."""
+        for value, terms in zip(self.node.outputs, self.line.outputs, strict=False):
+            yield from ((value, axis, term) for axis, term in enumerate(terms or ()))
+
     def numbered(self) -> Iterator[tuple[int, Value, int]]:
         """The axes whose units the node takes by number: (operand, its value, axis)."""
-        for i, (value, terms) in enumerate(zip(self.node.inputs, self.line.inputs, strict=False)):
-            for axis, term in enumerate(terms or ()):
-                if value is not None and term == "#":
-                    yield i, value, axis
+        yield from ((i, value, axis) for i, value, axis, term in self.reads() if term == "#")
 
 
 @dataclass(frozen=True, eq=False)

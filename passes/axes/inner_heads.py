@@ -10,12 +10,11 @@ made of a fixed number of parts has more heads in each instead.
 from __future__ import annotations
 
 from growc.algebra.space import Space, find, product
-from growc.ir.graph import Value
 from growc.ir.notation import Term, labels
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import Flow
 from growc.passes.axes.single_heads import Around
-from growc.passes.axes.units import Place, replace_spaces
+from growc.passes.axes.units import Place, is_group, replace_spaces
 from growc.passes.raising.heads import merges
 
 
@@ -50,13 +49,11 @@ def _merged(axes: Axes, instance: Instance) -> list[tuple[Place, Place]]:
     return [
         ((value, k), (out, made.index(own[k - 1])))
         for k in range(1, len(own))
-        if own[k] == "1" and own[k - 1] in made and own[k - 1] != "1" and _is_count(axes, value, k - 1)
+        if own[k] == "1"
+        and own[k - 1] in made
+        and own[k - 1] != "1"
+        and is_group(find(axes.of(value)[k - 1]))
     ]
-
-
-def _is_count(axes: Axes, value: Value, axis: int) -> bool:
-    space = find(axes.of(value)[axis])
-    return space.kind == "atom" and space.static and space.frozen is None and not space.unit
 
 
 class _Inside(Around):
@@ -73,9 +70,8 @@ class _Inside(Around):
 
     def passed_on(self, instance: Instance, term: Term, space: Space) -> bool:
         """As for any way; heads may be merged with what stands behind them."""
-        for value, terms in zip(instance.node.outputs, instance.line.outputs, strict=False):
-            for axis, other in enumerate(terms or ()):
-                if other != term and isinstance(term, str) and term in labels(other):
-                    made = self.whole((value, axis), instance.spaces, other, term, space)
-                    return self.forward(value, axis, made)
+        for value, axis, other in instance.makes():
+            if other != term and isinstance(term, str) and term in labels(other):
+                made = self.whole((value, axis), instance.spaces, other, term, space)
+                return self.forward(value, axis, made)
         return super().passed_on(instance, term, space)

@@ -108,10 +108,8 @@ class Around(Way):
         if not isinstance(term, str) or term in ("_", "#"):
             return False
         contracts = instance.line.treatment == "contract"
-        for i, (value, terms) in enumerate(zip(instance.node.inputs, instance.line.inputs, strict=False)):
-            for axis, other in enumerate(terms or ()):
-                if value is None or i == operand or term not in labels(other):
-                    continue
+        for i, value, axis, other in instance.reads():
+            if i != operand and term in labels(other):
                 reached = other == term and self.back(value, axis, space)
                 if not reached and (contracts or other != term):
                     return False
@@ -119,12 +117,7 @@ class Around(Way):
 
     def passed_on(self, instance: Instance, term: Term, space: Space) -> bool:
         """Whether the axis goes on in the results, or ends in a product with a weight."""
-        outs = [
-            (value, axis, other)
-            for value, terms in zip(instance.node.outputs, instance.line.outputs, strict=False)
-            for axis, other in enumerate(terms or ())
-            if term in labels(other)
-        ]
+        outs = [place for place in instance.makes() if term in labels(place[2])]
         if not outs:
             return instance.line.treatment == "contract" and self.flow.weight_of(instance) is not None
         return all(other == term and self.forward(value, axis, space) for value, axis, other in outs)

@@ -15,7 +15,7 @@ from growc.passes.compilation import Result, Stored
 from growc.passes.finish.assemble import count_parameters
 from growc.passes.finish.assembled import Assembled
 from growc.passes.finish.symmetry import symmetries
-from growc.passes.layers.layer_history import Depth
+from growc.passes.layers.layer_runs import Depth
 from growc.plans.execute import leaf_steps
 from growc.plans.plan import MEAN, Alike, AxisChange, Certificate, Gap, Plan, WeightPlan
 from growc.plans.quantised import Quantised, quantised

@@ -14,7 +14,6 @@ from growc.algebra.space import Space, atoms_of
 from growc.ir.graph import Node, Value, Weight
 from growc.passes.axes.infer import Axes
 from growc.passes.layers.layer_runs import Layers
-from growc.passes.roles.submodels import HasSpaces
 
 Place = tuple[int, int]
 """(run, layer)"""
@@ -27,7 +26,7 @@ class Ancestry:
         self.layers = layers
         self.home: dict[Node, Place] = {}
         for r, run in enumerate(layers.runs):
-            if run.past is not None and run.past.moved:
+            if run.past.moved:
                 self.home.update((n, (r, i)) for i, layer in enumerate(run.layers) for n in layer.nodes)
         self.atoms: dict[Space, Place | None] = {}
         self.uses: dict[Value, tuple[str, int]] = {}
@@ -47,19 +46,19 @@ class Ancestry:
     def before(self, place: Place, moment: int) -> Place:
         """The number of a layer, or of the one that it comes from, before a statement."""
         run, layer = place
-        return run, self.layers.runs[run].number_before(layer, moment)
+        return run, self.layers.runs[run].past.number_before(layer, moment)
 
     def identity(self, use: Value, moment: int) -> object:
         """Equal for uses of a weight that were one before a statement."""
         place = self.place(use)
         return use if place is None else (self.uses[use], self.before(place, moment))
 
-    def ordinals(self, targets: Sequence[HasSpaces], moment: int) -> list[int]:
+    def ordinals(self, targets: Sequence[Sequence[Space]], moment: int) -> list[int]:
         """For each axis of a statement the number that it, or what it comes from, had among them."""
         keys: list[tuple[int, int, int]] = []
         seen: Counter[Place] = Counter()
         for target in targets:
-            atoms = list(atoms_of(target.spaces))
+            atoms = list(atoms_of(target))
             place = next((p for a in atoms if (p := self.atoms.get(a)) is not None), None)
             if place is None:
                 keys.append((-1, 0, len(keys)))

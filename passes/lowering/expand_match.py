@@ -16,8 +16,7 @@ from growc.errors.regular_files import foreign
 from growc.errors.source import Span
 from growc.ir.lowered_statement import Sizes
 from growc.passes.compilation import Analysis, Request
-from growc.passes.layers.layer_history import Depth
-from growc.passes.layers.layer_runs import Layers
+from growc.passes.layers.layer_runs import Depth, Layers
 from growc.passes.lowering.lower_depth import depth_of
 from growc.passes.lowering.lower_recipe import lowered
 from growc.passes.new_layers.zero_branches import Branches
@@ -34,36 +33,27 @@ Inspect = Callable[[Path], Analysis]
 
 def match_pass(c: Request) -> Request:
     """Plain statements in the place of `match`, by the sizes that the ones before it leave."""
-
-    def today(done: Sequence[Bound]) -> Known:
-        sizes = lowered(c, done, Depth()).sizes
-        depth = depth_of(c, done, Branches(c.axes, c.layers))
-        return known_sizes(c.roles, sizes, c.layers, [run.count_before(None) for run in depth.runs])
-
     if not any(isinstance(b.statement, ast.Match) for b in c.statements):
         return c
-    return Request(**vars(c) | {"statements": expand_matches(c.statements, today, c.outside.inspect)})
-
-
-def expand_matches(
-    statements: Sequence[Bound], today: Callable[[Sequence[Bound]], Known], inspect: Inspect
-) -> list[Bound]:
-    """The statements with plain ones in the place of every `match`.
-
-    `today`: the sizes after some of them; `inspect`: the analysis of another model.
-    """
     done: list[Bound] = []
-    for bound in statements:
+    for bound in c.statements:
         if not isinstance(bound.statement, ast.Match):
             done.append(bound)
             continue
         file = bound.statement.file
-        expanded = matched(bound, today(done), sizes_in(file.path, file.span, inspect))
+        expanded = matched(bound, sizes_after(c, done), sizes_in(file.path, file.span, c.outside.inspect))
         problems = [d for b in expanded for d in check(b.statement, b.scopes)]
         if problems:
             raise GrowError(*dict.fromkeys(problems))
         done += expanded
-    return done
+    return Request(**vars(c) | {"statements": done})
+
+
+def sizes_after(c: Request, statements: Sequence[Bound]) -> Known:
+    """The sizes after some statements."""
+    sizes = lowered(c, statements, Depth()).sizes
+    depth = depth_of(c, statements, Branches(c.axes, c.layers))
+    return known_sizes(c.roles, sizes, c.layers, [run.count_before(None) for run in depth.runs])
 
 
 def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int]) -> Known:
@@ -73,7 +63,7 @@ def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int
     for part in ("", *(p for p in PARTS if p in roles.scopes.names)):
         of: dict[str, tuple[int, ...]] = {}
         for role, axes in roles.axes.items():
-            inside = [a for a in axes if not part or roles.scopes.of_axis(a) == {part}]
+            inside = [a for a in axes if not part or roles.scopes.of(a.spaces) == {part}]
             if inside:
                 of[role] = tuple(dict.fromkeys(sizes.product(a.spaces) for a in inside))
         runs = zip(layers.runs, counts, strict=True)

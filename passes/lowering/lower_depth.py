@@ -19,11 +19,10 @@ from growc.grammar import depth_text
 from growc.ir.graph import Value
 from growc.passes.analysis import AXES
 from growc.passes.compilation import Arranged, Request, Source
-from growc.passes.layers.layer_history import Depth, Move, Past
-from growc.passes.layers.layer_runs import Instance, Layer, Layers, Obstacle, Run
-from growc.passes.lowering.count_layers import runs_in
+from growc.passes.layers.layer_runs import Depth, Instance, Layer, Layers, Move, Obstacle, Past, Run
 from growc.passes.lowering.lower_recipe import lowered
 from growc.passes.lowering.resolve_axis import named
+from growc.passes.lowering.scopes import runs_in
 from growc.passes.new_layers.zero_branches import Branches, Passage
 from growc.passes.runner import run as run_passes
 from growc.plans.memory_bound import OF_NODE, require
@@ -33,9 +32,6 @@ from growc.recipe.expression import Expr, Named, evaluate
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.recipe.layer_orders import arrangement, by_scores, counted_back, new_layers
 from growc.resolve.bound import Bound
-
-LayerScores = Callable[[ast.Measure], Sequence[Sequence[float | None]]]
-"""What a `measure importance` finds of the source's layers, run by run."""
 
 SizeOf = Callable[[str, Span, int], int]
 """The size of an axis before the statement of a number."""
@@ -48,10 +44,41 @@ def depth_pass(c: Request) -> Arranged:
 
 
 def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Depth:
-    """What the statements make of the layers."""
-    measuring = partial(c.outside.measure_layers, c)
-    size_of = partial(size_before, c, statements)
-    return arrange_layers(statements, c.layers, branches, size_of, measuring)
+    """The layers of every run after all statements."""
+    runs, size_of = c.layers.runs, partial(size_before, c, statements)
+    depths = [Past.of(len(run.layers)) for run in runs]
+    errors: list[Diagnostic] = []
+    summaries: list[tuple[int, Summary]] = []
+    said: list[str] = []
+    measure: ast.Measure | None = None
+    for bound in statements:
+        if isinstance(bound.statement, ast.Measure):
+            measure = bound.statement
+        if not isinstance(bound.statement, DepthStatement):
+            continue
+        try:
+            chosen = [runs.index(r) for r in runs_in(c.layers, bound.scopes, bound.statement.span)]
+            before = tuple(depths[k].count_before(None) for k in chosen)
+            ranks = by_importance(bound.statement)
+            found = c.outside.measure_layers(c, measure) if measure is not None and ranks is not None else ()
+            for k in chosen:
+                known = of_places(depths[k], found[k], ranks.span) if ranks is not None and found else None
+                said += _counted_back(bound, depths[k], size_of)
+                nodes = max(len(layer.nodes) for layer in runs[k].layers)
+                depths[k] = _after(bound, depths[k], size_of, known, nodes)
+        except GrowError as error:
+            errors += error.diagnostics
+            continue
+        after = tuple(depths[k].count_before(None) for k in chosen)
+        gone = tuple(removed(depths[k].moves[-1], count) for k, count in zip(chosen, before, strict=True))
+        note = depth_text(bound.statement)
+        summaries.append((bound.number, Summary("layers", before, after, note, len(chosen), gone)))
+    if errors:
+        raise GrowError(*errors)
+    gaps = [gap for run, depth in zip(runs, depths, strict=True) for gap in gaps_of(run, depth, branches)]
+    warnings = [w for run, past in zip(runs, depths, strict=True) for w in out_of_phase(run, past)]
+    said = list(dict.fromkeys([*said, *warnings]))
+    return Depth(tuple(depths), tuple(gaps), tuple(summaries), warnings=tuple(said))
 
 
 def rearranged(c: Request, depth: Depth, branches: Branches) -> Arranged:
@@ -73,51 +100,6 @@ def size_before(c: Request, statements: Sequence[Bound], name: str, span: Span, 
         listed = ", ".join(map(str, sorted(found)))
         raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
     return found.pop()
-
-
-def arrange_layers(
-    statements: Sequence[Bound],
-    layers: Layers,
-    branches: Branches,
-    size_of: SizeOf,
-    scores: LayerScores,
-) -> Depth:
-    """The layers of every run after all statements."""
-    depths = [Past.of(len(run.layers)) for run in layers.runs]
-    errors: list[Diagnostic] = []
-    summaries: list[tuple[int, Summary]] = []
-    said: list[str] = []
-    measure: ast.Measure | None = None
-    for bound in statements:
-        if isinstance(bound.statement, ast.Measure):
-            measure = bound.statement
-        if not isinstance(bound.statement, DepthStatement):
-            continue
-        try:
-            chosen = [layers.runs.index(r) for r in runs_in(layers, bound.scopes, bound.statement.span)]
-            before = tuple(depths[k].count_before(None) for k in chosen)
-            ranks = by_importance(bound.statement)
-            found = scores(measure) if measure is not None and ranks is not None else ()
-            for k in chosen:
-                known = of_places(depths[k], found[k], ranks.span) if ranks is not None and found else None
-                said += _counted_back(bound, depths[k], size_of)
-                nodes = max(len(layer.nodes) for layer in layers.runs[k].layers)
-                depths[k] = _after(bound, depths[k], size_of, known, nodes)
-        except GrowError as error:
-            errors += error.diagnostics
-            continue
-        after = tuple(depths[k].count_before(None) for k in chosen)
-        gone = tuple(removed(depths[k].moves[-1], count) for k, count in zip(chosen, before, strict=True))
-        note = depth_text(bound.statement)
-        summaries.append((bound.number, Summary("layers", before, after, note, len(chosen), gone)))
-    if errors:
-        raise GrowError(*errors)
-    gaps = [
-        gap for run, depth in zip(layers.runs, depths, strict=True) for gap in gaps_of(run, depth, branches)
-    ]
-    warnings = [w for run, past in zip(layers.runs, depths, strict=True) for w in out_of_phase(run, past)]
-    said = list(dict.fromkeys([*said, *warnings]))
-    return Depth(tuple(depths), tuple(gaps), tuple(summaries), warnings=tuple(said))
 
 
 def by_importance(statement: DepthStatement) -> ast.Order | None:

@@ -7,9 +7,8 @@ statement that the model cannot follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 
 from growc.algebra.space import Space, atoms_of, leaves
@@ -17,34 +16,26 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
 from growc.grammar import manner_text
 from growc.ir.lowered_statement import Sizes, Stage
-from growc.passes.axes.infer import Axes
 from growc.passes.axes.routing import fewest
-from growc.passes.axes.ties import Tie
 from growc.passes.axes.unstacked_experts import taken
 from growc.passes.compilation import Arranged, Mapped, Request
 from growc.passes.heads.insert_groups import averages
-from growc.passes.layers.layer_history import Depth
-from growc.passes.layers.layer_runs import Layers
+from growc.passes.layers.layer_runs import Depth
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.lowering.axis_maps import Ask, Requests, Resizing, options_of
-from growc.passes.lowering.count_layers import number_of_layers
 from growc.passes.lowering.grouped_query import Pairs, pairs_of
 from growc.passes.lowering.lowered import Lowered
 from growc.passes.lowering.renumber_inputs import constants, mapped, renumbered
 from growc.passes.lowering.resolve_axis import named, targets_of, why_same
-from growc.passes.lowering.scopes import Region, counted_from_the_end, region_of
+from growc.passes.lowering.scopes import Region, counted_from_the_end, number_of_layers, region_of
 from growc.passes.ranking.magnitude import Magnitudes
-from growc.passes.ranking.measured_scores import Measured
 from growc.passes.ranking.rankings import Rankings
-from growc.passes.roles.name_axes import RoleAxis, Roles
+from growc.passes.roles.name_axes import RoleAxis
 from growc.plans.plan import AxisChange, Summary
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, Named, evaluate
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.resolve.bound import Bound
-
-Measuring = Callable[[ast.Measure], Measured]
-"""Carries out a `measure importance`."""
 
 
 def lower_pass(c: Arranged) -> Mapped:
@@ -53,38 +44,21 @@ def lower_pass(c: Arranged) -> Mapped:
 
 
 def lowered(c: Request, statements: Sequence[Bound], depth: Depth) -> Lowered:
-    """What statements come to, on the layers that the compilation has by now."""
-    measuring = partial(c.outside.measure, c)
-    return lower(statements, c.roles, c.axes, c.ties, c.layers, depth, measuring=measuring)
-
-
-def lower(
-    statements: Sequence[Bound],
-    roles: Roles,
-    axes: Axes,
-    ties: Sequence[Tie],
-    layers: Layers,
-    depth: Depth,
-    *,
-    measuring: Measuring,
-) -> Lowered:
-    """Lower all that maps axes; layers and `untie` have been dealt with before, `expect` is judged later."""
-    return _Lowering(roles, axes, ties, layers, measuring).run(statements, depth)
+    """What statements that map axes come to, on the layers that the compilation has by now."""
+    return _Lowering(c).run(statements, depth)
 
 
 class _Lowering:
-    def __init__(
-        self, roles: Roles, axes: Axes, ties: Sequence[Tie], layers: Layers, measuring: Measuring
-    ) -> None:
-        self.roles, self.axes, self.layers, self.measuring = roles, axes, layers, measuring
+    def __init__(self, c: Request) -> None:
+        self.c, self.roles, self.axes, self.layers = c, c.roles, c.axes, c.layers
         self.done = Lowered()
         self.errors: list[Diagnostic] = []
         self.touched: dict[Space, tuple[Span, str]] = {}
-        self.ancestry = Ancestry(axes, layers)
+        self.ancestry = Ancestry(c.axes, c.layers)
         self.regions: dict[tuple[tuple[ast.Scope, ...], int], Region] = {}
-        rankings = Rankings(Magnitudes(axes, ties))
-        self.requests = Requests(roles, axes, self.done.sizes, rankings, self.size_of)
-        self.pairs = Pairs(self.requests, pairs_of(roles))
+        rankings = Rankings(Magnitudes(c.axes, c.ties))
+        self.requests = Requests(c.roles, c.axes, self.done.sizes, rankings, self.size_of)
+        self.pairs = Pairs(self.requests, pairs_of(c.roles))
 
     def run(self, statements: Sequence[Bound], depth: Depth) -> Lowered:
         lines = iter(depth.summaries)
@@ -133,7 +107,7 @@ class _Lowering:
         self.done.stages.append(stage)
         changes: list[tuple[int, int]] = []
         put_off = 0
-        places = self.ancestry.ordinals(targets, bound.number)
+        places = self.ancestry.ordinals([target.spaces for target in targets], bound.number)
         for ordinal, target in enumerate(targets):
             before = self.done.sizes.product(target.spaces)
             after = before
@@ -160,7 +134,7 @@ class _Lowering:
             message = "importance is measured on the source, and a statement above has changed it"
             remedy = "write `measure importance` first"
             raise GrowError(Diagnostic("G315", message, statement.span, help=remedy))
-        self.requests.rankings.measured = self.measuring(statement)
+        self.requests.rankings.measured = self.c.outside.measure(self.c, statement)
 
     def targets(self, bound: Bound, statement: Resizing) -> tuple[list[RoleAxis], Region]:
         """The axes that a statement names, and the part of the model that it sees."""

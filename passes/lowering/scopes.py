@@ -1,8 +1,9 @@
 """What lies inside the scopes around a statement.
 
-Needs: the scopes of the statement and of the model, the axis graph. Gives: `Region`: the axes that the
-statement sees, and which of them reach out of its scopes, so that it may not change them. Raises GrowError
-(G306, G307) for scopes that the model does not have.
+Needs: the scopes of the statement and of the model, the axis graph, the layers. Gives: `Region`: the axes
+that the statement sees, and which of them reach out of its scopes, so that it may not change them; the runs
+inside, and how many layers `layers` means. Raises GrowError (G302, G306, G307, G312) for what the model does
+not have there, or not one of.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from growc.errors.source import Span
 from growc.ir.graph import Node, Value, readers
 from growc.passes.axes.infer import Axes
 from growc.passes.layers.layer_runs import Layers, Run
-from growc.passes.lowering.count_layers import runs_in
 from growc.passes.lowering.resolve_axis import lies_under
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.submodels import Scopes
@@ -41,13 +41,8 @@ class Region:
             return list(axes)
         found = [a for a in axes if any(x in inside for x in atoms_of(a.spaces))]
         if not found:
-            raise GrowError(Diagnostic("G307", f"no `{name}` lies in {self.text}", span))
+            raise GrowError(Diagnostic("G307", f"no `{name}` lies in {text_of(self.scopes)}", span))
         return found
-
-    @property
-    def text(self) -> str:
-        """The scopes as a recipe writes them."""
-        return " and ".join(f"`{scope.span.text}`" for scope in self.scopes)
 
     def require(self, axes: Sequence[RoleAxis], name: str, span: Span) -> None:
         """Raise GrowError (G307) unless all of the axes lie inside, and inside only."""
@@ -55,7 +50,7 @@ class Region:
             return
         for axis in axes:
             if any(x in self.beyond or x not in self.inside for x in atoms_of(axis.spaces)):
-                message = f"`{name}` ({axis.size}) reaches out of {self.text}"
+                message = f"`{name}` ({axis.size}) reaches out of {text_of(self.scopes)}"
                 remedy = "write the statement outside of the scope"
                 raise GrowError(Diagnostic("G307", message, span, "only in part inside", (), remedy))
 
@@ -101,11 +96,11 @@ def _in_layers(
     """Atoms of weights in layers that had these numbers before the statement `moment`."""
     nodes: set[Node] = set()
     for run in runs_in(layers, scopes, scope.span):
-        meant = layers_of(scope.layers, run.count_before(moment), partial(_number, run, moment))
+        meant = layers_of(scope.layers, run.past.count_before(moment), partial(_number, run, moment))
         nodes.update(
             n
             for i, layer in enumerate(run.layers)
-            if run.number_before(i, moment) in meant
+            if run.past.number_before(i, moment) in meant
             for n in layer.nodes
         )
     return _among(axes, lambda use: not nodes.isdisjoint(readers(use)))
@@ -115,7 +110,7 @@ def counted_from_the_end(scopes: Sequence[ast.Scope], layers: Layers, moment: in
     """What is to be known of numbers in `in layers` that come out negative."""
     for scope in scopes:
         for run in runs_in(layers, scopes, scope.span) if isinstance(scope, ast.LayerScope) else ():
-            count, number = run.count_before(moment), partial(_number, run, moment)
+            count, number = run.past.count_before(moment), partial(_number, run, moment)
             assert isinstance(scope, ast.LayerScope)
             yield from counted_back(scope.layers, count, number)
 
@@ -133,8 +128,52 @@ def _number(run: Run, moment: int, expr: Expr) -> int:
 
     def count(axis: Named) -> int:
         if axis.name == "layers":
-            return run.count_before(moment if axis.moment is None else axis.moment)
+            return run.past.count_before(moment if axis.moment is None else axis.moment)
         message, remedy = f"this version does not know `{axis.name}` in a range of layers", "write a number"
         raise GrowError(Diagnostic("G209", message, axis.span, help=f"{remedy}, or one in terms of `layers`"))
 
     return evaluate(expr, count)
+
+
+def text_of(scopes: Sequence[ast.Scope]) -> str:
+    """Scopes as a recipe writes them."""
+    return " and ".join(f"`{scope.span.text}`" for scope in scopes)
+
+
+# ------------------------------------------------------------------------------------------- layers
+
+
+def runs_in(layers: Layers, scopes: Sequence[ast.Scope], span: Span | None) -> list[Run]:
+    """The runs that lie in all of these scopes."""
+    if not layers.runs:
+        raise GrowError(Diagnostic("G302", "no layers were found in the model", span))
+    found = [r for r in layers.runs if all(lies_in(r, scope) for scope in scopes)]
+    if not found:
+        raise GrowError(Diagnostic("G307", f"no `layers` lie in {text_of(scopes)}", span))
+    return found
+
+
+def lies_in(run: Run, scope: ast.Scope) -> bool:
+    """Whether a run lies in a scope: of a glob, any of its weights or nodes does."""
+    if isinstance(scope, ast.RoleScope):
+        return run.scope == scope.role
+    if isinstance(scope, ast.GlobScope):
+        under = lies_under(scope.pattern)
+        nodes = [n for layer in run.layers for n in layer.nodes]
+        names = (v.weight.name for n in nodes for v in n.operands if v.weight is not None)
+        return any(map(under, (*names, *(n.name for n in nodes))))
+    return True
+
+
+def numbers(runs: Sequence[Run], moment: int | None = None) -> list[int]:
+    """The distinct numbers of layers before a statement, or after the last one, in order."""
+    return list(dict.fromkeys(r.past.count_before(moment) for r in runs))
+
+
+def number_of_layers(layers: Layers, scopes: Sequence[ast.Scope], span: Span, moment: int | None) -> int:
+    """The number of layers in these scopes before a statement, or after the last one."""
+    have = numbers(runs_in(layers, scopes, span), moment)
+    if len(have) > 1:
+        listed = ", ".join(map(str, have))
+        raise GrowError(Diagnostic("G312", f"`layers` has several sizes here: {listed}", span))
+    return have[0]

@@ -16,7 +16,7 @@ from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import tied_heads
 from growc.passes.compilation import Analysis, Request, Source
 from growc.passes.layers.layer_runs import Layers
-from growc.passes.lowering.scopes import region_of
+from growc.passes.lowering.scopes import region_of, text_of
 from growc.passes.roles.submodels import Scopes
 from growc.passes.runner import run
 from growc.recipe import syntax_tree as ast
@@ -42,7 +42,7 @@ def heads_to_untie(asked: Sequence[Bound], axes: Axes, scopes: Scopes, layers: L
         inside = region.inside
         found = {k for k, atoms in enumerate(heads) if inside is None or atoms <= inside}
         if not found and inside is not None:
-            message = f"no head that is tied to a table lies in {region.text}"
+            message = f"no head that is tied to a table lies in {text_of(bound.scopes)}"
             raise GrowError(Diagnostic("G307", message, bound.statement.span))
         untied |= found
     return frozenset(untied)

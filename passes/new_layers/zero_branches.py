@@ -26,8 +26,7 @@ from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.norms import Norm
 from growc.passes.dataflow.images import has_pole
-from growc.passes.layers.layer_history import Past
-from growc.passes.layers.layer_runs import Branch, Layer, Layers, Obstacle, Run
+from growc.passes.layers.layer_runs import Branch, Layer, Layers, Obstacle, Past, Run
 from growc.passes.layers.residual_branches import shape_of
 from growc.passes.new_layers.finite_elsewhere import Elsewhere
 from growc.passes.new_layers.idempotent import Find, finder

@@ -13,7 +13,7 @@ Needs: the flow of an axis graph. Gives: the spaces of these names.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import numpy as np
 
@@ -73,11 +73,11 @@ def positions(flow: Flow, taken: Collection[Space]) -> list[Space]:
             found.append(find(spaces[axis]))
     for instance in flow.axes.instances:
         value = instance.node.input(0)
-        if any(one.end for one in instance.node.addresses) and value is not None and value in flow.static:
-            spaces = flow.axes.of(value)
-            if any(find(s) in read for s in spaces):
-                terms = instance.line.inputs[0] or ()
-                found += [find(s) for s, t in zip(spaces, terms, strict=True) if t == "#"]
+        table = (
+            value is not None and value in flow.static and any(find(s) in read for s in flow.axes.of(value))
+        )
+        if table and any(one.end for one in instance.node.addresses):
+            found += _of_first(flow, instance, lambda term: term == "#")
     return [s for s in _distinct(found) if s.kind == "atom" and not s.unit and s not in taken]
 
 
@@ -91,7 +91,7 @@ def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
     for lookup in sorted(lookups, key=lambda i: i not in chosen):  # vectors after the matrices: their biases
         scores = [s for v in lookup.node.inputs[1:] if v is not None for s in _ranked(flow, v)]
         if lookup in chosen or any(s in found for s in scores):
-            numbered = _addressed(flow, lookup) if scores else ()
+            numbered = _of_first(flow, lookup, lambda term: term in ("#", ROUTED)) if scores else ()
             found.update(dict.fromkeys([*scores, *numbered]))
     routed = {s for m in flow.maps for s in flow.made(m)} - set(taken)
     for instance in flow.maps:
@@ -114,11 +114,10 @@ def routers(flow: Flow, routed: Collection[Space]) -> set[Value]:
     return found
 
 
-def _addressed(flow: Flow, lookup: Instance) -> Iterator[Space]:
-    """The axes of a table that a look-up numbers."""
-    table, terms = lookup.node.inputs[0], lookup.line.inputs[0] or ()
-    assert table is not None
-    yield from (find(s) for s, t in zip(flow.axes.of(table), terms, strict=True) if t in ("#", ROUTED))
+def _of_first(flow: Flow, instance: Instance, chosen: Callable[[Term], bool]) -> Iterator[Space]:
+    """The axes of the first operand with such terms."""
+    places = ((v, axis) for i, v, axis, term in instance.reads() if i == 0 and chosen(term))
+    yield from (find(flow.axes.of(value)[axis]) for value, axis in places)
 
 
 def _whole(term: Term) -> bool:
@@ -164,9 +163,7 @@ def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
     for value in walk([index], above):
         instance = made(value)
         if instance is not None and instance.node.has(RANK):
-            scores, terms = instance.node.inputs[0], instance.line.inputs[0] or ()
-            assert scores is not None
-            yield from (find(s) for s, t in zip(flow.axes.of(scores), terms, strict=True) if _whole(t))
+            yield from _of_first(flow, instance, _whole)
 
 
 def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:

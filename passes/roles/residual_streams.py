@@ -139,7 +139,7 @@ def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[Space]
             convolved |= {p for p in parts if instance.line.slides}
         if any(s in on_stream for s in outs):
             read |= {find(p) for s in ins for p in segments(s)}
-    tables = {find(s) for i in flow.axes.instances if _is_lookup(flow, i) for s in _of_table(flow, i)}
+    tables = set(_of_tables(flow))
     wanted = [s for s in made if s in read and s not in on_stream and s not in tables]
     inside = set(atoms_of(hidden))
     wanted = [s for s in wanted if not all(x in inside for x in leaves(s))]
@@ -162,16 +162,12 @@ def _sources(
             yield from ((made, source) for made in ours for source in ins)
 
 
-def _is_lookup(flow: Flow, instance: Instance) -> bool:
-    source = instance.node.input(0)
-    return instance.line.treatment == "lookup" and source in flow.static and instance.node.outputs[0].floating
-
-
-def _of_table(flow: Flow, instance: Instance) -> Iterator[Space]:
-    """The spaces of a table, of which a single row is taken; stacks of matrices are weights."""
-    source = instance.node.inputs[0]
-    if source is not None and instance.node.outputs[0] not in flow.chosen:
-        yield from flow.axes.of(source)
+def _of_tables(flow: Flow) -> Iterator[Space]:
+    """The spaces of tables, of which a single row is taken; stacks of matrices are weights."""
+    for instance in flow.axes.instances:
+        table, row = instance.node.input(0), instance.node.outputs[0]
+        if instance.line.treatment == "lookup" and row.floating and row not in flow.chosen:
+            yield from map(find, flow.axes.of(table) if table is not None and table in flow.static else ())
 
 
 def _mixed(flow: Flow, atoms: Collection[Space]) -> Iterator[Space]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from growc.algebra.space import Space, atoms_of
 from growc.errors.brief import brief
@@ -26,14 +25,6 @@ from growc.passes.roles.residual_streams import Residual
 
 Parts = frozenset[int]
 NONE: Parts = frozenset()
-
-
-class HasSpaces(Protocol):
-    """Something that stands on spaces, as a named axis does."""
-
-    @property
-    def spaces(self) -> tuple[Space, ...]:
-        """Its spaces."""
 
 
 @dataclass
@@ -48,10 +39,10 @@ class Scopes:
     of_atom: dict[Space, frozenset[str]] = field(default_factory=dict)
     of_sum: dict[Node, str] = field(default_factory=dict)
 
-    def of_axis(self, axis: HasSpaces) -> frozenset[str]:
-        """The scopes that an axis lies in."""
+    def of(self, spaces: Iterable[Space]) -> frozenset[str]:
+        """The scopes that spaces lie in."""
         nothing: frozenset[str] = frozenset()
-        return nothing.union(*(self.of_atom.get(x, nothing) for x in atoms_of(axis.spaces)))
+        return nothing.union(*(self.of_atom.get(x, nothing) for x in atoms_of(spaces)))
 
 
 def find_scopes(flow: Flow, sums: Mapping[Node, Residual]) -> Scopes:

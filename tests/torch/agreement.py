@@ -107,7 +107,7 @@ def _spaces(c: Analysis, name: str) -> list[str]:
     found: Counter[str] = Counter()
     for atoms, axes in groups:
         sizes = "/".join(sorted({str(a.size) for a in axes}))
-        scopes = ", ".join(sorted({s for a in axes for s in c.roles.scopes.of_axis(a)}))
+        scopes = ", ".join(sorted({s for a in axes for s in c.roles.scopes.of(a.spaces)}))
         fixed = any(x.frozen for a in axes for s in a.spaces for x in leaves(s))
         found[f"{sizes} in {_bearing(c, atoms)} matrices {scopes}{' frozen' * fixed}".strip()] += 1
     return [f"{n} x {what}" for what, n in sorted(found.items())]

@@ -28,8 +28,7 @@ from growc.dialects.onnx.origins import node_of, value_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node
 from growc.ir.naming import unused
-from growc.passes.layers.layer_history import Depth
-from growc.passes.layers.layer_runs import Instance, Layer, Layers
+from growc.passes.layers.layer_runs import Depth, Instance, Layer, Layers
 
 
 @dataclass(frozen=True, eq=False)
