@@ -240,7 +240,9 @@ class Pairs:
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
         self.held[pair] = self.standing(pair, keys, group).reshape(keys * parts, group // parts)
         self.requests.rankings.pool(pair.keys, np.kron(np.eye(keys), np.ones((parts, 1))))
-        self.requests.rankings.pool(pair.group, np.tile(np.eye(group // parts), (1, parts)) / parts)
+        self.requests.rankings.pool(
+            pair.group, np.kron(np.full((1, parts), 1 / parts), np.eye(group // parts))
+        )
         self.requests.sizes.apply(Stage(0, "", "", Options(), regroups=[split]))
 
     def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:

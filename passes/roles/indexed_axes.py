@@ -73,10 +73,8 @@ def positions(flow: Flow, taken: Collection[Space]) -> list[Space]:
             found.append(find(spaces[axis]))
     for instance in flow.axes.instances:
         value = instance.node.input(0)
-        table = (
-            value is not None and value in flow.static and any(find(s) in read for s in flow.axes.of(value))
-        )
-        if table and any(one.end for one in instance.node.addresses):
+        cut = value in flow.static and any(one.end for one in instance.node.addresses)
+        if cut and value is not None and any(find(s) in read for s in flow.axes.of(value)):
             found += _of_first(flow, instance, lambda term: term == "#")
     return [s for s in _distinct(found) if s.kind == "atom" and not s.unit and s not in taken]
 
