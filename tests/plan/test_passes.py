@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
@@ -70,7 +71,8 @@ def _watched(record: Any, read: set[str]) -> Any:
 
     class Watched(type(record)):
         def __getattribute__(self, name: str) -> Any:
-            read.update({name} & vars(record).keys())
+            copied = sys._getframe(1).f_globals["__name__"] == "dataclasses"  # by `replace`
+            read.update(set() if copied else {name} & vars(record).keys())
             return super().__getattribute__(name)
 
     found = object.__new__(Watched)
