@@ -23,9 +23,6 @@ KNOWN = """
 """
 """The operators whose rows hold for complex numbers."""
 
-HALVES = {"fft_rfft": 1, "fft_rfft2": 1, "fft_rfftn": 1, "fft_irfft": -1, "fft_irfft2": -1, "fft_irfftn": -1}
-"""Transforms of real numbers, whose last axis has half of the frequencies, and those back to real numbers."""
-
 
 def understood(node: fx.Node) -> bool:
     """Whether a call is on real numbers, or of an operator whose row knows complex ones."""
@@ -35,69 +32,43 @@ def understood(node: fx.Node) -> bool:
     return plain or _kind(node) in KNOWN.split()
 
 
-def modulus(at: Call, x: Operand) -> ir.Value:
-    """The distance from zero."""
-    return at.add("Abs", at.tensor(x))
-
-
-def part(at: Call, x: Operand) -> ir.Value:
-    """Imaginary parts, and conjugates: what is made of each number by itself, and linear."""
-    return at.add(f"aten::{_kind(at.node).strip('_')}", at.tensor(x), to=element(at.dtype))
-
-
-def of_two(
-    at: Call,
-    abs_: Operand | None = None,
-    angle: Operand | None = None,
-    real: Operand | None = None,
-    imag: Operand | None = None,
-) -> ir.Value:
-    """Numbers by their sizes and angles, or by both of their parts."""
-    given = (real, imag) if abs_ is None else (abs_, angle)
-    return at.add(
-        f"aten::{_kind(at.node)}",
-        *(at.tensor(part) for part in given if part is not None),
-        to=element(at.dtype),
-    )
-
-
-def pairs(at: Call, x: Operand) -> ir.Value:
-    """Real and imaginary parts along a last axis, or numbers of these."""
-    return at.add(f"aten::{_kind(at.node)}", at.tensor(x), to=element(at.dtype))
+def analysed(at: Call, x: Operand, y: Operand | None = None) -> ir.Value:
+    """What the analysis knows by the call's own name."""
+    operands = [at.tensor(x), *([] if y is None else [at.tensor(y)])]
+    return at.add(f"aten::{_kind(at.node).strip('_')}", *operands, to=element(at.dtype))
 
 
 def transform(
     at: Call,
     x: Operand,
+    half: int = 0,
     n: Size | None = None,
     s: Sequence[Size] | None = None,
     dim: Dims = None,
     norm: str | None = None,
 ) -> ir.Value:
     """A Fourier transform along one axis, or several."""
-    kind = _kind(at.node)
     sizes = ([] if n is None else [n]) if s is None else list(s)
     if dim is None:
         dim = range(-len(sizes), 0) if sizes else range(at.rank(x))
     dims = [dim] if isinstance(dim, int) else list(dim)
-    return _fourier(at, x, dims, sizes or [0 for _ in dims], HALVES.get(kind, 0), str(norm))
+    return _fourier(at, x, dims, sizes or [0 for _ in dims], half, str(norm))
 
 
-def transform_whole(at: Call, x: Operand, dim: Sequence[int], normalization: int, forward: bool) -> ir.Value:
-    """The same, of complex numbers to complex ones."""
-    return _fourier(at, x, dim, [0] * len(dim), 0, f"{normalization} {forward}")
-
-
-def transform_real(at: Call, x: Operand, dim: Sequence[int], normalization: int, onesided: bool) -> ir.Value:
-    """The same, of real numbers."""
-    return _fourier(at, x, dim, [0] * len(dim), int(onesided), str(normalization))
-
-
-def transform_back(
-    at: Call, x: Operand, dim: Sequence[int], normalization: int, last_dim_size: Size
+def transform_plain(
+    at: Call,
+    x: Operand,
+    dim: Sequence[int],
+    normalization: int,
+    forward: bool | None = None,
+    onesided: bool = False,
+    last_dim_size: Size | None = None,
 ) -> ir.Value:
-    """The same, to real numbers."""
-    return _fourier(at, x, dim, [*[0] * (len(dim) - 1), last_dim_size], -1, str(normalization))
+    """The same, of complex numbers, of real ones, or back to these, whose last axis has a size."""
+    sizes = [0] * len(dim) if last_dim_size is None else [*[0] * (len(dim) - 1), last_dim_size]
+    half = int(onesided) if last_dim_size is None else -1
+    way = f"{normalization}" if forward is None else f"{normalization} {forward}"
+    return _fourier(at, x, dim, sizes, half, way)
 
 
 def _fourier(

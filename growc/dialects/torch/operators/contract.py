@@ -21,18 +21,13 @@ def linear(at: Call, x: Operand, weight: Operand, bias: Operand | None = None) -
 def addmm(
     at: Call,
     x: Operand,
-    mat1: Operand | None = None,
-    mat2: Operand | None = None,
-    batch1: Operand | None = None,
-    batch2: Operand | None = None,
+    mat1: Operand,
+    mat2: Operand,
     beta: Operand = 1,
     alpha: Operand = 1,
 ) -> ir.Value:
     """beta · x + alpha · a·b."""
-    a, b = (mat1, mat2) if batch1 is None else (batch1, batch2)
-    assert a is not None
-    assert b is not None
-    made = at.add("MatMul", at.tensor(a), at.tensor(b))
+    made = at.add("MatMul", at.tensor(mat1), at.tensor(mat2))
     if alpha != 1:
         made = at.add("Mul", made, at.tensor(alpha, at.dtype, "alpha"))
     if beta == 0:

@@ -12,20 +12,17 @@ from torch import fx
 from growc.dialects.torch.operators.call import TYPES, Call, Operand, Size, UnknownError
 
 
-def full(at: Call, size: Sequence[Size], fill_value: Operand | None = None) -> ir.Value:
+def full(at: Call, size: Sequence[Size], fill_value: Operand) -> ir.Value:
     """One number everywhere."""
     return _everywhere(at, at.ints(size, "size"), fill_value)
 
 
-def full_like(at: Call, x: Operand, fill_value: Operand | None = None) -> ir.Value:
+def full_like(at: Call, x: Operand, fill_value: Operand) -> ir.Value:
     """One number everywhere, in the sizes of another tensor."""
     return _everywhere(at, at.shape(at.tensor(x)), fill_value)
 
 
-def _everywhere(at: Call, shape: ir.Value, number: Operand | None) -> ir.Value:
-    kind = str(at.node.target).split(".")[1]
-    number = number if "full" in kind else int("ones" in kind)
-    assert number is not None
+def _everywhere(at: Call, shape: ir.Value, number: Operand) -> ir.Value:
     if not isinstance(number, (bool, int, float)):
         return at.add("Expand", at.tensor(number, at.dtype), shape)
     return at.add("ConstantOfShape", shape, value=_one(at, number))
@@ -36,17 +33,6 @@ def _one(at: Call, number: Operand) -> ir.TensorProtocol:
         raise UnknownError
     dtype = TYPES[at.dtype]
     return ir.Tensor(np.asarray([number]).astype(dtype.numpy()), dtype=dtype)
-
-
-def scalar_tensor(at: Call, s: Operand) -> ir.Value:
-    """A number."""
-    return at.tensor(s, at.dtype, "s")
-
-
-def arange(at: Call, end: Operand, start: Operand = 0, step: Operand = 1) -> ir.Value:
-    """Numbers from a start to an end, in steps."""
-    bounds = [at.tensor(n, at.dtype, a) for n, a in ((start, "start"), (end, "end"), (step, "step"))]
-    return at.add("Range", *bounds)
 
 
 def linspace(at: Call, start: Operand, end: Operand, steps: Operand) -> ir.Value:

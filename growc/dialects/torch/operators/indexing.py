@@ -11,11 +11,6 @@ from torch import fx
 from growc.dialects.torch.operators.call import LAST, Call, Operand, Size, UnknownError
 
 
-def embedding(at: Call, weight: Operand, indices: Operand, padding_idx: int = -1) -> ir.Value:
-    """Rows of a table; padding counts only in training."""
-    return at.add("Gather", at.tensor(weight), at.tensor(indices), axis=0)
-
-
 def select(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
     """One element of an axis."""
     number = at.tensor(index, torch.int64, "index")
@@ -45,11 +40,6 @@ def narrow(at: Call, x: Operand, dim: int, start: Size, length: Size) -> ir.Valu
         raise UnknownError
     bounds = [at.ints(start, "start"), at.ints(start + length), at.constant([at.axis(dim, x)])]
     return at.add("Slice", at.tensor(x), *bounds)
-
-
-def index_select(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
-    """Elements of an axis by a list of numbers."""
-    return at.add("Gather", at.tensor(x), at.tensor(index), axis=at.axis(dim, x))
 
 
 def gather(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
@@ -131,41 +121,23 @@ def index_put(
 
 
 def scatter(
-    at: Call, x: Operand, dim: int, index: Operand, src: Operand | None = None, value: Operand | None = None
+    at: Call, x: Operand, dim: int, index: Operand, src: Operand, reduction: str = "none"
 ) -> ir.Value:
-    """One element of an axis for each element of a tensor of numbers becomes another."""
-    source = value if src is None else src
-    assert source is not None
-    return _scattered(at, x, dim, index, source, "none")
-
-
-def scatter_add(at: Call, x: Operand, dim: int, index: Operand, src: Operand) -> ir.Value:
-    """One element of an axis for each element of a tensor of numbers takes on another."""
-    return _scattered(at, x, dim, index, src, "add")
-
-
-def _scattered(at: Call, x: Operand, dim: int, index: Operand, source: Operand, reduction: str) -> ir.Value:
-    numbers, updates = at.tensor(index), at.tensor(source, at.dtype)
-    if not isinstance(source, torch.fx.Node):
+    """One element of an axis for each element of a tensor of numbers becomes another, or takes it on."""
+    numbers, updates = at.tensor(index), at.tensor(src, at.dtype)
+    if not isinstance(src, fx.Node):
         updates = at.add("Expand", updates, at.shape(numbers))
-    elif list(map(str, at.sizes(source))) != list(map(str, at.sizes(index))):
+    elif list(map(str, at.sizes(src))) != list(map(str, at.sizes(index))):
         updates = at.add("Slice", updates, at.constant([0] * at.rank(index)), at.shape(numbers))
     return at.add(
         "ScatterElements", at.tensor(x), numbers, updates, axis=at.axis(dim, x), reduction=reduction
     )
 
 
-def index_add(at: Call, x: Operand, dim: int, index: Operand, source: Operand) -> ir.Value:
-    """Elements of an axis take on others, by a list of numbers."""
-    return _along_first(at, x, dim, index, source, "add")
-
-
-def index_copy(at: Call, x: Operand, dim: int, index: Operand, source: Operand) -> ir.Value:
-    """Elements of an axis become others, by a list of numbers."""
-    return _along_first(at, x, dim, index, source, "none")
-
-
-def _along_first(at: Call, x: Operand, dim: int, index: Operand, source: Operand, reduction: str) -> ir.Value:
+def put_along(
+    at: Call, x: Operand, dim: int, index: Operand, source: Operand, reduction: str = "none"
+) -> ir.Value:
+    """Elements of an axis become others, or take them on, by a list of numbers."""
     axis = at.axis(dim, x)
     order = [axis, *(k for k in range(at.rank(x)) if k != axis)]
     data, updates = at.tensor(x), at.tensor(source, at.dtype)

@@ -10,12 +10,9 @@ import onnx_ir as ir
 from growc.dialects.torch.operators.call import LAST, Call, Dims, Operand, Size, UnknownError, sizes_of
 
 
-def reshape(
-    at: Call, x: Operand, shape: Sequence[Size] | None = None, size: Sequence[Size] | None = None
-) -> ir.Value:
+def reshape(at: Call, x: Operand, size: Sequence[Size]) -> ir.Value:
     """Sizes that are given."""
-    name = "shape" if size is None else "size"
-    return at.add("Reshape", at.tensor(x), at.ints((shape or ()) if size is None else size, name))
+    return at.add("Reshape", at.tensor(x), at.ints(size, "size"))
 
 
 def reshape_as(at: Call, x: Operand, other: Operand) -> ir.Value:
@@ -50,11 +47,7 @@ def unflatten(at: Call, x: Operand, dim: int, sizes: Sequence[Size]) -> ir.Value
 
 def expand(at: Call, x: Operand, size: Sequence[Size]) -> ir.Value:
     """Axes of one element are stretched; -1 is an axis that stays."""
-    return at.add("Expand", at.tensor(x), at.ints([1 if s == -1 else s for s in _plain(size)], "size"))
-
-
-def _plain(sizes: Sequence[Size]) -> list[Size]:
-    return [int(s) if isinstance(s, int) else s for s in sizes]
+    return at.add("Expand", at.tensor(x), at.ints([1 if s == -1 else s for s in size], "size"))
 
 
 def expand_as(at: Call, x: Operand, other: Operand) -> ir.Value:
@@ -70,11 +63,6 @@ def transpose(at: Call, x: Operand, dim0: int, dim1: int) -> ir.Value:
     a, b = at.axis(dim0, x), at.axis(dim1, x)
     order[a], order[b] = b, a
     return at.add("Transpose", at.tensor(x), perm=order)
-
-
-def swap(at: Call, x: Operand) -> ir.Value:
-    """The last two axes change places."""
-    return transpose(at, x, -2, -1)
 
 
 def turn(at: Call, x: Operand) -> ir.Value:
@@ -130,16 +118,9 @@ def split(at: Call, x: Operand, split_size: Operand, dim: int = 0) -> list[ir.Va
     return at.several("Split", at.tensor(x), at.ints(sizes, "split_size"), outputs=parts, axis=axis)
 
 
-def split_sizes(
-    at: Call,
-    x: Operand,
-    split_sizes: Sequence[Size] | None = None,
-    split_size: Sequence[Size] | None = None,
-    dim: int = 0,
-) -> list[ir.Value]:
+def split_sizes(at: Call, x: Operand, split_sizes: Sequence[Size], dim: int = 0) -> list[ir.Value]:
     """Parts of given sizes."""
-    name = "split_sizes" if split_size is None else "split_size"
-    sizes = at.ints((split_sizes or ()) if split_size is None else split_size, name)
+    sizes = at.ints(split_sizes, "split_sizes")
     return at.several("Split", at.tensor(x), sizes, outputs=len(at.result), axis=at.axis(dim, x))
 
 
@@ -160,18 +141,15 @@ def unbind(at: Call, x: Operand, dim: int = 0) -> list[ir.Value]:
     return [at.add("Gather", at.tensor(x), at.constant(k), axis=axis) for k in range(len(at.result))]
 
 
-def repeat(
-    at: Call, x: Operand, repeats: Sequence[Size] | None = None, dims: Sequence[Size] | None = None
-) -> ir.Value:
+def repeat(at: Call, x: Operand, repeats: Sequence[Size]) -> ir.Value:
     """A tensor several times, side by side on each axis."""
-    times = list((dims or ()) if repeats is None else repeats)
-    name, lead = "dims" if repeats is None else "repeats", len(times) - at.rank(x)
+    times, lead = list(repeats), len(repeats) - at.rank(x)
     if lead < 0:
         times, lead = [*[1] * -lead, *times], 0
     value = at.tensor(x)
     if lead:
         value = at.add("Unsqueeze", value, at.constant(list(range(lead))))
-    return at.add("Tile", value, at.ints(times, name if len(times) == len(at.arguments[name]) else ""))
+    return at.add("Tile", value, at.ints(times, "repeats" if len(times) == len(repeats) else ""))
 
 
 def repeat_interleave(at: Call, x: Operand, repeats: Size, dim: int | None = None) -> ir.Value:
@@ -238,9 +216,8 @@ def pad(
     return at.add("Pad", at.tensor(x), amounts, filler, at.constant(axes), mode=modes[mode])
 
 
-def triangle(at: Call, x: Operand, diagonal: int) -> ir.Value:
+def triangle(at: Call, x: Operand, diagonal: int, upper: int) -> ir.Value:
     """A triangle of the last two axes."""
-    upper = int("triu" in str(at.node.target))
     return at.add("Trilu", at.tensor(x), at.constant(diagonal), upper=upper)
 
 
@@ -292,11 +269,10 @@ def upsample(
     x: Operand,
     output_size: Sequence[Size] | None,
     scale_factors: Sequence[float],
+    mode: str,
     align_corners: bool = False,
 ) -> ir.Value:
     """An image of another size."""
-    kind = str(at.node.target).split(".")[1]
-    mode = "nearest" if "nearest" in kind else "cubic" if "bicubic" in kind else "linear"
     way = "align_corners" if align_corners else "asymmetric" if mode == "nearest" else "half_pixel"
     if way == "half_pixel":
         way = "pytorch_half_pixel"

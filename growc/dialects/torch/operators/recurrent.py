@@ -13,10 +13,10 @@ LSTM_ORDER, GRU_ORDER = (0, 3, 1, 2), (1, 0, 2)
 """Where onnx's gates stand in torch's: input, output, forget, cell; update, reset, new."""
 
 
-def lstm(
+def recurrent(
     at: Call,
     x: Operand,
-    hx: Sequence[Operand],
+    hx: Operand | Sequence[Operand],
     params: Sequence[Operand],
     has_biases: bool,
     num_layers: int,
@@ -24,56 +24,23 @@ def lstm(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> list[ir.Value]:
-    """LSTM: what all steps give, the last states, the last cells."""
-    return _layers(
-        at, "LSTM", x, hx, params, has_biases, num_layers, train and dropout > 0, bidirectional, batch_first
-    )
-
-
-def gru(
-    at: Call,
-    x: Operand,
-    hx: Operand,
-    params: Sequence[Operand],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> list[ir.Value]:
-    """GRU: what all steps give, the last states."""
-    return _layers(
-        at, "GRU", x, [hx], params, has_biases, num_layers, train and dropout > 0, bidirectional, batch_first
-    )
-
-
-def _layers(
-    at: Call,
     op: str,
-    x: Operand,
-    states: Sequence[Operand],
-    params: Sequence[Operand],
-    biased: bool,
-    layers: int,
-    dropped: bool,
-    both: bool,
-    batch_first: bool,
 ) -> list[ir.Value]:
-    directions = 2 if both else 1
-    each = 4 if biased else 2
-    if dropped or len(params) != layers * directions * each or at.rank(x) != 3:
+    """LSTM: what all steps give, the last states, the last cells. GRU has no cells."""
+    states = hx if isinstance(hx, Sequence) else [hx]
+    directions = 2 if bidirectional else 1
+    each = 4 if has_biases else 2
+    if (train and dropout > 0) or len(params) != num_layers * directions * each or at.rank(x) != 3:
         raise UnknownError
     hidden = at.fixed(params[1], 1)
     value = at.tensor(x)
     last: list[list[ir.Value]] = []
     if batch_first:
         value = at.add("Transpose", value, perm=[1, 0, 2])
-    for layer in range(layers):
+    for layer in range(num_layers):
         at_layer = params[layer * directions * each : (layer + 1) * directions * each]
         own = [at_layer[d * each : (d + 1) * each] for d in range(directions)]
-        first = [_states(at, s, layer * directions, directions, layers) for s in states]
+        first = [_states(at, s, layer * directions, directions, num_layers) for s in states]
         made = _layer(at, op, value, own, first, hidden)
         value, last = _joined(at, made[0], directions), [*last, made[1:]]
     if batch_first:

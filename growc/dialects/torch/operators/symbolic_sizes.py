@@ -11,14 +11,14 @@ from torch import fx
 from growc.dialects.torch.operators.call import Call, Operand, dtype_of, element
 
 
-def operands(at: Call, given: Sequence[Operand]) -> list[ir.Value]:
-    """Symbols and numbers as tensors of one element, of one type."""
-    kinds = [dtype_of(a.meta["val"] if isinstance(a, fx.Node) else a) for a in given]
-    real = torch.float64 in kinds or dtype_of(at.result) is torch.float64
-    return [_in_type(at, a, torch.float64 if real else torch.int64) for a in given]
+def common(at: Call, given: Sequence[Operand]) -> torch.dtype:
+    """The type of arithmetic on symbols and numbers."""
+    kinds = [dtype_of(a.meta["val"] if isinstance(a, fx.Node) else a) for a in (*given, at.node)]
+    return torch.float64 if torch.float64 in kinds else torch.int64
 
 
-def _in_type(at: Call, given: Operand, dtype: torch.dtype) -> ir.Value:
+def operand(at: Call, given: Operand, dtype: torch.dtype) -> ir.Value:
+    """A symbol or number as a tensor of one element."""
     if not isinstance(given, fx.Node):
         return at.constant([given], dtype)
     value: ir.Value = at.program.value(given)
@@ -33,7 +33,8 @@ def sym_size(at: Call, x: Operand, dim: int) -> ir.Value:
 
 def quotient(at: Call, a: Operand, b: Operand) -> ir.Value:
     """A quotient rounded down; onnx rounds to zero, which is the same for sizes."""
-    top, bottom = operands(at, [a, b])
+    dtype = common(at, [a, b])
+    top, bottom = operand(at, a, dtype), operand(at, b, dtype)
     if not isinstance(a, fx.Node) or _never_negative(a.meta["val"]):
         return at.add("Div", top, bottom)
     return at.add("Div", at.add("Sub", top, at.add("Mod", top, bottom)), bottom)
@@ -43,23 +44,12 @@ def _never_negative(symbol: torch.SymInt) -> bool:
     return bool(symbol.node.expr.is_nonnegative)
 
 
-def true_quotient(at: Call, a: Operand, b: Operand) -> ir.Value:
-    """A quotient of real numbers."""
-    inputs = [at.cast(v, torch.float64) for v in operands(at, [a, b])]
-    return at.add("Div", *inputs)
-
-
 def symbol_cast(at: Call, a: Operand) -> ir.Value:
     """A number in another type, cut off towards zero."""
     value: ir.Value = at.program.value(a)
     return at.add("Cast", value, to=element(dtype_of(at.result)))
 
 
-def symbol_ceil(at: Call, a: Operand) -> ir.Value:
-    """A number rounded up."""
-    return at.cast(at.add("Ceil", at.program.value(a)), torch.int64)
-
-
-def symbol_floor(at: Call, a: Operand) -> ir.Value:
-    """A number rounded down."""
-    return at.cast(at.add("Floor", at.program.value(a)), torch.int64)
+def symbol_rounded(at: Call, a: Operand, op: str) -> ir.Value:
+    """A number rounded up or down."""
+    return at.cast(at.add(op, at.program.value(a)), torch.int64)

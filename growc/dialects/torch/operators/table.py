@@ -1,75 +1,48 @@
-"""The ATen operators: one line each. To add one, add a line here and a case in tests/torch/test_rows.py.
+"""The ATen operators: one line each. To add one, add a line here and a case in tests/torch/rows.py.
 
-A line says which operator stands for a call, and which arguments of the call (by the names of its schema) are
-its operands; `name=argument` is an attribute. `name()` is a function of the modules in RULES, for calls that
-are more. Operands take one type, as torch promotes them.
-
-An argument that a line or function does not name must have its default, or say nothing about what is computed
-(SILENT); else, and for operators that are missing and that torch does not make of others that are here
-(growc.dialects.torch.capture.decompose), the call becomes an opaque node: every axis that it touches is
-frozen, which is safe.
+A line says what stands for a call (growc.dialects.torch.operators.formula). An argument that a line or its
+function does not name must have its default, or say nothing about what is computed. Else the call becomes an
+opaque node: every axis that it touches is frozen, which is safe. So do operators that are missing and that
+torch does not make of others that are here (growc.dialects.torch.capture.decompose).
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-import onnx_ir as ir
 import torch
 
-from growc.dialects.torch.operators import axiswise as along
 from growc.dialects.torch.operators import (
+    axiswise,
     complex_numbers,
     contract,
     creation,
+    indexing,
     layout,
     norms,
     pointwise,
     recurrent,
+    symbolic_sizes,
     variances,
 )
-from growc.dialects.torch.operators import indexing as lookup
-from growc.dialects.torch.operators import symbolic_sizes as symbols
-from growc.dialects.torch.operators.call import Call, UnknownError, promoted
-
-Results = ir.Value | Sequence[ir.Value]
-Rule = Callable[..., Results]
-Row = Callable[[Call], Results]
-
-SILENT = frozenset(
-    {
-        "copy",
-        "cudnn_enable",
-        "cudnn_enabled",
-        "device",
-        "dtype",  # the result's type says it
-        "generator",
-        "layout",
-        "memory_format",
-        "momentum",  # of running means, in training
-        "non_blocking",
-        "pin_memory",
-        "requires_grad",
-    }
-)
-"""Arguments that do not change what is computed, or that show in the result."""
+from growc.dialects.torch.operators.formula import Row, Rule, row_of, stands_for
 
 ROWS = """
     # nothing happens, but for the type
-    aten._to_copy.default           same()
-    aten.alias.default              same()
-    aten.clone.default              same()
-    aten.contiguous.default         same()
-    aten.detach.default             same()
-    aten.lift_fresh_copy.default    same()
-    aten.real.default               same()
-    aten.to.device                  same()
-    aten.to.dtype                   same()
-    aten.to.dtype_layout            same()
+    aten._to_copy.default           self
+    aten.alias.default              self
+    aten.clone.default              self
+    aten.contiguous.default         self
+    aten.detach.default             self
+    aten.lift_fresh_copy.default    self
+    aten.real.default               self
+    aten.to.device                  self
+    aten.to.dtype                   self
+    aten.to.dtype_layout            self
     aten.dropout.default            dropout()
     aten.alpha_dropout.default      dropout()
     aten.feature_dropout.default    dropout()
@@ -78,124 +51,126 @@ ROWS = """
     aten.fill.Tensor                filled()
 
     # elementwise, one operand
-    aten.abs.default                modulus()
-    aten.acos.default               Acos self
-    aten.asin.default               Asin self
-    aten.atan.default               Atan self
-    aten.bitwise_not.default        bitwise_not()
-    aten.ceil.default               rounding()
-    aten.celu.default               Celu self alpha=alpha
+    aten.abs.default                Abs(self.own)
+    aten.acos.default               Acos(self)
+    aten.asin.default               Asin(self)
+    aten.atan.default               Atan(self)
+    aten.bitwise_not.default        Not(self) if truth else BitwiseNot(self)
+    aten.ceil.default               Ceil(self) if real else self
+    aten.celu.default               Celu(self, alpha=alpha)
     aten.clamp.default              clamp()
     aten.clamp.Tensor               clamp()
     aten.clamp_min.default          clamp()
     aten.clamp_max.default          clamp()
-    aten.cos.default                Cos self
-    aten.cosh.default               Cosh self
+    aten.cos.default                Cos(self)
+    aten.cosh.default               Cosh(self)
     aten.elu.default                elu()
-    aten.erf.default                Erf self
-    aten.exp.default                Exp self
-    aten.exp2.default               exp2()
-    aten.expm1.default              expm1()
+    aten.erf.default                Erf(self)
+    aten.exp.default                Exp(self)
+    aten.exp2.default               Pow(2, self)
+    aten.expm1.default              Sub(Exp(self), 1)
     aten.fake_quantize_per_tensor_affine.default  fake_quantize()
-    aten.floor.default              rounding()
-    aten.gelu.default               Gelu self approximate=approximate
+    aten.floor.default              Floor(self) if real else self
+    aten.gelu.default               Gelu(self, approximate=approximate)
     aten.glu.default                glu()
-    aten.hardsigmoid.default        hardsigmoid()
-    aten.hardswish.default          HardSwish self
-    aten.hardtanh.default           hardtanh()
-    aten.isinf.default              isinf()
-    aten.isnan.default              IsNaN self
-    aten.leaky_relu.default         LeakyRelu self alpha=negative_slope
-    aten.log.default                Log self
-    aten.log1p.default              log1p()
-    aten.log2.default               log_of_base()
-    aten.log10.default              log_of_base()
-    aten.log_sigmoid.default        log_sigmoid()
-    aten.logical_not.default        logical_not()
-    aten.mish.default               Mish self
-    aten.neg.default                Neg self
+    aten.hardsigmoid.default        HardSigmoid(self, alpha=0.16666666666666666, beta=0.5)
+    aten.hardswish.default          HardSwish(self)
+    aten.hardtanh.default           Clip(self, min_val, max_val)
+    aten.isinf.default              IsInf(self)
+    aten.isnan.default              IsNaN(self)
+    aten.leaky_relu.default         LeakyRelu(self, alpha=negative_slope)
+    aten.log.default                Log(self)
+    aten.log1p.default              Log(Add(self, 1))
+    aten.log2.default               Div(Log(self), 0.6931471805599453)
+    aten.log10.default              Div(Log(self), 2.302585092994046)
+    aten.log_sigmoid.default        Neg(Softplus(Neg(self)))
+    aten.logical_not.default        Not(self.bool)
+    aten.mish.default               Mish(self)
+    aten.neg.default                Neg(self)
     aten.prelu.default              prelu()
-    aten.reciprocal.default         Reciprocal self
-    aten.relu.default               Relu self
-    aten.relu6.default              relu6()
-    aten.round.default              rounding()
-    aten.rsqrt.default              rsqrt()
-    aten.selu.default               Selu self
-    aten.sigmoid.default            Sigmoid self
-    aten.sign.default               Sign self
-    aten.silu.default               silu()
-    aten.sin.default                Sin self
-    aten.sinh.default               Sinh self
-    aten.softplus.default           softplus()
-    aten.sqrt.default               Sqrt self
-    aten.square.default             Mul self self
-    aten.tan.default                Tan self
-    aten.tanh.default               Tanh self
+    aten.reciprocal.default         Reciprocal(self)
+    aten.relu.default               Relu(self)
+    aten.relu6.default              Clip(self, 0, 6)
+    aten.round.default              Round(self) if real else self
+    aten.rsqrt.default              Reciprocal(Sqrt(self))
+    aten.selu.default               Selu(self)
+    aten.sigmoid.default            Sigmoid(self)
+    aten.sign.default               Sign(self)
+    aten.silu.default               Mul(self, Sigmoid(self))
+    aten.sin.default                Sin(self)
+    aten.sinh.default               Sinh(self)
+    aten.softplus.default           Softplus(self) if beta == 1 else Div(Softplus(Mul(self, beta)), beta)
+    aten.sqrt.default               Sqrt(self)
+    aten.square.default             Mul(self, self)
+    aten.tan.default                Tan(self)
+    aten.tanh.default               Tanh(self)
 
     # complex numbers
-    aten._conj.default              part()
-    aten.complex.default            of_two()
-    aten.imag.default               part()
-    aten.polar.default              of_two()
-    aten.view_as_complex.default    pairs()
-    aten.view_as_real.default       pairs()
+    aten._conj.default              analysed()
+    aten.complex.default            analysed(x=real, y=imag)
+    aten.imag.default               analysed()
+    aten.polar.default              analysed(x=abs, y=angle)
+    aten.view_as_complex.default    analysed()
+    aten.view_as_real.default       analysed()
 
     # elementwise, several operands
-    aten.__and__.Tensor             bitwise()
-    aten.__or__.Tensor              bitwise()
-    aten.__xor__.Tensor             bitwise()
-    aten.add.Scalar                 add()
-    aten.add.Tensor                 add()
-    aten.addcmul.default            addcmul()
-    aten.bitwise_and.Tensor         bitwise()
-    aten.bitwise_or.Tensor          bitwise()
-    aten.bitwise_xor.Tensor         bitwise()
-    aten.div.Scalar                 Div self other
-    aten.div.Tensor                 Div self other
+    aten.__and__.Tensor             And(self, other) if truth else BitwiseAnd(self, other)
+    aten.__or__.Tensor              Or(self, other) if truth else BitwiseOr(self, other)
+    aten.__xor__.Tensor             Xor(self, other) if truth else BitwiseXor(self, other)
+    aten.add.Scalar                 Add(self, other) if alpha == 1 else Add(self, Mul(other, alpha))
+    aten.add.Tensor                 Or(self, other) if truth else \
+                                    Add(self, other) if alpha == 1 else Add(self, Mul(other, alpha))
+    aten.addcmul.default            Add(self, Mul(tensor1, tensor2)) if value == 1 else \
+                                    Add(self, Mul(Mul(tensor1, tensor2), value))
+    aten.bitwise_and.Tensor         And(self, other) if truth else BitwiseAnd(self, other)
+    aten.bitwise_or.Tensor          Or(self, other) if truth else BitwiseOr(self, other)
+    aten.bitwise_xor.Tensor         Xor(self, other) if truth else BitwiseXor(self, other)
+    aten.div.Scalar                 Div(self, other)
+    aten.div.Tensor                 Div(self, other)
     aten.div.Tensor_mode            divide()
-    aten.eq.Scalar                  Equal self other
-    aten.eq.Tensor                  Equal self other
+    aten.eq.Scalar                  Equal(self, other)
+    aten.eq.Tensor                  Equal(self, other)
     aten.floor_divide.default       floor_divide()
-    aten.ge.Scalar                  GreaterOrEqual self other
-    aten.ge.Tensor                  GreaterOrEqual self other
-    aten.gt.Scalar                  Greater self other
-    aten.gt.Tensor                  Greater self other
-    aten.le.Scalar                  LessOrEqual self other
-    aten.le.Tensor                  LessOrEqual self other
-    aten.lerp.Scalar                lerp()
-    aten.logical_and.default        logical()
-    aten.logical_or.default         logical()
-    aten.logical_xor.default        logical()
-    aten.lt.Scalar                  Less self other
-    aten.lt.Tensor                  Less self other
-    aten.masked_fill.Scalar         masked_fill()
-    aten.masked_fill.Tensor         masked_fill()
-    aten.max.other                  Max self other
-    aten.maximum.default            Max self other
-    aten.min.other                  Min self other
-    aten.minimum.default            Min self other
-    aten.mul.Scalar                 mul()
-    aten.mul.Tensor                 mul()
-    aten.ne.Scalar                  unequal()
-    aten.ne.Tensor                  unequal()
-    aten.pow.Scalar                 Pow self exponent
-    aten.pow.Tensor_Scalar          Pow self exponent
-    aten.pow.Tensor_Tensor          Pow self exponent
-    aten.remainder.Scalar           remainder()
-    aten.remainder.Tensor           remainder()
-    aten.rsub.Scalar                rsub()
-    aten.sub.Scalar                 sub()
-    aten.sub.Tensor                 sub()
+    aten.ge.Scalar                  GreaterOrEqual(self, other)
+    aten.ge.Tensor                  GreaterOrEqual(self, other)
+    aten.gt.Scalar                  Greater(self, other)
+    aten.gt.Tensor                  Greater(self, other)
+    aten.le.Scalar                  LessOrEqual(self, other)
+    aten.le.Tensor                  LessOrEqual(self, other)
+    aten.lerp.Scalar                Add(self, Mul(Sub(end, self), weight))
+    aten.logical_and.default        And(self.bool, other.bool)
+    aten.logical_or.default         Or(self.bool, other.bool)
+    aten.logical_xor.default        Xor(self.bool, other.bool)
+    aten.lt.Scalar                  Less(self, other)
+    aten.lt.Tensor                  Less(self, other)
+    aten.masked_fill.Scalar         Where(mask.bool, value, self)
+    aten.masked_fill.Tensor         Where(mask.bool, value, self)
+    aten.max.other                  Max(self, other)
+    aten.maximum.default            Max(self, other)
+    aten.min.other                  Min(self, other)
+    aten.minimum.default            Min(self, other)
+    aten.mul.Scalar                 And(self, other) if truth else Mul(self, other)
+    aten.mul.Tensor                 And(self, other) if truth else Mul(self, other)
+    aten.ne.Scalar                  Not(Equal(self, other))
+    aten.ne.Tensor                  Not(Equal(self, other))
+    aten.pow.Scalar                 Pow(self, exponent)
+    aten.pow.Tensor_Scalar          Pow(self, exponent)
+    aten.pow.Tensor_Tensor          Pow(self, exponent)
+    aten.remainder.Scalar  Sub(self, Mul(Floor(Div(self, other)), other)) if real else Mod(self, other)
+    aten.remainder.Tensor  Sub(self, Mul(Floor(Div(self, other)), other)) if real else Mod(self, other)
+    aten.rsub.Scalar                Sub(other, self)
+    aten.sub.Scalar                 Sub(self, other) if alpha == 1 else Sub(self, Mul(other, alpha))
+    aten.sub.Tensor                 Sub(self, other) if alpha == 1 else Sub(self, Mul(other, alpha))
     aten.where.default              nonzero_numbers()
-    aten.where.Scalar               where()
-    aten.where.ScalarOther          where()
-    aten.where.ScalarSelf           where()
-    aten.where.self                 where()
+    aten.where.Scalar               Where(condition.bool, self, other)
+    aten.where.ScalarOther          Where(condition.bool, self, other)
+    aten.where.ScalarSelf           Where(condition.bool, self, other)
+    aten.where.self                 Where(condition.bool, self, other)
 
     # contractions
     aten.addmm.default              addmm()
-    aten.baddbmm.default            addmm()
-    aten.bmm.default                MatMul self mat2
+    aten.baddbmm.default            addmm(mat1=batch1, mat2=batch2)
+    aten.bmm.default                MatMul(self, mat2)
     aten.conv1d.default             conv()
     aten.conv2d.default             conv()
     aten.conv3d.default             conv()
@@ -203,16 +178,16 @@ ROWS = """
     aten.conv2d.padding             conv()
     aten.conv_transpose1d.default   conv_transpose()
     aten.conv_transpose2d.input     conv_transpose()
-    aten.dot.default                MatMul self tensor
+    aten.dot.default                MatMul(self, tensor)
     aten.einsum.default             einsum()
     aten.linear.default             linear()
-    aten.matmul.default             MatMul self other
-    aten.mm.default                 MatMul self mat2
-    aten.mv.default                 MatMul self vec
+    aten.matmul.default             MatMul(self, other)
+    aten.mm.default                 MatMul(self, mat2)
+    aten.mv.default                 MatMul(self, vec)
     aten.bilinear.default           bilinear()
     aten.scaled_dot_product_attention.default  attention()
-    aten.gru.input                  gru()
-    aten.lstm.input                 lstm()
+    aten.gru.input                  recurrent(op=GRU)
+    aten.lstm.input                 recurrent(op=LSTM)
 
     # norms
     aten.batch_norm.default         batch_norm()
@@ -223,33 +198,33 @@ ROWS = """
     aten._weight_norm.default       weight_norm()
 
     # along axes
-    aten.all.default                every()
-    aten.all.dim                    every()
-    aten.amax.default               reduce()
-    aten.amin.default               reduce()
-    aten.any.default                some()
-    aten.any.dim                    some()
-    aten.argmax.default             arg_extreme()
-    aten.argmin.default             arg_extreme()
+    aten.all.default                logical(op=ReduceMin)
+    aten.all.dim                    logical(op=ReduceMin)
+    aten.amax.default               reduce(op=ReduceMax)
+    aten.amin.default               reduce(op=ReduceMin)
+    aten.any.default                logical(op=ReduceMax)
+    aten.any.dim                    logical(op=ReduceMax)
+    aten.argmax.default             arg_extreme(op=ArgMax)
+    aten.argmin.default             arg_extreme(op=ArgMin)
     aten.argsort.default            argsort()
     aten.cumsum.default             cumsum()
-    aten.linalg_vector_norm.default  vector_norm()
-    aten.log_softmax.int            softmax()
-    aten.logsumexp.default          reduce()
-    aten.max.default                reduce_all()
-    aten.max.dim                    extreme()
-    aten.mean.default               reduce_all()
-    aten.mean.dim                   reduce()
-    aten.min.default                reduce_all()
-    aten.min.dim                    extreme()
+    aten.linalg_vector_norm.default  vector_norm(p=ord)
+    aten.log_softmax.int            LogSoftmax(self, axis=dim)
+    aten.logsumexp.default          reduce(op=ReduceLogSumExp)
+    aten.max.default                reduce(op=ReduceMax)
+    aten.max.dim                    extreme(kind=Max)
+    aten.mean.default               reduce(op=ReduceMean)
+    aten.mean.dim                   reduce(op=ReduceMean)
+    aten.min.default                reduce(op=ReduceMin)
+    aten.min.dim                    extreme(kind=Min)
     aten.norm.ScalarOpt_dim         vector_norm()
-    aten.prod.dim_int               reduce()
-    aten.softmax.int                softmax()
+    aten.prod.dim_int               reduce(op=ReduceProd)
+    aten.softmax.int                Softmax(self, axis=dim)
     aten.sort.default               sort()
     aten.std.correction             deviation()
     aten.std_mean.correction        deviation_and_mean()
-    aten.sum.default                reduce_all()
-    aten.sum.dim_IntList            reduce()
+    aten.sum.default                reduce(op=ReduceSum)
+    aten.sum.dim_IntList            reduce(op=ReduceSum)
     aten.topk.default               topk()
     aten.var.correction             deviation()
     aten.var_mean.correction        deviation_and_mean()
@@ -259,35 +234,35 @@ ROWS = """
     aten.fft_ifft.default           transform()
     aten.fft_ifft2.default          transform()
     aten.fft_ifftn.default          transform()
-    aten.fft_irfft.default          transform()
-    aten.fft_irfft2.default         transform()
-    aten.fft_irfftn.default         transform()
-    aten.fft_rfft.default           transform()
-    aten.fft_rfft2.default          transform()
-    aten.fft_rfftn.default          transform()
-    aten._fft_c2c.default           transform_whole()
-    aten._fft_c2r.default           transform_back()
-    aten._fft_r2c.default           transform_real()
+    aten.fft_irfft.default          transform(half=-1)
+    aten.fft_irfft2.default         transform(half=-1)
+    aten.fft_irfftn.default         transform(half=-1)
+    aten.fft_rfft.default           transform(half=1)
+    aten.fft_rfft2.default          transform(half=1)
+    aten.fft_rfftn.default          transform(half=1)
+    aten._fft_c2c.default           transform_plain()
+    aten._fft_c2r.default           transform_plain()
+    aten._fft_r2c.default           transform_plain()
     aten.adaptive_avg_pool1d.default  adaptive_pool()
     aten.adaptive_avg_pool2d.default  adaptive_pool()
-    aten.avg_pool1d.default         average_pool()
-    aten.avg_pool2d.default         average_pool()
-    aten.max_pool1d.default         max_pool()
-    aten.max_pool2d.default         max_pool()
+    aten.avg_pool1d.default         pool(op=AveragePool, space=1)
+    aten.avg_pool2d.default         pool(op=AveragePool, space=2)
+    aten.max_pool1d.default         pool(op=MaxPool, space=1)
+    aten.max_pool2d.default         pool(op=MaxPool, space=2)
 
     # by number
-    aten.embedding.default          embedding()
+    aten.embedding.default          Gather(weight, indices.own, axis=0)
     aten.gather.default             gather()
     aten.index.Tensor               index()
-    aten.index_add.default          index_add()
-    aten.index_copy.default         index_copy()
+    aten.index_add.default          put_along(reduction="add")
+    aten.index_copy.default         put_along()
     aten.index_put.default          index_put()
-    aten.index_select.default       index_select()
+    aten.index_select.default       Gather(self, index.own, axis=dim)
     aten.nonzero.default            nonzero()
     aten.one_hot.default            one_hot()
     aten.scatter.src                scatter()
-    aten.scatter.value              scatter()
-    aten.scatter_add.default        scatter_add()
+    aten.scatter.value              scatter(src=value)
+    aten.scatter_add.default        scatter(reduction="add")
     aten.select.int                 select()
     aten.select_scatter.default     select_scatter()
     aten.slice_scatter.default      slice_scatter()
@@ -308,7 +283,7 @@ ROWS = """
     aten.im2col.default             im2col()
     aten.meshgrid.indexing          meshgrid()
     aten.movedim.int                movedim()
-    aten.mT.default                 swap()
+    aten.mT.default                 transpose(dim0=-2, dim1=-1)
     aten.numpy_T.default            turn()
     aten.pad.default                pad()
     aten.permute.default            permute()
@@ -316,62 +291,62 @@ ROWS = """
     aten.pixel_unshuffle.default    pixel_unshuffle()
     aten.repeat.default             repeat()
     aten.repeat_interleave.self_int  repeat_interleave()
-    aten.reshape.default            reshape()
+    aten.reshape.default            reshape(size=shape)
     aten.reshape_as.default         reshape_as()
     aten.roll.default               roll()
     aten.split.Tensor               split()
-    aten.split.sizes                split_sizes()
+    aten.split.sizes                split_sizes(split_sizes=split_size)
     aten.split_with_sizes.default   split_sizes()
     aten.squeeze.default            squeeze()
     aten.squeeze.dim                squeeze()
     aten.squeeze.dims               squeeze()
     aten.stack.default              stack()
     aten.t.default                  turn()
-    aten.tile.default               repeat()
+    aten.tile.default               repeat(repeats=dims)
     aten.transpose.int              transpose()
-    aten.tril.default               triangle()
-    aten.triu.default               triangle()
+    aten.tril.default               triangle(upper=0)
+    aten.triu.default               triangle(upper=1)
     aten.unbind.int                 unbind()
     aten.unflatten.int              unflatten()
     aten.unsqueeze.default          unsqueeze()
-    aten.upsample_bilinear2d.vec    upsample()
-    aten.upsample_bicubic2d.vec     upsample()
-    aten.upsample_nearest1d.vec     upsample()
-    aten.upsample_nearest2d.vec     upsample()
+    aten.upsample_bilinear2d.vec    upsample(mode="linear")
+    aten.upsample_bicubic2d.vec     upsample(mode="cubic")
+    aten.upsample_nearest1d.vec     upsample(mode="nearest")
+    aten.upsample_nearest2d.vec     upsample(mode="nearest")
     aten.view.default               reshape()
     aten.view_as.default            reshape_as()
 
     # made from sizes
-    aten.arange.default             arange()
-    aten.arange.start               arange()
-    aten.arange.start_step          arange()
-    aten.empty.memory_format        full()
-    aten.empty_like.default         full_like()
+    aten.arange.default             Range(0, end, 1)
+    aten.arange.start               Range(start, end, 1)
+    aten.arange.start_step          Range(start, end, step)
+    aten.empty.memory_format        full(fill_value=0)
+    aten.empty_like.default         full_like(fill_value=0)
     aten.eye.default                eye()
     aten.full.default               full()
     aten.full_like.default          full_like()
     aten.linspace.default           linspace()
-    aten.ones.default               full()
-    aten.ones_like.default          full_like()
-    aten.scalar_tensor.default      scalar_tensor()
-    aten.zeros.default              full()
-    aten.zeros_like.default         full_like()
+    aten.ones.default               full(fill_value=1)
+    aten.ones_like.default          full_like(fill_value=1)
+    aten.scalar_tensor.default      s
+    aten.zeros.default              full(fill_value=0)
+    aten.zeros_like.default         full_like(fill_value=0)
 
     # sizes and arithmetic on them
     aten.sym_size.int               sym_size()
-    _operator.add                   Add a b
-    _operator.mul                   Mul a b
-    _operator.neg                   Neg a
-    _operator.sub                   Sub a b
-    _operator.pow                   Pow a b
-    _operator.truediv               true_quotient()
+    _operator.add                   Add(a, b)
+    _operator.mul                   Mul(a, b)
+    _operator.neg                   Neg(a)
+    _operator.sub                   Sub(a, b)
+    _operator.pow                   Pow(a, b)
+    _operator.truediv               Div(a, b)
     _operator.floordiv              quotient()
-    _operator.mod                   Mod a b
+    _operator.mod                   Mod(a, b)
     torch.sym_float                 symbol_cast()
-    torch.sym_max                   Max a b
-    torch.sym_min                   Min a b
-    math.ceil                       symbol_ceil()
-    math.floor                      symbol_floor()
+    torch.sym_max                   Max(a, b)
+    torch.sym_min                   Min(a, b)
+    math.ceil                       symbol_rounded(op=Ceil)
+    math.floor                      symbol_rounded(op=Floor)
     math.trunc                      symbol_cast()
 """
 
@@ -391,82 +366,29 @@ def _rules(module: ModuleType) -> dict[str, Rule]:
 
 RULES: dict[str, Rule] = {}
 for _module in (
-    along,
+    axiswise,
     complex_numbers,
     contract,
     creation,
+    indexing,
     layout,
-    lookup,
     norms,
     pointwise,
     recurrent,
-    symbols,
+    symbolic_sizes,
     variances,
 ):
     RULES |= _rules(_module)
 
+_LINES = (line.strip() for line in ROWS.splitlines() if line.strip() and not line.strip().startswith("#"))
+TEXTS: Mapping[str, str] = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in _LINES)
+"""What stands for the calls of each operator."""
 
-def _table(text: str) -> dict[str, Row]:
-    rows: dict[str, Row] = {}
-    for line in text.strip().splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        key, pattern = re.split(r"\s{2,}", line.strip())
-        rows[key] = _function(RULES[pattern[:-2]]) if pattern.endswith("()") else _plain(pattern)
-    return rows
-
-
-def _plain(pattern: str) -> Row:
-    """An operator with arguments of the call as operands and attributes."""
-    op, *words = pattern.split()
-    operands = [w for w in words if "=" not in w]
-    attributes = dict(w.split("=") for w in words if "=" in w)
-
-    def row(at: Call) -> ir.Value:
-        _require(at, {*operands, *attributes.values()})
-        if isinstance(at.result, torch.Tensor):
-            given = [at.arguments[name] for name in operands]
-            dtype = at.dtype if at.dtype is not torch.bool else promoted(given)
-            inputs = [at.tensor(a, dtype, name) for a, name in zip(given, operands, strict=True)]
-        else:
-            inputs = symbols.operands(at, [at.arguments[name] for name in operands])
-        made = at.add(op, *inputs, **{k: at.arguments[v] for k, v in attributes.items()})
-        return at.follows(made, **{v: k for k, v in attributes.items()})
-
-    return row
-
-
-def _function(rule: Rule) -> Row:
-    """A rule, called with the arguments that it names; `x` is what a schema calls `self` or `input`."""
-    parameters = list(inspect.signature(rule).parameters)[1:]
-
-    def row(at: Call) -> Results:
-        first = "self" if "self" in at.arguments else "input"
-        names = {p: first if p == "x" else p.rstrip("_") for p in parameters}
-        _require(at, set(names.values()))
-        return rule(at, **{p: at.arguments[n] for p, n in names.items() if n in at.arguments})
-
-    return row
-
-
-def _require(at: Call, named: set[str]) -> None:
-    """Raises UnknownError where an argument that a row does not name says something."""
-    defaults = _defaults(at.node.target)
-    for name, value in at.arguments.items():
-        if name not in named and name not in SILENT and value != defaults.get(name):
-            raise UnknownError
-
-
-def _defaults(target: Any) -> Mapping[str, Any]:
-    schema = getattr(target, "_schema", None)
-    return {} if schema is None else {a.name: a.default_value for a in schema.arguments}
-
-
-TABLE = _table(ROWS)
+TABLE: Mapping[str, Row] = {key: row_of(text, RULES) for key, text in TEXTS.items()}
 
 STANDS_FOR: Mapping[str, str] = {
-    key.split(".")[1]: pattern.split()[0]
-    for key, pattern in (re.split(r"\s{2,}", line.strip()) for line in ROWS.splitlines() if "  aten." in line)
-    if not pattern.endswith("()")
+    key.split(".")[1]: op
+    for key, text in TEXTS.items()
+    if key.startswith("aten.") and (op := stands_for(text)) is not None
 }
-"""The operator that stands for a call, where a row names one."""
+"""The operator that stands for a call, where one does by itself."""

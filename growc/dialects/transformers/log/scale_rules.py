@@ -18,7 +18,9 @@ from growc.dialects.transformers.log.entry import CONSTANT, SCALED, Entry, Wire
 
 def _standing(*treatments: str) -> set[str]:
     """Operators for which one of these treatments stands in the table of ONNX."""
-    return {name for name, op in STANDS_FOR.items() if OPERATORS[op].treatment in treatments}
+    return {
+        name for name, op in STANDS_FOR.items() if op in OPERATORS and OPERATORS[op].treatment in treatments
+    }
 
 
 COMPOSED = """

@@ -1,0 +1,164 @@
+"""What stands for a call: a formula of operators, or a function of the modules of rules.
+
+The text is an expression of Python. In a formula, `Mul(self, Sigmoid(self))`, names are arguments of the
+call, by the names of its schema. They take the type of the result; those of comparisons take the type in
+which torch compares them. `mask.bool` is an argument in another type, `index.own` one in its own.
+`name=argument` is an attribute; an `axis` is counted from the front of `self`. `A if truth else B` depends
+on the type of the result (`truth`: truth values, `real`: real numbers), or on an argument.
+
+A function starts with a small letter. Its parameters are arguments of the call; `x` is `self` or `input`.
+`reshape(size=shape)` says which argument a parameter is, `transpose(dim0=-2)` which value it has.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import torch
+
+from growc.dialects.torch.operators import symbolic_sizes
+from growc.dialects.torch.operators.call import Call, UnknownError, promoted
+
+Results = ir.Value | Sequence[ir.Value]
+Rule = Callable[..., Results]
+Row = Callable[[Call], Results]
+
+SILENT = frozenset(
+    {
+        "copy",
+        "cudnn_enable",
+        "cudnn_enabled",
+        "device",
+        "dtype",  # the result's type says it
+        "generator",
+        "layout",
+        "memory_format",
+        "momentum",  # of running means, in training
+        "non_blocking",
+        "padding_idx",  # of gradients
+        "pin_memory",
+        "requires_grad",
+    }
+)
+"""Arguments that do not change what is computed, or that show in the result."""
+
+
+def row_of(text: str, rules: Mapping[str, Rule]) -> Row:
+    """What a text makes of a call."""
+    said = ast.parse(text, mode="eval").body
+    match said:
+        case ast.Call(func=ast.Name(id=name), keywords=keywords) if name in rules:
+            parameters = list(inspect.signature(rules[name]).parameters)[1:]
+            return partial(_by_rule, rules[name], parameters, {k.arg: k.value for k in keywords if k.arg})
+    return partial(_by_formula, said)
+
+
+def stands_for(text: str) -> str | None:
+    """The operator that a text is, with nothing but arguments of the call as operands."""
+    match ast.parse(text, mode="eval").body:
+        case ast.Call(func=ast.Name(id=op), args=operands) if op[0].isupper():
+            return op if all(isinstance(one, ast.Name) for one in operands) else None
+    return None
+
+
+def _by_rule(rule: Rule, parameters: Sequence[str], said: Mapping[str, ast.expr], at: Call) -> Results:
+    usual = {p: p.rstrip("_") for p in parameters}
+    if "x" in usual:
+        usual["x"] = "self" if "self" in at.arguments else "input"
+    named = {p: value.id for p, value in said.items() if isinstance(value, ast.Name) and value.id.islower()}
+    names = {p: n for p, n in (usual | named).items() if p in named or p not in said}
+    _require(at, set(names.values()))
+    given = {p: at.arguments[n] for p, n in names.items() if n in at.arguments}
+    at.paths = {p.rstrip("_"): at.paths[n] for p, n in names.items() if n in at.paths}
+    return rule(at, **given, **{p: _literal(value) for p, value in said.items() if p not in named})
+
+
+def _literal(said: ast.expr) -> Any:
+    """A value, or the name of an operator."""
+    return said.id if isinstance(said, ast.Name) else ast.literal_eval(said)
+
+
+def _by_formula(said: ast.expr, at: Call) -> ir.Value:
+    tested: set[str] = set()
+    while isinstance(said, ast.IfExp):
+        tested |= _names(said.test)
+        said = said.body if _holds(said.test, at) else said.orelse
+    _require(at, tested | _names(said))
+    return _Formula(at).value(said, at.dtype)
+
+
+def _names(said: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(said) if isinstance(one, ast.Name)}
+
+
+def _holds(test: ast.expr, at: Call) -> bool:
+    match test:
+        case ast.Compare(left=ast.Name(id=name), comparators=[number]):
+            return bool(at.arguments[name] == ast.literal_eval(number))
+        case ast.Name(id="truth"):
+            return at.dtype is torch.bool
+    return at.dtype.is_floating_point
+
+
+def _require(at: Call, named: set[str]) -> None:
+    """Raises UnknownError where an argument that a row does not name says something."""
+    schema = getattr(at.node.target, "_schema", None)
+    defaults = {} if schema is None else {a.name: a.default_value for a in schema.arguments}
+    for name, value in at.arguments.items():
+        if name not in named and name not in SILENT and value != defaults.get(name):
+            raise UnknownError
+
+
+@cache
+def _compares(op: str) -> bool:
+    """Whether an operator gives truth values, whatever it is given."""
+    return onnx.defs.get_schema(op).outputs[0].types == {"tensor(bool)"}
+
+
+@dataclass
+class _Formula:
+    at: Call
+    known: dict[tuple[str, torch.dtype], ir.Value] = field(default_factory=dict)
+
+    def value(self, said: ast.expr, dtype: torch.dtype) -> ir.Value:
+        """What a part of a formula is; `dtype`: the type of arguments and numbers."""
+        match said:
+            case ast.Call(func=ast.Name(id=op), args=operands, keywords=attributes):
+                return self.made(op, operands, {k.arg: k.value for k in attributes if k.arg})
+            case ast.Attribute(value=ast.Name(id=name), attr=kind):
+                return self.at.tensor(self.at.arguments[name], getattr(torch, kind, None))
+            case ast.Name(id=name):
+                if (name, dtype) not in self.known:
+                    self.known[name, dtype] = self.argument(name, dtype)
+                return self.known[name, dtype]
+        return self.at.constant(ast.literal_eval(said), dtype)
+
+    def argument(self, name: str, dtype: torch.dtype) -> ir.Value:
+        """An argument of the call as an operand."""
+        given = self.at.arguments[name]
+        if isinstance(self.at.result, torch.Tensor):
+            return self.at.tensor(given, dtype, name)
+        return symbolic_sizes.operand(self.at, given, dtype)
+
+    def made(self, op: str, operands: Sequence[ast.expr], said: Mapping[str, ast.expr]) -> ir.Value:
+        """An operator with its operands and attributes, which follow the arguments that they are."""
+        at = self.at
+        given = [at.arguments[one.id] for one in operands if isinstance(one, ast.Name)]
+        dtype = at.dtype
+        if not isinstance(at.result, torch.Tensor):
+            dtype = symbolic_sizes.common(at, given)
+        elif given and _compares(op):
+            dtype = promoted(given)
+        inputs = [self.value(one, dtype) for one in operands]
+        named = {k: value.id for k, value in said.items() if isinstance(value, ast.Name)}
+        attributes = {k: at.arguments[named[k]] if k in named else _literal(v) for k, v in said.items()}
+        if axis := named.pop("axis", None):
+            attributes["axis"] = at.axis(at.arguments[axis], at.arguments["self"])
+        return at.follows(at.add(op, *inputs, **attributes), **{name: k for k, name in named.items()})
