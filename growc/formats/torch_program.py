@@ -96,8 +96,8 @@ def _cases(before: Program, after: Program, ports: Ports, inputs: Path | None) -
     if inputs is not None:
         found: Sequence[Feeds] = cases_in(inputs, own)
     elif ports.narrower:
-        found = cases_for_both(before, after, own, theirs, maps, 0)
+        found = cases_for_both(before, after, own, theirs, maps)
     else:
-        found = draw(own, before, 0)
-    grown = (grown_feeds(case, theirs, maps, ports.renamed, 0) for case in found)
+        found = draw(own, before)
+    grown = (grown_feeds(case, theirs, maps, ports.renamed) for case in found)
     return [Case(arguments(a), arguments(b)) for a, b in zip(found, grown, strict=True)]

@@ -128,7 +128,7 @@ class Reference:
         with runnable(result) as copy, Session(copy) as session:
             for k, case in enumerate(self.cases):
                 tell(sum(self.rows[:k]))
-                feeds = grown_feeds(case, inputs, input_maps, ports.renamed, 0)
+                feeds = grown_feeds(case, inputs, input_maps, ports.renamed)
                 grown = session.run(feeds)
                 found.add(self.outputs(k), grown)
                 if self.prediction is not None and self.prediction.output in grown:

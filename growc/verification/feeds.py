@@ -44,20 +44,20 @@ class Runner(Protocol):
         """All outputs by name. Raises GrowError (G403) for what it does not take."""
 
 
-def draw_cases(model: Path, *, seed: int = 0) -> list[Feeds]:
-    """Inputs, by name, for one to three cases of the ONNX file `model`; the same for the same seed.
+def draw_cases(model: Path) -> list[Feeds]:
+    """Inputs, by name, for one to three cases of the ONNX file `model`, each time the same.
 
     Raises GrowError (G403) where onnxruntime cannot load the model, or runs it on none of the sizes tried.
     """
     with runnable(model) as path, Session(path) as session:
-        return draw(read_signature(model), session, seed)
+        return draw(read_signature(model), session)
 
 
-def draw(inputs: Sequence[Input], session: Runner, seed: int) -> list[Feeds]:
+def draw(inputs: Sequence[Input], session: Runner) -> list[Feeds]:
     """As `draw_cases`, for a model that is loaded already."""
     kinds = feed_sizes.symbols(inputs)
     cases: list[Feeds] = []
-    sizes, reason = _first_that_runs(inputs, kinds, FIRST, session, seed, cases)
+    sizes, reason = _first_that_runs(inputs, kinds, FIRST, session, cases)
     if sizes is None:
         raise GrowError(
             Diagnostic(
@@ -70,12 +70,12 @@ def draw(inputs: Sequence[Input], session: Runner, seed: int) -> list[Feeds]:
     seconds: tuple[Scale, ...] = SECOND + tuple(scale._replace(batch=3) for scale in FIRST)
     if Kind.PAST in kinds.values():
         seconds = tuple(scale._replace(past=0) for scale in SECOND[:2]) + seconds
-    second, _ = _first_that_runs(inputs, kinds, seconds, session, seed, cases)
+    second, _ = _first_that_runs(inputs, kinds, seconds, session, cases)
     sizes = second or sizes
     if any(port.role is Role.SWITCH for port in inputs):
-        _first_that_runs(inputs, kinds, (*seconds, *FIRST), session, seed, cases, off=True)
+        _first_that_runs(inputs, kinds, (*seconds, *FIRST), session, cases, off=True)
     if any(port.role in (Role.MASK, Role.BIAS) for port in inputs):
-        padded = _feeds(inputs, sizes, seed, len(cases), padded=True)
+        padded = _feeds(inputs, sizes, len(cases), padded=True)
         if _runs(session, padded) is None:
             cases.append(padded)
     return cases
@@ -86,7 +86,6 @@ def _first_that_runs(
     kinds: Mapping[str, Kind],
     scales: Sequence[Scale],
     session: Runner,
-    seed: int,
     cases: list[Feeds],
     *,
     off: bool = False,
@@ -94,7 +93,7 @@ def _first_that_runs(
     """The first sizes that the model runs on, with the case appended; or why the first ones do not run."""
     reason = ""
     for sizes in feed_sizes.assignments(kinds, scales):
-        feeds = _feeds(inputs, sizes, seed, len(cases), off=off)
+        feeds = _feeds(inputs, sizes, len(cases), off=off)
         refused = _runs(session, feeds)
         if refused is None:
             cases.append(feeds)
@@ -118,23 +117,20 @@ def _runs(session: Runner, feeds: Feeds) -> str | None:
 
 
 def _feeds(
-    inputs: Sequence[Input], sizes: Sizes, seed: int, case: int, *, padded: bool = False, off: bool = False
+    inputs: Sequence[Input], sizes: Sizes, case: int, *, padded: bool = False, off: bool = False
 ) -> Feeds:
     feeds = {}
     for number, port in enumerate(inputs):
         shape = feed_sizes.shape(port, sizes)
-        feeds[port.name] = values(port, shape, (seed, case, number), padded=padded)
+        feeds[port.name] = values(port, shape, case, number, padded=padded)
         if port.role is Role.SWITCH:
             feeds[port.name] = np.full(shape, not off).astype(port.dtype)
     return feeds
 
 
-def values(port: Input, shape: tuple[int, ...], key: Sequence[int], *, padded: bool = False) -> Array:
-    """The elements of one input, of `shape`, drawn by the Philox generator that `key` names: the seed, the
-    number of the case, and that of the input.
-    """
-    _, case, _ = key
-    draw = np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+def values(port: Input, shape: tuple[int, ...], case: int, number: int, *, padded: bool = False) -> Array:
+    """The elements of one input, of `shape`, drawn by the numbers of the case and of the input."""
+    draw = np.random.Generator(np.random.Philox(np.random.SeedSequence((0, case, number))))
     if port.role is Role.IDS:
         found = draw.integers(port.low, port.high, shape)
         edges = [port.low, port.high - 1]
@@ -172,7 +168,7 @@ def _open(shape: tuple[int, ...]) -> NDArray[np.bool_]:
     return whole
 
 
-def complete(inputs: Iterable[Input], feeds: Feeds, seed: int = 0) -> Feeds:
+def complete(inputs: Iterable[Input], feeds: Feeds) -> Feeds:
     """`feeds` and what `inputs` (of the grown model) ask for beyond it, sized by the symbols they share.
 
     Raises GrowError (G403) for an input whose size nothing tells.
@@ -188,7 +184,7 @@ def complete(inputs: Iterable[Input], feeds: Feeds, seed: int = 0) -> Feeds:
     for number, port in enumerate(ports):
         if port.name not in feeds:
             shape = _shape_like(port, ports, feeds, sizes)
-            completed[port.name] = values(port, shape, (seed, len(ports), number))
+            completed[port.name] = values(port, shape, len(ports), number)
     return completed
 
 
@@ -209,25 +205,27 @@ def _shape_like(port: Input, ports: Sequence[Input], feeds: Feeds, sizes: Sizes)
 # Inputs from a file
 
 
-def read_inputs(path: Path, model: Path, samples: int | None = None) -> list[Feeds]:
+def read_inputs(path: Path, model: Path) -> list[Feeds]:
     """The cases in `path`, for the ONNX file `model`, by input name.
 
     1. `.npz` with an array for every input: its first axis are rows, run ROWS at a time (or as many as the
        model's own batch size). An input with another first axis, or one, is used whole for all rows.
     2. `.npz` with arrays named `in0.NAME`, `in1.NAME`, …: each number is one case, used whole.
     3. `.npy`, for a model with one input.
-    Arrays that the model has no input for are left alone. Of rows and of cases, the first `samples` are used.
+    Arrays that the model has no input for are left alone.
 
     Raises GrowError: G323 where the file cannot be read; G403 where it lacks an input, or holds the wrong
     type or rank.
     """
-    return cases_in(path, read_signature(model), samples)
+    return cases_in(path, read_signature(model))
 
 
 def cases_in(
     path: Path, inputs: Sequence[Input], samples: int | None = None, *, lenient: bool = False
 ) -> list[Feeds]:
-    """As `read_inputs`, for a known signature. `lenient`: masks that are not there are open."""
+    """As `read_inputs`, for a known signature. Of rows and of cases, the first `samples` are used. `lenient`:
+    masks that are not there are open.
+    """
     arrays = _load(Path(path), inputs)
     if lenient:
         arrays = _open_masks(inputs, arrays) | arrays

@@ -28,6 +28,9 @@ RELATIONS: dict[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
 }
 
+SHOWN = 3
+"""The most gaps in the notes of a diagnostic."""
+
 SATURATING = "products of 8-bit integers saturate in onnxruntime on x86 processors without VNNI"
 
 
@@ -60,11 +63,11 @@ def _nodes(gaps: Sequence[Gap]) -> str:
     return first if len(gaps) == 1 else f"{len(gaps)} nodes, first: {first}"
 
 
-def gap_notes(gaps: Sequence[Gap], limit: int = 3) -> tuple[str, ...]:
+def gap_notes(gaps: Sequence[Gap]) -> tuple[str, ...]:
     """The gaps as notes of a diagnostic."""
     lines = [f"{cause} ({where})" for cause, where in by_cause(gaps)]
-    more = (f"and {len(lines) - limit} more causes",) if len(lines) > limit else ()
-    return (*lines[:limit], *more)
+    more = (f"and {len(lines) - SHOWN} more causes",) if len(lines) > SHOWN else ()
+    return (*lines[:SHOWN], *more)
 
 
 def _missed(message: str, condition: ast.Condition, plan: Plan) -> Diagnostic:

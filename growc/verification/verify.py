@@ -169,34 +169,23 @@ def verify(
     inputs: Path | None = None,
     narrower: bool = False,
     logits: Collection[str] = (),
-    seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> Verification:
     """Run the ONNX files `source` and `result` on the same cases, and compare every output of the source.
 
     The maps are keyed by the source's names; `renamed` gives the result's name for inputs and outputs that
     have another one there, and None for those that it is meant to lack. Cases come from the file `inputs`,
-    else are drawn with `seed`: where the result is `narrower` (its tables have lost rows), such as it can run
-    too. One model is in memory at a time, but for that. Outputs among `logits` are compared as distributions
-    as well. `progress` is called with a phrase before every step that takes long.
+    else are drawn: where the result is `narrower` (its tables have lost rows), such as it can run too. One
+    model is in memory at a time, but for that. Outputs among `logits` are compared as distributions as well.
+    `progress` is called with a phrase before every step that takes long.
 
     Where onnxruntime's graph optimisations distort the source, both are run without them.
 
     Raises GrowError: G403 where onnxruntime cannot run one of them or `inputs` does not fit the source, G310
     for a file that is no ONNX model.
     """
-    pair = _Pair(
-        Path(source),
-        Path(result),
-        output_maps,
-        input_maps,
-        renamed,
-        None if inputs is None else Path(inputs),
-        narrower,
-        logits,
-        seed,
-        progress or (lambda phrase: None),
-    )
+    tell = progress or (lambda phrase: None)
+    pair = _Pair(source, result, output_maps, input_maps, renamed, inputs, narrower, logits, tell)
     found = pair.compared(optimised=True)
     if not found.rounding.distorted:
         return found.summed_up()
@@ -220,7 +209,6 @@ class _Pair:
     inputs: Path | None
     narrower: bool
     logits: Collection[str]
-    seed: int
     tell: Callable[[str], None]
 
     def compared(self, optimised: bool) -> Comparison:
@@ -240,7 +228,7 @@ class _Pair:
                 self.tell("running the grown model")
                 with Session(after, optimised=optimised) as session:
                     for case, outputs in zip(cases, expected, strict=True):
-                        feeds = grown_feeds(case, ports, self.input_maps, self.renamed, self.seed)
+                        feeds = grown_feeds(case, ports, self.input_maps, self.renamed)
                         found.add(outputs, session.run(feeds))
         return found
 
@@ -253,7 +241,7 @@ class _Pair:
         self.tell("drawing inputs that both models can take")
         with Session(before) as source, Session(after) as result:
             own = read_signature(self.source)
-            return cases_for_both(source, result, own, ports, self.input_maps, self.seed)
+            return cases_for_both(source, result, own, ports, self.input_maps)
 
     def groups(
         self, source: Path, pending: list[Feeds] | None, optimised: bool
@@ -265,7 +253,7 @@ class _Pair:
             expected: list[Feeds] = []
             with Session(source, optimised=optimised) as session:
                 if pending is None:
-                    pending = draw(read_signature(self.source), session, self.seed)
+                    pending = draw(read_signature(self.source), session)
                 held = 0
                 while pending and held < HELD_BYTES:
                     cases.append(pending[0])
@@ -276,7 +264,7 @@ class _Pair:
 
 
 def cases_for_both(
-    before: Runner, after: Runner, own: Sequence[Input], ports: Sequence[Input], maps: InputMaps, seed: int
+    before: Runner, after: Runner, own: Sequence[Input], ports: Sequence[Input], maps: InputMaps
 ) -> list[Feeds]:
     """Cases of a source with inputs of its `own`, drawn so that a result with other `ports` can run them too.
 
@@ -296,10 +284,10 @@ def cases_for_both(
 
     class Both:
         def run(self, feeds: Feeds) -> Feeds:
-            after.run(grown_feeds(wide(feeds), ports, maps, {}, seed))
+            after.run(grown_feeds(wide(feeds), ports, maps, {}))
             return before.run(wide(feeds))
 
-    return [wide(case) for case in draw(drawn, Both(), seed)]
+    return [wide(case) for case in draw(drawn, Both())]
 
 
 def grown_feeds(
@@ -307,7 +295,6 @@ def grown_feeds(
     ports: Sequence[Input],
     maps: InputMaps,
     renamed: Mapping[str, str | None],
-    seed: int,
 ) -> Feeds:
     """The source's inputs as the grown model takes them, and values for the inputs that only it has."""
     wanted = {port.name for port in ports}
@@ -323,4 +310,4 @@ def grown_feeds(
         grown_name = renamed.get(name, name)
         if grown_name in wanted:
             feeds[grown_name] = extended
-    return complete(ports, feeds, seed)
+    return complete(ports, feeds)

@@ -43,10 +43,9 @@ def test_ids_stay_inside_the_table_and_reach_far(masked):
     assert 8 <= ids.max() < 11
 
 
-def test_the_same_seed_draws_the_same_and_another_one_does_not(masked):
-    first, again, other = draw_cases(masked, seed=1), draw_cases(masked, seed=1), draw_cases(masked, seed=2)
+def test_the_same_is_drawn_each_time(masked):
+    first, again = draw_cases(masked), draw_cases(masked)
     assert all(np.array_equal(a["ids"], b["ids"]) for a, b in zip(first, again, strict=True))
-    assert not np.array_equal(first[0]["ids"], other[0]["ids"])
 
 
 def test_fixed_sizes_stay_and_are_drawn_twice(onnx_file):
