@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from types import UnionType
@@ -92,6 +93,12 @@ Expr = Int | Named | Neg | Binary | Call
 AnyNode = TypeVar("AnyNode")
 
 PRECEDENCE: dict[str, int] = {"+": 1, "-": 1, "*": 2, "/": 2}
+ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.floordiv,
+}
 
 
 def evaluate(expr: Expr, size: Callable[[Named], int]) -> int:
@@ -132,23 +139,13 @@ def fold(expr: Expr, size: Callable[[Named], int | None], code: str = "G212") ->
                 raise GrowError(Diagnostic(code, "division by zero", expr.right.span, "this is 0"))
             if left is None or right is None:
                 return None
-            return _apply(expr, left, right, code)
-
-
-def _apply(expr: Binary, left: int, right: int, code: str) -> int:
-    match expr.operator:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/":
-            if left % right:
-                message = f"{left} / {right} does not come out whole"
-                label = f"{left} is no multiple of {right}"
+            if expr.operator == "/" and left % right:
+                message, label = (
+                    f"{left} / {right} does not come out whole",
+                    f"{left} is no multiple of {right}",
+                )
                 raise GrowError(Diagnostic(code, message, expr.span, label))
-            return left // right
+            return ARITHMETIC[expr.operator](left, right)
 
 
 def names(expr: Expr) -> tuple[Named, ...]:

@@ -6,7 +6,6 @@ are items of a body like statements, so that a formatted recipe loses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -333,15 +332,3 @@ class Recipe:
 
     def __add__(self, other: Recipe) -> Recipe:
         return Recipe(self.body + other.body)
-
-    def walk(self) -> Iterator[tuple[Statement, tuple[Scope, ...]]]:
-        """Every statement in the order of reading, with the scopes around it, outermost first."""
-        yield from _walk(self.body, ())
-
-
-def _walk(body: tuple[Item, ...], scopes: tuple[Scope, ...]) -> Iterator[tuple[Statement, tuple[Scope, ...]]]:
-    for item in body:
-        if isinstance(item, Scoped):
-            yield from _walk(item.body, (*scopes, item.scope))
-        elif not isinstance(item, Comment | Blank):
-            yield item, scopes

@@ -17,13 +17,11 @@ class Bound:
     number: its place among the statements that are neither `let`, `include` nor `expect`, from 1: what random
         draws are keyed by. Those of `expect` are one more than the last, for they judge the final model.
     scopes: the scopes around it, outermost first.
-    lets: what each name stands for at this place.
     """
 
     number: int
     scopes: tuple[Scope, ...]
     statement: Statement
-    lets: Mapping[str, Expr] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

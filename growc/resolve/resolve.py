@@ -247,7 +247,7 @@ class _Resolver:
 
     def statement(self, statement: Statement, scopes: tuple[Scope, ...], lets: Mapping[str, Expr]) -> None:
         statement = self.bound(statement, lets)
-        self.statements.append(Bound(self.moment, scopes, statement, dict(lets)))
+        self.statements.append(Bound(self.moment, scopes, statement))
         self.report(*check(statement, scopes), *self.unmeasured(statement))
         self.moment += not isinstance(statement, Expect)
 

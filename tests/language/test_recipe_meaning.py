@@ -125,11 +125,6 @@ def test_scopes_nest_and_lets_end_with_their_block():
     assert codes("in encoder { let n = 6 }\nwiden ffn to n with tail copy") == ["G201"]
 
 
-def test_every_statement_knows_the_lets_at_its_place():
-    found = resolved("let a = 1\nin encoder {\nlet b = a + 1\nuntie head\n}\nuntie head")
-    assert [bound.lets for bound in found.statements] == [{"a": Int(1), "b": Int(2)}, {"a": Int(1)}]
-
-
 def test_a_broken_let_does_not_blame_its_uses():
     assert codes("let a = 10 / 3\nlet b = a + 1\nwiden ffn to a * b with tail copy seed a") == ["G212"]
     assert codes("let a = \nwiden ffn to a with tail copy") == ["G104"]
