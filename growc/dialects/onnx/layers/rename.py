@@ -22,16 +22,17 @@ class Numbering:
     ) -> None:
         self.layers, self.count = len(names), count
         self.numbers = _numbers(names) if len(names) > 1 else _number(own, others)
+        self.in_blocks = {before for before, numbers in self.numbers.items() if _in_blocks(numbers)}
 
     def rename(self, name: str, layer: int, place: int) -> str | None:
         """The name, which is one of `layer`, in the layer that stands at `place`; None where no number in it
         goes with the layers.
         """
         for found in re.finditer(r"\d+", name):
-            numbers = self.numbers.get(name[: found.start()])
-            if numbers is not None:
-                number = self.moved(int(found.group()), numbers, layer, place)
-                return f"{name[: found.start()]}{number}{name[found.end() :]}"
+            before = name[: found.start()]
+            if before in self.numbers:
+                number = self.moved(before, int(found.group()), layer, place)
+                return f"{before}{number}{name[found.end() :]}"
         return None
 
     def behind(self, name: str) -> str | None:
@@ -43,10 +44,10 @@ class Numbering:
                 return f"{name[: found.start()]}{number}{name[found.end() :]}"
         return None
 
-    def moved(self, number: int, numbers: Sequence[set[int]], layer: int, place: int) -> int:
-        """A number of `layer` at `place`: layer by layer, or kind by kind."""
-        stride, first = len(numbers[0]), min(numbers[0])
-        if _in_blocks(numbers):
+    def moved(self, before: str, number: int, layer: int, place: int) -> int:
+        """A number of `layer`, behind this text, at `place`: layer by layer, or kind by kind."""
+        stride, first = len(self.numbers[before][0]), min(self.numbers[before][0])
+        if before in self.in_blocks:
             return number + stride * (place - layer)
         return first + (number - first) // self.layers * self.count + place
 
