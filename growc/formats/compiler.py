@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress, quiet
@@ -25,31 +25,25 @@ def unobserved(name: object, made: object, filled: object) -> None:
     """Looks at nothing that a pass makes."""
 
 
+class Options(TypedDict, total=False):
+    """What `compiled` may be asked besides."""
+
+    keeps: bool
+    example_inputs: object
+    keep_class: bool
+    progress: Progress
+    after: After
+
+
 @overload
 def compiled(
-    resolved: Resolved,
-    model: Model,
-    *,
-    analysis_only: Literal[False] = False,
-    keeps: bool = False,
-    example_inputs: Any = None,
-    keep_class: bool = False,
-    progress: Progress = quiet,
-    after: After = unobserved,
+    resolved: Resolved, model: Model, *, analysis_only: Literal[False] = False, **options: Unpack[Options]
 ) -> Result: ...
 
 
 @overload
 def compiled(
-    resolved: Resolved,
-    model: Model,
-    *,
-    analysis_only: Literal[True],
-    keeps: bool = False,
-    example_inputs: Any = None,
-    keep_class: bool = False,
-    progress: Progress = quiet,
-    after: After = unobserved,
+    resolved: Resolved, model: Model, *, analysis_only: Literal[True], **options: Unpack[Options]
 ) -> Analysis: ...
 
 
@@ -59,7 +53,7 @@ def compiled(
     *,
     analysis_only: bool = False,
     keeps: bool = False,
-    example_inputs: Any = None,
+    example_inputs: object = None,
     keep_class: bool = False,
     progress: Progress = quiet,
     after: After = unobserved,
@@ -98,7 +92,7 @@ def analysed(path: Path) -> Analysis:
     return compiled(Resolved(()), path, analysis_only=True)
 
 
-def _named(model: Model, example_inputs: Any, keep_class: bool) -> tuple[Path, Opened]:
+def _named(model: Model, example_inputs: object, keep_class: bool) -> tuple[Path, Opened]:
     """A model with the path that it is called by. Raises GrowError: G309, G310, G317, G321."""
     if not isinstance(model, str | Path):
         if keep_class and has_config(model):
