@@ -66,7 +66,7 @@ AFTER_DEPTH = (
     >> Pass(
         "solve",
         solve_pass,
-        requires=("graph", "axes", "norms", "ties", "roles", "layers", "lowered"),
+        requires=("model", "graph", "axes", "norms", "ties", "roles", "layers", "lowered"),
         ensures=("steps", "scales", "attributes", "gaps", "outputs", "blends", "heard", "notes"),
     )
     >> Pass(

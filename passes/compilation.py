@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from growc.passes.axes.norms import Norm
     from growc.passes.axes.ties import Tie
     from growc.passes.axes.unstacked_experts import Taken
+    from growc.passes.dataflow.ranges import Rule
     from growc.passes.finish.assembled import Assembled
     from growc.passes.layers.layer_runs import Depth, Layers
     from growc.passes.lowering.lowered import Lowered
@@ -208,8 +209,8 @@ class Rearranged(Generic[M]):
 
 
 class Model(Protocol):
-    """A model, opened. told: what a reader of any plan should know of how it was captured. lenient: whether
-    masks that are not given are open. scores: what was measured of it.
+    """A model, opened. told: what a reader of any plan should know of how it was captured. ranges: how
+    operators limit the values of their results. scores: what was measured of it.
     """
 
     told: tuple[str, ...]
@@ -218,6 +219,10 @@ class Model(Protocol):
     @property
     def lenient(self) -> bool:
         """Whether masks that are not given are open."""
+
+    @property
+    def ranges(self) -> Mapping[str, Rule]:
+        """The rules for ranges of values, by operator."""
 
     def capture(self) -> Graph:
         """The neutral graph."""

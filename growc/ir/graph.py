@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from growc.algebra.indexmap import Array, Bools
 from growc.algebra.space import Size
 from growc.algebra.unit_ranges import Range
 from growc.errors.brief import brief
+from growc.ir.notation import Line, Operand
 from growc.ir.traits import JOIN, WRITE, Trait
 from growc.ir.walk import walk
 
@@ -315,6 +316,22 @@ class Node:
         yield from self.captured
 
 
+class Dialect(Protocol):
+    """What is asked of the format that a graph was captured from."""
+
+    def knows(self, op: str) -> bool:
+        """Whether an operator has a row."""
+
+    def line(self, node: Node, inputs: Sequence[Operand | None], outputs: Sequence[Operand]) -> Line:
+        """The row of a node's operator at these operands and results; opaque where it has none."""
+
+    def outermost(self, node: Node) -> bool:
+        """Whether a node stands in no body."""
+
+    def evaluate(self, node: Node, operands: Sequence[Array | None]) -> Sequence[Array] | None:
+        """What a node makes of these operands; None where that cannot be told."""
+
+
 @dataclass(eq=False)
 class Graph:
     """Nodes in canonical topological order (independent of names and of the order in the file)."""
@@ -325,7 +342,7 @@ class Graph:
     inputs: list[Value]
     outputs: list[Value]
     weights: list[Weight]
-    dialect: Any
+    dialect: Dialect
     source: Origin | None = field(default=None, repr=False)
     states: list[tuple[Value, Value]] = field(default_factory=list)
     """Inputs that take what an output of the step before gave, each with that output."""

@@ -1,4 +1,4 @@
-"""What an operator does to axes: the notation of the operator tables, and one row instantiated at one node.
+"""What an operator does to axes: the notation of the operator tables.
 
 A row is a line of text:
 
@@ -17,13 +17,11 @@ returns such a line, so that `growc explain` can always print one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
-from growc.ir.graph import Node
-from growc.ir.traits import Trait
 
 Term = str | tuple[str, tuple["Term", ...]]
 """A label, `_`, `#`, `1`; or ("*", factors) or ("+", segments)."""
@@ -138,107 +136,6 @@ class Operand:
         return len(self.sizes or ())
 
 
-@dataclass(frozen=True)
-class Site:
-    """A node as a rule sees it."""
-
-    node: Node
-    inputs: tuple[Operand | None, ...]
-    outputs: tuple[Operand, ...]
-    opset: int
-
-    def attribute(self, name: str, default: object = None) -> object:
-        """An attribute of the node."""
-        return self.node.attributes.get(name, default)
-
-    def known(self, i: int) -> tuple[Array, ...] | None:
-        """The value of operand i at every sample point, where it is known."""
-        operand = self.inputs[i] if i < len(self.inputs) else None
-        return None if operand is None else operand.known
-
-    def static(self, i: int) -> Array | None:
-        """The value of operand i where it is known and the same at every sample point."""
-        found = self.known(i)
-        if found is None or any(f.shape != found[0].shape or (f != found[0]).any() for f in found):
-            return None
-        return found[0]
-
-
-Rule = Callable[[Site], Line]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One operator: its variants as parsed patterns, or a rule."""
-
-    op: str
-    treatment: str
-    variants: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
-    rule: Rule | None = None
-    traits: frozenset[Trait] = frozenset()
-    partial: bool = False
-    """Whether the rule can do with operands of unknown shape."""
-
-    @property
-    def elementwise(self) -> bool:
-        """Whether the row says that each element of the result is made of those at its place."""
-        operands = {operand for sides in self.variants for side in sides for operand in side}
-        return bool(operands) and operands <= {"...", "...*"}
-
-    def line(self, site: Site) -> Line:
-        """The row at one node. What does not fit is opaque."""
-        if not self.partial and any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs]):
-            return opaque(site)
-        if self.rule is not None:
-            return self.rule(site)
-        for left, right in self.variants:
-            found = _instantiate(left, right, site, self.treatment)
-            if found is not None:
-                return found
-        return opaque(site)
-
-
-def opaque(site: Site) -> Line:
-    """The line of an operator about which nothing is known: every axis is frozen."""
-
-    def frozen(operand: Operand | None) -> Axes | None:
-        return None if operand is None or operand.sizes is None else ("_",) * len(operand.sizes)
-
-    return Line(tuple(map(frozen, site.inputs)), tuple(map(frozen, site.outputs)), "opaque")
-
-
-def table(text: str, rules: Mapping[str, Rule]) -> dict[str, Row]:
-    """Parse a table: one operator a line, columns two or more spaces apart; `name()` is a rule.
-
-    Behind the treatment may stand traits, one space apart. `rules`: by their names.
-    """
-    rows: dict[str, Row] = {}
-    for line in text.strip().splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        op, pattern, treatment, *laws = re.split(r"\s{2,}", line.strip())
-        if treatment not in TREATMENTS:
-            raise ValueError(f"{op}: no such treatment: {treatment}")
-        traits = frozenset(Trait(word) for law in laws for word in law.split())
-        rule = _with_treatment(rules[pattern[:-2]], treatment) if pattern.endswith("()") else None
-        variants = () if rule else tuple(_variant(v) for v in pattern.split("|"))
-        rows[op] = Row(op, treatment, variants, rule, traits)
-    return rows
-
-
-def _with_treatment(rule: Rule, treatment: str) -> Rule:
-    def made(site: Site) -> Line:
-        line = rule(site)
-        return line if line.treatment else replace(line, treatment=treatment)
-
-    return made
-
-
-def _variant(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    left, right = text.split("->")
-    return tuple(p.strip() for p in left.split(",")), tuple(p.strip() for p in right.split(","))
-
-
 def parse_axes(pattern: str) -> list[Term]:
     """`b (g o) _ ...` -> terms; `...` stays as the label of an ellipsis."""
     tokens = re.findall(r"\.\.\.|[()+]|[\w#]+[!~]?", pattern)
@@ -256,67 +153,3 @@ def parse_axes(pattern: str) -> list[Term]:
         else:
             stack[-1].append(token)
     return stack[0]
-
-
-def _instantiate(left: Sequence[str], right: Sequence[str], site: Site, treatment: str) -> Line | None:
-    """A pattern at a node, or None where the ranks do not fit."""
-    ins = [parse_axes(p.rstrip("?")) for p in left]
-    if len(ins) < len(site.inputs) and len(left) > 0 and left[-1].endswith("*"):
-        ins += [parse_axes(left[-1].rstrip("*"))] * (len(site.inputs) - len(ins))
-    if len(site.inputs) > len(ins) or any(
-        not p.endswith("?")
-        for p in left[len(site.inputs) :]  # a missing operand must be optional
-    ):
-        return None
-    outs = [parse_axes(p) for p in right]
-    pairs: list[tuple[list[Term], Operand | None]] = list(zip(ins, site.inputs, strict=False))
-    pairs += list(zip(outs, site.outputs, strict=False))
-    stretch = 0
-    for terms, operand in pairs:
-        if operand is None:
-            continue
-        extra = operand.rank - len([t for t in terms if t != "..."])
-        if extra < 0 or (extra > 0 and "..." not in terms):
-            return None
-        stretch = max(stretch, extra)
-    widest = _ellipsis_sizes(pairs, stretch)
-    lines: list[Axes | None] = []
-    for terms, operand in pairs:
-        lines.append(None if operand is None else _expand(terms, operand, widest, stretch))
-    n = len(site.inputs)
-    results: list[Axes | None] = list(lines[n:])
-    results += [None] * (len(site.outputs) - len(results))
-    return Line(tuple(lines[:n]), tuple(results), treatment)
-
-
-def _ellipsis_sizes(pairs: Sequence[tuple[list[Term], Operand | None]], stretch: int) -> list[Size | None]:
-    """The broadcast size of every axis under the ellipsis, from the right."""
-    widest: list[Size | None] = [None] * stretch
-    for terms, operand in pairs:
-        if operand is None or "..." not in terms:
-            continue
-        assert operand.sizes is not None
-        at, extra = terms.index("..."), operand.rank - (len(terms) - 1)
-        for i, size in enumerate(reversed(operand.sizes[at : at + extra])):
-            if widest[i] is None or all(s == 1 for s in widest[i] or ()):
-                widest[i] = size
-    return widest
-
-
-def _expand(terms: Sequence[Term], operand: Operand, widest: Sequence[Size | None], stretch: int) -> Axes:
-    assert operand.sizes is not None
-    if "..." not in terms:
-        return tuple(terms)
-    at, extra = list(terms).index("..."), operand.rank - (len(terms) - 1)
-    middle: list[Term] = []
-    for i in range(extra - 1, -1, -1):
-        size = operand.sizes[at + extra - 1 - i]
-        middle.append(broadcast_label(f"e{i}", size, widest[i]))
-    return (*terms[:at], *middle, *terms[at + 1 :])
-
-
-def broadcast_label(name: str, size: Size, widest: Size | None) -> Term:
-    """One axis under broadcasting: its label, `1` where it is stretched, `_` where it cannot be told."""
-    if size == widest:
-        return name
-    return "1" if all(s == 1 for s in size) else "_"

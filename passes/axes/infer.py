@@ -16,7 +16,7 @@ from functools import cached_property
 from growc.algebra.space import Reason, Space, address, choose, find, freeze, leaves, product, sum_of, unify
 from growc.errors.brief import brief
 from growc.ir.graph import Graph, Node, Value, Weight
-from growc.ir.notation import Line, Operand, Row, Site, Term, labels, opaque
+from growc.ir.notation import Line, Operand, Term, labels
 from growc.ir.traits import SIZES
 from growc.passes.axes.expert_liveness import find_apart
 from growc.passes.axes.routing import ROUTED, Routes, find_routes, routed
@@ -193,7 +193,7 @@ def live_nodes(graph: Graph) -> set[Node]:
 
 def _decides_length(operand: Value, node: Node, graph: Graph) -> bool:
     """Whether the numbers of an operand, and not its sizes alone, may decide how long a result is."""
-    known = node.op in graph.dialect.operators and not node.captured
+    known = graph.dialect.knows(node.op) and not node.captured
     scales = None if node.laws.scales is None else node.input(node.laws.scales)
     return not known or not operand.floating or operand is scales
 
@@ -202,9 +202,11 @@ MANY = 7919
 """How many elements a unit that counts has at the sample point that is added to tell it from others."""
 
 
-def site_of(node: Node, opset: int, spaces: Callable[[Value], Sequence[Space]] | None = None) -> Site:
-    """A node as its rule sees it; with `spaces`, at one more sample point, where units that count are
-    many.
+def operands_of(
+    node: Node, spaces: Callable[[Value], Sequence[Space]] | None = None
+) -> tuple[list[Operand | None], list[Operand]]:
+    """The operands and results of a node as its rule sees them; with `spaces`, at one more sample point,
+    where units that count are many.
     """
 
     def operand(value: Value) -> Operand:
@@ -213,8 +215,7 @@ def site_of(node: Node, opset: int, spaces: Callable[[Value], Sequence[Space]] |
         sizes = tuple((*n, _many(s)) for n, s in zip(value.sizes, spaces(value), strict=True))
         return Operand(sizes, None if value.known is None else (*value.known, value.known[-1]))
 
-    inputs = tuple(None if v is None else operand(v) for v in node.inputs)
-    return Site(node, inputs, tuple(operand(v) for v in node.outputs), opset)
+    return [None if v is None else operand(v) for v in node.inputs], [operand(v) for v in node.outputs]
 
 
 def _many(space: Space) -> int:
@@ -227,10 +228,11 @@ def _many(space: Space) -> int:
 
 def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | None = None) -> Instance:
     """A node's line (the one that is given, or its row's), its labels unified with the axes of its values."""
-    row: Row | None = axes.graph.dialect.operators.get(node.op)
-    site = site_of(node, axes.graph.dialect.opset(axes.graph), axes.of if counted else None)
+    dialect = axes.graph.dialect
+    known, (inputs, outputs) = dialect.knows(node.op), operands_of(node, axes.of if counted else None)
     if line is None:
-        line = opaque(site) if row is None else routed(row.line(site), axes.routes.get(node, ()))
+        line = dialect.line(node, inputs, outputs)
+        line = routed(line, axes.routes.get(node, ())) if known else line
         if node in axes.cuts and not node.laws.signs:
             line = one_by_one(line, axes.cuts[node])
     made: dict[str, Space] = {}
@@ -250,13 +252,11 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
         made.setdefault(name, Space(size, counts=several or name in line.counted))
     for one, other in line.alike:
         unify(made[one], made[other], node)
-    blind = any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs])
-    cause = (
-        f"the operator {node.kind} is not known" if row is None else f"{node.kind} reads this axis as a whole"
-    )
+    blind = any(o is not None and o.sizes is None for o in [*inputs, *outputs])
+    cause = f"{node.kind} reads this axis as a whole" if known else f"the operator {node.kind} is not known"
     if line.because:
         cause = f"{node.kind} {line.because}"
-    if blind and row is not None:
+    if blind and known:
         cause = "the shapes here cannot be found: a node in front of it is not known"
     if line.treatment in ("lookup", "layout") and node in axes.routes:
         cause = f"{node.kind} takes of it what a ranking chose"

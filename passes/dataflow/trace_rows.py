@@ -14,7 +14,7 @@ from growc.algebra.space import Size
 from growc.ir.graph import Graph, Node, Value, Weight
 from growc.ir.notation import labels
 from growc.ir.traits import DEQUANTISE, QUANTISE, SAME, VIEW
-from growc.passes.axes.infer import site_of
+from growc.passes.axes.infer import operands_of
 
 Above = Mapping[int, int]
 """For operands of a node, the axis that has the rows."""
@@ -71,8 +71,8 @@ def above_of(graph: Graph, made: Value, axis: int) -> Iterator[Above]:
         yield from [{0: axis}] if first.sizes[axis] == made.sizes[axis] else []
     elif node.has(VIEW):
         yield from ({0: k} for k in _viewed(node, axis, first.sizes, made.sizes))
-    elif (row := graph.dialect.operators.get(node.op)) is not None:
-        line = row.line(site_of(node, graph.dialect.opset(graph)))
+    elif graph.dialect.knows(node.op):
+        line = graph.dialect.line(node, *operands_of(node))
         term = (line.outputs[node.outputs.index(made)] or ("_",) * made.rank)[axis]
         above = {i: terms.index(term) for i, terms in enumerate(line.inputs) if terms and term in terms}
         chosen = any(above.get(0) == one.axis for one in node.addresses if not one.end)

@@ -133,7 +133,7 @@ def frozen_axes(axes: Axes) -> Iterator[Frozen]:
         assert weight is not None
         if not weight.floating or weight.elements < 2 or not isinstance(node, Node):
             continue
-        if node in readers(use) and node.op in axes.graph.dialect.operators:
+        if node in readers(use) and axes.graph.dialect.knows(node.op):
             continue
         yield Frozen(weight.name, weight.shape, axis, node, reason.cause)
 

@@ -55,7 +55,7 @@ class _Statements:
         self.heard: dict[Space, Bools] = {}
         self.outgoing = Outgoing()
         self.rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
-        self.ranges = Ranges(c.graph.dialect.ranges)
+        self.ranges = Ranges(c.model.ranges)
         self.below_zero = BelowZero(c.axes, c.lowered.taken.constants, self.ranges)
         self.noisy = any(stage.options.noise is not None for stage in c.lowered.stages)
 

@@ -32,6 +32,8 @@ from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node
+from growc.ir.notation import Line, Operand
+from growc.ir.rows import Site, opaque
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.unstacked_experts import Taken
 from growc.passes.compilation import Rearranged, Result, Source
@@ -68,10 +70,6 @@ class IrModel(ABC):
 
     def __post_init__(self) -> None:
         self.simulator = Simulator(self.source)
-
-    def opset(self, graph: Graph) -> int:
-        """The version of the default operator set that the model declares."""
-        return int(self.simulator.opsets.get("", 1))
 
     def capture(self) -> Graph:
         """The neutral graph."""
@@ -125,6 +123,15 @@ class IrModel(ABC):
     def fault(self, path: Path) -> str:
         """What is wrong with the file as such, if it can be told."""
         return ""
+
+    def knows(self, op: str) -> bool:
+        """Whether an operator has a row."""
+        return op in self.operators
+
+    def line(self, node: Node, inputs: Sequence[Operand | None], outputs: Sequence[Operand]) -> Line:
+        """The row of a node's operator at these operands and results; opaque where it has none."""
+        site = Site(node, tuple(inputs), tuple(outputs), int(self.simulator.opsets.get("", 1)))
+        return self.operators[node.op].line(site) if node.op in self.operators else opaque(site)
 
     def outermost(self, node: Node) -> bool:
         """Whether a node stands in no body."""

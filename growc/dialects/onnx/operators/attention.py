@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from growc.algebra.space import Size, ratio
 from growc.dialects.onnx.operators.site import first, line, names, unit
-from growc.ir.notation import Line, Site, Term, opaque
+from growc.ir.notation import Line, Term
+from growc.ir.rows import Site, opaque
 
 
 def attention(site: Site) -> Line:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from growc.algebra.space import Size, ratio
 from growc.dialects.onnx.operators.site import axes_of, axis_of, first, line, names, number, rest, unit
-from growc.ir.notation import Line, Operand, Site, Term, names_of, opaque
+from growc.ir.notation import Line, Operand, Term, names_of
+from growc.ir.rows import Site, opaque
 
 SHARING = frozenset({"Softmax", "LogSoftmax"})
 """What treats all units of the axis alike, and gives one number for each."""

@@ -9,7 +9,8 @@ from growc.algebra.space import Size, ratio
 from growc.dialects.onnx.operators import einsum as equation
 from growc.dialects.onnx.operators.infer_types import turned
 from growc.dialects.onnx.operators.site import first, line, unit
-from growc.ir.notation import Line, Site, Term, broadcast_label, opaque
+from growc.ir.notation import Line, Term
+from growc.ir.rows import Site, broadcast_label, opaque
 
 
 def gemm(site: Site) -> Line:

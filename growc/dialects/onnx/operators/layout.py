@@ -10,7 +10,8 @@ import numpy as np
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size, ratio, times
 from growc.dialects.onnx.operators.site import axis_of, first, line, names, refine, rest, unit
-from growc.ir.notation import Line, Site, Term, broadcast_label
+from growc.ir.notation import Line, Term
+from growc.ir.rows import Site, broadcast_label
 
 
 def transpose(site: Site) -> Line:

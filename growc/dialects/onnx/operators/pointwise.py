@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from growc.dialects.onnx.operators.site import REAL, first, line, names, number, rest
-from growc.ir.notation import Line, Operand, Site, Term, broadcast_label, opaque
+from growc.ir.notation import Line, Operand, Term
+from growc.ir.rows import Site, broadcast_label, opaque
 
 
 def cast(site: Site) -> Line:

@@ -10,7 +10,7 @@ from types import ModuleType
 from growc.dialects.onnx.operators import attention, contract, layout, pointwise
 from growc.dialects.onnx.operators import axiswise as along
 from growc.dialects.onnx.operators import indexing as lookup
-from growc.ir.notation import Rule
+from growc.ir.rows import Rule
 
 
 def _rules(module: ModuleType) -> dict[str, Rule]:

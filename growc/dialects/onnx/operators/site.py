@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from growc.algebra.space import Size, ratio
-from growc.ir.notation import Axes, Line, Operand, Site, Term
+from growc.ir.notation import Axes, Line, Operand, Term
+from growc.ir.rows import Site
 
 REAL = frozenset({1, 10, 11, 16})
 """onnx's numbers of float32, float16, float64 and bfloat16."""

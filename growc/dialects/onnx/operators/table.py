@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.operators.rules import RULES
-from growc.ir.notation import table
+from growc.ir.rows import table
 from growc.ir.traits import Trait
 
 OPERATORS = table(

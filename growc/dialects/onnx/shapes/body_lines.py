@@ -16,7 +16,8 @@ from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.ir.graph import Node, Value
-from growc.ir.notation import Axes, Line, Operand, Row, Rule, Site, Term
+from growc.ir.notation import Axes, Line, Operand, Term
+from growc.ir.rows import Row, Rule, Site
 
 if TYPE_CHECKING:
     from growc.dialects.onnx.shapes.simulation import Simulation
