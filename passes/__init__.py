@@ -5,10 +5,7 @@ A pass takes a record of a compilation and gives the next kind of it: `a >> b` i
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from growc.passes.analysis import ANALYSIS
-from growc.passes.compilation import Result
 from growc.passes.finish.assemble import assemble_pass, mend_pass
 from growc.passes.finish.certify import certify_pass, hold_pass
 from growc.passes.heads.unpack_qkv import groups_pass
@@ -19,7 +16,7 @@ from growc.passes.lowering.untie import untie_pass
 from growc.passes.runner import Pass, run
 from growc.passes.solving.statements import solve_pass
 
-__all__ = ("AFTER_ANALYSIS", "AFTER_DEPTH", "ANALYSIS", "PIPELINE", "PLANNING", "Pass", "run")
+__all__ = ("AFTER_ANALYSIS", "AFTER_DEPTH", "ANALYSIS", "HOLD", "PIPELINE", "PLANNING", "Pass", "run")
 
 ANALYSED = tuple(dict.fromkeys(name for one in ANALYSIS for name in one.ensures))
 """What the analysis makes: a pass that edits the model makes it again."""
@@ -99,9 +96,19 @@ AFTER_ANALYSIS = REQUEST >> DEPTH >> AFTER_DEPTH
 PLANNING = ANALYSIS >> AFTER_ANALYSIS
 """All but the class that stores the result."""
 
-EVERYTHING = tuple(field.name for field in fields(Result))
-"""What a plan is made of: of a class whose axes follow others, all of it is made again."""
+PLANNED = tuple(dict.fromkeys(name for one in PLANNING for name in one.ensures))
+"""What planning makes: of a class whose axes follow others, all of it is made again."""
 
-HOLD = Pass("hold", hold_pass, requires=EVERYTHING, ensures=(), remakes=(*EVERYTHING, "held"))
+HOLD = Pass(
+    "hold",
+    hold_pass,
+    requires=(
+        *("path", "model", "outside", "statements", "progress", "keeps", "inside", "after", "first"),
+        *("graph", "axes", "roles", "layers", "renamed", "lowered", "attributes", "outputs", "blends"),
+        *("repairs", "assembled", "plan"),
+    ),
+    ensures=(),
+    remakes=("model", "inside", *PLANNED, "held"),
+)
 
 PIPELINE = PLANNING >> HOLD

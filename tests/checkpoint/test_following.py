@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 import transformers
 from checkpoints import tiny_config
 from torch import nn
+from watching import watched
 
 import growc
+from growc import api
 from growc.checkpoint.check import compare as comparing
+from growc.checkpoint.classes.fit_config import HeldModel
 from growc.cli.main import main
+from growc.formats.compiler import outside
+from growc.passes import HOLD, PLANNING, run
+from growc.passes.compilation import Source
 
 IDS = torch.randint(4, 48, (2, 9), generator=torch.Generator().manual_seed(1))
 POOLER = 'axis 0 of "bert.pooler.dense.bias"'
@@ -153,3 +162,22 @@ def test_a_directory_says_so_too(save, tmp_path, capsys, monkeypatch):
     grown = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "out").eval()
     assert_same(grown, transformers.BertForSequenceClassification.from_pretrained(path).eval(), input_ids=IDS)
     assert main(["verify", str(path), str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("recipe", "follows"),
+    [("widen hidden to 2 * hidden with cyclic copy", True), ("widen ffn to 2 * ffn with zero fill", False)],
+)
+def test_the_pass_hold_reads_what_it_requires(recipe, follows):
+    names: list[str] = []
+    model = HeldModel.of_module(sequences())
+    given = Source(Path("Bert"), model, outside(), api.recipe(recipe).statements)
+    planned = replace(run(PLANNING, given), after=lambda name, made, filled: names.append(name))
+    read: set[str] = set()
+    held = HOLD.function(watched(planned, read))
+    changed = {name for name, value in vars(held).items() if vars(planned).get(name, read) is not value}
+    assert read <= {*HOLD.requires}
+    assert ("axes" in changed) == follows
+    assert {"plan", "held"} <= changed <= {*HOLD.remakes}
+    HOLD.run(planned)
+    assert names == ["hold"]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from graphs import ROOT, STREAM, save
 from test_printed_passes import CASES
+from watching import watched
 
 from growc import api
 from growc.dialects.onnx.model import OnnxModel
@@ -59,22 +58,8 @@ def test_a_pass_reads_what_it_requires(name, tmp_path):
     made = Source(tmp_path / "model.onnx", model, outside(), api.recipe(recipe).statements)
     for one in PLANNING:
         read: set[str] = set()
-        before, made = made, one.function(_watched(made, read))
+        before, made = made, one.function(watched(made, read))
         assert read <= {*one.requires}, one.name
         changed = {k for k, v in vars(made).items() if vars(before).get(k, read) is not v}
         assert changed <= {*one.ensures, *one.remakes}
         assert {*one.ensures} <= vars(made).keys()
-
-
-def _watched(record: Any, read: set[str]) -> Any:
-    """The same record; which of its fields are read is told."""
-
-    class Watched(type(record)):
-        def __getattribute__(self, name: str) -> Any:
-            copied = sys._getframe(1).f_globals["__name__"] == "dataclasses"  # by `replace`
-            read.update(set() if copied else {name} & vars(record).keys())
-            return super().__getattribute__(name)
-
-    found = object.__new__(Watched)
-    found.__dict__.update(vars(record))
-    return found

@@ -65,18 +65,18 @@ class HeldModel(ClassModel):
         return hold(c)
 
 
-def hold(c: Result) -> Result:
+def hold(given: Result) -> Result:
     """The compilation with the class of its result, and what becomes of the weights there.
 
     Where only the class ties an axis to another one, it follows; where it has a fixed number of parts with
     one head in each, these have more. Raises GrowError (G308, G318, G319) where no config of the class is the
     plan.
     """
-    model = held_model(c)
+    model = held_model(given)
     try:
-        found = _held(c)
+        found = _held(given)
         if isinstance(found, Unsolved):
-            raise _refused(c, found, StoredAxes.of(c))
+            raise _refused(given, found, StoredAxes.of(given))
     finally:
         model.tried.clear()
     c, answer, target, told = found
@@ -93,7 +93,7 @@ def hold(c: Result) -> Result:
         bytes_to_write=written,
         notes=(*c.plan.notes, *told, *idle, *_unread(held)),
     )
-    return HeldResult(**vars(replace(c, plan=plan)), held=held)
+    return HeldResult(**vars(c) | {"plan": plan, "after": given.after}, held=held)
 
 
 def _held(c: Result) -> Followed | Unsolved:
