@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from growc.passes.axes.expose_shared_head import unseen_units
 from growc.passes.axes.infer import infer_spaces
-from growc.passes.axes.inner_heads import count_inner_heads
-from growc.passes.axes.single_heads import count_heads
+from growc.passes.axes.single_heads import count_heads, count_inner_heads
 from growc.passes.axes.ties import find_ties
 from growc.passes.axes.units import count_units
 from growc.passes.compilation import (

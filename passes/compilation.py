@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from growc.passes.finish.assembled import Assembled
     from growc.passes.layers.layer_runs import Depth, Layers
     from growc.passes.lowering.lowered import Lowered
-    from growc.passes.ranking.measured_scores import Measured
+    from growc.passes.ranking.activation_sites import Measured
     from growc.passes.roles.name_axes import Roles
     from growc.plans.plan import AxisStep, Gap, Plan
     from growc.plans.scores import Scores
@@ -57,7 +57,7 @@ class Outside:
 @dataclass(frozen=True, repr=False, eq=False)
 class Source:
     """What is asked of which model. keeps: whether what is measured may be kept beside the model. inside:
-    whether one head in each part counts (passes/axes/inner_heads.py), and not the parts. untied: heads that
+    whether one head in each part counts (passes/axes/single_heads.py), and not the parts. untied: heads that
     are not tied any more. after: called with each pass, what it made and the
     fields that it filled in.
     """

@@ -23,9 +23,8 @@ from growc.dialects.onnx.files.probes import Mask, Probe, counted, probed, shown
 from growc.dialects.onnx.files.signature import Role, read_signature
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress
-from growc.passes.ranking.activation_sites import Activations, Reading
+from growc.passes.ranking.activation_sites import Activations, Measured, Reading, counterparts
 from growc.passes.ranking.layer_ratios import Ratio, find_blocks
-from growc.passes.ranking.measured_scores import Measured, counterparts
 from growc.plans.scores import Scores, cache_path, fingerprint, read_scores, write_scores
 from growc.recipe.expression import evaluate
 from growc.recipe.syntax_tree import Measure

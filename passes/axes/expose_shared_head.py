@@ -115,7 +115,7 @@ class _Origins:
         terms = instance.line.outputs[instance.node.outputs.index(value)] or ()
         if not labels(terms[axis]):
             return
-        same = ((operand, k) for _, operand, k, term in instance.reads() if term == terms[axis])
+        same = ((operand, k) for operand, k, term in instance.reads() if term == terms[axis])
         yield from (place for place in same if place[0].weight is None)
 
     def is_origin(self, value: Value, axis: int) -> bool:

@@ -18,6 +18,7 @@ from growc.errors.brief import brief
 from growc.ir.graph import Graph, Node, Value, Weight
 from growc.ir.notation import Line, Operand, Term, labels
 from growc.ir.traits import SIZES
+from growc.ir.walk import walk
 from growc.passes.axes.expert_liveness import find_apart
 from growc.passes.axes.routing import ROUTED, Routes, find_routes, routed
 from growc.passes.axes.unstacked_experts import Apart, one_by_one
@@ -33,11 +34,15 @@ class Instance:
     line: Line
     spaces: dict[str, Space]
 
-    def reads(self) -> Iterator[tuple[int, Value, int, Term]]:
+    def operands(self) -> Iterator[tuple[int, Value, int, Term]]:
         """The axes of the operands: (operand, its value, axis, term)."""
         for i, (value, terms) in enumerate(zip(self.node.inputs, self.line.inputs, strict=False)):
             if value is not None:
                 yield from ((i, value, axis, term) for axis, term in enumerate(terms or ()))
+
+    def reads(self) -> Iterator[tuple[Value, int, Term]]:
+        """The axes of the operands: (value, axis, term)."""
+        yield from (place[1:] for place in self.operands())
 
     def makes(self) -> Iterator[tuple[Value, int, Term]]:
         """The axes of the results: (result, axis, term)."""
@@ -46,7 +51,7 @@ class Instance:
 
     def numbered(self) -> Iterator[tuple[int, Value, int]]:
         """The axes whose units the node takes by number: (operand, its value, axis)."""
-        yield from ((i, value, axis) for i, value, axis, term in self.reads() if term == "#")
+        yield from ((i, value, axis) for i, value, axis, term in self.operands() if term == "#")
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,24 +174,20 @@ def live_nodes(graph: Graph) -> set[Node]:
     Lengths that data decide (what is not zero is counted, a loop runs until something is so) are such values
     too, though nothing but a shape is read of them.
     """
+
+    def deciding(node: Node) -> list[Value]:
+        return [v for v in node.operands if _decides_length(v, node, graph)]
+
+    def needs(place: tuple[Value, bool]) -> Iterator[tuple[Value, bool]]:
+        node, read = place[0].producer, place[1]
+        if node is not None:
+            for v in node.operands:
+                yield v, not node.has(SIZES) if read else _decides_length(v, node, graph)
+
     live: set[Node] = set()
-    read, measured = list(graph.outputs), list[Value]()
-    seen, seen_measured = set[Value](), set[Value]()
-    while read or measured:
-        value, done = (read.pop(), seen) if read else (measured.pop(), seen_measured)
+    for value, read in walk(((v, True) for v in graph.outputs), needs):
         node = value.producer
-        if node is None or value in done:
-            continue
-        done.add(value)
-        if done is seen_measured:
-            deciding = [v for v in node.operands if _decides_length(v, node, graph)]
-            read += deciding
-            measured += (v for v in node.operands if v not in deciding)
-            counts = any(v.known is None for v in deciding)
-        else:
-            (measured if node.has(SIZES) else read).extend(node.operands)
-            counts = any(o.known is None for o in node.outputs)
-        if counts:
+        if node is not None and any(v.known is None for v in (node.outputs if read else deciding(node))):
             live.add(node)
     return live
 

@@ -102,8 +102,12 @@ class Flow:
         pairs = zip(spaces, terms or (), strict=True)
         return [find(space) for space, term in pairs if names & set(labels(term))]
 
+    def maker(self, value: Value) -> Instance | None:
+        """The instance of the node that makes a value, if a live one does."""
+        return None if value.producer is None else self.by_node.get(value.producer)
+
     def atoms(self, value: Value) -> set[Space]:
-        """Ids of the atoms of all axes of a value."""
+        """The atoms of all axes of a value."""
         return set(atoms_of(self.axes.of(value)))
 
     def product_above(self, softmax: Node) -> Instance | None:
@@ -148,7 +152,7 @@ class Flow:
 
         def above(place: tuple[Value, bool]) -> Iterator[tuple[Value, bool]]:
             value, mapped = place
-            instance = None if value.producer is None else self.by_node.get(value.producer)
+            instance = self.maker(value)
             if instance is None or self.order[instance.node] <= limit or through_casts(value) is base:
                 return
             linear = instance.line.treatment == "contract" and self.weight_of(instance) is not None

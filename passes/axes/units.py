@@ -90,7 +90,7 @@ def is_one(value: Value, axis: int) -> bool:
 
 def named_axes(instance: Instance, name: Term) -> Iterator[tuple[Place, Term]]:
     """The axes of the operands in which a label stands, each with its term."""
-    yield from (((value, k), term) for _, value, k, term in instance.reads() if name in labels(term))
+    yield from (((value, k), term) for value, k, term in instance.reads() if name in labels(term))
 
 
 def is_group(space: Space) -> bool:

@@ -90,7 +90,7 @@ class _Finder(Flow):
         bearing = [k for k, own in enumerate(atoms) if not self.heads.isdisjoint(own)]
         if value is None or len(bearing) != 1 or atoms[bearing[0]][-1] not in self.heads:
             return None
-        above = None if value.producer is None else self.by_node.get(value.producer)
+        above = self.maker(value)
         here = instance.node, operand, bearing[0], 1
         if self.heads.issuperset(atoms[bearing[0]]) or above is None or above.line.treatment == "contract":
             return here

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 
 from growc.ir.graph import Graph, Node, Value, makers, static_values
 from growc.ir.traits import SUM
@@ -228,27 +228,16 @@ def closing(last: Value, start: Value, tree: PostDominators) -> list[Node]:
 
 def operators(value: Value, place: Value, tree: PostDominators) -> list[Node]:
     """The operators that everything passes from a value to a place."""
-    found = []
-    for vertex in tree.way(value):
-        if vertex is place:
-            break
-        if isinstance(vertex, Node):
-            found.append(vertex)
-    return found
+    passed = takewhile(lambda vertex: vertex is not place, tree.way(value))
+    return [vertex for vertex in passed if isinstance(vertex, Node)]
 
 
 def along(value: Value, way: Sequence[Node], tree: PostDominators) -> Value | None:
     """The value behind these operators; None where others stand there."""
-    here = value
-    steps = list(way)
-    for vertex in tree.way(value):
-        if not steps:
-            break
-        if isinstance(vertex, Node):
-            if vertex.op != steps.pop(0).op:
-                return None
-            here = vertex.outputs[0]
-    return None if steps else here
+    passed = list(islice((v for v in tree.way(value) if isinstance(v, Node)), len(way)))
+    if [node.op for node in passed] != [node.op for node in way]:
+        return None
+    return passed[-1].outputs[0] if passed else value
 
 
 def belongs(index: int, series: Sequence[Series], scopes: Sequence[str]) -> bool:

@@ -158,14 +158,10 @@ class Pairs:
 
     def settle_one(self, pair: Pair) -> None:
         """What the statements on one pair come to that were put off."""
-        mine = self.asks.pop(pair, [])
+        mine, sizes = self.asks.pop(pair, []), self.requests.sizes
         self.given.discard(pair)
-        if mine:
-            self.one(pair, mine)
-
-    def one(self, pair: Pair, mine: Sequence[Ask]) -> None:
-        """What the statements on one pair come to."""
-        sizes = self.requests.sizes
+        if not mine:
+            return
         keys, group = sizes.of(pair.keys)[0], sizes.of(pair.group)[0]
         heads, kv_heads = sizes.product(pair.heads.spaces), sizes.product(pair.kv_heads.spaces)
         spans = [size_span(a.statement) for a in mine]
@@ -239,7 +235,7 @@ class Pairs:
         front.regroups.append(split)
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
         self.held[pair] = self.standing(pair, keys, group).reshape(keys * parts, group // parts)
-        self.requests.rankings.pool(pair.keys, np.kron(np.eye(keys), np.ones((parts, 1))))
+        self.requests.rankings.pool(pair.keys, np.kron(np.eye(keys), np.full((parts, 1), 1.0)))
         self.requests.rankings.pool(
             pair.group, np.kron(np.full((1, parts), 1 / parts), np.eye(group // parts))
         )
@@ -284,7 +280,8 @@ class Pairs:
         assert not isinstance(statement, ast.Widen)
         keys, now = order.shape
         if RANKINGS[statement.ranking.name].scores is not None:
-            scores = self.requests.rankings.of_source(statement.ranking, [pair.keys, pair.group], ask.draws)
+            heads = [pair.keys, pair.group]
+            scores = self.requests.rankings.scores(statement.ranking, heads, ask.draws, of_source=True)
             current = np.take_along_axis(scores[self.heads(pair)], order, axis=1)
             return np.argsort(-current, axis=1, kind="stable")
         if pair.keys in self.requests.rankings.made:

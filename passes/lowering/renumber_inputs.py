@@ -29,7 +29,7 @@ def renumbered(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[str, Ints]:
     by_node = {i.node: i for i in axes.instances}
     found: dict[str, Ints] = {}
     for instance in axes.instances:
-        for space in looked_up(axes, instance):
+        for _, space in addressed(axes, instance):
             kept = mapped(space, made)
             if kept is None or (kept.index == np.arange(kept.size)).all() or (kept.counts > 0).all():
                 continue
@@ -91,13 +91,8 @@ def _constant(node: Node, axis: int) -> Array | None:
     return found if address.column is None else found[..., address.column]
 
 
-def looked_up(axes: Axes, instance: Instance) -> Iterator[Space]:
-    """The axes of tables that a look-up numbers."""
-    yield from (space for _, space in addressed(axes, instance))
-
-
 def addressed(axes: Axes, instance: Instance) -> Iterator[tuple[int, Space]]:
-    """The same, each with its place."""
+    """The axes of tables that a look-up numbers, by their places and spaces."""
     if instance.line.treatment == "lookup":
         yield from ((axis, axes.of(table)[axis]) for i, table, axis in instance.numbered() if i == 0)
 
@@ -118,7 +113,7 @@ def _input(axes: Axes, value: Value, by_node: Mapping[Node, Instance]) -> Value:
 def _only_looks_up(axes: Axes, source: Value, space: Space, by_node: Mapping[Node, Instance]) -> None:
     def looks_up(node: Node, operand: int) -> bool:
         instance = by_node.get(node)
-        rows = [] if instance is None else [find(s) for s in looked_up(axes, instance)]
+        rows = [] if instance is None else [find(s) for _, s in addressed(axes, instance)]
         return node.has(SIZES) or (operand > 0 and rows == [space])
 
     def further(user: tuple[Node, int]) -> Iterator[tuple[Node, int]]:

@@ -28,25 +28,15 @@ from growc.passes.axes.norms import Norm
 from growc.passes.dataflow.images import has_pole
 from growc.passes.layers.layer_runs import Branch, Layer, Layers, Obstacle, Past, Run
 from growc.passes.layers.residual_branches import shape_of
-from growc.passes.new_layers.finite_elsewhere import Elsewhere
+from growc.passes.new_layers.finite_elsewhere import Elsewhere, motions
 from growc.passes.new_layers.idempotent import Find, finder
-from growc.passes.new_layers.lumps import motions
 from growc.passes.new_layers.settled import Settled, numbers
 from growc.passes.new_layers.settling import SETTLING, settles, steps_for, through
 from growc.passes.raising.norms import find_norms
 from growc.passes.raising.undone import not_undone, taken_back
 from growc.passes.solving.build_constraints import carriers_of
 
-KEEPS_ZERO = frozenset(
-    {
-        "mean",
-        "sum",
-        "extreme",
-        "lookup",
-        "divide",
-        "remainder",
-    }
-)
+KEEPS_ZERO = frozenset({"mean", "sum", "extreme", "lookup", "divide", "remainder"})
 """Treatments whose result is zero where the first operand is."""
 
 ARITHMETIC = frozenset({"add", "multiply", "divide"})

@@ -4,13 +4,15 @@ Needs: the axis graph. Gives: `Reading`s; docs/language.md, "Rankings on width" 
 4.1). For a residual stream: what the first branch reads, what every branch adds, and every sum. For any other
 space: what the weights that read it contract (for what only activations contract, these). Each tensor once,
 whatever casts stand around it. For what else a ranking chooses from: how often it does; for what else is
-added up, that; for what else a softmax shares out among, the shares.
+added up, that; for what else a softmax shares out among, the shares. `Measured` has their means on the
+source, for a model whose layers may stand elsewhere by now: there an axis of a copy is found again in the
+source by a weight that bears both.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -200,3 +202,50 @@ def _unscaled(flow: Flow, value: Value) -> Value:
 
 def _is_one_number(value: Value) -> bool:
     return value.sizes is not None and all(set(size) == {1} for size in value.sizes)
+
+
+# ----------------------------------------------------------------------- what was measured on them
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`source`: for each atom that of the source; None where both are the same."""
+
+    activations: Activations
+    means: Sequence[Floats]
+    source: Mapping[Space, Space] | None = None
+
+    def importance(self, units: Sequence[Space]) -> Floats | None:
+        """The score of every unit of a product of atoms; None where these are not read."""
+        atoms = [a for u in units if (a := find(u)).size[0] > 1] or [find(u) for u in units]
+        found = atoms if self.source is None else [self.source.get(a) for a in atoms]
+        known = [s for s, a in zip(found, atoms, strict=True) if s is not None and s.size[0] == a.size[0]]
+        if len(known) < len(atoms) or any(s not in self.activations.of_atom for s in known):
+            return None
+        return self.activations.scores(self.means, known)
+
+
+def counterparts(axes: Axes, source: Axes) -> dict[Space, Space]:
+    """For each atom that of the source's at the same place of a weight that it uses once."""
+    count = Counter(_root(use) for use in source.graph.uses())
+    once = {_root(use): use for use in source.graph.uses() if count[_root(use)] == 1}
+    found: dict[Space, Space] = {}
+    for use in axes.graph.uses():
+        other = once.get(_root(use))
+        if other is None:
+            continue
+        for here, there in zip(axes.of(use), source.of(other), strict=True):
+            pairs = list(zip(_several(here), _several(there), strict=False))
+            if [a.size for a, _ in pairs] == [b.size for _, b in pairs]:
+                found.update((a, b) for a, b in pairs if a not in found)
+    return found
+
+
+def _several(space: Space) -> Iterator[Space]:
+    """The atoms of an axis that have several units."""
+    return (atom for atom in leaves(space) if atom.size[0] > 1)
+
+
+def _root(use: Value) -> str:
+    assert use.weight is not None
+    return use.weight.root

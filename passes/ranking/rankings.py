@@ -7,7 +7,7 @@ that an earlier statement made has the score of the unit that it is a copy of. E
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,8 +18,8 @@ from growc.algebra.space import Space, find
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import irregular
 from growc.errors.source import Span
+from growc.passes.ranking.activation_sites import Measured
 from growc.passes.ranking.magnitude import Magnitudes
-from growc.passes.ranking.measured_scores import Measured
 from growc.recipe import syntax_tree as ast
 from growc.recipe.ranking_rules import KEEPING_NUMBERS, RANKINGS, RankingRule, Units
 from growc.recipe.words import FILE
@@ -59,25 +59,16 @@ class Rankings:
             return np.concatenate([first, np.setdiff1d(np.arange(count), first)])
         return np.argsort(-self.scores(ranking, units, draws), kind="stable")
 
-    def scores(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Floats:
-        """One number for each unit of a product of atoms, as it stands."""
-        return self._scores(ranking, units, draws, self.count(units), lambda found: self._moved(found, units))
-
-    def of_source(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Floats:
-        """One number for each unit of a product of atoms of the source."""
-        count = int(np.prod([u.size[0] for u in units], dtype=np.int64))
-        return self._scores(ranking, units, draws, count, lambda found: found)
-
-    def _scores(
-        self,
-        ranking: ast.Ranking,
-        units: Sequence[Space],
-        draws: Draws,
-        count: int,
-        moved: Callable[[Floats], Floats],
+    def scores(
+        self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws, *, of_source: bool = False
     ) -> Floats:
-        """The scores of `count` units, which `moved` gets from those of the source's."""
+        """One number for each unit of a product of atoms, as it stands or `of_source`."""
         rule = RANKINGS[ranking.name]
+        count = int(np.prod([u.size[0] for u in units], dtype=np.int64)) if of_source else self.count(units)
+
+        def moved(found: Floats) -> Floats:
+            return found if of_source else self._moved(found, units)
+
         assert rule.scores is not None
         return rule.scores(
             Units(

@@ -114,7 +114,7 @@ def routers(flow: Flow, routed: Collection[Space]) -> set[Value]:
 
 def _of_first(flow: Flow, instance: Instance, chosen: Callable[[Term], bool]) -> Iterator[Space]:
     """The axes of the first operand with such terms."""
-    places = ((v, axis) for i, v, axis, term in instance.reads() if i == 0 and chosen(term))
+    places = ((v, axis) for i, v, axis, term in instance.operands() if i == 0 and chosen(term))
     yield from (find(flow.axes.of(value)[axis]) for value, axis in places)
 
 
@@ -150,16 +150,13 @@ def _stored(value: Value) -> bool:
 def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
     """The axes of scores that an index ranks."""
 
-    def made(value: Value) -> Instance | None:
-        return None if value.producer is None else flow.by_node.get(value.producer)
-
     def above(value: Value) -> Iterator[Value]:
-        instance = made(value)
+        instance = flow.maker(value)
         if instance is not None and instance.line.treatment != "contract" and not instance.node.has(RANK):
             yield from instance.node.operands
 
     for value in walk([index], above):
-        instance = made(value)
+        instance = flow.maker(value)
         if instance is not None and instance.node.has(RANK):
             yield from _of_first(flow, instance, _whole)
 

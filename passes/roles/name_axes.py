@@ -24,6 +24,7 @@ from growc.errors.brief import brief
 from growc.ir.graph import Node, Value
 from growc.ir.notation import labels, names_of
 from growc.ir.traits import REPEAT
+from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import Flow
 from growc.passes.raising.heads import REPEAT_OP, weighs
@@ -192,18 +193,19 @@ class _Finder(Flow):
     def made_above(self, value: Value) -> set[Space]:
         """Atoms of a value that the weights next above it make, and nothing in between brings in."""
         found: set[Space] = set()
-        pending, seen = [(value, self.atoms(value))], {value}
-        while pending:
-            below, atoms = pending.pop()
-            instance = None if below.producer is None else self.by_node.get(below.producer)
-            if instance is None:
-                continue
-            if instance.line.treatment == "contract":
-                found |= atoms & set(atoms_of(self.made(instance)))
-                continue
-            fresh = [v for v in instance.node.operands if v not in seen and v not in self.static]
-            seen.update(fresh)
-            pending += [(v, atoms & self.atoms(v)) for v in fresh]
+        atoms = {value: self.atoms(value)}
+
+        def above(below: Value) -> Iterator[Value]:
+            instance = self.maker(below)
+            if instance is not None and instance.line.treatment != "contract":
+                for v in (v for v in instance.node.operands if v not in self.static):
+                    atoms.setdefault(v, atoms[below] & self.atoms(v))
+                    yield v
+
+        for below in walk([value], above):
+            instance = self.maker(below)
+            if instance is not None and instance.line.treatment == "contract":
+                found |= atoms[below] & set(atoms_of(self.made(instance)))
         return found
 
 

@@ -49,17 +49,13 @@ def axis_graph(axes: Axes, ties: Sequence[Tie]) -> nx.Graph[Vertex]:
     """All axes of all tensors; each edge has the node (or the tie) that is its reason."""
     graph: nx.Graph[Vertex] = nx.Graph()
     for instance in axes.instances:
-        node, line = instance.node, instance.line
         seen: dict[str, Vertex] = {}
-        for values, terms in ((node.inputs, line.inputs), (node.outputs, line.outputs)):
-            for value, row in zip(values, terms, strict=False):
-                for axis, term in enumerate(row or ()):
-                    for name in labels(term):
-                        assert value is not None
-                        here = (value, axis)
-                        if name in seen and seen[name] != here:
-                            graph.add_edge(seen[name], here, reason=node)
-                        seen.setdefault(name, here)
+        for value, axis, term in (*instance.reads(), *instance.makes()):
+            for name in labels(term):
+                here = (value, axis)
+                if name in seen and seen[name] != here:
+                    graph.add_edge(seen[name], here, reason=instance.node)
+                seen.setdefault(name, here)
     for tie in ties:
         for use, turned in zip(tie.uses[1:], tie.turned[1:], strict=True):
             for axis in range(use.rank):

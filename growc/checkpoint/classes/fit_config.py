@@ -36,7 +36,7 @@ from growc.dialects.transformers.log.zero_branches import awake
 from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
 from growc.errors.source import Source as Text
-from growc.passes.axes.inner_heads import inner_heads
+from growc.passes.axes.single_heads import inner_heads
 from growc.passes.compilation import Result, Source
 from growc.passes.finish.certify import now_stored
 from growc.plans.execute import stays_zero
