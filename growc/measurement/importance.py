@@ -98,7 +98,7 @@ def layer_scores(c: Analysis, scores: Scores) -> list[LayerScore]:
 
 def measured(c: Request, statement: Measure) -> Measured:
     """What a `measure importance` finds, for a compilation whose layers may have moved."""
-    moved = any(run.past.moved for run in c.layers.runs)
+    moved = any(run.history.moved for run in c.layers.runs)
     source = c.first if moved else c
     known = counterparts(c.axes, source.axes) if moved else None
     return Measured(Activations(source.axes), _scores(source, c, statement).means, known)

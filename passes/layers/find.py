@@ -23,7 +23,7 @@ from growc.passes.dataflow.post_dominators import PostDominators
 from growc.passes.dataflow.reachability import data_values, depths, users
 from growc.passes.layers.handed_on import handed_on
 from growc.passes.layers.layer_kinds import kinds_of
-from growc.passes.layers.layer_runs import Layer, Layers, Past, Run
+from growc.passes.layers.layer_runs import Layer, Layers, Run
 from growc.passes.layers.layer_tables import find_rows
 from growc.passes.layers.learned_inputs import learned_activations
 from growc.passes.layers.listed_outputs import listed
@@ -81,7 +81,7 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
 def run_of(layers: Sequence[Layer], scope: str, residual: bool, kinds: tuple[int, ...]) -> Run:
     """A run with the kinds of its layers."""
     again = (q for q in range(1, len(kinds) // 2 + 1) if kinds[q:] == kinds[:-q])
-    return Run(tuple(layers), Past.of(len(layers)), scope, kinds, next(again, 1), residual)
+    return Run(tuple(layers), scope, kinds, next(again, 1), residual)
 
 
 def trees(axes: Axes, data: frozenset[Value]) -> Iterator[PostDominators]:

@@ -102,17 +102,22 @@ class Run:
 
     scope: "", "encoder", "decoder" or "tower N". kinds: a number for each layer; layers of one number are
     built alike. period: after how many layers their kinds come again. residual: whether a stream goes around
-    every branch. past: which layers of the source they were.
+    every branch. past: which layers of the source they were; None before any statement was looked at.
     """
 
     __repr__ = brief
 
     layers: tuple[Layer, ...]
-    past: Past
     scope: str = ""
     kinds: tuple[int, ...] = ()
     period: int = 1
     residual: bool = True
+    past: Past | None = None
+
+    @property
+    def history(self) -> Past:
+        """Which layers of the source they were, also where nothing moved."""
+        return self.past or Past.of(len(self.layers))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ class Ancestry:
         self.layers = layers
         self.home: dict[Node, Place] = {}
         for r, run in enumerate(layers.runs):
-            if run.past.moved:
+            if run.history.moved:
                 self.home.update((n, (r, i)) for i, layer in enumerate(run.layers) for n in layer.nodes)
         self.atoms: dict[Space, Place | None] = {}
         self.uses: dict[Value, tuple[str, int]] = {}
@@ -46,7 +46,7 @@ class Ancestry:
     def before(self, place: Place, moment: int) -> Place:
         """The number of a layer, or of the one that it comes from, before a statement."""
         run, layer = place
-        return run, self.layers.runs[run].past.number_before(layer, moment)
+        return run, self.layers.runs[run].history.number_before(layer, moment)
 
     def identity(self, use: Value, moment: int) -> object:
         """Equal for uses of a weight that were one before a statement."""

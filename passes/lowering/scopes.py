@@ -96,11 +96,11 @@ def _in_layers(
     """Atoms of weights in layers that had these numbers before the statement `moment`."""
     nodes: set[Node] = set()
     for run in runs_in(layers, scopes, scope.span):
-        meant = layers_of(scope.layers, run.past.count_before(moment), partial(_number, run, moment))
+        meant = layers_of(scope.layers, run.history.count_before(moment), partial(_number, run, moment))
         nodes.update(
             n
             for i, layer in enumerate(run.layers)
-            if run.past.number_before(i, moment) in meant
+            if run.history.number_before(i, moment) in meant
             for n in layer.nodes
         )
     return _among(axes, lambda use: not nodes.isdisjoint(readers(use)))
@@ -110,7 +110,7 @@ def counted_from_the_end(scopes: Sequence[ast.Scope], layers: Layers, moment: in
     """What is to be known of numbers in `in layers` that come out negative."""
     for scope in scopes:
         for run in runs_in(layers, scopes, scope.span) if isinstance(scope, ast.LayerScope) else ():
-            count, number = run.past.count_before(moment), partial(_number, run, moment)
+            count, number = run.history.count_before(moment), partial(_number, run, moment)
             assert isinstance(scope, ast.LayerScope)
             yield from counted_back(scope.layers, count, number)
 
@@ -128,7 +128,7 @@ def _number(run: Run, moment: int, expr: Expr) -> int:
 
     def count(axis: Named) -> int:
         if axis.name == "layers":
-            return run.past.count_before(moment if axis.moment is None else axis.moment)
+            return run.history.count_before(moment if axis.moment is None else axis.moment)
         message, remedy = f"this version does not know `{axis.name}` in a range of layers", "write a number"
         raise GrowError(Diagnostic("G209", message, axis.span, help=f"{remedy}, or one in terms of `layers`"))
 
@@ -167,7 +167,7 @@ def lies_in(run: Run, scope: ast.Scope) -> bool:
 
 def numbers(runs: Sequence[Run], moment: int | None = None) -> list[int]:
     """The distinct numbers of layers before a statement, or after the last one, in order."""
-    return list(dict.fromkeys(r.past.count_before(moment) for r in runs))
+    return list(dict.fromkeys(r.history.count_before(moment) for r in runs))
 
 
 def number_of_layers(layers: Layers, scopes: Sequence[ast.Scope], span: Span, moment: int | None) -> int:

@@ -55,7 +55,7 @@ class NextLayers:
     def above(self, place: Place) -> Place | None:
         """The next layer of the same kind, as layers stood before the statement."""
         run = self.layers.runs[place[0]]
-        before = [run.past.number_before(i, self.moment) for i in range(len(run.layers))]
+        before = [run.history.number_before(i, self.moment) for i in range(len(run.layers))]
         later = [
             i
             for i, number in enumerate(before)

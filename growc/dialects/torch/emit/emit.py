@@ -111,7 +111,7 @@ def _results(
     for output, value in enumerate(model.graph.outputs):
         node, _ = maker_of(value)
         layer = places.get(node)
-        source = None if layer is None else (layer[0], c.layers.runs[layer[0]].past.order[layer[1]])
+        source = None if layer is None else (layer[0], c.layers.runs[layer[0]].history.order[layer[1]])
         found.append(Result(node.meta[OUTPUT], output, layer, source))
     constants = {k: given for k, given in enumerate(returned(captured)) if not is_tensor(given)}
     return arranged(captured.program.call_spec.out_spec, with_constants(found, constants))
