@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from growc.dialects.torch.run.cases import Case
+from growc.dialects.torch.run.cases import Case, Descent
 from growc.files.pt2_archive import add_record, record_of
 from growc.formats.provenance import Past, declared_by, records_in, retraced
 from growc.modules.run_program import Program, arguments
@@ -69,13 +69,14 @@ class ProgramFile:
         self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
     ) -> Verification:
         """Run both in torch; and what was just written beside its plan, in onnxruntime."""
-        from growc.modules.compare import compare_in
+        from growc.modules.compare import verify_modules
         from growc.modules.grow import beside_plan
 
         progress("running both programs", 0, 0)
         before, after = Program.at(source), Program.at(result)
         cases = _cases(before, after, ports, None if inputs is None else Path(inputs))
-        measured = compare_in(before.module, after.module, cases, ports, before.gives, after.gives)
+        descent = Descent(ports=ports, gives=before.gives, returns=after.gives)
+        measured = verify_modules(before.module, after.module, cases, descent)
         if self.made is None:
             return measured
         c, grown = self.made

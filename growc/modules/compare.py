@@ -41,35 +41,21 @@ def verify_modules(
     *,
     train: bool = False,
 ) -> Verification:
-    """Run both modules, and compare what they give. Both are left in their modes."""
-    known = descent or Descent()
-    return compare_in(source, result, cases, known.ports, known.gives, known.returns, train=train)
-
-
-def compare_in(
-    source: nn.Module,
-    result: nn.Module,
-    cases: Sequence[Case],
-    ports: Ports,
-    gives: Sequence[str],
-    returns: Sequence[str],
-    *,
-    train: bool = False,
-) -> Verification:
-    """The same, where the names of the outputs of both are known, and how they follow from each other.
+    """Run both modules, and compare what they give. Both are left in their modes.
 
     Modules of 16 bits are run in single precision beside: 16 bits hide nearly all.
     """
+    known = descent or Descent()
 
     def measured(before: Run, after: Run, others: Sequence[Run], slack: int) -> Verification:
         def run(case: Case) -> Ways:
             return Ways(
-                named(before(case.source, train=train), gives),
-                named(after(case.result, train=train), returns),
-                [named(other(case.source, train=train), gives) for other in others],
+                named(before(case.source, train=train), known.gives),
+                named(after(case.result, train=train), known.returns),
+                [named(other(case.source, train=train), known.gives) for other in others],
             )
 
-        return compared(cases, run, ports, slack)
+        return compared(cases, run, known.ports, slack)
 
     def single(module: nn.Module) -> Run:
         return Otherwise(module, torch.float32, rounds=True).outputs

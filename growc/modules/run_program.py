@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
-from torch import Tensor, fx, nn
-from torch.export.graph_signature import InputKind, OutputKind
+from torch import Tensor, nn
+from torch.export.graph_signature import InputKind
 
 from growc.dialects.onnx.files.signature import Input, signature_of
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import Captured, is_tensor, run_flat
 from growc.dialects.torch.capture.tracing import placeholder_values
 from growc.dialects.torch.emit.grown_module import Tensors
-from growc.dialects.torch.emit.write_graph import is_tensor, returned
 from growc.dialects.torch.lowering.lower import lower
 from growc.dialects.torch.operators.arrays import to_torch
 from growc.dialects.torch.programs.load import load
@@ -81,22 +80,14 @@ class _Weights(nn.Module):
 
     def forward(self, **given: Tensor) -> Sequence[object]:
         """The tensors that the program gives out, in order."""
-        program, held = self._captured.program, dict(self.named_parameters(remove_duplicate=False))
-        tensors: dict[str, object] = held | dict(self.named_buffers(remove_duplicate=False))
-        values = placeholder_values(program)
-        feed: list[object] = []
-        for spec in program.graph_signature.input_specs:
-            value = values[spec.arg.name]
-            if spec.kind is not InputKind.USER_INPUT:
-                name = str(spec.target)
-                feed.append(self._captured.constants[name] if name not in tensors else tensors[name])
-            else:
-                feed.append(given[spec.arg.name].to(value.dtype) if isinstance(value, Tensor) else value)
-        found = fx.Interpreter(program.graph_module).run(*feed)
-        specs = program.graph_signature.output_specs
-        users = [v for v, s in zip(found, specs, strict=True) if s.kind is OutputKind.USER_OUTPUT]
-        pairs = zip(users, returned(self._captured), strict=True)
-        return [value for value, given_out in pairs if is_tensor(given_out)]
+        captured = self._captured
+        held: dict[str, Tensor] = dict(self.named_parameters(remove_duplicate=False))
+        held |= dict(self.named_buffers(remove_duplicate=False))
+        values, specs = placeholder_values(captured.program), captured.program.graph_signature.input_specs
+        names = [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
+        leaves = (given[n].to(v.dtype) if isinstance(v := values[n], Tensor) else v for n in names)
+        found = run_flat(captured, held.__getitem__, leaves)
+        return [value for value, one in zip(found, captured.returned, strict=True) if is_tensor(one)]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Weights:
         """Another one with the same tensors; it is changed by `_apply` alone."""

@@ -65,8 +65,10 @@ def _parts(node: fx.Node) -> tuple[fx.Graph, list[fx.Node]] | None:
     if attempt.error is not None:  # what torch cannot take apart stays whole
         return None
     calls = [one for one in graph.nodes if one.op not in ("placeholder", "output")]
+    last = next(iter(reversed(graph.nodes)))
     known = all(one.op == "call_function" and _is_known(one.target) for one in calls)
-    return (graph, [given[k] for k in places]) if known and _sizes(graph) == _sizes_of(node) else None
+    same = known and _sizes(last.args) == _sizes(node.meta.get("val"))
+    return (graph, [given[k] for k in places]) if same else None
 
 
 def _replace(graph: fx.Graph, node: fx.Node, parts: fx.Graph, operands: list[fx.Node]) -> None:
@@ -83,15 +85,6 @@ def _replace(graph: fx.Graph, node: fx.Node, parts: fx.Graph, operands: list[fx.
     graph.erase_node(node)
 
 
-def _sizes(graph: fx.Graph) -> list[str]:
-    last = next(iter(reversed(graph.nodes)))
-    values = [leaf.meta.get("val") if isinstance(leaf, fx.Node) else leaf for leaf in tree_leaves(last.args)]
-    return [_size(value) for value in values]
-
-
-def _sizes_of(node: fx.Node) -> list[str]:
-    return [_size(value) for value in tree_leaves(node.meta.get("val"))]
-
-
-def _size(value: Any) -> str:
-    return f"{list(value.shape)} {value.dtype}" if isinstance(value, Tensor) else "no tensor"
+def _sizes(given: Any) -> list[str]:
+    leaves = (leaf.meta.get("val") if isinstance(leaf, fx.Node) else leaf for leaf in tree_leaves(given))
+    return [f"{list(v.shape)} {v.dtype}" if isinstance(v, Tensor) else "no tensor" for v in leaves]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,14 +13,14 @@ from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export._tree_utils import reorder_kwargs
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from growc.dialects.torch.capture.fake_module import standing_in
 from growc.dialects.torch.capture.functionalize import writes
 from growc.dialects.torch.capture.tracing import Axes, by_name, free_axes, named_symbols, trace
 
-__all__ = ["Captured", "export", "run"]
+__all__ = ["Captured", "export", "is_tensor", "run", "run_flat"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,17 @@ class Captured:
             if name != first:
                 found[first] = (*found.get(first, ()), name)
         return found
+
+    @property
+    def returned(self) -> list[Any]:
+        """What the program returns, one after the other; see `is_tensor`."""
+        last: Any = next(iter(reversed(self.program.graph.nodes)))
+        return self.given_out(last.args[0])
+
+    def given_out(self, results: Sequence[Any]) -> list[Any]:
+        """Those results of the program that its caller gets."""
+        pairs = zip(results, self.program.graph_signature.output_specs, strict=True)
+        return [result for result, spec in pairs if spec.kind is OutputKind.USER_OUTPUT]
 
     @property
     def written(self) -> list[str]:
@@ -126,21 +137,26 @@ def run(
 
     It gives what the module's forward would, but for the classes that a module puts around its outputs.
     """
-    program = captured.program
-    ordered = reorder_kwargs(dict(kwargs or {}), program.call_spec.in_spec)
-    given = iter(tree_flatten((tuple(args), ordered))[0])
-    feed: list[Any] = []
-    for spec in program.graph_signature.input_specs:
+    spec = captured.program.call_spec
+    given = tree_flatten((tuple(args), reorder_kwargs(dict(kwargs or {}), spec.in_spec)))[0]
+    found = run_flat(captured, lambda target: tensors(captured.names[target]), given)
+    return tree_unflatten(found, spec.out_spec)
+
+
+def run_flat(captured: Captured, stored: Callable[[str], Tensor], given: Iterable[Any]) -> list[Any]:
+    """The same, on the leaves of the arguments in order; `stored`: by the targets of placeholders."""
+    leaves = iter(given)
+
+    def fed(spec: InputSpec) -> Any:
         if spec.kind is InputKind.USER_INPUT:
-            feed.append(next(given))
-        else:
-            target = str(spec.target)
-            feed.append(
-                captured.constants[target]
-                if target in captured.constants
-                else tensors(captured.names[target])
-            )
-    made = fx.Interpreter(program.graph_module).run(*feed)
-    kinds = [spec.kind for spec in program.graph_signature.output_specs]
-    kept = [value for value, kind in zip(made, kinds, strict=True) if kind is OutputKind.USER_OUTPUT]
-    return tree_unflatten(kept, program.call_spec.out_spec)
+            return next(leaves)
+        target = str(spec.target)
+        return captured.constants[target] if target in captured.constants else stored(target)
+
+    feed = map(fed, captured.program.graph_signature.input_specs)
+    return captured.given_out(fx.Interpreter(captured.program.graph_module).run(*feed))
+
+
+def is_tensor(argument: Any) -> bool:
+    """Whether something that a program returns is a tensor."""
+    return isinstance(argument, fx.Node) and isinstance(argument.meta.get("val"), Tensor)

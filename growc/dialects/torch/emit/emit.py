@@ -19,13 +19,13 @@ from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.onnx.model import IrModel
 from growc.dialects.onnx.origins import maker_of
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import Captured, is_tensor
 from growc.dialects.torch.emit.grown_module import GrownModule
 from growc.dialects.torch.emit.parameters import Holdings, computed, stored_name
 from growc.dialects.torch.emit.rebuild import Made, Rebuilding
 from growc.dialects.torch.emit.repeat_heads import call_repeats, take_out
 from growc.dialects.torch.emit.train_eval import Training, no_training
-from growc.dialects.torch.emit.write_graph import is_tensor, returned, write
+from growc.dialects.torch.emit.write_graph import write
 from growc.dialects.torch.lowering.outputs import OUTPUT, Result, arranged, with_constants
 from growc.dialects.torch.model import torch_model
 from growc.dialects.torch.operators.call import DTYPES
@@ -113,7 +113,7 @@ def _results(
         layer = places.get(node)
         source = None if layer is None else (layer[0], c.layers.runs[layer[0]].history.order[layer[1]])
         found.append(Result(node.meta[OUTPUT], output, layer, source))
-    constants = {k: given for k, given in enumerate(returned(captured)) if not is_tensor(given)}
+    constants = {k: given for k, given in enumerate(captured.returned) if not is_tensor(given)}
     return arranged(captured.program.call_spec.out_spec, with_constants(found, constants))
 
 
@@ -126,7 +126,7 @@ def _trained(
     holdings: Holdings,
 ) -> tuple[fx.Graph, list[ir.Value]]:
     """The graph for training, and the stored tensors that it reads. Raises GrowError (G320)."""
-    theirs, ours = returned(captured), returned(training)
+    theirs, ours = captured.returned, training.returned
     if [is_tensor(given) for given in theirs] != [is_tensor(given) for given in ours]:
         raise no_training("it returns other things in training")
     numbers = {one.output: one.number for one in results}

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.fx.graph_module import _forward_from_src
+from torch.fx.node import map_aggregate
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from growc.dialects.torch.capture.export import tensor_names
@@ -189,8 +190,7 @@ def _packed(graph: fx.Graph) -> list[Row]:
     """A graph as plain data: operators by their names."""
     rows: list[Row] = []
     for node in graph.nodes:
-        arguments: Any = (node.args, node.kwargs)
-        args, kwargs = fx.map_arg(arguments, _reference)
+        args, kwargs = fx.map_arg((node.args, node.kwargs), _reference)
         target = _name_of(node.target) if node.op == "call_function" else node.target
         rows.append((node.op, node.name, target, args, kwargs))
     return rows
@@ -203,23 +203,15 @@ def _reference(node: fx.Node) -> Any:
 def _unpacked(rows: list[Row]) -> fx.Graph:
     graph = fx.Graph()
     made: dict[str, fx.Node] = {}
+
+    def filled(leaf: Any) -> Any:
+        return made[leaf.name] if isinstance(leaf, _Ref) else leaf
+
     for op, name, target, args, kwargs in rows:
         function = _named(target) if op == "call_function" else target
-        args, kwargs = _filled(args, made), _filled(kwargs, made)
+        args, kwargs = (map_aggregate(one, filled) for one in (args, kwargs))
         made[name] = graph.create_node(op, function, args, kwargs, name)
     return graph
-
-
-def _filled(value: Any, made: Mapping[str, fx.Node]) -> Any:
-    if isinstance(value, _Ref):
-        return made[value.name]
-    if isinstance(value, (list, tuple)):
-        return type(value)(_filled(v, made) for v in value)
-    if isinstance(value, dict):
-        return {k: _filled(v, made) for k, v in value.items()}
-    if isinstance(value, slice):
-        return slice(*(_filled(v, made) for v in (value.start, value.stop, value.step)))
-    return value
 
 
 def _name_of(function: Any) -> tuple[str, str]:

@@ -9,9 +9,10 @@ become.
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -236,28 +237,24 @@ def parts_of(last: ir.Node) -> list[ir.Node]:
     return list(walk([last], before, nearest=True))
 
 
-def in_order(calls: Iterable[Made], source: fx.Graph) -> list[Made]:
+def in_order(calls: Collection[Made], source: fx.Graph) -> list[Made]:
     """Calls as they can run, in the order of a graph that they are of, layer by layer."""
-    waiting = {made: {a for a in made.arguments.values() if a.call is not None} for made in calls}
-    readers: dict[Made, list[Made]] = {}
-    for made, needed in waiting.items():
-        for one in needed:
-            readers.setdefault(one, []).append(made)
-    ranks = _ranks(waiting, source)
-    ready = [(rank, made) for made, rank in ranks.items() if not waiting[made]]
-    heapify(ready)
+    ranks = _ranks(calls, source)
+    order = TopologicalSorter(
+        {made: [a for a in made.arguments.values() if a.call is not None] for made in calls}
+    )
+    order.prepare()
+    ready: list[tuple[tuple[int, ...], Made]] = []
     done: list[Made] = []
-    while ready:
-        _, made = heappop(ready)
-        done.append(made)
-        for reader in readers.get(made, []):
-            waiting[reader].discard(made)
-            if not waiting[reader]:
-                heappush(ready, (ranks[reader], reader))
+    while order.is_active():
+        for made in order.get_ready():
+            heappush(ready, (ranks[made], made))
+        done.append(heappop(ready)[1])
+        order.done(done[-1])
     return done
 
 
-def _ranks(calls: Iterable[Made], source: fx.Graph) -> dict[Made, tuple[int, ...]]:
+def _ranks(calls: Collection[Made], source: fx.Graph) -> dict[Made, tuple[int, ...]]:
     """Where a call stands: where its run of layers begins in the source, or itself; its layer; its place."""
     numbers: dict[fx.Node | None, int] = {node: k for k, node in enumerate(source.nodes)}
     starts: dict[int, int] = {}

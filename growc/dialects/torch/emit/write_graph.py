@@ -10,7 +10,6 @@ from typing import Any
 import onnx_ir as ir
 import torch
 from torch import fx
-from torch.export.graph_signature import OutputKind
 
 from growc.dialects.torch.capture.export import Captured
 from growc.dialects.torch.emit.literals import Parameter, entries, refusal
@@ -42,26 +41,12 @@ def write(
     for made in calls:
         writing.call(made)
     graph = writing.graph
-    given = returned(captured)
+    given = captured.returned
     graph.output([given[r.number] if r.output is None else writing.node(outputs[r.output]) for r in results])
     graph.eliminate_dead_code()
     graph.lint()
     held = {node.target for node in graph.nodes if node.op == "get_attr"}
     return graph, [value for value, node in writing.stored.items() if node.target in held]
-
-
-def returned(captured: Captured) -> list[Any]:
-    """What a program returns, one after the other; see `is_tensor`."""
-    program = captured.program
-    last: Any = next(iter(reversed(program.graph.nodes)))
-    specs = program.graph_signature.output_specs
-    given = zip(last.args[0], specs, strict=True)
-    return [argument for argument, spec in given if spec.kind is OutputKind.USER_OUTPUT]
-
-
-def is_tensor(argument: Any) -> bool:
-    """Whether something that a program returns is a tensor."""
-    return isinstance(argument, fx.Node) and isinstance(argument.meta.get("val"), torch.Tensor)
 
 
 class _Writing:

@@ -17,13 +17,13 @@ import numpy as np
 import onnx_ir as ir
 import torch
 from torch import fx
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import InputKind
 from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.capture import ALIASES
 from growc.dialects.onnx.capture.fused_ops import detach
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import Captured, is_tensor
 from growc.dialects.torch.lowering.constants import Constants
 from growc.dialects.torch.lowering.outputs import OUTPUT
 from growc.dialects.torch.operators.arrays import to_numpy
@@ -78,7 +78,7 @@ class _Lowering:
             elif node.op == "call_function":
                 self.call(node)
             elif node.op == "output":
-                self.finish(node)
+                self.finish()
         graph = ir.Graph(
             self.inputs,
             self.outputs,
@@ -192,20 +192,15 @@ class _Lowering:
 
     def opaque(self, node: fx.Node, label: str) -> Any:
         """A node that freezes what it touches, in place of a call that is not understood."""
-        kinds = [self.values.get(n) for n in node.all_input_nodes]
-        inputs = [v for k in kinds for v in (k if isinstance(k, list) else [k]) if isinstance(v, ir.Value)]
-        given = {
-            v: n
-            for n, k in zip(node.all_input_nodes, kinds, strict=True)
-            for v in (k if isinstance(k, list) else [k])
-            if isinstance(v, ir.Value)
-        }
+        kinds = ((n, self.values.get(n)) for n in node.all_input_nodes)
+        several_of = ((n, v) for n, k in kinds for v in (k if isinstance(k, list) else [k]))
+        given = [(n, v) for n, v in several_of if isinstance(v, ir.Value)]
         fakes = node.meta.get("val")
         several = isinstance(fakes, (list, tuple))
         results = list(fakes) if several else [fakes]  # type: ignore[arg-type]
         name = key_of(node.target).removeprefix("aten.")
-        made = ir.Node(OPAQUE, name, inputs, num_outputs=len(results), name=label)
-        made.meta[SITE] = Site(node, operands={i: given[v] for i, v in enumerate(inputs)})
+        made = ir.Node(OPAQUE, name, [v for _, v in given], num_outputs=len(results), name=label)
+        made.meta[SITE] = Site(node, operands={i: n for i, (n, _) in enumerate(given)})
         for k, (value, fake) in enumerate(zip(made.outputs, results, strict=True)):
             value.name = f"{label}.{k}"
             self.declared(value, fake)
@@ -238,14 +233,11 @@ class _Lowering:
 
     # ---------------------------------------------------------------- outputs
 
-    def finish(self, node: fx.Node) -> None:
+    def finish(self) -> None:
         """The results of the program, named as the module's own structure names them."""
-        signature = self.captured.program.graph_signature
-        names = self.names(sum(s.kind is OutputKind.USER_OUTPUT for s in signature.output_specs))
-        given = zip(node.args[0], signature.output_specs, strict=True)  # type: ignore[arg-type]
-        users = [argument for argument, spec in given if spec.kind is OutputKind.USER_OUTPUT]
-        for number, (name, argument) in enumerate(zip(names, users, strict=True)):
-            if not isinstance(argument, fx.Node) or not isinstance(argument.meta.get("val"), torch.Tensor):
+        given = self.captured.returned
+        for number, (name, argument) in enumerate(zip(self.names(len(given)), given, strict=True)):
+            if not is_tensor(argument):
                 continue
             made = ir.Node("", "Identity", [self.value(argument)], num_outputs=1, name=f"output.{name}")
             made.meta[SITE] = Site(argument, operands={0: argument})
@@ -262,14 +254,11 @@ class _Lowering:
             return [f"output_{k}" for k in range(count)]
         paths, _ = tree_flatten_with_path(tree_unflatten(list(range(count)), _plain(spec)))
         found: dict[int, str] = {k: plain_name(keystr(path)) for path, k in paths}
-        taken = set(self.values_names())
+        taken = {*(v.name for v in self.inputs), *self.initializers}
         return [
             name if name not in taken else f"{name}_out"
             for name in (found.get(k) or f"output_{k}" for k in range(count))
         ]
-
-    def values_names(self) -> list[str]:
-        return [v.name or "" for v in self.inputs] + list(self.initializers)
 
 
 def plain_name(path: str) -> str:

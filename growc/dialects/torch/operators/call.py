@@ -105,7 +105,12 @@ class Call(Lowering):
     # ---------------------------------------------------------------- making nodes
 
     def several(self, op: str, *inputs: ir.Value | None, outputs: int, **attributes: Any) -> list[ir.Value]:
-        """As in Lowering; the node remembers the call and the literals that are its operands."""
+        """As in Lowering; the node remembers the call and the literals that are its operands.
+
+        Operands that are None behind all others are left out.
+        """
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
         made = super().several(op, *inputs, outputs=outputs, **attributes)
         site = Site(self.node)
         values = {n: self.program.values.get(n) for n in self.node.all_input_nodes}

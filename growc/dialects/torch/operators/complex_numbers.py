@@ -34,8 +34,7 @@ def understood(node: fx.Node) -> bool:
 
 def analysed(at: Call, x: Operand, y: Operand | None = None) -> ir.Value:
     """What the analysis knows by the call's own name."""
-    operands = [at.tensor(x), *([] if y is None else [at.tensor(y)])]
-    return at.add(f"aten::{_kind(at.node).strip('_')}", *operands, to=element(at.dtype))
+    return at.add(f"aten::{_kind(at.node).strip('_')}", at.tensor(x), at.maybe(y), to=element(at.dtype))
 
 
 def transform(

@@ -70,16 +70,8 @@ def conv(
     value, flat = at.tensor(x), at.rank(x) == space + 1
     if flat:
         value = at.add("Unsqueeze", value, at.constant([0]))
-    inputs = (value, at.tensor(weight), at.maybe(bias))
-    made = at.add(
-        "Conv",
-        *inputs[: 2 if bias is None else 3],
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        group=groups,
-        kernel_shape=kernel,
-    )
+    options = {"strides": strides, "pads": pads, "dilations": dilations, "kernel_shape": kernel}
+    made = at.add("Conv", value, at.tensor(weight), at.maybe(bias), group=groups, **options)
     at.follows(made, groups="group")
     return at.add("Squeeze", made, at.constant([0])) if flat else made
 
@@ -115,10 +107,11 @@ def conv_transpose(
     space = at.rank(weight) - 2
     if at.rank(x) != space + 2:
         raise UnknownError
-    inputs = (at.tensor(x), at.tensor(weight), at.maybe(bias))
     made = at.add(
         "ConvTranspose",
-        *inputs[: 2 if bias is None else 3],
+        at.tensor(x),
+        at.tensor(weight),
+        at.maybe(bias),
         strides=spread(stride, space),
         pads=spread(padding, space) * 2,
         output_padding=spread(output_padding, space),
@@ -154,7 +147,6 @@ def attention(
         operands = [at.add("Unsqueeze", v, at.constant([1])) for v in operands]
         if mask is not None and at.rank(attn_mask) == 3:
             mask = at.add("Unsqueeze", mask, at.constant([1]))
-    inputs = [*operands, *([] if mask is None else [mask])]
-    made = at.add("Attention", *inputs, scale=scale, is_causal=int(is_causal))
+    made = at.add("Attention", *operands, mask, scale=scale, is_causal=int(is_causal))
     at.follows(made, scale="scale")
     return at.add("Squeeze", made, at.constant([1])) if rank == 3 else made

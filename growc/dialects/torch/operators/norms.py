@@ -15,7 +15,7 @@ def layer_norm(
 ) -> ir.Value:
     """LayerNormalization over the last axes."""
     gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
-    inputs = [at.tensor(x), gain, *([] if bias is None else [at.tensor(bias)])]
+    inputs = at.tensor(x), gain, at.maybe(bias)
     made = at.add("LayerNormalization", *inputs, axis=-len(normalized_shape), epsilon=eps)
     return at.follows(made, eps="epsilon")
 

@@ -82,9 +82,7 @@ def divide(at: Call, x: Operand, other: Operand, rounding_mode: str | None) -> i
     """A quotient, perhaps rounded."""
     if rounding_mode == "floor":
         return floor_divide(at, x, other)
-    if rounding_mode is not None and not at.dtype.is_floating_point:
-        return at.add("Div", at.tensor(x, at.dtype), at.tensor(other, at.dtype, "other"))
-    if rounding_mode is not None:
+    if rounding_mode is not None and at.dtype.is_floating_point:
         raise UnknownError
     return at.add("Div", at.tensor(x, at.dtype), at.tensor(other, at.dtype, "other"))
 

@@ -45,8 +45,7 @@ def recurrent(
         value, last = _joined(at, made[0], directions), [*last, made[1:]]
     if batch_first:
         value = at.add("Transpose", value, perm=[1, 0, 2])
-    ends = [list(column) for column in zip(*last, strict=True)]
-    return [value, *(e[0] if len(e) == 1 else at.add("Concat", *e, axis=0) for e in ends)]
+    return [value, *(_stacked(at, ends) for ends in zip(*last, strict=True))]
 
 
 def _states(at: Call, given: Operand, first: int, count: int, layers: int) -> ir.Value:
@@ -60,11 +59,11 @@ def _layer(
     at: Call, op: str, x: ir.Value, params: Sequence[Sequence[Any]], states: Sequence[ir.Value], hidden: int
 ) -> list[ir.Value]:
     order = LSTM_ORDER if op == "LSTM" else GRU_ORDER
-    w, r = (_stacked(at, [_gates(at, p[k], order) for p in params], 0) for k in (0, 1))
+    w, r = (_stacked(at, [_gates(at, p[k], order) for p in params]) for k in (0, 1))
     biases = None
     if len(params[0]) == 4:
         pairs = [at.add("Concat", *(_gates(at, b, order) for b in p[2:]), axis=1) for p in params]
-        biases = _stacked(at, pairs, 0)
+        biases = _stacked(at, pairs)
     options: dict[str, Any] = {"hidden_size": hidden}
     options["direction"] = "bidirectional" if len(params) == 2 else "forward"
     if op == "GRU":
@@ -72,8 +71,8 @@ def _layer(
     return at.several(op, x, w, r, biases, None, *states, outputs=len(states) + 1, **options)
 
 
-def _stacked(at: Call, values: Sequence[ir.Value], axis: int) -> ir.Value:
-    return values[0] if len(values) == 1 else at.add("Concat", *values, axis=axis)
+def _stacked(at: Call, values: Sequence[ir.Value]) -> ir.Value:
+    return values[0] if len(values) == 1 else at.add("Concat", *values, axis=0)
 
 
 def _gates(at: Call, parameter: Operand, order: Sequence[int]) -> ir.Value:

@@ -35,13 +35,9 @@ def quotient(at: Call, a: Operand, b: Operand) -> ir.Value:
     """A quotient rounded down; onnx rounds to zero, which is the same for sizes."""
     dtype = common(at, [a, b])
     top, bottom = operand(at, a, dtype), operand(at, b, dtype)
-    if not isinstance(a, fx.Node) or _never_negative(a.meta["val"]):
+    if not isinstance(a, fx.Node) or a.meta["val"].node.expr.is_nonnegative:
         return at.add("Div", top, bottom)
     return at.add("Div", at.add("Sub", top, at.add("Mod", top, bottom)), bottom)
-
-
-def _never_negative(symbol: torch.SymInt) -> bool:
-    return bool(symbol.node.expr.is_nonnegative)
 
 
 def symbol_cast(at: Call, a: Operand) -> ir.Value:

@@ -24,20 +24,16 @@ VARIANCES = frozenset(getattr(torch.ops.aten, name).correction for name in _ROWS
 T = TypeVar("T")
 
 
-def deviation(at: Call, x: Operand, dim: Dims, correction: Operand, keepdim: bool) -> ir.Value:
-    """Variance, or standard deviation."""
-    return _deviation(at, x, dim, correction, keepdim)[0]
-
-
-def deviation_and_mean(at: Call, x: Operand, dim: Dims, correction: Operand, keepdim: bool) -> list[ir.Value]:
-    """The same, and the mean."""
-    made, mean = _deviation(at, x, dim, correction, keepdim)
-    return [made, mean if keepdim else at.add("Squeeze", mean, at.constant(at.axes(dim, x)))]
-
-
-def _deviation(
-    at: Call, x: Operand, dim: Dims, correction: Operand, keepdim: bool
-) -> tuple[ir.Value, ir.Value]:
+def deviation(
+    at: Call,
+    x: Operand,
+    dim: Dims,
+    correction: Operand,
+    keepdim: bool,
+    root: bool = False,
+    both: bool = False,
+) -> ir.Value | list[ir.Value]:
+    """Variance, or its root, the standard deviation; or both of it and the mean."""
     axes, value = at.axes(dim, x), at.tensor(x)
     mean = at.add("ReduceMean", value, at.constant(axes), keepdims=1)
     off = at.add("Sub", value, mean)
@@ -47,7 +43,10 @@ def _deviation(
         if not math.isfinite(factor):
             raise UnknownError
         squares = at.add("Mul", squares, at.constant(factor, at.dtype))
-    return at.add("Sqrt", squares) if "std" in str(at.node.target) else squares, mean
+    made = at.add("Sqrt", squares) if root else squares
+    if not both:
+        return made
+    return [made, mean if keepdim else at.add("Squeeze", mean, at.constant(axes))]
 
 
 def _excess(sizes: Sequence[int], correction: object) -> float:
