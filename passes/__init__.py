@@ -18,29 +18,22 @@ from growc.passes.solving.statements import solve_pass
 
 __all__ = ("AFTER_ANALYSIS", "AFTER_DEPTH", "ANALYSIS", "HOLD", "PIPELINE", "PLANNING", "Pass", "run")
 
-ANALYSED = tuple(dict.fromkeys(name for one in ANALYSIS for name in one.ensures))
-"""What the analysis makes: a pass that edits the model makes it again."""
+ANALYSED = ("model", *dict.fromkeys(name for one in ANALYSIS for name in one.ensures))
+"""A model, and what the analysis makes of it: a pass that edits the model makes all of it again."""
 
 REQUEST = (
     Pass(
-        "untie",
-        untie_pass,
-        requires=("model", "statements", *ANALYSED),
-        ensures=("untied", "first"),
-        remakes=("model", *ANALYSED),
+        "untie", untie_pass, requires=("statements", *ANALYSED), ensures=("untied", "first"), remakes=ANALYSED
     )
     >> Pass(
         "groups",
         groups_pass,
-        requires=("model", "outside", "statements", *ANALYSED, "first"),
+        requires=("outside", "statements", *ANALYSED, "first"),
         ensures=(),
-        remakes=("model", *ANALYSED),
+        remakes=ANALYSED,
     )
     >> Pass(
-        "match",
-        match_pass,
-        requires=("model", "outside", "statements", *ANALYSED, "first"),
-        ensures=("statements",),
+        "match", match_pass, requires=("outside", "statements", *ANALYSED, "first"), ensures=("statements",)
     )
 )
 """The model as the statements ask for it, but for its layers."""
@@ -48,9 +41,9 @@ REQUEST = (
 DEPTH = Pass(
     "depth",
     depth_pass,
-    requires=("model", "outside", "statements", *ANALYSED, "first"),
+    requires=("outside", "statements", *ANALYSED, "first"),
     ensures=("depth", "renamed"),
-    remakes=("model", *ANALYSED),
+    remakes=ANALYSED,
 )
 
 AFTER_DEPTH = (
@@ -66,12 +59,7 @@ AFTER_DEPTH = (
         requires=("model", "graph", "axes", "norms", "ties", "roles", "layers", "lowered"),
         ensures=("steps", "scales", "attributes", "gaps", "outputs", "blends", "heard", "notes"),
     )
-    >> Pass(
-        "mend",
-        mend_pass,
-        requires=("model", "sampled", "axes", "lowered"),
-        ensures=("repairs",),
-    )
+    >> Pass("mend", mend_pass, requires=("model", "sampled", "axes", "lowered"), ensures=("repairs",))
     >> Pass(
         "assemble",
         assemble_pass,
@@ -82,10 +70,8 @@ AFTER_DEPTH = (
         "certify",
         certify_pass,
         requires=(
-            "path",
-            "model",
-            *ANALYSED,
-            *("first", "depth", "lowered", "steps", "attributes", "gaps", "heard", "notes", "assembled"),
+            *("path", *ANALYSED, "first", "depth", "lowered"),
+            *("steps", "attributes", "gaps", "heard", "notes", "assembled"),
         ),
         ensures=("plan",),
     )
