@@ -94,7 +94,7 @@ class IndexMap:
     @cached_property
     def copies(self) -> Bools:
         """Rows that are a non-zero multiple of one source unit and nothing else."""
-        return np.asarray((self.index >= 0) & (self.mean == 0) & ~self.junk)
+        return np.asarray((self.index >= 0) & (self.mean == 0))
 
     @cached_property
     def zeros(self) -> Bools:
@@ -132,6 +132,11 @@ class IndexMap:
     def row_sums(self) -> Floats:
         """M·1, shape (D,)."""
         return self.weight + self.mean
+
+    @cached_property
+    def column_sums(self) -> Floats:
+        """1ᵀ·M, shape (d,)."""
+        return np.asarray(self.per_unit(self.weight) + self.mean.sum() / max(self.source, 1))
 
     def same(self, other: IndexMap) -> bool:
         """Whether both are the same matrix (junk rows equal junk rows)."""
@@ -287,16 +292,11 @@ class IndexMap:
 
     def is_weighted_evenly(self) -> bool:
         """Whether the mean over the axis is kept: 1ᵀM/D = 1ᵀ/d."""
-        if self.junk.any():
-            return False
-        column = self.per_unit(self.weight) + self.mean.sum() / max(self.source, 1)
-        return _close(column / self.size, 1.0 / self.source)
+        return not self.junk.any() and _close(self.column_sums / self.size, 1.0 / self.source)
 
     def sums_to_one(self) -> bool:
         """Whether the sum over the axis is kept: 1ᵀM = 1ᵀ."""
-        if self.junk.any():
-            return False
-        return _close(self.per_unit(self.weight) + self.mean.sum() / max(self.source, 1), 1.0)
+        return not self.junk.any() and _close(self.column_sums, 1.0)
 
     def covers(self, *, positive: bool = False) -> bool:
         """Whether the maximum over the axis is kept: every unit is there as it is, and all else is a mean.

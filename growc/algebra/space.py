@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from growc.errors.brief import brief
 
@@ -96,10 +97,7 @@ def product(parts: Sequence[Space]) -> Space:
         return kept[0]
     if not kept:
         return parts[0]
-    size = kept[0].size
-    for p in kept[1:]:
-        size = times(size, p.size)
-    return Space(size, "product", tuple(kept))
+    return Space(reduce(times, (p.size for p in kept)), "product", tuple(kept))
 
 
 def sum_of(parts: Sequence[Space]) -> Space:
@@ -107,10 +105,7 @@ def sum_of(parts: Sequence[Space]) -> Space:
     kept = [p for p in parts if any(p.size)]
     if len(kept) == 1:
         return kept[0]
-    size = kept[0].size
-    for p in kept[1:]:
-        size = plus(size, p.size)
-    return Space(size, "sum", tuple(kept))
+    return Space(reduce(plus, (p.size for p in kept)), "sum", tuple(kept))
 
 
 def factors(space: Space) -> list[Space]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from growc.algebra.indexmap import Bools, IndexMap
@@ -56,9 +58,4 @@ def assemble(space: Space, pending: list[IndexMap]) -> IndexMap:
     if space.kind == "atom":
         return IndexMap.identity(space.size[0]) if space.unit else pending.pop(0)
     parts = [assemble(p, pending) for p in space.parts]
-    if space.kind == "sum":
-        return IndexMap.concat(parts)
-    made = parts[0]
-    for part in parts[1:]:
-        made = made.kron(part)
-    return made
+    return IndexMap.concat(parts) if space.kind == "sum" else reduce(IndexMap.kron, parts)

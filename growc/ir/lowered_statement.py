@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
@@ -123,11 +124,7 @@ class Sizes:
         if space.kind == "atom":
             changed = self.current.get(space)
             return space.size if changed is None else (changed,) * len(space.size)
-        sizes = [self.of(p) for p in space.parts]
-        total = sizes[0]
-        for size in sizes[1:]:
-            total = times(total, size) if space.kind == "product" else plus(total, size)
-        return total
+        return reduce(times if space.kind == "product" else plus, map(self.of, space.parts))
 
     def product(self, spaces: Sequence[Space]) -> int:
         """The size of a row-major product of static spaces."""

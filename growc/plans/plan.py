@@ -7,13 +7,14 @@ weights through `growc.plans.execute.execute` once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Literal
 
 import numpy as np
 
 from growc.algebra.indexmap import Bools, Floats, IndexMap, Ints
 from growc.errors.brief import brief
-from growc.ir.graph import FLOATING
+from growc.ir.graph import FLOATING, Node
 
 # What a row that is no copy becomes.
 ZERO, MEAN, DRAWN, ONE, CONTINUED = range(5)
@@ -133,12 +134,7 @@ class Layout:
         if self.step is not None:
             return self.step.as_map()
         maps = [p.as_map() for p in self.parts]
-        if self.kind == "sum":
-            return IndexMap.concat(maps)
-        made = maps[0]
-        for m in maps[1:]:
-            made = made.kron(m)
-        return made
+        return IndexMap.concat(maps) if self.kind == "sum" else reduce(IndexMap.kron, maps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +247,11 @@ class Gap:
     op: str
     cause: str
     help: str = ""
+
+    @staticmethod
+    def at(node: Node | None, cause: str, remedy: str = "") -> Gap:
+        """A gap at a node of the source, where it is one node's."""
+        return Gap("" if node is None else node.name, "" if node is None else node.kind, cause, remedy)
 
 
 @dataclass(frozen=True)

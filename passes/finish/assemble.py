@@ -6,6 +6,7 @@ uses each of them serves.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -135,8 +136,5 @@ def count_parameters(
         used = not use.users or any(n in live for n, _ in use.users)
         used = used and (shapes is None or use in shapes)
         if weight.floating and weight.elements > 1 and used and use not in followers:
-            elements = 1
-            for d in weight.shape if shapes is None else shapes[use]:
-                elements *= d
-            total += elements
+            total += math.prod(weight.shape if shapes is None else shapes[use])
     return total

@@ -14,7 +14,7 @@ from growc.ir.graph import Weight
 from growc.passes.compilation import Result, Stored
 from growc.passes.finish.assemble import count_parameters
 from growc.passes.finish.assembled import Assembled
-from growc.passes.finish.symmetry import symmetries
+from growc.passes.finish.symmetry import Symmetry
 from growc.passes.layers.layer_runs import Depth
 from growc.plans.execute import leaf_steps
 from growc.plans.plan import MEAN, Alike, AxisChange, Certificate, Gap, Plan, WeightPlan
@@ -23,26 +23,21 @@ from growc.plans.quantised import Quantised, quantised
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
 
 
-def certify_pass(c: Stored) -> Result:
-    """The plan, with its certificate and warnings."""
-    return Result(**vars(c), plan=certify(c))
-
-
 def hold_pass(c: Result) -> Result:
     """Of a class with a config: the config that is the plan, and the weights by the names of the class."""
     return c.model.hold(c)
 
 
-def certify(c: Stored) -> Plan:
-    """The plan of a compilation."""
+def certify_pass(c: Stored) -> Result:
+    """The plan, with its certificate and warnings."""
     shapes = {
         use: plan.after
         for plan, uses in zip(c.assembled.weights, c.assembled.uses, strict=True)
         for use in uses
     }
-    alike = symmetries(c)
+    alike = tuple(Symmetry(c).found())
     written = sum(map(nbytes, c.assembled.weights, c.assembled.sources))
-    return Plan(
+    plan = Plan(
         c.path.name,
         Certificate((*c.depth.gaps, *c.gaps, *rounded(c.assembled))),
         c.lowered.axes | layer_counts(c.depth),
@@ -55,6 +50,7 @@ def certify(c: Stored) -> Plan:
         (*c.model.told, *c.notes),
         alike,
     )
+    return Result(**vars(c), plan=plan)
 
 
 def layer_counts(depth: Depth) -> dict[str, AxisChange]:
@@ -83,7 +79,7 @@ def rounded(made: Assembled) -> Iterator[Gap]:
         if cause:
             node = uses[0].users[0][0] if uses[0].users else None
             remedy = "copies `with zero outputs`, or in blocks of as many units as share a scale, are exact"
-            yield Gap("" if node is None else node.name, "" if node is None else node.kind, cause, remedy)
+            yield Gap.at(node, cause, remedy)
 
 
 def nbytes(plan: WeightPlan, source: Weight) -> int:

@@ -237,8 +237,3 @@ def heard(solution: Solution, before: Mapping[Space, Bools]) -> dict[Space, Bool
             fresh = solution.stage.requests[atom].map.index < 0
             found[atom] |= fresh & ~state.zeros
     return {**before, **found}
-
-
-def symmetries(c: Stored) -> tuple[Alike, ...]:
-    """What training cannot tell apart in the result of a compilation, and what it cannot reach."""
-    return tuple(Symmetry(c).found())

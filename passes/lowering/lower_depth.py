@@ -193,12 +193,12 @@ def _lasting(branches: Branches, run: Run, place: int, passage: Passage) -> Iter
         )
         other = next((k for k, passes in enumerate(passing) if passes), None)
         remedy = "" if other is None else f"a copy of layer {other} in this place changes nothing"
-        yield Gap(found.node.name, found.node.kind, cause, remedy)
+        yield Gap.at(found.node, cause, remedy)
 
 
 def _gap(run: Run, layer: int, cause: str, remedy: str = "") -> Gap:
     node = run.layers[layer].nodes[0]
-    return Gap(node.name, node.kind, cause, remedy)
+    return Gap.at(node, cause, remedy)
 
 
 def instances(layers: Layers, depth: Depth, branches: Branches) -> dict[int, list[Instance]]:

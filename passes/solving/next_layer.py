@@ -142,6 +142,5 @@ def gaps_of(steps: Steps, stage: Stage) -> Iterator[Gap]:
         return
     for use, done in steps.items():
         if any(s.next is not None for s in done):
-            node: Node = use.users[0][0]
-            yield Gap(node.name, node.kind, f"new units of {stage.axis} come from the next layer")
+            yield Gap.at(use.users[0][0], f"new units of {stage.axis} come from the next layer")
             return

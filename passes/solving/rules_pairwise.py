@@ -19,8 +19,7 @@ def product(solving: Solving, link: Link, inverse: bool = False) -> None:
     """A state times a gain, which takes any factor; or times another state."""
     if len(link.sources) == 1:
         state = solving.need(link.sources[0])
-        for target in link.targets:
-            solving.arrive(link, target, state.reciprocal() if inverse else state)
+        solving.arrive(link, state.reciprocal() if inverse else state)
         return
     a, b = link.sources
     if solving.is_free(a) and not solving.is_free(b) and not inverse:
@@ -31,9 +30,7 @@ def product(solving: Solving, link: Link, inverse: bool = False) -> None:
         _scale(solving, link, a, b, inverse)
         return
     other = solving.need(b)
-    after = state.times(other.reciprocal() if inverse else other)
-    for target in link.targets:
-        solving.arrive(link, target, after)
+    solving.arrive(link, state.times(other.reciprocal() if inverse else other))
 
 
 def quotient(solving: Solving, link: Link) -> None:
@@ -51,8 +48,7 @@ def remainder(solving: Solving, link: Link) -> None:
         solving.done.ones.add(solving.links.root(b))
     else:
         after = state.remainders(solving.need(b))
-    for target in link.targets:
-        solving.arrive(link, target, after)
+    solving.arrive(link, after)
 
 
 def _scale(solving: Solving, link: Link, scaled: Var, gain: Var, inverse: bool) -> None:
@@ -122,7 +118,9 @@ def pair(solving: Solving, link: Link) -> None:
         tied = solving.classes.free[solving.links.root(b)] or DUAL in (
             solving.done.verbs.get(solving.links.root(x)) for x in (a, b)
         )
-        table = any(o is not None and o.weight is not None for o in solving.owners(b))
+        root = solving.links.root(b)
+        owners = (o for v, o in enumerate(solving.links.owner) if solving.links.root(v) == root)
+        table = any(o is not None and o.weight is not None for o in owners)
         if tied or table:
             solving.gap(
                 link,

@@ -91,7 +91,7 @@ def norm(solving: Solving, link: Link) -> None:
     if factor != 1.0:
         _scale_eps(solving, link, factor)
     for target, one in zip(link.targets, after, strict=True):
-        solving.arrive(link, target, one)
+        solving.meet(link, target, one)
 
 
 def _dropped(solving: Solving, link: Link) -> float:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from growc.algebra.space import find
 from growc.ir.graph import Node, Value, backward, readers, static_values
 from growc.ir.lowered_statement import Sizes, Stage
 from growc.ir.walk import walk
@@ -62,7 +61,8 @@ class Rescaling:
         heads = {u for t in self.ties if t.is_head for u in t.uses if not looked_up(u)}
         for use in self.axes.graph.uses():
             for axis, space in enumerate(self.axes.of(use)):
-                variables = [v for v in solution.links.of(use, axis) if self.drops(solution, v)]
+                mapped = solution.links.of(use, axis)
+                variables = [v for v in mapped if (r := solution.request(v)) is not None and r.drops]
                 if not variables:
                     continue
                 factor = (sizes.of(space)[0] / after.of(space)[0]) ** 0.5
@@ -71,12 +71,6 @@ class Rescaling:
                     self.times(use, factor)
                 elif use in heads:
                     self.tied(use, factor, stage.axis)
-
-    @staticmethod
-    def drops(solution: Solution, var: int) -> bool:
-        """Whether the statement drops units of a variable."""
-        request = solution.stage.requests.get(find(solution.links.atoms[var]))
-        return request is not None and request.drops
 
     def tied(self, use: Value, factor: float, axis: str) -> None:
         """A table that is also a head: the norm in front of the head takes the factor."""

@@ -54,9 +54,13 @@ class Solution:
         """The state of a variable's class."""
         return self.states[self.links.root(var)]
 
+    def request(self, var: Var) -> Request | None:
+        """What the statement asks of a variable's atom."""
+        return self.stage.requests.get(find(self.links.atoms[var]))
+
     def whole(self, var: Var) -> IndexMap:
         """The state of a variable in terms of all units of the source, dropped ones too."""
-        request = self.stage.requests.get(find(self.links.atoms[var]))
+        request = self.request(var)
         state = self.of(var)
         return state.after(request.map) if request is not None and request.drops else state
 
@@ -84,12 +88,9 @@ class Solving:
         self.more: dict[Var, Bools] = {}
         """Units that are to be given up, by class."""
         self.done = Solution(links, stage)
+        self.request = self.done.request
         self.gains = Gains(links, changed, classes.quantised)
         self.readers = 0
-
-    def request(self, var: Var) -> Request | None:
-        """What the statement asks of a variable's atom."""
-        return self.stage.requests.get(find(self.links.atoms[var]))
 
     def known(self, var: Var) -> IndexMap | None:
         """The state of a variable's class, where something has determined it."""
@@ -132,12 +133,16 @@ class Solving:
 
     def gap(self, link: Link, cause: str, remedy: str = "") -> None:
         """Say that a link is not exact, once."""
-        node = link.node
-        made = Gap("" if node is None else node.name, "" if node is None else node.kind, cause, remedy)
+        made = Gap.at(link.node, cause, remedy)
         if made not in self.done.gaps:
             self.done.gaps.append(made)
 
-    def arrive(self, link: Link, target: Var, state: IndexMap) -> None:
+    def arrive(self, link: Link, state: IndexMap) -> None:
+        """A state reaches all targets of a link."""
+        for target in link.targets:
+            self.meet(link, target, state)
+
+    def meet(self, link: Link, target: Var, state: IndexMap) -> None:
         """A state reaches a class: the first one stays, another one is a gap."""
         held, root = self.known(target), self.links.root(target)
         if held is None:
@@ -160,8 +165,3 @@ class Solving:
         """The axis of the statement, or any other, in words."""
         request = self.request(var)
         return self.stage.axis if request is not None else "an axis"
-
-    def owners(self, var: Var) -> list[Value | None]:
-        """The values whose axes make up a variable's class."""
-        root = self.links.root(var)
-        return [o for v, o in enumerate(self.links.owner) if self.links.root(v) == root]

@@ -76,19 +76,16 @@ def _broadcast(solving: Solving, link: Link) -> None:
         kept = np.isclose(state.row_sums, 1.0) & ~state.junk
         index = np.where(kept, state.index, 0)
         weight, mean = np.where(kept, state.weight, 1.0), np.where(kept, state.mean, 0.0)
-        solving.arrive(link, target, IndexMap.of(state.source, index, weight, mean))
+        solving.meet(link, target, IndexMap.of(state.source, index, weight, mean))
 
 
 def _pointwise(solving: Solving, link: Link) -> None:
-    after = solving.need(link.sources[0]).pointwise(zero=link.zero, homogeneous=link.homogeneous)
-    for target in link.targets:
-        solving.arrive(link, target, after)
+    state = solving.need(link.sources[0])
+    solving.arrive(link, state.pointwise(zero=link.zero, homogeneous=link.homogeneous))
 
 
 def _shift(solving: Solving, link: Link) -> None:
-    after = solving.need(link.sources[0]).shifted()
-    for target in link.targets:
-        solving.arrive(link, target, after)
+    solving.arrive(link, solving.need(link.sources[0]).shifted())
 
 
 RULES: dict[str, Callable[[Solving, Link], None]] = {

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from growc.algebra.indexmap import Bools
+import numpy as np
+
+from growc.algebra.indexmap import Bools, Floats, IndexMap
 from growc.algebra.space import Space
 from growc.ir.graph import Node, Value
 from growc.ir.lowered_statement import Sizes, Stage
@@ -20,7 +23,6 @@ from growc.passes.heads.move_heads import averaged, move_heads
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.solving.build_constraints import build_links, carriers_of
 from growc.passes.solving.next_layer import NextLayers, from_next_layer, gaps_of
-from growc.passes.solving.outputs import Outgoing
 from growc.passes.solving.shrinking import Rescaling, dropped
 from growc.passes.solving.solution import Solution
 from growc.passes.solving.solve import solve
@@ -122,3 +124,25 @@ class _Statements:
             heard=self.heard,
             notes=(*self.rescaling.notes, *self.below_zero.notes),
         )
+
+
+Place = tuple[str, int]
+"""An output by name, and one of its axes."""
+
+
+@dataclass
+class Outgoing:
+    """`maps` of all axes that change; `blends`: matrices of those on which units are means of several."""
+
+    maps: dict[Place, IndexMap] = field(default_factory=dict)
+    blends: dict[Place, Floats] = field(default_factory=dict)
+
+    def follow(self, place: Place, state: IndexMap, matrix: Floats | None = None) -> None:
+        """One statement more. `matrix`: what it does where `state` cannot say it."""
+        first = self.maps.get(place)
+        if matrix is not None or place in self.blends:
+            own = np.nan_to_num(state.matrix()) if matrix is None else matrix
+            before = None if first is None else np.nan_to_num(first.matrix())
+            before = self.blends.get(place, before)
+            self.blends[place] = own if before is None else own @ before
+        self.maps[place] = state if first is None else state.after(first)

@@ -36,6 +36,7 @@ class _Steps:
     def __init__(self, solution: Solution, ties: Sequence[Tie], ancestry: Ancestry) -> None:
         self.ancestry = ancestry
         self.solution, self.links, self.stage = solution, solution.links, solution.stage
+        self.request = solution.request
         self.leader = {use: tie.uses[0] for tie in ties for use in tie.uses}
         self.heads = {use for tie in ties if tie.is_head for use in tie.uses}
         self.ordinals: dict[object, int] = {}
@@ -61,9 +62,6 @@ class _Steps:
         return (
             None if layout.is_identity else AxisStep(axis, layout, (verbs or ["makes"])[0], self.stage.axis)
         )
-
-    def request(self, var: Var) -> Request | None:
-        return self.stage.requests.get(find(self.links.atoms[var]))
 
     def layout(self, use: Value, space: Space, pending: list[Var]) -> Layout:
         space = find(space)

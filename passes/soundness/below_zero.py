@@ -16,6 +16,8 @@ from growc.passes.axes.infer import Axes, Instance
 from growc.passes.dataflow.ranges import Ranges
 from growc.plans.plan import Gap
 
+REMEDY = "numbers modulo the source's size, or clamped at zero where they are never below, are exact"
+
 
 @dataclass
 class BelowZero:
@@ -45,7 +47,9 @@ class BelowZero:
             value = node.input(i)
             found = None if value is None else self.ranges.of(value)
             if found is not None and found.low < 0:
-                yield _gap(node, axis)
+                cause = f"the numbers by which {node.kind} takes units of {axis} may be negative, "
+                cause += "and would count from an end that moves"
+                yield Gap.at(node, cause, REMEDY)
                 return
             inputs: frozenset[Value] = frozenset() if found is None else found.rests
             self.assumed.update((v.name, None) for v in sorted(inputs, key=lambda v: v.name))
@@ -57,10 +61,3 @@ class BelowZero:
             listed = ", ".join(f"`{name}`" for name in self.assumed)
             are = "is" if len(self.assumed) == 1 else "are"
             yield f"{listed} {are} taken to hold no negative numbers: they would count from an end that moves"
-
-
-def _gap(node: Node, axis: str) -> Gap:
-    cause = f"the numbers by which {node.kind} takes units of {axis} may be negative, "
-    cause += "and would count from an end that moves"
-    remedy = "numbers modulo the source's size, or clamped at zero where they are never below, are exact"
-    return Gap(node.name, node.kind, cause, remedy)

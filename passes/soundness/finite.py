@@ -73,7 +73,7 @@ class _Finite:
             return
         states = [self.solution.of(v) for v in flow.sources.values()]
         moves = [one.motion != STILL for one in given.values()]
-        means = [(s.mean != 0) & ~s.junk & m for s, m in zip(states, moves, strict=True)]
+        means = [(s.mean != 0) & m for s, m in zip(states, moves, strict=True)]
         domain = np.logical_and.reduce([s.copies | m for s, m in zip(states, means, strict=True)])
         made = self.made(flow, given)
         made = image(flow.node, given, domain) if made is None else made
@@ -115,12 +115,12 @@ class _Finite:
         first = next((self.sources[v] for v in sources if v in self.sources), node)
         cause = f"new units of {axis} may be infinite behind the {first.kind} `{first.name}`, where a zero"
         cause += " does not hide them"
-        self.gaps.append(Gap(node.name, node.kind, cause, REMEDY))
+        self.gaps.append(Gap.at(node, cause, REMEDY))
 
 
 def _averaged(made: Range, weight: Weight, state: IndexMap) -> Range:
     """Rows of a stored vector that are means of all its elements or of some, which symmetry may make zero."""
-    stored, rows = wide(weight.read()).real.reshape(-1), (state.mean != 0) & ~state.junk
+    stored, rows = wide(weight.read()).real.reshape(-1), state.mean != 0
     if len(stored) == state.source:
         return made.put(rows, stored.mean() * state.mean, stored.mean() * state.mean, STILL)
     return made.put(rows, stored.min() * state.mean, stored.max() * state.mean, VARIES)

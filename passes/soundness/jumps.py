@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from growc.ir.graph import Node
 from growc.ir.traits import JUMP, SAME
 from growc.passes.solving.solution import Solution
 from growc.plans.plan import Gap
@@ -18,10 +17,7 @@ from growc.plans.plan import Gap
 def jumps(solution: Solution) -> Iterator[Gap]:
     """The gaps, one for each function."""
     for flow in solution.links.flows:
-        if _jumps(flow.node) and any(solution.of(var).zeros.any() for var in flow.sources.values()):
+        jumps = flow.node.has(JUMP) or (flow.node.has(SAME) and flow.node.outputs[0].dtype == "bool")
+        if jumps and any(solution.of(var).zeros.any() for var in flow.sources.values()):
             cause = "new units are zero there up to rounding, because of noise, and it has a jump at zero"
-            yield Gap(flow.node.name, flow.node.kind, cause, "leave the noise out")
-
-
-def _jumps(node: Node) -> bool:
-    return node.has(JUMP) or (node.has(SAME) and node.outputs[0].dtype == "bool")
+            yield Gap.at(flow.node, cause, "leave the noise out")

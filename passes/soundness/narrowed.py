@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from growc.algebra.indexmap import Bools, IndexMap
+from growc.algebra.indexmap import IndexMap
 from growc.algebra.space import Space, find
 from growc.ir.graph import Node, Value
 from growc.ir.traits import SAME
@@ -37,7 +37,7 @@ def narrowed(solution: Solution) -> Iterator[Gap]:
         rounded = (v for v in variables if FORMATS[dtype].bits < digits.get(_atom(solution.links, v), 0))
         if any(_rounds_otherwise(solution.of(v), met) for v in rounded):
             cause = f"it rounds to {dtype} units that are means, or multiples other than by powers of two"
-            yield Gap(node.name, node.kind, cause)
+            yield Gap.at(node, cause)
 
 
 def _casts(links: Links) -> Iterator[tuple[Node, Sequence[Var]]]:
@@ -107,14 +107,9 @@ def _atom(links: Links, var: Var) -> Space:
 def means_are_met(solution: Solution) -> bool:
     """Whether a norm or a reduction runs over units with means, or an output has any; all else reads none."""
     links = [link for link in solution.links.links if link.kind in ("norm", "statistic", "output", "state")]
-    return any(_means(solution.of(var)).any() for link in links for var in link.sources)
+    return any(solution.of(var).mean.any() for link in links for var in link.sources)
 
 
 def _rounds_otherwise(state: IndexMap, means_are_met: bool) -> bool:
     powers = np.frexp(np.abs(state.weight))[0] == 0.5
-    return bool((state.copies & ~powers).any() or (means_are_met and _means(state).any()))
-
-
-def _means(state: IndexMap) -> Bools:
-    means: Bools = (state.mean != 0) & ~state.junk
-    return means
+    return bool((state.copies & ~powers).any() or (means_are_met and state.mean.any()))
