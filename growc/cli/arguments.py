@@ -24,16 +24,14 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
     """What was asked for; `command` is its name. Raises GrowError (G200), and SystemExit after `--help`."""
     parser = _Parser("growc", description="Grow a trained model by a recipe, and know whether it is exact.")
     parser.add_argument("--version", action="version", version=f"growc {__version__}")
-    commands = _Commands(parser)
+    commands = _Commands(parser).group.choices
     if given and given[0].startswith("-"):
         parser.parse_args(given)
-    if not given or given[0] not in commands.found:
-        near = nearest(given[0], commands.found) if given else None
+    if not given or given[0] not in commands:
+        near = nearest(given[0], commands) if given else None
         message = f"there is no command `{given[0]}`" if given else "a command is missing"
-        raise wrong(
-            message, f"did you mean `{near}`?" if near else f"the commands are {', '.join(commands.found)}"
-        )
-    options = commands.found[given[0]].parse_intermixed_args(given[1:])
+        raise wrong(message, f"did you mean `{near}`?" if near else f"the commands are {', '.join(commands)}")
+    options = commands[given[0]].parse_intermixed_args(given[1:])
     options.command = given[0]
     if getattr(options, "inputs", None) is not None and not options.inputs.is_file():
         raise wrong(
@@ -47,7 +45,6 @@ class _Commands:
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.group = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
-        self.found: dict[str, argparse.ArgumentParser] = {}
         self.apply()
         self.plan()
         self.inspect()
@@ -59,9 +56,7 @@ class _Commands:
 
     def add(self, name: str, usage: str, purpose: str) -> argparse.ArgumentParser:
         usage = f"growc {name} {usage}"
-        made = self.group.add_parser(name, help=purpose, description=purpose, usage=usage, allow_abbrev=False)
-        self.found[name] = made
-        return made
+        return self.group.add_parser(name, help=purpose, description=purpose, usage=usage, allow_abbrev=False)
 
     def add_with_recipe(self, name: str, purpose: str) -> argparse.ArgumentParser:
         made = self.add(name, "(RECIPE | -e STATEMENT…) MODEL [OPTION…]", purpose)

@@ -27,12 +27,8 @@ def colored(line: str) -> str:
 
 def count(n: int) -> str:
     """A number of parameters, decimal: 124.4M; in full below ten thousand."""
-    if n < 10**4:
-        return str(n)
-    for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
-        if n >= size:
-            return f"{n / size:.1f}{unit}"
-    return str(n)
+    units = (("B", 10**9), ("M", 10**6), ("K", 10**3)) if n >= 10**4 else ()
+    return next((f"{n / size:.1f}{unit}" for unit, size in units if n >= size), str(n))
 
 
 def short(x: float) -> str:
