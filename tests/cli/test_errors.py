@@ -139,7 +139,7 @@ def differ(*_: object, **__: object) -> Verification:
 
 
 PATCHES: dict[str, tuple[str, Callable[..., object]]] = {
-    "G308-unaccounted": ("growc.dialects.onnx.repair.repair._Mender.fits", lambda *_: False),
+    "G308-unaccounted": ("growc.dialects.onnx.repair.repair.Mender.fits", lambda *_: False),
     "G402-refuted": ("growc.verification.verify.verify", differ),
     "G503-interrupted": ("growc.api.recipe", interrupt),
 }

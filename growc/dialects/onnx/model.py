@@ -25,7 +25,7 @@ from growc.dialects.onnx.layers.rearrange import rebuild
 from growc.dialects.onnx.operators.number_ranges import RANGES
 from growc.dialects.onnx.operators.site import COMPLEX, REAL
 from growc.dialects.onnx.operators.table import OPERATORS
-from growc.dialects.onnx.repair.repair import mend
+from growc.dialects.onnx.repair.repair import Mender
 from growc.dialects.onnx.shapes.body_lines import CONTROL
 from growc.dialects.onnx.shapes.sample_points import settle
 from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator
@@ -36,7 +36,7 @@ from growc.ir.notation import Line, Operand
 from growc.ir.rows import Site, opaque
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.unstacked_experts import Taken
-from growc.passes.compilation import Rearranged, Result, Source
+from growc.passes.compilation import Rearranged, Result
 from growc.passes.edits import Edit, Repairs, Sampled, Unseen
 from growc.passes.finish.assembled import Assembled
 from growc.passes.layers.layer_runs import Instance, Layers
@@ -83,7 +83,6 @@ class IrModel(ABC):
             made.spreading += spread(edit, there, inside=not self.repeats)
         else:
             unpack(there, edit)
-        made.simulator = Simulator(made.source)
         return made
 
     def on(self, there: Clone) -> Self:
@@ -105,7 +104,6 @@ class IrModel(ABC):
         placed = [p.values for run in made.runs for p in run if p.values]
         own.fused = [one for fused in own.fused for one in fused.copies(placed, made.gone, made.data)]
         own.folded, own.spreading = [], counting(own.source)
-        own.simulator = Simulator(own.source)
         return Rearranged(own, made.renamed, made.layers)
 
     @abstractmethod
@@ -165,7 +163,7 @@ class IrModel(ABC):
         taken: Taken,
     ) -> Repairs:
         """Account for every size of the result."""
-        return mend(axes, self.simulator, sampled, resize, taken)
+        return Mender(axes, self.simulator, resize, taken).run(sampled)
 
     def put_back(self, made: Assembled) -> Assembled:
         """The stored tensors of a plan, where computed weights that change are made of what others are."""
@@ -176,19 +174,10 @@ class IrModel(ABC):
         return c
 
 
-def ir_model(c: Source) -> IrModel:
-    """The model of a compilation."""
-    return _as_ir(c.model)
-
-
 def opened(graph: Graph) -> IrModel:
     """The model that a graph was captured from."""
-    return _as_ir(graph.dialect)
-
-
-def _as_ir(model: object) -> IrModel:
-    assert isinstance(model, IrModel), "every dialect is one of onnx-ir by now"
-    return model
+    assert isinstance(graph.dialect, IrModel), "every dialect is one of onnx-ir by now"
+    return graph.dialect
 
 
 @dataclass

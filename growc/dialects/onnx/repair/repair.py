@@ -39,21 +39,9 @@ from growc.passes.axes.unstacked_experts import Taken
 from growc.passes.edits import Part, Patch, Repairs, Sampled
 
 
-def mend(
-    axes: Axes,
-    simulator: Simulator,
-    sampled: Sampled,
-    resize: Callable[[Space], Size],
-    taken: Taken,
-) -> Repairs:
-    """Simulate the result and mend it; `resize` gives the new size of a space.
+class Mender:
+    """Simulates the result and mends it; `resize` gives the new size of a space."""
 
-    Raises GrowError (G308) naming the node that cannot be accounted for.
-    """
-    return _Mender(axes, simulator, resize, taken).run(sampled)
-
-
-class _Mender:
     def __init__(
         self, axes: Axes, simulator: Simulator, resize: Callable[[Space], Size], taken: Taken
     ) -> None:
@@ -67,9 +55,11 @@ class _Mender:
         """Numbers that compare or bound sizes that change, of which the sample points do not tell all."""
 
     def weight_shape(self, use: Value) -> tuple[int, ...]:
+        """The shape of a stored tensor in the result."""
         return tuple(self.wants.resize(s)[0] for s in self.axes.of(use))
 
     def run(self, sampled: Sampled) -> Repairs:
+        """All that must change. Raises GrowError (G308) naming the node that cannot be accounted for."""
         graph: Graph = self.axes.graph
         # states grow with the outputs that carry them on
         grown = {v: self.wants.demand(v) for v in sampled.inputs}
@@ -83,6 +73,7 @@ class _Mender:
         return self.done
 
     def visit(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
+        """Run a node with a patch that makes its results what they must be. Raises GrowError (G308)."""
         instance = self.instances.get(node)
         if self.is_taken(node):
             kept = node.inputs[next(iter(self.done.taken.left.get(node, (0,))))]
@@ -94,7 +85,7 @@ class _Mender:
             self.shape_arithmetic(node, sim, run)
             return
         first = self.required(instance, sim)
-        for patch in [first, *(first.merged(p) for p in self.candidates(instance, sim))]:
+        for patch in [first, *(first.merged(p) for p in self.shape_operand(instance, sim))]:
             if self.fits(node, sim, run, patch):
                 self.demanded(node, sim)
                 if patch.operands or patch.attributes or patch.op:
@@ -138,7 +129,7 @@ class _Mender:
             patch = Patch() if rule is None else rule(self.wants, instance, sim)
         step = node.origin if isinstance(node.origin, Step) else None
         for i, value in enumerate(node.inputs):
-            unsure = value in self.unsure and i not in _SIZES.get(node.op, ())
+            unsure = value in self.unsure and i != node.laws.shape
             if (unsure or value in self.resized) and i not in patch.judged:
                 if instance.line.treatment != "layout":
                     raise refusal(node, f"its operand {i} is computed from sizes that change")
@@ -149,7 +140,7 @@ class _Mender:
                 or value.known is None
                 or i in patch.operands
                 or i in patch.judged
-                or i in _SIZES.get(node.op, ())
+                or i == node.laws.shape  # judged by the result
                 or (step is not None and i not in step.deciding)  # the result of a body only passes through
                 or (value.weight is not None and sim.sizes.get(value) != value.sizes)  # by plan
             ):
@@ -176,6 +167,7 @@ class _Mender:
         return patch
 
     def fits(self, node: Node, sim: Simulation, run: Callable[..., None], patch: Patch) -> bool:
+        """Whether the results of a node with this patch have the sizes that are demanded."""
         operands = {}
         for i in patch.operands:
             made = changed_operand(patch, node, i, sim)
@@ -196,6 +188,7 @@ class _Mender:
     # ---------------------------------------------------------------- numbers
 
     def shape_arithmetic(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
+        """Run a node of which nothing is demanded."""
         try:
             run()
         except ContradictionError:
@@ -227,15 +220,11 @@ class _Mender:
 
     # ---------------------------------------------------------------- candidates
 
-    def candidates(self, instance: Instance, sim: Simulation) -> list[Patch]:
-        return self.shape_operand(instance, sim) if instance.node.op in _SIZES else []
-
     def shape_operand(self, instance: Instance, sim: Simulation) -> list[Patch]:
-        """Keep what is right, write what is static, leave at most one dimension to -1."""
-        node = instance.node
-        i = {"ConstantOfShape": 0, "Resize": 3}.get(node.op, 1)
-        wanted, value = self.wants.demand(node.outputs[0]), node.input(i)
-        if wanted is None or value is None:
+        """Sizes that are listed: what is right stays, what is static is written, at most one is -1."""
+        node, i = instance.node, instance.node.laws.shape
+        wanted, value = self.wants.demand(node.outputs[0]), None if i is None else node.input(i)
+        if i is None or wanted is None or value is None:
             return []
         known = sim.known.get(value)
         old = None if known is None else [k.reshape(-1) for k in known]
@@ -294,14 +283,6 @@ _PLACES: dict[str, Callable[[Demands, Instance, Simulation], Patch]] = {
     "growc::Attention": counts.scale,
 }
 """Where cuts are made, and what is counted, by operator."""
-
-_SIZES: dict[str, tuple[int, ...]] = {
-    "Reshape": (1,),
-    "Expand": (1,),
-    "ConstantOfShape": (0,),
-    "Resize": (3,),
-}
-"""Operands that are nothing but sizes of the result: judged by the result."""
 
 
 def _alike(value: Value, after: Sequence[Array] | None) -> bool:
