@@ -22,17 +22,11 @@ class OnnxFile:
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """The file, and one for weights where they stand beside it. Raises GrowError (G311)."""
-        from onnx.checker import ValidationError
-
         from growc.dialects.onnx.emit import emitted
-        from growc.dialects.onnx.files.check import check_model
         from growc.dialects.onnx.files.load import EXTERNAL
         from growc.dialects.onnx.files.save import EXTERNAL_ABOVE, save
         from growc.files.commit import METADATA
 
-        model = emitted(c)
-        external = bool(model.meta.get(EXTERNAL)) or c.plan.bytes_to_write > EXTERNAL_ABOVE
-        model.metadata_props.pop(METADATA, None)  # that of an earlier growth; a new one is appended
         done = 0
 
         def wrote(name: str, count: int) -> None:
@@ -41,15 +35,17 @@ class OnnxFile:
             progress(f"writing {name}", done, c.plan.bytes_to_write)
 
         try:
+            model = emitted(c)
+            model.metadata_props.pop(METADATA, None)  # that of an earlier growth; a new one is appended
+            external = bool(model.meta.get(EXTERNAL)) or c.plan.bytes_to_write > EXTERNAL_ABOVE
             return save(model, folder, target.name, external, wrote)
-        except ValidationError as error:
-            try:
-                check_model(c.path)
-            except ValidationError as cause:
-                reason = str(cause).strip().splitlines()[0]
-                message = f"`{c.path}` is not valid, and what is made of it would not be either"
-                raise GrowError(Diagnostic("G311", message, notes=(reason,))) from error
+        except GrowError:
             raise
+        except Exception as error:
+            if not (reason := c.model.fault(c.path)):
+                raise
+            message = f"`{c.path}` is not valid, and what is made of it would not be either"
+            raise GrowError(Diagnostic("G311", message, notes=(reason,))) from error
 
     def stamp(self, result: Path, record: str) -> None:
         """Into the metadata of the file."""

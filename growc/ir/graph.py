@@ -343,7 +343,6 @@ class Graph:
     outputs: list[Value]
     weights: list[Weight]
     dialect: Dialect
-    source: Origin | None = field(default=None, repr=False)
     states: list[tuple[Value, Value]] = field(default_factory=list)
     """Inputs that take what an output of the step before gave, each with that output."""
 

@@ -12,7 +12,7 @@ from test_printed_passes import ATTENTION
 
 from growc import api
 from growc.dialects.onnx.clones import Clone
-from growc.dialects.onnx.model import OnnxModel, ir_model
+from growc.dialects.onnx.model import OnnxModel, opened
 from growc.formats.compiler import outside
 from growc.formats.onnx_file import OnnxFile
 from growc.ir.graph import Graph
@@ -74,7 +74,7 @@ def test_a_model_is_compiled_any_number_of_times(graph, recipe, tmp_path):
     again = compiled(model, recipe)
     assert first.plan.weights
     assert [w.name for w in first.plan.weights] == [w.name for w in again.plan.weights]
-    assert text_of(ir_model(first).source) == text_of(ir_model(again).source)
+    assert text_of(opened(first.graph).source) == text_of(opened(again.graph).source)
     assert text_of(model.source) == before
 
 
@@ -100,13 +100,13 @@ def test_a_compilation_is_written_any_number_of_times(graph, recipe, tmp_path):
     model = OnnxModel.open(save(tmp_path / "m.onnx", graph, opset=23))
     captured = model.capture()
     before, c = text_of(model.source), compiled(model, recipe)
-    rebuilt = text_of(ir_model(c).source)
+    rebuilt = text_of(opened(c.graph).source)
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         OnnxFile().write(c, tmp_path / name, tmp_path / "grown.onnx", lambda *_: None)
     first, second = ((tmp_path / name / "grown.onnx").read_bytes() for name in ("first", "second"))
     assert first == second
-    assert text_of(ir_model(c).source) == rebuilt
+    assert text_of(opened(c.graph).source) == rebuilt
     assert text_of(model.source) == before
     assert _nodes(model.capture()) == _nodes(captured)
 

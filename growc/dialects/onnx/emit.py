@@ -22,7 +22,7 @@ from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.heads.insert_repeats import counting, settle
 from growc.dialects.onnx.heads.share_fused_heads import share
 from growc.dialects.onnx.model import IrModel, opened
-from growc.dialects.onnx.origins import model_of, stored_of, value_of
+from growc.dialects.onnx.origins import stored_of, value_of
 from growc.dialects.onnx.repair.drop_units import all_gone, left_out
 from growc.dialects.onnx.writer import Writer, scope_of
 from growc.ir.graph import Graph, Node, Value, Weight
@@ -41,8 +41,9 @@ def rewrite(
 
     What repeats heads may be an operator of growc's own yet. Raises GrowError (G308).
     """
-    there = Clone.of(model_of(graph))
-    own = opened(graph).on(there)
+    model = opened(graph)
+    there = Clone.of(model.source)
+    own = model.on(there)
     own.remember([*own.source.graph, *(one.node for one in own.fused)])
     writer = _Rewriter(there, repairs)
     origins = {source.name: value_of(source) for source in weights.sources}

@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import Step
 from growc.dialects.onnx.capture.quantised import Stored
-from growc.ir.graph import Graph, Node, Value, Weight
+from growc.ir.graph import Node, Value, Weight
 
 
 def value_of(known: Value | Weight) -> ir.Value:
@@ -34,9 +34,3 @@ def stored_of(weight: Weight) -> Stored | None:
     """How a quantised weight is stored."""
     assert weight.stored is None or isinstance(weight.stored, Stored), weight
     return weight.stored
-
-
-def model_of(graph: Graph) -> ir.Model:
-    """The model that a graph was captured from."""
-    assert isinstance(graph.source, ir.Model)
-    return graph.source

@@ -134,7 +134,7 @@ class _Capture:
         pairs = state_pairs(self.in_line()).items()
         states = [(self.value(by_name[v.name]), places[c.output.name]) for v, c in pairs]
         weights = list(self.weights.values())
-        return Graph(self.nodes, inputs, outputs, weights, self.dialect, self.model, states)
+        return Graph(self.nodes, inputs, outputs, weights, self.dialect, states)
 
     def in_line(self) -> ir.Graph:
         """The graph without bodies; a copy of it if it has any."""

@@ -142,7 +142,8 @@ class _Writer:
                 weight = self.node("Mul", weight, self.aligned(mask, probe.rank))
             value = self.node("Mul", value, weight)
             self.output("weight", self.node("ReduceSum", weight, keepdims=0))
-        self.output("sum", self.reduced(value, gone) if gone else self.node("Abs", value))
+        total = self.over("ReduceL1", value, gone, 18, keepdims=0) if gone else self.node("Abs", value)
+        self.output("sum", total)
 
     def one_hot(self, probe: Probe) -> str:
         """One for the unit that a number means, zero for all others."""
@@ -156,13 +157,14 @@ class _Writer:
         if probe.taken:
             part = self.node("Sub", whole, part)
         least = self.constant(np.array(np.finfo(np.float32).tiny, dtype=np.float32))
-        below = self.node("Max", self.norm(whole, probe.kept), least)
-        return self.node("Div", self.norm(part, probe.kept), below)
+        above, below = (self.over("ReduceL2", v, probe.kept, 18, keepdims=1) for v in (part, whole))
+        return self.node("Div", above, self.node("Max", below, least))
 
-    def norm(self, value: str, axes: Sequence[int]) -> str:
-        if self.opset < 18:
-            return self.node("ReduceL2", value, axes=list(axes), keepdims=1)
-        return self.node("ReduceL2", value, self.numbers(axes), keepdims=1)
+    def over(self, op: str, value: str, axes: Sequence[int], since: int, **attributes: int) -> str:
+        """An operator on some axes, which are an operand since an opset."""
+        if self.opset < since:
+            return self.node(op, value, axes=list(axes), **attributes)
+        return self.node(op, value, self.numbers(axes), **attributes)
 
     def aligned(self, mask: Mask, rank: int) -> str:
         """A mask of ones and zeros that broadcasts against a tensor."""
@@ -173,16 +175,7 @@ class _Writer:
         if not mask.merged and order != list(range(len(order))):
             values = self.node("Transpose", values, perm=order)
         new = [a for a in range(rank) if a not in mask.places]
-        if not new:
-            return values
-        if self.opset < 13:
-            return self.node("Unsqueeze", values, axes=new)
-        return self.node("Unsqueeze", values, self.numbers(new))
-
-    def reduced(self, value: str, gone: Sequence[int]) -> str:
-        if self.opset < 18:
-            return self.node("ReduceL1", value, axes=list(gone), keepdims=0)
-        return self.node("ReduceL1", value, self.numbers(gone), keepdims=0)
+        return self.over("Unsqueeze", values, new, 13) if new else values
 
     def single(self, value: str) -> str:
         return self.node("Cast", value, to=TensorProto.FLOAT)

@@ -16,13 +16,14 @@ from growc.dialects.onnx.capture.capture import COPY_OF, ORDER
 from growc.dialects.onnx.capture.stored_tensors import constant_of
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.origins import maker_of
+from growc.dialects.onnx.writer import Writer
 from growc.ir.graph import Order, Value
 from growc.passes.edits import Packed
 
 
 def unpack(there: Clone, found: Sequence[Packed]) -> None:
     """Put the plain cuts into a copy of the model."""
-    model = there.model
+    writer = Writer(there)
     for packed in found:
         order = np.concatenate(packed.rows)
         for use, axis in packed.uses:
@@ -30,12 +31,12 @@ def unpack(there: Clone, found: Sequence[Packed]) -> None:
         whole = there.value_of(packed.value)
         after, graph = maker_of(whole)
         lead = packed.value.rank - 1
-        cut = _split(model, whole, lead, [len(rows) for rows in packed.rows])
+        cut = _split(writer, whole, lead, [len(rows) for rows in packed.rows])
         made = [cut]
         for part, piece in zip(packed.parts, cut.outputs, strict=True):
             old = there.value_of(part.value)
             piece.name, piece.type = f"{old.name}.rows", old.type
-            shape = _numbers(model, f"{old.name}.sizes", [0] * lead + list(part.sizes))
+            shape = writer.numbers(f"{old.name}.sizes", [0] * lead + list(part.sizes))
             apart = ir.node("Reshape", [piece, shape], name=f"{old.name}.Reshape")
             apart.outputs[0].name, apart.outputs[0].type = f"{old.name}.apart", old.type
             turned = ir.node(
@@ -48,11 +49,11 @@ def unpack(there: Clone, found: Sequence[Packed]) -> None:
         graph.insert_after(after, made)
 
 
-def _split(model: ir.Model, value: ir.Value, axis: int, widths: list[int]) -> ir.Node:
+def _split(writer: Writer, value: ir.Value, axis: int, widths: list[int]) -> ir.Node:
     name, count = f"{value.name}.Split", len(widths)
-    if model.opset_imports[""] < 13:
+    if writer.model.opset_imports[""] < 13:
         return ir.node("Split", [value], {"axis": axis, "split": widths}, num_outputs=count, name=name)
-    sizes = _numbers(model, f"{value.name}.widths", widths)
+    sizes = writer.numbers(f"{value.name}.widths", widths)
     return ir.node("Split", [value, sizes], {"axis": axis}, num_outputs=count, name=name)
 
 
@@ -67,12 +68,4 @@ def _own(there: Clone, use: Value) -> ir.Value:
     there.model.graph.register_initializer(made)
     for node, operand in use.users:
         there.node_of(node).replace_input_with(operand, made)
-    return made
-
-
-def _numbers(model: ir.Model, name: str, values: list[int]) -> ir.Value:
-    tensor = ir.tensor(np.array(values, dtype=np.int64), name=name)
-    kind, shape = ir.TensorType(tensor.dtype), ir.Shape([len(values)])
-    made = ir.Value(name=name, shape=shape, type=kind, const_value=tensor)
-    model.graph.register_initializer(made)
     return made
