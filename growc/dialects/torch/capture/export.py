@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, fx, nn
@@ -21,6 +21,8 @@ from growc.dialects.torch.capture.functionalize import writes
 from growc.dialects.torch.capture.tracing import Axes, by_name, free_axes, named_symbols, trace
 
 __all__ = ["Captured", "export", "is_tensor", "run", "run_flat"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,11 @@ class Captured:
     @property
     def returned(self) -> list[Any]:
         """What the program returns, one after the other; see `is_tensor`."""
-        last: Any = next(iter(reversed(self.program.graph.nodes)))
-        return self.given_out(last.args[0])
+        results = self.program.graph.output_node().args[0]
+        assert isinstance(results, Sequence), "torch.export gives a tuple"
+        return self.given_out(results)
 
-    def given_out(self, results: Sequence[Any]) -> list[Any]:
+    def given_out(self, results: Sequence[T]) -> list[T]:
         """Those results of the program that its caller gets."""
         pairs = zip(results, self.program.graph_signature.output_specs, strict=True)
         return [result for result, spec in pairs if spec.kind is OutputKind.USER_OUTPUT]
@@ -143,11 +146,11 @@ def run(
     return tree_unflatten(found, spec.out_spec)
 
 
-def run_flat(captured: Captured, stored: Callable[[str], Tensor], given: Iterable[Any]) -> list[Any]:
+def run_flat(captured: Captured, stored: Callable[[str], Tensor], given: Iterable[object]) -> list[object]:
     """The same, on the leaves of the arguments in order; `stored`: by the targets of placeholders."""
     leaves = iter(given)
 
-    def fed(spec: InputSpec) -> Any:
+    def fed(spec: InputSpec) -> object:
         if spec.kind is InputKind.USER_INPUT:
             return next(leaves)
         target = str(spec.target)
@@ -157,6 +160,6 @@ def run_flat(captured: Captured, stored: Callable[[str], Tensor], given: Iterabl
     return captured.given_out(fx.Interpreter(captured.program.graph_module).run(*feed))
 
 
-def is_tensor(argument: Any) -> bool:
+def is_tensor(argument: object) -> bool:
     """Whether something that a program returns is a tensor."""
     return isinstance(argument, fx.Node) and isinstance(argument.meta.get("val"), Tensor)
