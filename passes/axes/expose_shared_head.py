@@ -9,7 +9,6 @@ heads have to be taken out of the channels behind it, as soon as these stand for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Node, Value, static_values
@@ -17,14 +16,6 @@ from growc.ir.notation import labels
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.units import Place, Stretched, Way, by_group, is_group, is_one, merged
 from growc.passes.edits import Unseen
-
-
-@dataclass(frozen=True, eq=False)
-class _Shared(Stretched):
-    """One head that a product stretches."""
-
-    product: Node | None = None
-    operand: int = 0
 
 
 def unseen_units(axes: Axes) -> Unseen:
@@ -42,12 +33,11 @@ def unseen_units(axes: Axes) -> Unseen:
         unfolds = _unfolds(axes, by_node, group)
         if unfolds is not None:
             done.unfolds += [p for p in unfolds if p not in done.unfolds]
-            found = [s for s in group if isinstance(s, _Shared) and s.product is not None]
-            done.repeats += [(s.product, s.operand, s.one[1], s.group.size[0]) for s in found if s.product]
+            done.repeats += [(*s.by, s.one[1], s.group.size[0]) for s in group if s.by is not None]
     return done
 
 
-def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[_Shared]:
+def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[Stretched]:
     """The operands of a product that have one head for all of the other one's, and no heads beside it."""
     for k in (0, 1):
         value, other = product.node.input(k), product.node.input(1 - k)
@@ -71,7 +61,7 @@ def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[_Sha
             space = find(axes.of(other)[at])
             stretched = own[axis] in ("1", term) and is_one(value, axis)
             if stretched and is_group(space) and space in weighed:
-                yield _Shared((value, axis), space, None, product.node, k)
+                yield Stretched((value, axis), space, None, (product.node, k))
 
 
 def _unfolds(axes: Axes, by_node: dict[Node, Instance], group: list[Stretched]) -> list[Place] | None:

@@ -28,11 +28,15 @@ Place = tuple[Value, int]
 
 @dataclass(frozen=True, eq=False)
 class Stretched:
-    """One element that a broadcast stretches to a group; `alone`: the axis of the group, where it has one."""
+    """One element that a broadcast stretches to a group; `alone`: the axis of the group, where it has one.
+
+    by: where no operator counts it, the product that stretches it, and which of its operands it is.
+    """
 
     one: Place
     group: Space
     alone: Place | None = None
+    by: tuple[Node, int] | None = None
 
 
 def count_units(axes: Axes) -> None:

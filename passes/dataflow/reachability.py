@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from growc.ir.graph import Graph, Node, Value
+from growc.ir.graph import Graph, Node, Value, static_values
 from growc.ir.traits import SIZES
+from growc.ir.walk import walk
+from growc.passes.axes.infer import Axes
 
 
 def data_values(graph: Graph, learned: Iterable[Value] = ()) -> frozenset[Value]:
@@ -42,3 +44,28 @@ def users(value: Value, data: frozenset[Value]) -> list[Node]:
     """The nodes that use the elements of a value for something that is used."""
     nodes = dict.fromkeys(node for node, _ in value.users)
     return [n for n in nodes if not n.has(SIZES) and any(o in data for o in n.outputs)]
+
+
+def learned_activations(axes: Axes) -> set[Value]:
+    """What a model learns in place of an input: stored, or made of a size alone, and worked on by matrices.
+
+    Queries of a decoder, latents, embeddings of distances start streams as inputs do.
+    """
+    data, static = data_values(axes.graph), static_values(axes.graph)
+    found: list[Value] = []
+    for instance in axes.instances:
+        if instance.line.treatment == "contract":
+            pair = [v for v in instance.node.inputs[:2] if v is not None and is_table(v)]
+            weights = [v for v in reversed(pair) if v in static]
+            if len(pair) == 2 and weights and not any(v in data for v in pair):
+                found += [v for v in pair if v is not weights[0]]
+
+    def made_of(value: Value) -> list[Value]:
+        return [] if value.producer is None else [v for v in value.producer.operands if is_table(v)]
+
+    return {value for value in walk(found, made_of) if not made_of(value)}
+
+
+def is_table(value: Value) -> bool:
+    """Whether a value holds real numbers along more than one axis."""
+    return value.floating and sum(size[0] > 1 for size in value.sizes or ()) > 1

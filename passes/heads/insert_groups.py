@@ -1,6 +1,6 @@
 """Attention without groups: where operators that repeat key/value heads have to stand for it to get some.
 
-Needs: the axis graph, its roles, the statements. Gives: the operands of products and attention operators that
+Needs: the axis graph, its roles. Gives: the operands of products and attention operators that
 are the keys and values of heads of their own, each with the axis of these. A head that is repeated once is
 the same head: with `growc::Repeat` in front of these operands (growc.dialects.onnx.heads.insert_repeats)
 query heads are (keys 1), and the one counts. What averages key/value heads (growc.passes.heads.move_heads)
@@ -22,7 +22,6 @@ from growc.passes.raising.heads import operands_of, weighs
 from growc.passes.roles.name_axes import Roles
 from growc.recipe import syntax_tree as ast
 from growc.recipe.ranking_rules import RANKINGS
-from growc.resolve.bound import Bound
 
 
 def averages(statement: ast.Statement) -> bool:
@@ -30,10 +29,8 @@ def averages(statement: ast.Statement) -> bool:
     return isinstance(statement, ast.Subclone) and RANKINGS[statement.ranking.name].averages
 
 
-def groups_of_one(statements: Sequence[Bound], axes: Axes, roles: Roles, ties: Sequence[Tie] = ()) -> Unseen:
-    """What would have to repeat heads, if a statement averages them; nothing where they come in groups."""
-    if not any(averages(bound.statement) for bound in statements):
-        return Unseen()
+def groups_of_one(axes: Axes, roles: Roles, ties: Sequence[Tie]) -> Unseen:
+    """What would have to repeat heads before they can be averaged; nothing where they come in groups."""
     finder = _Finder(axes, roles, ties)
     places = (place for instance in axes.instances for place in finder.shared(instance))
     return Unseen([], list(dict.fromkeys(places)))

@@ -27,22 +27,21 @@ from growc.passes.edits import Packed, PackedPart
 from growc.passes.heads.insert_groups import averages, groups_of_one
 from growc.passes.raising.heads import operands_of
 from growc.passes.roles.name_axes import Roles
-from growc.resolve.bound import Bound
 
 
 def groups_pass(c: Request) -> Request:
     """Groups of one head, where `by mean` is to make them larger; then the model is analysed again."""
-    packed = packed_heads(c.statements, c.axes, c.roles)
+    if not any(averages(bound.statement) for bound in c.statements):
+        return c
+    packed = packed_heads(c.axes, c.roles)
     if packed:
         c = edited(c, c.model.edit(packed))
-    single = groups_of_one(c.statements, c.axes, c.roles, c.ties)
+    single = groups_of_one(c.axes, c.roles, c.ties)
     return edited(c, c.model.edit(single)) if single.repeats else c
 
 
-def packed_heads(statements: Sequence[Bound], axes: Axes, roles: Roles) -> list[Packed]:
-    """Every attention whose heads have to be put apart, if a statement averages key/value heads."""
-    if not any(averages(bound.statement) for bound in statements):
-        return []
+def packed_heads(axes: Axes, roles: Roles) -> list[Packed]:
+    """Every attention whose heads have to be put apart before key/value heads can be averaged."""
     finder = _Finder(axes, roles)
     found = (finder.packed(operands) for i in axes.instances if (operands := operands_of(finder, i)))
     return [one for one in found if one is not None]

@@ -141,7 +141,10 @@ class Streams:
         for bypass in bypasses:
             bypass.token = self.token(bypass)
             bypass.works = any(self.working(n) for n in bypass.nodes)
-            bypass.reads = frozenset(self.axes_read(bypass))
+            products = (n for n in bypass.nodes if self.treatment.get(n) == "contract" and self.matrices(n))
+            summed = set().union(*map(self.summed, products))
+            axes = enumerate(self.axes.of(bypass.start))
+            bypass.reads = frozenset(k for k, space in axes if not summed.isdisjoint(atoms([space])))
             places = [s for k, s in enumerate(self.axes.of(bypass.start)) if k not in bypass.reads]
             positions = atoms(places)
             bypass.mixes = any(self.mixing(n, positions) for n in bypass.nodes)
@@ -168,16 +171,6 @@ class Streams:
             stream.update(node.outputs if on else ())
             found += [(shape_of(v), on) for v in self.matrices(node)]
         return tuple(sorted(found))
-
-    def axes_read(self, bypass: Bypass) -> Iterator[int]:
-        """The axes of the stream over which a product with a matrix sums."""
-        read: set[Space] = set()
-        for node in bypass.nodes:
-            if self.treatment.get(node) == "contract" and self.matrices(node):
-                read |= self.summed(node)
-        for k, space in enumerate(self.axes.of(bypass.start)):
-            if atoms([space]) & read:
-                yield k
 
     def working(self, node: Node) -> bool:
         """Whether a branch with this node is more than a function of each element."""
@@ -213,20 +206,13 @@ class Streams:
         longest = max(ways, key=len, default=[])
         found = []
         for before, node in pairwise(longest):
-            if (
-                isinstance(before, Value)
-                and isinstance(node, Node)
-                and self.is_plain(node)
-                and self.matrices(node)
-            ):
+            one = self.instances.get(node) if isinstance(node, Node) else None
+            plain = one is not None and one.line.treatment == "contract" and not one.line.slides
+            if plain and isinstance(before, Value) and isinstance(node, Node) and self.matrices(node):
                 link = Bypass(before, node, [node])
                 link.token = self.token(link)
                 found.append(link)
         return found
-
-    def is_plain(self, node: Node) -> bool:
-        """Whether it is a product, and no convolution."""
-        return self.treatment.get(node) == "contract" and not self.instances[node].line.slides
 
     def stretches(self) -> list[list[Bypass]]:
         """Bypasses one behind the other: nothing but norms and the like stands between them."""

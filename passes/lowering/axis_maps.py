@@ -21,8 +21,8 @@ from growc.errors.source import Span
 from growc.ir.graph import Node
 from growc.ir.lowered_statement import Request, Sizes, Stage
 from growc.passes.axes.infer import Axes
-from growc.passes.axes.position_dependent import computed_along
 from growc.passes.lowering.choose_factor import Place, Placing
+from growc.passes.lowering.renumber_inputs import computed_along
 from growc.passes.lowering.resolve_axis import why_same
 from growc.passes.ranking.rankings import Rankings
 from growc.passes.roles.name_axes import RoleAxis, Roles

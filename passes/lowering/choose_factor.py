@@ -69,7 +69,8 @@ class Placing:
         if space.unit:
             raise GrowError(self.refused("a part of it is a single unit"))
         if before % block or after % block:
-            raise GrowError(self.cut_blocks(before, after, block))
+            sizes = f"goes from {before} to {after} units, and blocks of {block} cut it"
+            raise GrowError(Diagnostic("G305", f"a part of `{self.name}` {sizes}", self.size))
         return [Place(space, before, after, block)]
 
     def all_of(self, spaces: Sequence[Space]) -> list[Place]:
@@ -121,11 +122,6 @@ class Placing:
                 raise GrowError(Diagnostic("G305", cause, self.size))
             found += self.resized([part], size, after * size // before, block)
         return found
-
-    def cut_blocks(self, before: int, after: int, block: int) -> Diagnostic:
-        """Blocks that a part of the axis would cut."""
-        message = f"a part of `{self.name}` goes from {before} to {after} units, and blocks of {block} cut it"
-        return Diagnostic("G305", message, self.size)
 
     def apart(self, space: Space) -> Diagnostic:
         """Units that are cut apart cannot go, and what would be left behind."""

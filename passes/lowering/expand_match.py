@@ -75,24 +75,17 @@ def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int
 def sizes_in(path: Path, span: Span, inspect: Inspect) -> Known:
     """The sizes that a model, or a config.json, has."""
     config = path / "config.json" if path.is_dir() else path
-    if config.suffix == ".json":
-        return _sizes_in_config(config, span)
     try:
-        other = inspect(path)
-    except GrowError as error:
-        raise GrowError(*(replace(d, span=span) for d in error.diagnostics)) from error
-    counts = [len(run.layers) for run in other.layers.runs]
-    return known_sizes(other.roles, Sizes(), other.layers, counts)
-
-
-def _sizes_in_config(path: Path, span: Span) -> Known:
-    try:
-        with foreign(path, "a config"):
-            config = json.loads(path.read_text(encoding="utf-8"))
-            known = sizes_of_config(config) if isinstance(config, dict) else Known({})
+        if config.suffix != ".json":
+            other = inspect(path)
+            counts = [len(run.layers) for run in other.layers.runs]
+            return known_sizes(other.roles, Sizes(), other.layers, counts)
+        with foreign(config, "a config"):
+            fields = json.loads(config.read_text(encoding="utf-8"))
+            known = sizes_of_config(fields) if isinstance(fields, dict) else Known({})
     except GrowError as error:
         raise GrowError(*(replace(d, span=span) for d in error.diagnostics)) from error
     if not known.of.get(""):
-        message = f"`{path}` says nothing of sizes"
+        message = f"`{config}` says nothing of sizes"
         raise GrowError(Diagnostic("G310", message, span, help="a config.json has `hidden_size` or the like"))
     return known

@@ -21,7 +21,7 @@ from growc.passes.analysis import AXES
 from growc.passes.compilation import Arranged, Request, Source
 from growc.passes.layers.layer_runs import Depth, Instance, Layer, Layers, Move, Obstacle, Past, Run
 from growc.passes.lowering.lower_recipe import lowered
-from growc.passes.lowering.resolve_axis import named
+from growc.passes.lowering.resolve_axis import named, only_size
 from growc.passes.lowering.scopes import runs_in
 from growc.passes.new_layers.zero_branches import Branches, Passage
 from growc.passes.runner import run as run_passes
@@ -70,7 +70,8 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
             errors += error.diagnostics
             continue
         after = tuple(depths[k].count_before(None) for k in chosen)
-        gone = tuple(removed(depths[k].moves[-1], count) for k, count in zip(chosen, before, strict=True))
+        left = [depths[k].moves[-1].order for k in chosen]
+        gone = tuple(tuple(sorted({*range(n)}.difference(o))) for n, o in zip(before, left, strict=True))
         note = depth_text(bound.statement)
         summaries.append((bound.number, Summary("layers", before, after, note, len(chosen), gone)))
     if errors:
@@ -95,11 +96,8 @@ def rearranged(c: Request, depth: Depth, branches: Branches) -> Arranged:
 def size_before(c: Request, statements: Sequence[Bound], name: str, span: Span, moment: int) -> int:
     """The size of an axis in the source before a statement, for expressions on numbers of layers."""
     sizes = lowered(c, [b for b in statements if b.number < moment], Depth()).sizes
-    found = {sizes.product(a.spaces) for a in named(name, span, c.roles, c.axes)}
-    if len(found) > 1:
-        listed = ", ".join(map(str, sorted(found)))
-        raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
-    return found.pop()
+    found = (sizes.product(a.spaces) for a in named(name, span, c.roles, c.axes))
+    return only_size(name, sorted(found), span)
 
 
 def by_importance(statement: DepthStatement) -> ast.Order | None:
@@ -115,11 +113,6 @@ def of_places(depth: Past, scores: Sequence[float | None], span: Span) -> list[f
         message = f"the importance of layer {unknown} cannot be measured: no tensor shows what it adds"
         raise GrowError(Diagnostic("G313", message, span, help="write another order, `by middle` or `even`"))
     return [0.0 if zero else scores[k] or 0.0 for k, zero in zip(depth.order, depth.zeroed, strict=True)]
-
-
-def removed(move: Move, count: int) -> tuple[int, ...]:
-    """The layers, of as many as there were, that a statement leaves out."""
-    return tuple(sorted(set(range(count)) - set(move.order)))
 
 
 def _evaluated(bound: Bound, depth: Past, size_of: SizeOf, expr: Expr) -> int:

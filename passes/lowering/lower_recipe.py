@@ -26,7 +26,7 @@ from growc.passes.lowering.axis_maps import Ask, Requests, Resizing, options_of
 from growc.passes.lowering.grouped_query import Pairs, pairs_of
 from growc.passes.lowering.lowered import Lowered
 from growc.passes.lowering.renumber_inputs import constants, mapped, renumbered
-from growc.passes.lowering.resolve_axis import named, targets_of, why_same
+from growc.passes.lowering.resolve_axis import named, only_size, targets_of, why_same
 from growc.passes.lowering.scopes import Region, counted_from_the_end, number_of_layers, region_of
 from growc.passes.ranking.magnitude import Magnitudes
 from growc.passes.ranking.rankings import Rankings
@@ -191,11 +191,7 @@ class _Lowering:
             return sizes.product(target.spaces)
         if ordinal < len(found):
             return sizes.product(found[ordinal].spaces)
-        have = [sizes.product(a.spaces) for a in found]
-        if len(set(have)) == 1:
-            return have[0]
-        listed = ", ".join(map(str, dict.fromkeys(have)))
-        raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+        return only_size(name, (sizes.product(a.spaces) for a in found), span)
 
     def judge(self, statement: ast.Widen | ast.Subclone, target: RoleAxis, before: int, after: int) -> None:
         """The size is on the right side of today's, and no other name of the same axis was given another

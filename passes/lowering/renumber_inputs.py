@@ -5,6 +5,10 @@ of which not just the first stay, the old number of every new one; for each look
 that these become. Raises GrowError (G313) where an input's numbers are used for anything else, where they
 come from anything but an input, and where constants number units that go: there they would silently mean
 other units.
+
+And for atoms, which numbers of its own the model computes along them: no weight of the result can follow
+these. They are of places: a map may leave units away at the end, or put new ones behind them, but not move
+them.
 """
 
 from __future__ import annotations
@@ -14,11 +18,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from growc.algebra.indexmap import Array, IndexMap, Ints
-from growc.algebra.space import Space, find, leaves
+from growc.algebra.space import Reason, Space, find, leaves
 from growc.algebra.whole_axis import assemble
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Node, Value, backward
-from growc.ir.traits import SIZES
+from growc.ir.traits import JOIN, REPEAT, SAME, SIZES, SUM, VIEW, WRITE
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import THROUGH
@@ -128,3 +132,40 @@ def _only_looks_up(axes: Axes, source: Value, space: Space, by_node: Mapping[Nod
 def _refused(node: Node, what: str) -> GrowError:
     message = f"these units cannot get other numbers: `{node.name or node.kind}` {what}"
     return GrowError(Diagnostic("G313", message, help="`by first` keeps the numbers as they are"))
+
+
+# --------------------------------------------------------------------------------- computed numbers
+
+
+def computed_along(axes: Axes) -> dict[Space, Reason]:
+    """For every atom that a known value which is no weight tells units of apart, where that is."""
+    found: dict[Space, Reason] = {}
+    for instance in axes.instances:
+        for value in instance.node.inputs:
+            if value is None or value.known is None or value.weight is not None or _addresses(value):
+                continue
+            for axis, space in enumerate(axes.of(value)):
+                if _differs(value, axis):
+                    reason = Reason(instance.node, "numbers are computed that differ along it")
+                    found.update((x, reason) for x in leaves(space) if x.static and x not in found)
+    return found
+
+
+GRIDS = (SAME, VIEW, REPEAT, JOIN, SUM)
+"""Traits of what an exporter makes the addresses of an assignment with."""
+
+
+def _addresses(value: Value) -> bool:
+    """Whether numbers say nothing but where something is written: mending accounts for those."""
+    return bool(value.users) and all(
+        node.has(SIZES)
+        or (node.has(WRITE) and any(one.operand == i and one.column is not None for one in node.addresses))
+        or (node.has(*GRIDS) and all(map(_addresses, node.outputs)))
+        for node, i in value.users
+    )
+
+
+def _differs(value: Value, axis: int) -> bool:
+    """Whether the elements along an axis are not all alike."""
+    known = [k for k in value.known or () if k.ndim > axis and k.shape[axis] > 1]
+    return any((k != k.take([0], axis)).any() for k in known)

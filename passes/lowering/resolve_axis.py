@@ -36,6 +36,15 @@ def named(name: str, span: Span | None, roles: Roles, axes: Axes) -> list[RoleAx
     return roles.axes[name]
 
 
+def only_size(name: str, sizes: Iterable[int], span: Span) -> int:
+    """The one size that a name means in an expression. Raises GrowError (G312) where there are several."""
+    have = list(dict.fromkeys(sizes))
+    if len(have) > 1:
+        listed = ", ".join(map(str, have))
+        raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
+    return have[0]
+
+
 def targets_of(axis: ast.AxisRef, roles: Roles, axes: Axes) -> list[RoleAxis]:
     """The axes that a statement names. Raises GrowError (G302, G306) where there are none."""
     if isinstance(axis, ast.NamedAxis):

@@ -18,7 +18,7 @@ from growc.errors.source import Span
 from growc.ir.graph import Node, Value, readers
 from growc.passes.axes.infer import Axes
 from growc.passes.layers.layer_runs import Layers, Run
-from growc.passes.lowering.resolve_axis import lies_under
+from growc.passes.lowering.resolve_axis import lies_under, only_size
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.submodels import Scopes
 from growc.recipe import syntax_tree as ast
@@ -172,8 +172,4 @@ def numbers(runs: Sequence[Run], moment: int | None = None) -> list[int]:
 
 def number_of_layers(layers: Layers, scopes: Sequence[ast.Scope], span: Span, moment: int | None) -> int:
     """The number of layers in these scopes before a statement, or after the last one."""
-    have = numbers(runs_in(layers, scopes, span), moment)
-    if len(have) > 1:
-        listed = ", ".join(map(str, have))
-        raise GrowError(Diagnostic("G312", f"`layers` has several sizes here: {listed}", span))
-    return have[0]
+    return only_size("layers", numbers(runs_in(layers, scopes, span), moment), span)

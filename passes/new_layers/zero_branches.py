@@ -11,7 +11,7 @@ Constant factors, layout, casts and functions with f(0) = 0 are passed on the wa
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -121,7 +121,7 @@ class Branches:
         """The branches on a stream that nothing else touches."""
         kept = self.kept(layer)
         found: list[Branch] = []
-        way = list(steps(layer.end, layer.start, kept))
+        way = list(steps(layer.end, layer.start, lambda node, i: node.inputs[i] in kept))
         if (way[-1][0].inputs[way[-1][1]] if way else layer.end) is not layer.start:
             return self.obstacle(layer, kept)
         for node, _ in way:
@@ -187,9 +187,9 @@ class Branches:
         found = self.way(layer)
         if isinstance(found, Obstacle):
             return Passage(stands, held, behind(layer.end, self.twice, layer.start, held), found)
-        now, changing, taken = held, None, dict[Node, Node]()
+        now, changing, taken, kept = held, None, dict[Node, Node](), self.kept(layer)
         values = {layer.start: held}
-        for node, place in list(steps(layer.end, layer.start, self.kept(layer)))[::-1]:
+        for node, place in list(steps(layer.end, layer.start, lambda node, i: node.inputs[i] in kept))[::-1]:
             if not node.has(SUM) and not taken_back(node):
                 behind_it, same = through(node, place, now, self.twice)
                 like = None if same else steps_for(node, now)
@@ -389,14 +389,16 @@ def middle(node: Node) -> tuple[float, ...] | None:
     return (found[:1] if len(set(found)) == 1 else found) or None
 
 
-def steps(value: Value, start: Value, kept: Collection[Value]) -> Iterator[tuple[Node, int]]:
-    """The nodes on the way back from a value to another through these, each with the operand on the way."""
-    while value is not start and value.producer is not None:
-        place = next((i for i, v in enumerate(value.producer.inputs) if v in kept), None)
+def steps(
+    value: Value, start: Value | None, passes: Callable[[Node, int], bool]
+) -> Iterator[tuple[Node, int]]:
+    """The nodes on the way back from a value to another, each with the first operand that it passes on."""
+    while value is not start and (node := value.producer) is not None:
+        place = next((i for i, v in enumerate(node.inputs) if v is not None and passes(node, i)), None)
         if place is None:
             return
-        yield value.producer, place
-        value = value.producer.required(place)
+        yield node, place
+        value = node.required(place)
 
 
 def fits(given: Value, taken: Value) -> bool:
@@ -413,15 +415,9 @@ def axes_of(value: Value) -> str:
 
 def behind(value: Value, find: Find, start: Value | None = None, held: Settled | None = None) -> Settled:
     """What holds of a value, by all that rounds and bounds it; `held` is what holds of `start` on its way."""
-    way: list[tuple[Node, int]] = []
-    while value is not start and value.producer is not None:
-        node = value.producer
-        place = next((i for i, v in enumerate(node.inputs) if v is not None and settles(node, i, find)), None)
-        if place is None:
-            break
-        way.append((node, place))
-        value = node.required(place)
-    now = held if held is not None and value is start else Settled.of(value)
+    way = list(steps(value, start, lambda node, i: settles(node, i, find)))
+    first = way[-1][0].required(way[-1][1]) if way else value
+    now = held if held is not None and first is start else Settled.of(first)
     for node, place in reversed(way):
         now, _ = through(node, place, now, find)
     return now

@@ -49,7 +49,7 @@ def vocabularies(flow: Flow) -> list[Space]:
     sizes = {s.size for s in found}
     for value in flow.axes.graph.outputs:
         found += [find(s) for s in flow.axes.of(value)[-1:] if find(s).size in sizes]
-    return _distinct(found)
+    return list(dict.fromkeys(found))
 
 
 def _made_of(
@@ -76,7 +76,7 @@ def positions(flow: Flow, taken: Collection[Space]) -> list[Space]:
         cut = value in flow.static and any(one.end for one in instance.node.addresses)
         if cut and value is not None and any(find(s) in read for s in flow.axes.of(value)):
             found += _of_first(flow, instance, lambda term: term == "#")
-    return [s for s in _distinct(found) if s.kind == "atom" and not s.unit and s not in taken]
+    return [s for s in dict.fromkeys(found) if s.kind == "atom" and not s.unit and s not in taken]
 
 
 def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
@@ -94,7 +94,8 @@ def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
     routed = {s for m in flow.maps for s in flow.made(m)} - set(taken)
     for instance in flow.maps:
         found.update(dict.fromkeys(s for s in _stacked(flow, instance) if s in routed))
-    found.update(dict.fromkeys(s for s in _apart(flow) if s in routed))
+    apart = (find(flow.axes.of(a.whole)[a.axis]) for a in (*flow.axes.apart, *flow.axes.refused))
+    found.update(dict.fromkeys(s for s in apart if s in routed))
     return [s for s in found if s.kind == "atom" or all(x.unit for x in segments(s))]
 
 
@@ -130,21 +131,10 @@ def _stacked(flow: Flow, instance: Instance) -> Iterator[Space]:
     other = set(names_of(instance.line.inputs[1 - operand]))
     made = set(names_of(instance.line.outputs[0]))
     matrices = flow.read(instance) and flow.made(instance)
-    if value is not None and matrices and _stored(value):
+    if value is not None and matrices and value.unmoved.weight is not None:
         for space, term in zip(flow.axes.of(value), terms, strict=True):
             if labels(term) and set(labels(term)) <= other & made and space.static:
                 yield find(space)
-
-
-def _apart(flow: Flow) -> Iterator[Space]:
-    """Scores whose units are taken one by one, each for a network of its own."""
-    for one in (*flow.axes.apart, *flow.axes.refused):
-        yield find(flow.axes.of(one.whole)[one.axis])
-
-
-def _stored(value: Value) -> bool:
-    """Whether a value is a weight but for its layout."""
-    return value.unmoved.weight is not None
 
 
 def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
@@ -206,7 +196,3 @@ def _counts(node: Node) -> bool:
     """Whether a node may make numbers of its own, which are none of its operands'."""
     marks = any(one.operand == 0 for one in node.addresses)
     return marks or node.laws.mixes or node.treatment == "opaque" or node.has(SIZES, RANK)
-
-
-def _distinct(spaces: Iterable[Space]) -> list[Space]:
-    return list(dict.fromkeys(spaces))
