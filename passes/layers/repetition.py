@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,10 @@ def _exact(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | No
 
 def _stretches(equal: Sequence[bool]) -> Iterator[tuple[int, int]]:
     """Where it holds, as half-open ranges."""
-    start: int | None = None
-    for i, one in enumerate([*equal, False]):
-        if one and start is None:
-            start = i
-        elif not one and start is not None:
-            yield start, i
-            start = None
+    for holds, run in groupby(range(len(equal)), equal.__getitem__):
+        places = list(run)
+        if holds:
+            yield places[0], places[-1] + 1
 
 
 def _extended(tokens: Sequence[Hashable], found: Repetition) -> Repetition:
@@ -121,18 +119,11 @@ def _sharing(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | 
         for first in range(n - period):
             if tokens[first] == () or (first >= period and tokens[first - period] == tokens[first]):
                 continue
-            terms = _terms(tokens, first, period)
+            later = tokens[first::period]
+            terms = next((k for k, token in enumerate(later) if token != later[0]), len(later))
             for turn in range(period if terms > 1 else 0):
                 start = first - turn
                 count = min(terms, (n - start) // period)
                 if start >= 0 and count > 1:
                     best = _better(best, Repetition(start, period, count), opens)
     return best
-
-
-def _terms(tokens: Sequence[Hashable], first: int, period: int) -> int:
-    """How often a token comes again at equal distances."""
-    count = 1
-    while first + count * period < len(tokens) and tokens[first + count * period] == tokens[first]:
-        count += 1
-    return count

@@ -6,10 +6,9 @@ Raises GrowError (G304, G305) where no atom can be.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from growc.algebra.space import Reason, Space, atoms_of, find, leaves
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -95,9 +94,7 @@ class Placing:
             size = self.sizes.of(space)[0]
             if all(self.fixed(x) is not None for x in leaves(space)) or after * size % before:
                 continue
-            inner = int(
-                np.prod([self.sizes.of(s)[0] for s in spaces[spaces.index(space) + 1 :]], dtype=np.int64)
-            )
+            inner = math.prod(self.sizes.of(s)[0] for s in spaces[spaces.index(space) + 1 :])
             if block % inner and inner % block:
                 continue
             try:
@@ -110,7 +107,7 @@ class Placing:
         parts = " x ".join(str(self.sizes.of(s)[0]) for s in spaces)
         wanted = f"{after}" if block == 1 else f"{after} in blocks of {block}"
         message = f"`{self.name}` is made of {parts} units, and {wanted} keeps none of these factors whole"
-        multiple = np.lcm(before // min(self.sizes.of(s)[0] for s in free), block)
+        multiple = math.lcm(before // min(self.sizes.of(s)[0] for s in free), block)
         raise GrowError(Diagnostic("G305", message, self.size, help=f"use a multiple of {multiple}"))
 
     def _segments(self, space: Space, before: int, after: int, block: int) -> list[Place]:

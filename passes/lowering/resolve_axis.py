@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 
-from growc.algebra.space import Space, find, leaves
+from growc.algebra.space import Space, atoms_of, find
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
 from growc.passes.axes.infer import Axes
@@ -94,12 +95,6 @@ def _no_parameter(axis: TensorAxis, axes: Axes) -> Diagnostic:
 
 def why_same(axes: Axes, space: Space) -> Iterable[str]:
     """Notes that tell which operators tie an axis to itself under two names."""
-    nodes = []
-    for instance in axes.instances:
-        for bearer in instance.spaces.values():
-            if any(x is find(space) for x in leaves(bearer)):
-                nodes.append(instance.node.name or instance.node.op)
-                break
-        if len(nodes) == 3:
-            break
+    bearing = (i.node for i in axes.instances if find(space) in atoms_of(i.spaces.values()))
+    nodes = [node.name or node.op for node in islice(bearing, 3)]
     return [f"tied by {', '.join(nodes)}"] if nodes else []

@@ -45,9 +45,7 @@ def finder(axes: Axes) -> Find:
     @cache
     def find(node: Node, place: int) -> Again | None:
         operand, line = node.inputs[place], lines.get(node)
-        if operand is None or operand.sizes is None or operand.sizes != node.outputs[0].sizes:
-            return None
-        if line is None:
+        if operand is None or operand.sizes is None or operand.sizes != node.outputs[0].sizes or line is None:
             return None
         find_one = _choice if line.treatment == "select" else _operator
         return find_one(node, place, operand, lines)
