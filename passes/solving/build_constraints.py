@@ -158,22 +158,21 @@ def _add(links: Links, instance: Instance) -> None:
     if not ins and not outs:
         return
     node, treatment = instance.node, instance.line.treatment
-    for name in dict.fromkeys([*ins, *outs]):
+    names = dict.fromkeys([*ins, *outs])
+    aligned = {name: list(_aligned(links, ins.get(name, {}), outs.get(name, {}))) for name in names}
+    for name, met in aligned.items():
         bare = OPERATORS.get(treatment) if without_eps(node) and name not in instance.line.over else None
-        for one, other in _aligned(links, ins.get(name, {}), outs.get(name, {})):
+        for one, other in met:
             links.flows.append(Flow(node, one, tuple(other), treatment, bare))
     whole = norm_operator if treatment in OPERATORS else recurrent if treatment == "recurrent" else None
     if whole is not None:
         whole(links, instance, ins, outs)
         return
-    for name in dict.fromkeys([*ins, *outs]):
-        sources, targets = ins.get(name, {}), outs.get(name, {})
-        if not targets and treatment in REDUCTIONS:
-            continue
-        for one, other in _aligned(links, sources, targets):
+    for name, met in aligned.items():
+        for one, other in met if name in outs or treatment not in REDUCTIONS else ():
             TREATMENTS[treatment](links, instance, one, other)
     for name in choosing(instance.line):
-        for one, other in _aligned(links, ins.get(name, {}), outs.get(name, {})):
+        for one, other in aligned.get(name, ()):
             links.links.append(Link("choice", node, (*one.values(), *other), detail=treatment))
     if treatment in REDUCTIONS:
         value = node.inputs[0]

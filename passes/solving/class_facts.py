@@ -6,7 +6,7 @@ makes and reads it: who may determine its state, and in which form.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -33,6 +33,10 @@ class Classes:
     """The classes that it is contracted with."""
     contracted: set[Var] = field(default_factory=set)
     """Of activations that are contracted with each other."""
+    members: Counter[Var] = field(default_factory=Counter)
+    """How many variables it has."""
+    touches: Counter[Var] = field(default_factory=Counter)
+    """How many links it is a source or a target of."""
 
 
 def classes_of(links: Links, carriers: set[Value]) -> Classes:
@@ -41,10 +45,13 @@ def classes_of(links: Links, carriers: set[Value]) -> Classes:
     for var, owner in enumerate(links.owner):
         root = links.root(var)
         found.free[root] = found.free[root] and owner is not None and owner in carriers
+        found.members[root] += 1
         weight = None if owner is None else owner.weight
         if weight is not None and (weight.stored is not None or not weight.floating):
             found.quantised.add(root)
     for link in links.links:
+        touched = (*link.sources, *(link.targets if link.kind != "make" else ()))
+        found.touches.update(links.root(v) for v in touched)
         if link.kind in ("norm", "output"):
             found.normed.update(links.root(v) for v in link.sources)
         if link.formula is not None and not link.formula.centred and link.formula.power == 2:

@@ -80,11 +80,30 @@ def _weigh_means(
 ) -> bool:
     """Whether only mean units are lost, and what makes them in front of the gain can weigh them by it."""
     means = (state.index < 0) & (wanted.index < 0) & (state.mean != 0) & (state.mean == wanted.mean)
-    beside = "" if (lost & ~means).any() else solving.gains.weighing(scaled, gain, solving.request(gain))
+    beside = "" if (lost & ~means).any() else _gain_alone(solving, scaled, gain)
     if beside:
         solving.done.factors[solving.links.root(scaled)] = beside
         solving.done.ones.add(solving.links.root(gain))
     return bool(beside)
+
+
+def _gain_alone(solving: Solving, scaled: Var, gain: Var) -> str:
+    """The stored tensor of a gain, if weights make the state in front of it for this gain alone; empty else.
+
+    A mean unit behind the gain is the mean of products, and so is a row of these weights that is a mean of
+    rows times elements of the gain; the gain itself is one there (docs/theory.md). The tensor has a plain
+    element for each unit.
+    """
+    facts, request = solving.classes, solving.request(gain)
+    root, other = solving.links.root(scaled), solving.links.root(gain)
+    value = solving.links.owner[gain]
+    weight = None if value is None else value.weight
+    alone = facts.touches[root] == 1 and facts.touches[other] == 1 and facts.members[other] == 1
+    if weight is None or request is None or not alone or value in solving.changed or weight.computed:
+        return ""
+    integers = root in facts.quantised or other in facts.quantised
+    plain = request.unit == 1 and weight.elements == request.map.source
+    return weight.name if plain and not integers else ""
 
 
 def _choose(solving: Solving, link: Link, state: IndexMap, target: Var) -> IndexMap:

@@ -18,7 +18,6 @@ from growc.ir.lowered_statement import Request, Sizes, Stage
 from growc.passes.dataflow.ranges import Ranges
 from growc.passes.solving.class_facts import Classes
 from growc.passes.solving.constraints import Link, Links, Var
-from growc.passes.solving.gains import Gains
 from growc.plans.plan import Gap
 
 PRIMAL, DUAL, GAIN = "makes", "reads", "scales"
@@ -83,13 +82,12 @@ class Solving:
         ranges: Ranges,
     ) -> None:
         self.links, self.stage, self.sizes, self.classes = links, stage, sizes, classes
-        self.ranges = ranges
+        self.ranges, self.changed = ranges, changed
         self.given_up = given_up
         self.more: dict[Var, Bools] = {}
         """Units that are to be given up, by class."""
         self.done = Solution(links, stage)
         self.request = self.done.request
-        self.gains = Gains(links, changed, classes.quantised)
         self.readers = 0
 
     def known(self, var: Var) -> IndexMap | None:
