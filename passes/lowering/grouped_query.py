@@ -235,10 +235,9 @@ class Pairs:
         front.regroups.append(split)
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
         self.held[pair] = self.standing(pair, keys, group).reshape(keys * parts, group // parts)
-        self.requests.rankings.pool(pair.keys, np.kron(np.eye(keys), np.full((parts, 1), 1.0)))
-        self.requests.rankings.pool(
-            pair.group, np.kron(np.full((1, parts), 1 / parts), np.eye(group // parts))
-        )
+        self.requests.rankings.pool(pair.keys, np.repeat(np.eye(keys), parts, axis=0))
+        inside = np.kron(np.full((1, parts), 1 / parts), np.eye(group // parts))
+        self.requests.rankings.pool(pair.group, inside)
         self.requests.sizes.apply(Stage(0, "", "", Options(), regroups=[split]))
 
     def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:

@@ -83,7 +83,7 @@ class _Lowering:
         self.errors += self.pairs.settle()
         if self.errors:
             raise GrowError(*self.errors)
-        made = self.requests.rankings.made
+        made = self.requests.rankings.since_source()
         self.done.numbers = renumbered(self.axes, made)
         apart = self.axes.apart
         one_by_one = taken([(a, mapped(self.axes.of(a.whole)[a.axis], made)) for a in apart])

@@ -35,14 +35,22 @@ def renumbered(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[str, Ints]:
     for instance in axes.instances:
         for _, space in addressed(axes, instance):
             kept = mapped(space, made)
-            if kept is None or (kept.index == np.arange(kept.size)).all() or (kept.counts > 0).all():
+            if kept is None or _same_numbers(kept):
                 continue
             for index in instance.node.inputs[1:]:
                 source = None if index is None or index.known is not None else _input(axes, index, by_node)
                 if source is not None and source.weight is None:
+                    if kept.junk.any() or kept.size > kept.source:
+                        raise _refused(instance.node, f"takes their numbers from `{source.name}`", "")
                     _only_looks_up(axes, source, find(space), by_node)
                     found[source.name] = kept.index
     return found
+
+
+def _same_numbers(kept: IndexMap) -> bool:
+    """Whether the units that stay have the numbers that they had: others came behind them, or went there."""
+    first = kept.index[: kept.source]
+    return bool((first == np.arange(len(first))).all())
 
 
 def mapped(space: Space, made: Mapping[Space, IndexMap]) -> IndexMap | None:
@@ -70,10 +78,13 @@ def constants(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[Node, tuple[in
                 continue
             alone = len(list(addressed(axes, instance))) == 1
             if -1 in wanted or numbers.size > MAX_PATCHED or not alone:
-                raise _refused(instance.node, "numbers them by constants")
+                stay = (numbers % whole.source < whole.size).all() and whole.size < whole.source
+                raise _refused(instance.node, "numbers them by constants", FIRST if stay else "")
             found[instance.node] = tuple(wanted)
     return found
 
+
+FIRST = "`by first` keeps the numbers as they are"
 
 MAX_PATCHED = 512
 """Constants of more numbers are not written anew."""
@@ -129,9 +140,9 @@ def _only_looks_up(axes: Axes, source: Value, space: Space, by_node: Mapping[Nod
             raise _refused(node, "uses them as well")
 
 
-def _refused(node: Node, what: str) -> GrowError:
+def _refused(node: Node, what: str, remedy: str = FIRST) -> GrowError:
     message = f"these units cannot get other numbers: `{node.name or node.kind}` {what}"
-    return GrowError(Diagnostic("G313", message, help="`by first` keeps the numbers as they are"))
+    return GrowError(Diagnostic("G313", message, help=remedy))
 
 
 # --------------------------------------------------------------------------------- computed numbers

@@ -135,6 +135,15 @@ class Rankings:
         key = find(space)
         self.made[key] = step.after(self.made[key]) if key in self.made else step
 
+    def since_source(self) -> dict[Space, IndexMap]:
+        """What every space that changed was mapped to; units that are means of several are junk."""
+        found = dict(self.made)
+        for atom, means in self.means.items():
+            merged = (means != 0).sum(axis=1) != 1
+            base = IndexMap.of(means.shape[1], means.argmax(axis=1), junk=merged)
+            found[atom] = found[atom].after(base) if atom in found else base
+        return found
+
     def pool(self, space: Space, step: Floats) -> None:
         """The units of a space became means of those that it had: `step` says of which, row by row."""
         atom = find(space)

@@ -44,6 +44,10 @@ def test_statements_on_grouped_heads_of_other_layers_keep_their_sizes() -> None:
     assert not bad([judge(1_003_181), judge(1_004_930)])
 
 
+def test_constants_that_repeat_key_heads_follow_their_groups() -> None:
+    assert not bad([judge(1_107_710)])
+
+
 @pytest.mark.soak
 def test_many_hostile_graphs_and_modules() -> None:
     outcomes = [judge(seed) for seed in LATER_GRAPHS] + [judge_module(seed) for seed in LATER_MODULES]

@@ -217,6 +217,50 @@ def test_another_name_of_grouped_heads_meets_them_split(model: Path, tmp_path: P
     assert (axes.sizes("kv_heads"), axes.sizes("heads")) == ([8], [8])
 
 
+NUMBERED = EXPANDED.replace("(float[B, S, 12] y)", "(float[B, S, 12] y, float[B, N, S, 4] z)").replace(
+    "    k5 = ", "    z = Gather <axis = 1> (k4, pick)\n    k5 = "
+)
+"""Key heads are given out by their numbers."""
+
+
+def numbered(tmp_path: Path, text: str, **more: list[int]) -> Path:
+    values = {"wide": [1, 1, G, 1, 1], "merged": [0, 0, K * G, D], "few": [0, 0, -1, D], "two": [2]}
+    values |= {"flat4": [0, K * G, -1, D], "back": [0, 0, -1], **more}
+    return save(tmp_path / "m.onnx", text, **{k: np.array(v, dtype=np.int64) for k, v in values.items()})
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "widen kv_heads to 4 with neighbor copy",
+        "widen kv_heads to 8 with uniform copy",
+        "widen kv_heads to 4 with neighbor copy\nwiden heads to 16 with uniform copy",
+        "widen kv_heads to 4 with neighbor copy\nwiden kv_heads to 8 with neighbor copy",
+    ],
+)
+def test_constants_that_number_key_heads_follow_their_groups(tmp_path: Path, recipe: str) -> None:
+    text = NUMBERED.replace("int64[1] three>", "int64[1] three, int64[3] pick>")
+    path = numbered(tmp_path, text, pick=[1, 0, -1])
+    done = growc.apply(f"{recipe}\nexpect exact", path, tmp_path / "out.onnx")
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+
+
+def test_constants_that_number_key_heads_refuse_means(tmp_path: Path) -> None:
+    text = NUMBERED.replace("int64[1] three>", "int64[1] three, int64[3] pick>")
+    with pytest.raises(GrowError, match="`z` numbers them by constants"):
+        growc.plan("subclone kv_heads to 1 by mean", numbered(tmp_path, text, pick=[1, 0, -1]))
+
+
+@pytest.mark.parametrize(
+    "recipe", ["widen kv_heads to 4 with neighbor copy", "subclone kv_heads to 1 by mean"]
+)
+def test_an_input_that_numbers_key_heads_refuses_other_groups(tmp_path: Path, recipe: str) -> None:
+    text = NUMBERED.replace("(float[B, S, 12] x)", "(float[B, S, 12] x, int64[N] pick)")
+    with pytest.raises(GrowError, match="`z` takes their numbers from `pick`"):
+        growc.plan(recipe, numbered(tmp_path, text))
+
+
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
