@@ -19,6 +19,7 @@ from transformers import (
     ViTForImageClassification,
 )
 
+import growc
 from growc import api
 from growc.dialects.torch.emit.emit import grown_module, planned_graph
 
@@ -249,3 +250,38 @@ def test_a_norm_that_has_no_gain_gets_none_where_it_would_be_one():
     assert_same(module, result, inputs)
     assert set(result.state_dict()) == set(module.state_dict())
     assert list(result.buffers()) == []
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return x + self.down(torch.tanh(self.up(self.norm(x))))
+
+
+class WithSpare(nn.Module):
+    """The third entry of its list is never called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        spare = nn.Module()
+        spare.up = nn.Linear(8, 4)
+        self.stem, self.blocks = nn.Linear(3, 8), nn.ModuleList([Residual(), Residual(), spare])
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in list(self.blocks)[:2]:
+            x = block(x)
+        return x
+
+
+def test_a_new_layer_leaves_the_names_of_tensors_that_nothing_reads() -> None:
+    torch.manual_seed(0)
+    recipe = "widen hidden to 16 with cyclic copy\nstack layers to 3 by last with zero outputs\nexpect exact"
+    source = WithSpare()
+    grown = growc.apply(source, recipe, torch.randn(2, 3))
+    assert torch.equal(grown.state_dict()["blocks.2.up.weight"], source.blocks[2].up.weight)
+    assert grown.state_dict()["blocks.2.up.weight_"].shape == (16, 16)
+    assert len(growc.param_groups(grown, grown.lineage)) == 3

@@ -34,6 +34,7 @@ class Clone:
                 scope.sort()  # only what stands in order can be copied
         made = Clone(source.clone(), {}, {}, {})
         made.model.meta.update(source.meta)
+        made.model.graph.meta.update(source.graph.meta)
         made.pair(source.graph, made.model.graph)
         return made
 

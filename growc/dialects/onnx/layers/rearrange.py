@@ -98,6 +98,10 @@ def rebuild(
     return surgery.finish()
 
 
+RESERVED = "growc.reserved"
+"""Key of a graph's `meta`: names of stored tensors that stand beside it, which nothing else may have."""
+
+
 class _Surgery:
     """`factors`: for what stands for a computed weight, the stored tensor that is zero where it is."""
 
@@ -262,6 +266,7 @@ class _Surgery:
     def assign(self, wanted: Sequence[tuple[Named, str]]) -> None:
         mine = {thing for thing, _ in wanted}
         taken = {v.name for v in [*self.graph.inputs, *self.graph.initializers.values()] if v not in mine}
+        taken |= self.graph.meta.get(RESERVED, frozenset())
         for node in (n for n in self.graph.all_nodes() if n not in self.gone):
             things: list[Named] = [node, *node.outputs]
             taken |= {thing.name for thing in things if thing not in mine}

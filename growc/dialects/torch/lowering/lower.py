@@ -23,6 +23,7 @@ from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_u
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.capture import ALIASES
 from growc.dialects.onnx.capture.fused_ops import detach
+from growc.dialects.onnx.layers.rearrange import RESERVED
 from growc.dialects.torch.capture.export import Captured, is_tensor
 from growc.dialects.torch.lowering.constants import Constants
 from growc.dialects.torch.lowering.outputs import OUTPUT
@@ -89,6 +90,8 @@ class _Lowering:
         )
         domains = {n.domain for n in self.nodes} - {""}
         graph.opset_imports.update(dict.fromkeys(sorted(domains), 1))
+        read = {name for name, value in self.initializers.items() if value.uses()}
+        graph.meta[RESERVED] = frozenset(n for n, first in self.captured.names.items() if first not in read)
         model = ir.Model(graph, ir_version=10, producer_name="torch.export")
         model.meta[SAME] = self.same
         return model
