@@ -6,7 +6,6 @@ Names, metadata, opset and order stay. Weights are computed one at a time, while
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
@@ -35,7 +34,7 @@ from growc.plans.plan import WeightPlan
 
 
 def rewrite(
-    graph: Graph, weights: Assembled, repairs: Repairs, attributes: Mapping[Node, Mapping[str, Any]]
+    graph: Graph, weights: Assembled, repairs: Repairs, attributes: Mapping[Node, Mapping[str, float]]
 ) -> tuple[IrModel, Clone]:
     """A copy of the graph's model as a plan has it, and what stands in it for nodes and values of the source.
 
@@ -58,8 +57,8 @@ def rewrite(
     for value, number in repairs.constants.items():
         writer.stand_in(there.value_of(value), number)
     for node, changed in attributes.items():
-        for name, number in changed.items():
-            there.node_of(node).attributes[name] = ir.AttrFloat32(name, float(number))
+        for name, real in changed.items():
+            there.node_of(node).attributes[name] = ir.AttrFloat32(name, float(real))
     writer.shapes()
     left_out(graph, repairs.taken, writer)
     settle(own.spreading, writer, repeats=own.repeats)
@@ -217,8 +216,8 @@ class _Rewriter(Writer):
             origin.shape = None if after is None else _declared(origin.shape, value.sizes, after)
 
 
-def _declared(shape: Any, before: tuple[Size, ...] | None, after: tuple[Size, ...]) -> Any:
-    dims: list[Any] = []
+def _declared(shape: ir.Shape, before: tuple[Size, ...] | None, after: tuple[Size, ...]) -> ir.Shape:
+    dims: list[int | ir.SymbolicDim | None] = []
     for axis, size in enumerate(after):
         if before is not None and len(before) == len(after) == len(shape) and before[axis] == size:
             dims.append(shape[axis])
