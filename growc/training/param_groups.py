@@ -95,16 +95,11 @@ def freeze(
     hooks = []
     numbers = [KINDS.index(kind) for kind in kinds]
     for name, entries in entry_kinds(module, lineage).items():
-        parameter, kept = module.get_parameter(name), ~_among(entries, numbers)
+        parameter = module.get_parameter(name)
+        kept = ~torch.isin(entries, torch.tensor(numbers, device=entries.device))
         if not kept.any():
             parameter.requires_grad_(False)
         elif not kept.all():
             hook = partial(torch.mul, kept)
             hooks.append(parameter.register_hook(hook))
     return hooks
-
-
-def _among(entries: torch.Tensor, numbers: Sequence[int]) -> torch.Tensor:
-    import torch
-
-    return torch.isin(entries, torch.tensor(numbers, device=entries.device))

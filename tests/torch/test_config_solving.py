@@ -12,10 +12,12 @@ import torch
 from torch import nn
 from truths import target_of, true_config
 
-from growc.dialects.transformers.classes import build, example_inputs
-from growc.dialects.transformers.config.search import Solved, Target, Unsolved, solve
+from growc.dialects.torch.capture.example_inputs import example_inputs
+from growc.dialects.transformers.classes import build
+from growc.dialects.transformers.config.near_misses import Unsolved
+from growc.dialects.transformers.config.search import Solved, solve
 from growc.dialects.transformers.config.shapes import read_by, shapes_of
-from growc.dialects.transformers.config.trials import Trials
+from growc.dialects.transformers.config.trials import Target, Trials
 from growc.dialects.transformers.log.record import operator_log
 
 
@@ -51,7 +53,6 @@ def solved(name: str, request: str) -> tuple[Solved | Unsolved, Target]:
 def test_a_config_with_the_shapes_and_the_log_is_found(name, request_name):
     found, target = solved(name, request_name)
     assert isinstance(found, Solved), found
-    assert not found.literals
     module = build(found.config, constants=True)
     assert target.shapes.items() <= shapes_of(module).items()
     assert operator_log(module, inputs_of(name)) == target.log

@@ -8,9 +8,9 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 
 from growc.checkpoint.files.directory import config_of
-from growc.dialects.torch.capture.example_inputs import without_cache
+from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs, without_cache
 from growc.dialects.torch.capture.export import export, run
-from growc.dialects.transformers.classes import build, example_inputs, real_inputs
+from growc.dialects.transformers.classes import build
 from growc.errors.diagnostic import GrowError
 
 SIZES = {

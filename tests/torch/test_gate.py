@@ -9,11 +9,14 @@ import pytest
 import tiny_configs
 from truths import target_of
 
-from growc.dialects.transformers.classes import build, example_inputs
+from growc.dialects.torch.capture.example_inputs import example_inputs
+from growc.dialects.transformers.classes import build
 from growc.dialects.transformers.config.check_program import check, difference
+from growc.dialects.transformers.config.near_misses import Unsolved
 from growc.dialects.transformers.config.refusal import Asked, refusal
-from growc.dialects.transformers.config.search import Target, Unsolved, solve
+from growc.dialects.transformers.config.search import solve
 from growc.dialects.transformers.config.shapes import shapes_of
+from growc.dialects.transformers.config.trials import Target
 from growc.errors.diagnostic import GrowError
 
 ROPE = {"rope_type": "default", "rope_theta": 10000.0}

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from undecided_forwards import Asserting, Branching, Checking, Converting, Decoding, Hooking, Looping, Reading
 
+from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs
 from growc.dialects.torch.capture.export import export, run
-from growc.dialects.transformers.classes import example_inputs, real_inputs
 from growc.errors.diagnostic import GrowError
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from growc.dialects.transformers.classes import build
-from growc.dialects.transformers.config.search import Target
 from growc.dialects.transformers.config.shapes import among, read_by, shapes_of, ties_of
+from growc.dialects.transformers.config.trials import Target
 from growc.dialects.transformers.log.record import operator_log
 
 Config = dict[str, Any]

@@ -10,9 +10,9 @@ from registry import ZOO, Built, build
 from torch.utils._pytree import tree_flatten
 from zoo import names
 
+from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs
 from growc.dialects.torch.capture.export import Captured, export, run
 from growc.dialects.transformers.classes import build as build_class
-from growc.dialects.transformers.classes import example_inputs, real_inputs
 from growc.errors.diagnostic import GrowError
 
 pytestmark = [pytest.mark.soak, pytest.mark.filterwarnings("ignore")]

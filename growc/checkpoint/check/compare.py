@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,14 +11,15 @@ from typing import Any
 
 import torch
 
-from growc.checkpoint.check.compare_as_onnx import compare_exported
 from growc.checkpoint.check.run import Loaded, load
 from growc.checkpoint.files.directory import Checkpoint, config_of
+from growc.checkpoint.files.quiet import quiet
 from growc.dialects.torch.capture.example_inputs import real_inputs
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch
 from growc.dialects.transformers.classes import build
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 from growc.errors.regular_files import foreign
+from growc.formats.onnx_file import OnnxFile
 from growc.modules.compare import IN_SINGLE
 from growc.passes.finish.interface import Ports
 from growc.plans.unitmaps import NumberMap
@@ -29,6 +31,7 @@ Case = Mapping[str, Any]
 """Keyword arguments of a forward."""
 
 SEEDS = (0, 1)
+WAY = "Exported to ONNX, in onnxruntime"
 
 
 def compare(
@@ -50,7 +53,7 @@ def compare(
     few = cases if before.whole or not narrow else cases[:1]  # of large ones most are run in single precision
     measured = _measured(ports, before, after, _others(source, before, narrow), few, narrow)
     if exported:
-        measured = replace(measured, **compare_exported(ports, before, after, cases[0], measured.notes))
+        measured = replace(measured, **_exported(ports, before, after, cases[0], measured.notes))
     if not narrow:
         return measured
     before, after = load(source, torch.float32), load(result, torch.float32)
@@ -137,3 +140,41 @@ def _add_rounding(found: Rounding, other: Loaded, cases: Sequence[Case], expecte
             found.notes.append(f"own rounding not measured: {str(error).splitlines()[0]}")
             break
         found.add(outputs, {name: array.astype(outputs[name].dtype) for name, array in seen.items()})
+
+
+def _exported(
+    ports: Ports, before: Loaded, after: Loaded, case: Mapping[str, Any], notes: Sequence[str]
+) -> dict[str, Any]:
+    """The fields of a measurement that this one stands beside, or a note why there is none."""
+    if not (before.whole and after.whole):
+        return {"notes": (*notes, "not compared as ONNX files: an exporter needs all weights in memory")}
+    with Attempt() as attempt, tempfile.TemporaryDirectory(prefix="growc-") as name:
+        files = [
+            _export(loaded, case, Path(name) / f"{number}.onnx")
+            for number, loaded in enumerate((before, after))
+        ]
+        found = OnnxFile().verify(ports, files[0], files[1], None, lambda *_: None)
+        return {"beside": {WAY: found}}
+    error = attempt.error  # an exporter raises whatever a model leads it to
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    reason = error.diagnostics[0].message if isinstance(error, GrowError) else reason
+    return {"notes": (*notes, f"not compared as ONNX files: {reason}")}
+
+
+def _export(loaded: Loaded, case: Mapping[str, Any], path: Path) -> Path:
+    given = loaded.fitting(case)
+    outputs = list(loaded.run(given))
+    tensors = [name for name, value in given.items() if isinstance(value, torch.Tensor)]
+    with quiet():
+        torch.onnx.export(
+            loaded.module,
+            (),
+            path,
+            kwargs=given,
+            input_names=tensors,
+            output_names=outputs,
+            dynamo=True,
+            optimize=False,
+            verbose=False,
+        )
+    return path

@@ -1,26 +1,28 @@
 """Running checkpoints by their classes: what they compute, loaded as a user loads them.
 
-Large ones are run without ever being in memory as a whole: see streaming.py.
+Large ones are run without ever being in memory as a whole: each weight is read when an operator takes it,
+then dropped.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import keystr, tree_flatten_with_path
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
 
-from growc.checkpoint.check.streaming import Streaming
 from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.files.directory import config_of, weight_files
 from growc.checkpoint.files.quiet import quiet
+from growc.checkpoint.files.torch_tensors import without_data
 from growc.dialects.torch.lowering.lower import plain_name
-from growc.dialects.torch.operators.arrays import moved, to_numpy, widened
+from growc.dialects.torch.operators.arrays import moved, to_numpy, to_torch, widened
 from growc.dialects.transformers.classes import class_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.verification.ort_session import Feeds
@@ -30,6 +32,37 @@ if TYPE_CHECKING:
 
 WHOLE = 1 << 29
 """No weights of more bytes than these are loaded at a time."""
+
+
+class Streaming(TorchFunctionMode):
+    """While it is entered, parameters of a module on meta are those of a checkpoint wherever they are used.
+
+    typed: what is made of each stored tensor.
+    """
+
+    def __init__(self, opened: Opened, typed: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self._opened, self._typed = opened, typed
+        state: Mapping[str, torch.Tensor] = opened.module.state_dict(keep_vars=True)
+        self._names = {tensor: name for name, tensor in state.items()}
+        for name, tensor in state.items():  # what asks for a type without an operator sees the stored one
+            tensor.data = self._typed(without_data(opened.names.entries[opened.stored[name]]))
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        args, named = tree_map(self._read, (args, dict(kwargs or {})))
+        return func(*args, **named)
+
+    def _read(self, given: Any) -> Any:
+        name = self._names.get(given) if isinstance(given, torch.Tensor) else None
+        if name is None:
+            return given
+        return self._typed(to_torch(self._opened.read(name)))
 
 
 @dataclass(frozen=True)

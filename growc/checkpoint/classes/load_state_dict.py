@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from itertools import chain
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +47,8 @@ def filled(module: nn.Module, given: Given) -> nn.Module:
         more = (f"and {len(problems) - SHOWN} more",) if len(problems) > SHOWN else ()
         message = f"the state dict does not fit this `{type(module).__name__}`"
         raise GrowError(Diagnostic("G322", message, notes=(*problems[:SHOWN], *more)))
-    return _with_tensors(module, made | _computed(module))
+    copy: nn.Module = deepcopy(module, {id(old): new for old, new in (made | _computed(module)).items()})
+    return copy
 
 
 def _fitting(names: list[str], own: Tensor, state: State) -> tuple[Tensor, str]:
@@ -96,10 +96,3 @@ def _passing(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if isinstance(value, Tensor)
     )
     return chain(module.named_buffers(remove_duplicate=False), plain)
-
-
-def _with_tensors(module: nn.Module, made: Mapping[Tensor, Tensor]) -> nn.Module:
-    """A copy of a module with other tensors in the place of its own."""
-    memo: dict[int, Any] = {id(old): new for old, new in made.items()}
-    copy: nn.Module = deepcopy(module, memo)
-    return copy

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from growc.algebra.space import Space, factors, find
 from growc.checkpoint.classes.model import held_model
-from growc.ir.lowered_statement import Stage
 from growc.passes.compilation import Result
 from growc.resolve.bound import Bound
 
@@ -65,17 +64,11 @@ class StoredAxes:
     def resized(self, place: Place) -> Bound | None:
         """The last statement that resizes an axis as a whole."""
         space = self.at(place)
+        whole = [] if space is None else [space, *factors(space)]  # a factor takes the map of a product
         for stage in reversed(self.c.lowered.stages):
-            if space in stage.requests or _through_factors(space, stage):
+            if any(part in stage.requests for part in whole):
                 return next((b for b in self.c.statements if b.number == stage.number), None)
         return None
-
-
-def _through_factors(space: Space | None, stage: Stage) -> bool:
-    """Whether a stage resizes a product: a factor takes the map."""
-    if space is None or space.kind != "product":
-        return False
-    return any(factor in stage.requests for factor in factors(space))
 
 
 def _identity(spaces: Sequence[Space]) -> tuple[Space, ...]:

@@ -46,6 +46,10 @@ class _Conversion:
         made = transform.convert(self.first, model=self.module, config=self.module.config)
         return {self.rename(n): t[0] if isinstance(t, list) else t for n, t in made.items()}
 
+    def arrays(self, read: Callable[[str], Array]) -> dict[str, Array]:
+        """The results as arrays."""
+        return {n: to_numpy(t) for n, t in self.run(lambda name: to_torch(read(name))).items()}
+
     def outline(self, entries: Mapping[str, Entry]) -> tuple[Entry, ...]:
         """What the results will be."""
         made = self.run(lambda name: without_data(entries[name]))
@@ -70,17 +74,16 @@ class ModuleNames:
             for entry in conversion.outline(file):
                 self.entries[entry.name] = entry
                 self._origins[entry.name] = conversion
-        self._last: tuple[_Conversion | None, dict[str, torch.Tensor]] = (None, {})
+        self._last: tuple[_Conversion | None, dict[str, Array]] = (None, {})
 
     def read(self, name: str) -> Array:
         """One tensor of the module. What was made together with it is kept for the next call."""
         conversion = self._origins[name]
         if self._last[0] is not conversion:
             self._last = (None, {})
-            self._last = (conversion, conversion.run(lambda key: to_torch(self._read(key))))
-        made = self._last[1]
-        found = to_numpy(made[name])
-        if len(made) == 1:
+            self._last = (conversion, conversion.arrays(self._read))
+        found = self._last[1][name]
+        if len(self._last[1]) == 1:
             self._last = (None, {})
         return found
 
@@ -91,12 +94,7 @@ class ModuleNames:
         used = [transform for transform in self._mapping if transform.was_used()]
         for conversion in _saving(module, sorted(entries, key=_natural), used):
             outline = conversion.outline(entries)
-            yield Part(outline, partial(_arrays, conversion, read))
-
-
-def _arrays(conversion: _Conversion, read: Callable[[str], Array]) -> Mapping[str, Array]:
-    made = conversion.run(lambda name: to_torch(read(name)))
-    return {name: to_numpy(tensor) for name, tensor in made.items()}
+            yield Part(outline, partial(conversion.arrays, read))
 
 
 def _natural(name: str) -> Any:

@@ -62,11 +62,6 @@ class Growth:
     named: Callable[[str], str | None]
     read: Read
 
-    @property
-    def moves_layers(self) -> bool:
-        """Whether some weights stand in other layers than before, or in several."""
-        return any(plan.copy_of for plan in self.plans.values())
-
 
 def adapters_of(source: Checkpoint) -> list[Path]:
     """The folders of a checkpoint in which an adapter lies, itself among them."""
@@ -83,7 +78,7 @@ def grow_adapter(folder: Path, out: Path, growth: Growth) -> None:
     file = next((p for n in (WEIGHTS, PICKLED) if (p := folder / n).is_file()), None)
     if file is None:
         raise unreadable(folder / ADAPTER_CONFIG, f"there is no `{WEIGHTS}` beside it")
-    _require_plain(folder, config, growth.moves_layers)
+    _require_plain(folder, config, any(plan.copy_of for plan in growth.plans.values()))
     stored, metadata = read_tensors(file)
     across = bool(config.get("fan_in_fan_out"))
     grown = {n: a for pair in _pairs(folder, stored) for n, a in _grown(folder, pair, stored, growth, across)}

@@ -52,12 +52,17 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
     bytes. Raises GrowError: G309 where there are no such elements in a file, G501 where a file is there that
     growc did not write, and not `force`, G502 where it cannot be written.
     """
+    from growc.checkpoint.classes.holder import first_names
     from growc.checkpoint.files.torch_tensors import entry_of
     from growc.dialects.torch.operators.arrays import to_numpy
     from growc.files.commit import commit, refused, workshop
+    from growc.version import __version__
 
     target = Path(path)
-    kept, others = _by_first_names(module)
+    state, first = module.state_dict(keep_vars=True), first_names(module)
+    kept = {name: tensor for name, tensor in state.items() if first[name] == name}
+    others = {name: first[name] for name in state if first[name] != name}
+    metadata = {"format": "pt", MADE: __version__, **others}
     entries = [entry_of(name, tensor) for name, tensor in kept.items()]
 
     def check() -> None:
@@ -69,26 +74,11 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
     if not target.parent.is_dir():
         raise refused(target, FileNotFoundError(2, "there is no such folder"))
     with workshop(target) as folder:
-        with ShardWriter(folder, entries, _metadata(others), LARGEST, name=target.name) as writer:
+        with ShardWriter(folder, entries, metadata, LARGEST, name=target.name) as writer:
             for name, tensor in kept.items():
                 writer.put(name, to_numpy(tensor))
         commit([(folder / target.name, target)], check)
     return target
-
-
-def _by_first_names(module: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Every tensor of the state by its first name, and for all other names that one."""
-    from growc.checkpoint.classes.holder import first_names
-
-    state, first = module.state_dict(keep_vars=True), first_names(module)
-    kept = {name: tensor for name, tensor in state.items() if first[name] == name}
-    return kept, {name: first[name] for name in state if first[name] != name}
-
-
-def _metadata(others: Mapping[str, str]) -> dict[str, str]:
-    from growc.version import __version__
-
-    return {"format": "pt", MADE: __version__, **others}
 
 
 def _made_by_growc(path: Path) -> bool:

@@ -36,7 +36,7 @@ def write_checkpoint(
     if config == source.config:
         shutil.copy2(source.path / CONFIG, folder / CONFIG)
     else:
-        (folder / CONFIG).write_text(config_text(config), encoding="utf-8")
+        (folder / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     for place in source.carried():
         if place.is_dir():
             shutil.copytree(place, folder / place.name, ignore=partial(_ignored, source))
@@ -46,18 +46,16 @@ def write_checkpoint(
     entries = [entry for part in made for entry in part.entries]
     with ShardWriter(folder, entries, source.metadata, shard_size, parameters) as writer:
         for part in made:
-            _put(writer, part, wrote)
+            tensors = part.make()
+            for entry in part.entries:
+                writer.put(entry.name, tensors[entry.name])
+                wrote(entry.name, entry.nbytes)
 
 
 def _ignored(source: Checkpoint, folder: str, names: list[str]) -> set[str]:
     """What stays behind in a folder of the source, and what is written anew of an adapter."""
     strange = {name for name in names if source.is_strange(Path(folder, name))}
     return strange | ({ADAPTER_CONFIG, *ADAPTER_WEIGHTS} & set(names) if ADAPTER_CONFIG in names else set())
-
-
-def config_text(config: Mapping[str, Json]) -> str:
-    """A config as transformers writes it."""
-    return json.dumps(config, indent=2, sort_keys=True) + "\n"
 
 
 def as_they_are(entries: Sequence[Entry], read: Callable[[str], Array]) -> list[Part]:
@@ -67,10 +65,3 @@ def as_they_are(entries: Sequence[Entry], read: Callable[[str], Array]) -> list[
         return lambda: {name: read(name)}
 
     return [Part((entry,), one(entry.name)) for entry in entries]
-
-
-def _put(writer: ShardWriter, part: Part, wrote: Tell) -> None:
-    made = part.make()
-    for entry in part.entries:
-        writer.put(entry.name, made[entry.name])
-        wrote(entry.name, entry.nbytes)

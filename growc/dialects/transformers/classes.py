@@ -20,11 +20,9 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.utils.weak import WeakIdKeyDictionary
 from transformers.initialization import no_init_weights
 
-from growc.dialects.torch.capture.example_inputs import EXPERTS, example_inputs, real_inputs
+from growc.dialects.torch.capture.example_inputs import EXPERTS
 from growc.dialects.transformers.computed_parameters import compute
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
-
-__all__ = ["ClassBuilder", "build", "class_of", "example_inputs", "real_inputs", "require_plain"]
 
 ATTENTIONS = (None, "eager")
 """transformers' own choice, which is one operator where a class can, and written out."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from growc.dialects.transformers.config.fields import Path, scaled
 from growc.dialects.transformers.config.trials import Trial, Trials
-from growc.dialects.transformers.log.entry import rounded
+from growc.dialects.transformers.log.entry import rounded, same_logs
 from growc.resolve.config_fields import FIELDS, SCOPED
 
 PAIRS, LIMIT = 200, 160
@@ -101,7 +101,7 @@ class Unseen:
 
     def exact(self, best: Trial) -> Trial:
         """The same with the real literals of the target, as far as fields hold them."""
-        while not self.trials.exact(best):
+        while best.log is None or not same_logs(self.trials.target.log, best.log):
             tried = [self.varied(best, s) for s in self.suggestions(best)]
             better = max([best, *tried], key=self.trials.score)
             if better is best:

@@ -41,8 +41,6 @@ from growc.dialects.transformers.config.trials import Build, Known, Target, Tria
 from growc.dialects.transformers.log.entry import same_logs
 from growc.dialects.transformers.log.record import operator_log
 
-__all__ = ["Build", "Solved", "Target", "Unsolved", "solve"]
-
 ROUNDS = 24
 """So many configs are taken up and gone on from."""
 
@@ -52,16 +50,13 @@ STUCK = 2
 
 @dataclass(frozen=True)
 class Solved:
-    """A config with which the class is the planned program.
+    """A config with which the class is the planned program, but for real literals, which weights make up for.
 
-    literals: (operator, planned, of the class) for real numbers in which the class differs all the same;
-    weights must make up for them. leads: for axes of tensors that nothing reads and whose size changes, the
-    axes that change with them.
+    leads: for axes of tensors that nothing reads and whose size changes, the axes that change with them.
     """
 
     config: dict[str, object]
     fields: Fields
-    literals: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = ()
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
 
 
@@ -130,7 +125,8 @@ def fewest(trials: Trials, best: Trial) -> Trial:
     """The same program from fewer changed fields."""
     for path in best.values:
         fewer = trials.of({p: value for p, value in best.values.items() if p != path})
-        if trials.solves(fewer) and trials.same(fewer, best):
+        same = fewer.log is not None and best.log is not None and same_logs(fewer.log, best.log)
+        if same and trials.solves(fewer):
             best = fewer
     return best
 
@@ -139,12 +135,7 @@ def fewest(trials: Trials, best: Trial) -> Trial:
 
 
 def _solved(trials: Trials, trial: Trial) -> Solved:
-    assert trial.log is not None
-    logs = trials.compared(trial, frozenset()) or trials.compared(trial, trials.target.zeros)
-    assert logs is not None, "only what solves is an answer"
-    pairs = zip(*(log.entries for log in logs), strict=True)
-    literals = tuple(dict.fromkeys((a.operator, a.real, b.real) for a, b in pairs if a.real != b.real))
-    return Solved(_written(trials, trial), fields_of(trials, trial), literals, _unread(trials, trial))
+    return Solved(_written(trials, trial), fields_of(trials, trial), _unread(trials, trial))
 
 
 def _written(trials: Trials, trial: Trial) -> dict[str, object]:

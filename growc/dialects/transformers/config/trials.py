@@ -26,7 +26,7 @@ from growc.dialects.transformers.config.shapes import (
     shapes_of,
     ties_of,
 )
-from growc.dialects.transformers.log.entry import Log, alike, same_logs
+from growc.dialects.transformers.log.entry import Log, alike
 from growc.dialects.transformers.log.record import operator_log
 from growc.dialects.transformers.log.zero_branches import awake
 from growc.errors.diagnostic import Attempt
@@ -74,14 +74,10 @@ Known = dict[tuple[str, bool, bool], Built]
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A config that was built, and what came of it; `failed` is what the class said where it refused."""
+class Trial(Built):
+    """A config with other values than the source's, and what came of it."""
 
-    values: Values
-    shapes: Mapping[str, Shape] = field(default_factory=dict)
-    ties: Ties = frozenset()
-    log: Log | None = None
-    failed: str = ""
+    values: Values = field(default_factory=dict)
 
     @cached_property
     def features(self) -> dict[Feature, int]:
@@ -134,24 +130,25 @@ class Trials:
 
     def of(self, values: Values, logged: bool = True) -> Trial:
         """The class with other values; with its log, or its sizes alone."""
-        asked = Trial({p: v for p, v in values.items() if p not in self.leaves or v != self.leaves[p]})
+        values = {p: v for p, v in values.items() if p not in self.leaves or v != self.leaves[p]}
+        asked = Trial(values=values)
         known = self.seen.get(asked.key)
         if known is not None and (known.log is not None or known.failed or not logged):
             return known
-        self.seen[asked.key] = made = self._built(asked.values, logged)
+        self.seen[asked.key] = made = self._built(values, logged)
         return made
 
     def _built(self, values: Values, logged: bool) -> Trial:
         try:
             config = changed(self.config, values)
         except (IndexError, KeyError, TypeError) as error:  # a list that is shorter by now
-            return Trial(values, failed=said(error))
-        built = self.built(config, logged)
-        if built.shapes:
-            return Trial(values, built.shapes, built.ties, built.log, built.failed)
+            return Trial(values=values, failed=said(error))
+        made = Trial(values=values, **vars(self.built(config, logged)))
+        if made.shapes:
+            return made
         mended = (self._built({**more, **values}, logged) for more in self._insisted(values))
         found = next((trial for trial in mended if trial.shapes), None)
-        return found or self._in_proportion(values, logged) or Trial(values, failed=built.failed)
+        return found or self._in_proportion(values, logged) or made
 
     def built(self, config: dict[str, object], logged: bool) -> Built:
         """The class of a config, once for all targets: with its log, or its sizes alone."""
@@ -193,19 +190,17 @@ class Trials:
             return None
         others = self.partners.get(path) or [p for p, v in self.leaves.items() if type(v) is int and v > 1]
         pairs = [(p, scaled(self.leaves[p], new / max(old, 1))) for p in others if p != path]
-        tried = {p: self._shaped({path: new, p: value}) for p, value in pairs if value is not None}
-        built = {p: trial for p, trial in tried.items() if trial is not None}
+        built: dict[Path, Trial] = {}
+        for partner, value in pairs:
+            values = {path: new, partner: value}
+            if value is not None and (made := self.built(changed(self.config, values), logged=False)).shapes:
+                built[partner] = Trial(values=values, **vars(made))
         if new == 2 * old:
             self.partners[path] = list(built) or [path]  # by itself it has none
         if not built:
             return None
         best = max(built.values(), key=lambda trial: agreement(self.wanted, trial.features))
         return self._built(best.values, logged) if logged else best
-
-    def _shaped(self, values: Values) -> Trial | None:
-        """The class with these values and no others; nothing where it refuses them."""
-        built = self.built(changed(self.config, values), logged=False)
-        return Trial(values, built.shapes, built.ties) if built.shapes else None
 
     def _filled(self, values: Values) -> Values:
         """What the class fills by itself from other values than the source's: names of stages, a quotient."""
@@ -274,14 +269,6 @@ class Trials:
         if trial.read != self.target.shapes or not self.tied(trial):
             return None
         return None if trial.log is None else alike(awake(self.target.log, zeros), awake(trial.log, zeros))
-
-    def exact(self, trial: Trial) -> bool:
-        """Whether it has the real literals of the planned program too."""
-        return trial.log is not None and same_logs(self.target.log, trial.log)
-
-    def same(self, trial: Trial, other: Trial) -> bool:
-        """Whether two trials compute the same."""
-        return trial.log is not None and other.log is not None and same_logs(trial.log, other.log)
 
     def wrong(self, trial: Trial) -> set[Feature]:
         """The planned sizes that a trial has otherwise."""

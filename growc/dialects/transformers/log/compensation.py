@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 
 from growc.algebra.indexmap import Array
 from growc.dialects.transformers.log.entry import UNKNOWN, Log, Wire, alike, is_input
-from growc.dialects.transformers.log.linear_system import TOLERANCE, Equations
-from growc.dialects.transformers.log.scale_rules import NoFactorError, balances, none
+from growc.dialects.transformers.log.linear_system import TOLERANCE, solution
+from growc.dialects.transformers.log.scale_rules import Balance, NoFactorError, balances, none
 from growc.ir.graph import wide
 
 
@@ -78,26 +78,27 @@ def _told(planned: Log, found: Log, number: int) -> str:
 def _factors(planned: Log, found: Log, parting: Sequence[int]) -> dict[str, Factor] | None:
     """Factors that make up for these differences; None where there are none."""
     shifted = dict(_shifted(planned))
-    system = Equations()
+    equations: list[Balance] = []
     for number, entry in enumerate(planned.entries):
         if number in shifted:
             continue
         there = found.entries[number] if number in parting else entry
         made = [(number, place) for place in range(len(entry.shapes))]
         try:
-            system.take(balances(entry, there, planned.wires[number], made))
+            equations += balances(entry, there, planned.wires[number], made)
         except NoFactorError:
             return None
-    system.take(none([wire for wires in planned.wires for wire in wires if is_input(wire)]))
-    system.take(none([wire for wire in planned.wires[-1] if wire != UNKNOWN]))
+    equations += none([wire for wires in planned.wires for wire in wires if is_input(wire)])
+    equations += none([wire for wire in planned.wires[-1] if wire != UNKNOWN])
     names: dict[Wire, str] = {(number, 0): name for number, (name, _) in shifted.items() if name}
     moved = set(names.values())
     free = list(dict.fromkeys(w for wires in planned.wires for w in wires if w in names or _is_stored(w)))
     free = [wire for wire in free if wire not in moved]
-    if not system.settle(free):
+    known = solution(equations, free)
+    if known is None:
         return None
     shifts = dict(shifted.values())
-    made_up = {names.get(wire, str(wire)): system.known.get(wire, 0.0) for wire in free}
+    made_up = {names.get(wire, str(wire)): known.get(wire, 0.0) for wire in free}
     return {n: Factor(math.exp(f), shifts.get(n, 0.0)) for n, f in made_up.items() if abs(f) > TOLERANCE}
 
 
