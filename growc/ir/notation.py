@@ -135,6 +135,12 @@ class Operand:
         """Number of axes."""
         return len(self.sizes or ())
 
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        """The sizes, where they are known: as in all rules of rows that are not `partial`."""
+        assert self.sizes is not None
+        return self.sizes
+
 
 def parse_axes(pattern: str) -> list[Term]:
     """`b (g o) _ ...` -> terms; `...` stays as the label of an ellipsis."""

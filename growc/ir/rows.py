@@ -26,9 +26,19 @@ class Site:
         """An attribute of the node."""
         return self.node.attributes.get(name, default)
 
+    def input(self, i: int) -> Operand | None:
+        """Operand i, or None where it is absent."""
+        return self.inputs[i] if i < len(self.inputs) else None
+
+    def operand(self, i: int) -> Operand:
+        """Operand i, which its operator demands."""
+        found = self.inputs[i]
+        assert found is not None, i
+        return found
+
     def known(self, i: int) -> tuple[Array, ...] | None:
         """The value of operand i at every sample point, where it is known."""
-        operand = self.inputs[i] if i < len(self.inputs) else None
+        operand = self.input(i)
         return None if operand is None else operand.known
 
     def static(self, i: int) -> Array | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from growc.algebra.space import Size, ratio
-from growc.dialects.onnx.operators.site import first, line, names, unit
+from growc.dialects.onnx.operators.site import first, line, names, rest, unit
 from growc.ir.notation import Line, Term
 from growc.ir.rows import Site, opaque
 
@@ -16,12 +16,10 @@ def attention(site: Site) -> Line:
     q, k, v = site.inputs[:3]
     if q is None or k is None or v is None or any(o.rank != 4 for o in (q, k, v)):
         return opaque(site)
-    assert q.sizes is not None
-    assert k.sizes is not None
-    group = ratio(q.sizes[1], k.sizes[1])
+    group = ratio(q.shape[1], k.shape[1])
     if group is None:
         return opaque(site)
-    heads: Term = "h" if unit(group) else "g" if unit(k.sizes[1]) else ("*", ("h", "g"))
+    heads: Term = "h" if unit(group) else "g" if unit(k.shape[1]) else ("*", ("h", "g"))
     shared, batch = "1" if heads == "g" else "h", "_" if any(site.inputs[4:]) else "b"
     inputs: list[Sequence[Term] | None] = [
         [batch, heads, "_", "d"],
@@ -29,25 +27,22 @@ def attention(site: Site) -> Line:
         [batch, shared, "_", "e"],
     ]
     for bias in site.inputs[3:4]:
-        sizes = () if bias is None else bias.sizes or ()
+        sizes = () if bias is None else bias.shape
         whole: list[Term] = [batch, heads, "_", "_"]
         terms = ["1" if unit(s) else t for s, t in zip(sizes, whole[4 - len(sizes) :], strict=True)]
         inputs.append(None if bias is None else terms)
     inputs += [None if o is None else ["_"] * o.rank for o in site.inputs[4:]]
-    found = {"h": k.sizes[1], "g": group, "d": q.sizes[3]}
+    found = {"h": k.shape[1], "g": group, "d": q.shape[3]}
     outputs: list[list[Term]] = [[batch, heads, "_", "e"], [batch, heads, "_", "_"]]
     return line(inputs, outputs, **{n: s for n, s in found.items() if not unit(s)})
 
 
 def split_packed(site: Site) -> Line:
     """q, k and v side by side, each (heads channels)."""
-    x = first(site)
-    assert x.sizes is not None
     sizes: dict[str, Size] = {}
     parts: list[Term] = []
     for heads, channels, out in zip("qkv", "def", site.outputs, strict=True):
-        assert out.sizes is not None
-        sizes |= {heads: out.sizes[1], channels: out.sizes[3]}
+        sizes |= {heads: out.shape[1], channels: out.shape[3]}
         parts.append(("*", (heads, channels)))
     outputs = [["b", heads, "s", channels] for heads, channels in zip("qkv", "def", strict=True)]
     return line([["b", "s", ("+", tuple(parts))]], outputs, **sizes)
@@ -56,39 +51,34 @@ def split_packed(site: Site) -> Line:
 def unfold(site: Site) -> Line:
     """Heads stand in front of the channels, and come out on the axis of one element."""
     out, axis = site.outputs[0], site.node.integer("axis")
-    assert out.sizes is not None
     left, right = names("a", out.rank), names("a", out.rank)
     left[axis], right[axis] = "1", "h"
     left[-1], right[-1] = ("*", ("h", "d")), "d"
-    return line([left], [right], h=out.sizes[axis], d=out.sizes[-1])
+    return line([left], [right], h=out.shape[axis], d=out.shape[-1])
 
 
 def repeat(site: Site) -> Line:
     """Every one of h heads g times, which may be once."""
     source, out, axis = first(site), site.outputs[0], site.node.integer("axis")
-    assert source.sizes is not None
-    assert out.sizes is not None
-    group = ratio(out.sizes[axis], source.sizes[axis])
+    group = ratio(out.shape[axis], source.shape[axis])
     if group is None:
         return opaque(site)
     left, right = names("a", out.rank), names("a", out.rank)
     left[axis], right[axis] = "h", ("*", ("h", "g"))
-    return replace(line([left], [right], h=source.sizes[axis], g=group), counted=("g",))
+    return replace(line([left], [right], h=source.shape[axis], g=group), counted=("g",))
 
 
 def rotary_embedding(site: Site) -> Line:
     """Channels come in pairs and are frozen; heads are an axis of their own, or stand in front of them."""
     x = first(site)
-    assert x.sizes is not None
-    tables: list[Sequence[Term] | None] = [None if o is None else ["_"] * o.rank for o in site.inputs[1:]]
+    tables = rest(site)
     batch = "_" if any(o is not None and o.rank > 2 for o in site.inputs[1:]) or len(site.inputs) > 3 else "b"
     if x.rank == 4:
         heads_first: list[Term] = [batch, "h", "_", "_"]
         return line([heads_first, *tables], [heads_first])
-    heads = site.attribute("num_heads", 0)
-    assert isinstance(heads, int)
-    channels = ratio(x.sizes[-1], (heads,) * len(x.sizes[-1])) if heads else _channels(site)
-    count = None if channels is None else ratio(x.sizes[-1], channels)
+    heads = site.node.integer("num_heads")
+    channels = ratio(x.shape[-1], (heads,) * len(x.shape[-1])) if heads else _channels(site)
+    count = None if channels is None else ratio(x.shape[-1], channels)
     if x.rank != 3 or channels is None or count is None:
         return opaque(site)
     whole: Term = "d!" if unit(count) else ("*", ("h", "d!"))
@@ -98,5 +88,5 @@ def rotary_embedding(site: Site) -> Line:
 
 def _channels(site: Site) -> Size | None:
     """The channels of a head by its tables: they hold one number for each pair."""
-    table = site.inputs[2] if len(site.inputs) > 2 else None
+    table = site.input(2)
     return None if table is None or not table.sizes else tuple(2 * s for s in table.sizes[-1])

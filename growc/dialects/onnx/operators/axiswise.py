@@ -39,9 +39,8 @@ TRANSFORM = "mixes all entries of this axis: it is a Fourier transform"
 
 def dft(site: Site) -> Line:
     """DFT: one axis is transformed, and the last one holds real and imaginary parts."""
-    given = site.static(2) if site.opset >= 20 and len(site.inputs) > 2 and site.inputs[2] else None
-    named = len(site.inputs) > 2 and site.inputs[2] is not None
-    if named and given is None:
+    given = site.static(2) if site.opset >= 20 else None
+    if given is None and site.input(2) is not None:
         return opaque(site)
     rank = first(site).rank
     axis = axis_of(site, -2 if site.opset >= 20 else 1) if given is None else int(given.reshape(-1)[0]) % rank
@@ -59,15 +58,14 @@ def _transformed(site: Site, axes: set[int]) -> Line:
 
 
 def _static(site: Site, axis: int) -> bool:
-    sizes = first(site).sizes
-    return sizes is not None and len(set(sizes[axis])) == 1
+    return len(set(first(site).shape[axis])) == 1
 
 
 def reduce(site: Site) -> Line:
     """Reductions; axes that are not named are all of them."""
     rank = first(site).rank
     axes = axes_of(site)
-    if axes is None and len(site.inputs) > 1 and site.inputs[1] is not None:
+    if axes is None and site.input(1) is not None:
         return opaque(site)
     chosen = {a % rank for a in axes} if axes else set(range(rank))
     if not axes and site.attribute("noop_with_empty_axes", 0):
@@ -121,15 +119,11 @@ def normalization(site: Site) -> Line:
     """LayerNormalization and RMSNormalization over the last axes, with parameters for these alone."""
     rank = first(site).rank
     start = axis_of(site, -1)
-    spread = any(
-        o is not None and not all(map(unit, (o.sizes or ())[: start - rank])) for o in site.inputs[1:]
-    )
+    spread = any(o is not None and not all(map(unit, o.shape[: start - rank])) for o in site.inputs[1:])
     if spread or len(site.outputs) > 1:
         return opaque(site)
     terms = [*names("a", start), *(names("c", rank - start) if start < rank - 1 else ["c"])]
-    parameters: list[Sequence[Term] | None] = []
-    for operand in site.inputs[1:]:
-        parameters.append(None if operand is None else _aligned(operand, terms))
+    parameters = [None if o is None else _aligned(o, terms) for o in site.inputs[1:]]
     return over(line([terms, *parameters], [terms]), terms[start:])
 
 
@@ -151,11 +145,8 @@ def group_norm(site: Site) -> Line:
     groups.
     """
     data = first(site)
-    assert data.sizes is not None
-    groups = site.attribute("num_groups")
-    assert isinstance(groups, int)
-    g: Size = (groups,) * len(data.sizes[1])
-    inner = ratio(data.sizes[1], g)
+    g: Size = (site.node.integer("num_groups"),) * len(data.shape[1])
+    inner = ratio(data.shape[1], g)
     if inner is None:
         return opaque(site)
     sizes = {name: size for name, size in (("g", g), ("c", inner)) if not unit(size)}
@@ -174,4 +165,4 @@ def over(made: Line, terms: Sequence[Term]) -> Line:
 def _aligned(operand: Operand, terms: Sequence[Term]) -> list[Term]:
     """The terms of an operand that is broadcast from the right."""
     lead = len(terms) - operand.rank
-    return ["1" if unit(s) else terms[lead + k] for k, s in enumerate(operand.sizes or ())]
+    return ["1" if unit(s) else terms[lead + k] for k, s in enumerate(operand.shape)]

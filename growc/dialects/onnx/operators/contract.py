@@ -18,25 +18,21 @@ def gemm(site: Site) -> Line:
     a: list[Term] = ["k", "m"] if site.attribute("transA", 0) else ["m", "k"]
     b: list[Term] = ["n", "k"] if site.attribute("transB", 0) else ["k", "n"]
     inputs: list[Sequence[Term] | None] = [a, b]
-    bias = site.inputs[2] if len(site.inputs) > 2 else None
-    if bias is not None:
-        result = site.outputs[0].sizes or ()
-        pairs = list(zip(reversed(bias.sizes or ()), ("n", "m"), reversed(result), strict=False))
+    if (bias := site.input(2)) is not None:
+        pairs = list(zip(reversed(bias.shape), ("n", "m"), reversed(site.outputs[0].shape), strict=False))
         inputs.append([broadcast_label(t, s, r) for s, t, r in pairs][::-1])
     return line(inputs, [["m", "n"]])
 
 
 def fused_matmul(site: Site) -> Line:
     """A matrix product of operands whose axes may stand in another order."""
-    a, b = first(site), site.inputs[1]
-    assert b is not None
-    result = site.outputs[0].sizes or ()
+    a, b, result = first(site), site.operand(1), site.outputs[0].shape
     lead = len(result) - (a.rank > 1) - (b.rank > 1)
     inputs: list[Sequence[Term]] = []
     for operand, which, own in ((a, "A", ("m", "k")), (b, "B", ("k", "n"))):
         order = turned(operand.rank, site.node.attributes, which)
         stacked = range(lead - operand.rank + 2, lead)
-        sizes = [(operand.sizes or ())[i] for i in order]
+        sizes = [operand.shape[i] for i in order]
         logical = [broadcast_label(f"e{i}", s, result[i]) for i, s in zip(stacked, sizes, strict=False)]
         logical += list(own) if operand.rank > 1 else ["k"]
         inputs.append([logical[order.index(i)] for i in range(operand.rank)])
@@ -53,13 +49,10 @@ def einsum(site: Site) -> Line:
         return opaque(site)
     if alone and len(operands) > 1:
         return opaque(site)
-    sizes = site.outputs[0].sizes or ()
+    sizes = site.outputs[0].shape
     lead = len(sizes) - len(result) + 1 if "..." in result else 0
     stretched = sizes[result.index("...") :][:lead] if "..." in result else ()
-    inputs: list[Sequence[Term]] = []
-    for part, operand in zip(operands, site.inputs, strict=True):
-        assert operand is not None
-        inputs.append(_letters(part, operand.sizes or (), stretched))
+    inputs = [_letters(part, site.operand(i).shape, stretched) for i, part in enumerate(operands)]
     made = line(inputs, [_letters(result, sizes, stretched)])
     return replace(made, treatment="sum" if alone else "layout") if len(operands) == 1 else made
 
@@ -79,17 +72,11 @@ def _letters(part: Sequence[str], sizes: Sequence[Size], stretched: Sequence[Siz
 
 def conv(site: Site) -> Line:
     """Kernels slide over opaque axes; a grouped convolution's channels are (g c), g tied on both sides."""
-    data, kernel = first(site), site.inputs[1]
-    assert data.sizes is not None
-    assert kernel is not None
-    assert kernel.sizes is not None
-    groups = site.attribute("group", 1)
-    assert isinstance(groups, int)
+    data, kernel, groups = first(site), site.operand(1), site.node.integer("group", 1)
     space: list[Term] = ["_"] * (data.rank - 2)
-    points = len(kernel.sizes[0])
-    g: Size = (groups,) * points
+    g: Size = (groups,) * len(kernel.shape[0])
     flip = site.node.op == "ConvTranspose"
-    inside, outside = kernel.sizes[0 if flip else 1], kernel.sizes[1 if flip else 0]
+    inside, outside = kernel.shape[0 if flip else 1], kernel.shape[1 if flip else 0]
     per_group = ratio(inside if flip else outside, g)
     if per_group is None:
         return opaque(site)

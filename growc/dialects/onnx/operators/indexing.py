@@ -23,13 +23,11 @@ HUGE = 1 << 31
 def slice_(site: Site) -> Line:
     """Static bounds cut an axis into segments; run-time bounds from the front address it."""
     data, result = first(site), site.outputs[0]
-    assert data.sizes is not None
-    assert result.sizes is not None
     left: list[Term] = names("a", data.rank)
     right = list(left)
     sizes: dict[str, Size] = {}
     for axis, starts, ends, step in _slice_bounds(site):
-        size, out = data.sizes[axis], result.sizes[axis]
+        size, out = data.shape[axis], result.shape[axis]
         if size == out and step == 1:
             continue
         left[axis], right[axis] = _cut_term(axis, size, out, starts, ends, step, sizes)
@@ -40,19 +38,16 @@ def _slice_bounds(site: Site) -> list[tuple[int, list[int] | None, list[int] | N
     """(axis, start at each sample point, end, step) for every sliced axis; None where it is not known."""
     data = first(site)
     if "starts" in site.node.attributes:
-        points = len(data.sizes[0]) if data.sizes else 1
+        points = len(data.shape[0]) if data.shape else 1
         starts: Array | None = np.asarray([site.attribute("starts")] * points)
         ends: Array | None = np.asarray([site.attribute("ends")] * points)
         axes, steps = site.node.array("axes"), None
     else:
         starts, ends = _rows(site, 1), _rows(site, 2)
-        axes = site.static(3)
-        steps = site.static(4) if len(site.inputs) > 4 and site.inputs[4] else None
-        if len(site.inputs) > 4 and site.inputs[4] is not None and steps is None:
+        axes, steps = site.static(3), site.static(4)
+        if any(site.input(i) is not None and given is None for i, given in ((3, axes), (4, steps))):
             return [(a, None, None, None) for a in range(data.rank)]
-        if len(site.inputs) > 3 and site.inputs[3] is not None and axes is None:
-            return [(a, None, None, None) for a in range(data.rank)]
-    count = next((o.sizes[0][0] for o in site.inputs[1:2] if o is not None and o.sizes), data.rank)
+    count = next((o.shape[0][0] for o in site.inputs[1:2] if o is not None and o.shape), data.rank)
     if starts is not None:
         count = starts.shape[1]
     order = list(range(count)) if axes is None else [int(a) % data.rank for a in axes]
@@ -81,13 +76,8 @@ def _cut_term(
     if starts is None or ends is None or step is None:
         return "_", "_"
     if step != 1:
-        whole = ratio(size, out)
-        if (
-            whole is None
-            or step < 1
-            or whole != (step,) * len(size)
-            or not all(0 <= s < step for s in starts)
-        ):
+        whole: Size = (step,) * len(size)
+        if step < 1 or ratio(size, out) != whole or not all(0 <= s < step for s in starts):
             return "_", "_"
         sizes[f"y{axis}"], sizes[f"stride{axis}"] = out, whole
         return ("*", (f"y{axis}", f"stride{axis}!")), f"y{axis}"
@@ -102,27 +92,23 @@ def _cut_term(
 
 def gather(site: Site) -> Line:
     """Constant contiguous indices cut segments; others address the axis by number."""
-    indices = site.inputs[1]
-    assert indices is not None
-    return _chosen(site, axis_of(site), indices.rank)
+    return _chosen(site, axis_of(site), site.operand(1).rank)
 
 
 def _chosen(site: Site, axis: int, rank: int) -> Line:
     """Elements of one axis, by indices of a rank; the operand may have an axis of one element behind that."""
-    data, indices = first(site), site.inputs[1]
-    assert data.sizes is not None
-    assert indices is not None
+    data, indices = first(site), site.operand(1)
     behind: list[Term] = ["_"] * (indices.rank - rank)
     left: list[Term] = names("a", data.rank)
     middle: list[Term] = names("i", rank)
     sizes: dict[str, Size] = {}
-    size = data.sizes[axis]
+    size = data.shape[axis]
     known = site.known(1)
     if known is not None and behind:
         known = tuple(k[..., 0] for k in known)
     fixed = known[0] if known is not None and site.static(1) is not None else None
     if known is not None and all(_counts_up(k, n) for k, n in zip(known, size, strict=True)):
-        return _all_chosen(axis, left, size, list(indices.sizes or ())[:rank], behind)
+        return _all_chosen(axis, left, size, list(indices.shape)[:rank], behind)
     if fixed is not None and len(set(size)) == 1 and _contiguous(fixed, size[0]):
         begin = int(fixed.reshape(-1)[0]) % size[0]
         out = (fixed.size,) * len(size)
@@ -160,12 +146,9 @@ def gather_nd(site: Site) -> Line:
     """One number for each element that is taken, and no batch: a Gather. Else leading axes are addressed by
     number (opaque where one counts from the end), and batch axes are opaque.
     """
-    data, indices = first(site), site.inputs[1]
-    assert data.sizes is not None
-    assert indices is not None
-    assert indices.sizes is not None
+    data, indices = first(site), site.operand(1)
     batch = site.node.integer("batch_dims")
-    depth = indices.sizes[-1][0]
+    depth = indices.shape[-1][0]
     if depth == 1 and not batch:
         return _chosen(site, 0, indices.rank - 1)
     terms: list[Term] = names("a", data.rank)
@@ -178,21 +161,17 @@ def gather_nd(site: Site) -> Line:
 
 def scatter_nd(site: Site) -> Line:
     """Indices that count along an axis cut a segment of it; other addressed axes are opaque."""
-    data, indices, updates = first(site), site.inputs[1], site.inputs[2]
+    data, indices, updates = first(site), site.operand(1), site.operand(2)
     if site.attribute("reduction", "none") not in ("none", "add"):
         return opaque(site)
-    assert data.sizes is not None
-    assert indices is not None
-    assert indices.sizes is not None
-    assert updates is not None
-    depth = indices.sizes[-1][0]
+    depth = indices.shape[-1][0]
     kept: list[Term] = names("a", data.rank)[depth:]
     whole: list[Term] = [*("_" for _ in range(depth)), *kept]
-    lead: list[Term] = ["_" for _ in range(updates.rank - len(kept))]
-    grid: list[Term] = ["_" for _ in range(indices.rank)]
+    lead: list[Term] = ["_"] * (updates.rank - len(kept))
+    grid: list[Term] = ["_"] * indices.rank
     sizes: dict[str, Size] = {}
     for axis, begin in enumerate(counted(site.node)):
-        size, out = data.sizes[axis], updates.sizes[axis] if updates.sizes else ()
+        size, out = data.shape[axis], updates.shape[axis] if updates.shape else ()
         if begin == 0 and size == out:
             whole[axis] = lead[axis] = grid[axis] = f"a{axis}"
         elif begin is not None and len(set(size)) == 1 and len(set(out)) == 1:

@@ -23,9 +23,7 @@ def transpose(site: Site) -> Line:
 
 def reshape(site: Site) -> Line:
     """Shortest groups of axes with equal products; within a group, factors matched from the right."""
-    source, result = first(site).sizes, site.outputs[0].sizes
-    assert source is not None
-    assert result is not None
+    source, result = first(site).shape, site.outputs[0].shape
     left: list[Term] = []
     right: list[Term] = []
     sizes: dict[str, Size] = {}
@@ -65,7 +63,7 @@ def _total(sizes: Sequence[Size], *others: Sequence[Size]) -> Size:
 
 def expand(site: Site) -> Line:
     """Axes of one element are stretched. What is made of a zero alone is any map of zeros."""
-    source, result = first(site).sizes or (), site.outputs[0].sizes or ()
+    source, result = first(site).shape, site.outputs[0].shape
     lead = len(result) - len(source)
     left = [broadcast_label(f"a{lead + i}", s, result[lead + i]) for i, s in enumerate(source)]
     made, zero = line([left, *rest(site)], [names("a", len(result))]), site.static(0)
@@ -74,7 +72,7 @@ def expand(site: Site) -> Line:
 
 def tile(site: Site) -> Line:
     """Repetitions stand outside: (r a)."""
-    source, result = first(site).sizes or (), site.outputs[0].sizes or ()
+    source, result = first(site).shape, site.outputs[0].shape
     left: list[Term] = []
     right: list[Term] = []
     sizes: dict[str, Size] = {}
@@ -116,8 +114,8 @@ def pad(site: Site) -> Line:
     """Zeros in front of an axis and behind it are segments of their own; an axis that is padded otherwise is
     opaque. The others pass, linearly unless a constant comes in.
     """
-    source = first(site).sizes or ()
-    filler = site.static(2) if len(site.inputs) > 2 and site.inputs[2] else np.zeros(1)
+    source = first(site).shape
+    filler = np.zeros(1) if site.input(2) is None else site.static(2)
     zero = filler is not None and not filler.any() and not site.attribute("value", 0.0)
     zero = zero and site.attribute("mode", "constant") in ("constant", b"constant")
     pads = _pads(site, len(source))
@@ -146,7 +144,7 @@ def _pads(site: Site, rank: int) -> list[tuple[int, int]] | None:
         known = site.known(1)
         given = None if known is None else _constants(known)
         amounts = None if given is None else [int(p) for p in given]
-    if amounts is None or (axes is None and len(site.inputs) > 3 and site.inputs[3] is not None):
+    if amounts is None or (axes is None and site.input(3) is not None):
         return None
     chosen = list(range(rank)) if axes is None else [int(a) % rank for a in axes.reshape(-1)]
     found = {a: (amounts[k], amounts[k + len(chosen)]) for k, a in enumerate(chosen)}
@@ -162,12 +160,10 @@ def _constants(known: Sequence[Array]) -> list[int]:
 
 def resize(site: Site) -> Line:
     """Axes that keep their size pass, unless they are scaled by more than their size shows."""
-    source, result = first(site).sizes or (), site.outputs[0].sizes or ()
-    scales = site.static(2) if len(site.inputs) > 2 and site.inputs[2] is not None else None
-    cropped = site.attribute("coordinate_transformation_mode") in (
-        b"tf_crop_and_resize",
-        "tf_crop_and_resize",
-    )
+    source, result = first(site).shape, site.outputs[0].shape
+    scales = site.static(2)
+    mode = site.attribute("coordinate_transformation_mode")
+    cropped = mode in (b"tf_crop_and_resize", "tf_crop_and_resize")
     chosen = [a % len(source) for a in site.node.integers("axes") or range(len(source))]
     factors = {} if scales is None or not scales.size else dict(zip(chosen, scales.tolist(), strict=True))
     pairs = enumerate(zip(source, result, strict=True))
@@ -183,19 +179,16 @@ def trilu(site: Site) -> Line:
 
 def depth_to_space(site: Site) -> Line:
     """Channels are (c blocks) or (blocks c), and the blocks are opaque."""
-    shallow = site.inputs[0] if site.node.op == "SpaceToDepth" else site.outputs[0]
-    assert shallow is not None
-    assert shallow.sizes is not None
+    shallow = first(site) if site.node.op == "SpaceToDepth" else site.outputs[0]
     assert shallow.rank == 4
-    size = site.attribute("blocksize")
-    assert isinstance(size, int)
+    size = site.node.integer("blocksize")
     last = site.node.op == "DepthToSpace" and site.attribute("mode", "DCR") == "CRD"
-    points = len(shallow.sizes[0])
+    points = len(shallow.shape[0])
     deep: Term = ("*", ("c", "r!") if last else ("r!", "c"))
     left: list[Term] = ["b", deep, "_", "_"]
     right: list[Term] = ["b", "c", "_", "_"]
     pair = (left, right) if site.node.op == "DepthToSpace" else (right, left)
-    return line([pair[0]], [pair[1]], c=shallow.sizes[1], r=(size * size,) * points)
+    return line([pair[0]], [pair[1]], c=shallow.shape[1], r=(size * size,) * points)
 
 
 def constant_of_shape(site: Site) -> Line:

@@ -80,11 +80,6 @@ def _logarithm(x: float) -> float:
     return -math.inf if x == 0 else math.log(x)
 
 
-def _between(low: float, high: float) -> Rule:
-    """Results between two numbers, whatever the operands are."""
-    return lambda at: Range(low, high, wild=any(x.wild for x in at.all(elementwise=False)))
-
-
 def _negative(at: At) -> Range:
     x = at(0)
     return Range(-x.high, -x.low, wild=x.wild)
@@ -131,10 +126,6 @@ def _chosen(at: At) -> Range:
     return union(*(at(i, *says(at, condition, i == 1)) for i in (1, 2)))
 
 
-def _one_hot(at: At) -> Range:
-    return at(2, elementwise=False)
-
-
 def _common_bits(at: At) -> Range:
     least = min(at.all(), key=lambda x: (x.low < 0, x.high))
     return Range(0, least.high, least.rests) if least.low >= 0 else ANY
@@ -148,9 +139,9 @@ RANGES: Mapping[str, Rule] = {
     "Ceil": _rounded(math.ceil),
     "CumSum": _running_sum,
     "Div": _divide,
-    "EyeLike": _between(0, 1),
+    "EyeLike": lambda at: Range(0, 1),
     "Floor": _rounded(math.floor),
-    "Hardmax": _between(0, 1),
+    "Hardmax": lambda at: Range(0, 1),
     "Log": _monotonic(_logarithm, 0),
     "Loop begin": lambda at: Range(0) if at.place == 0 else stated(at),  # the number of the iteration
     "MatMul": _products,
@@ -161,7 +152,7 @@ RANGES: Mapping[str, Rule] = {
     "Neg": _negative,
     "NonMaxSuppression": _numbers(),
     "NonZero": _numbers(),
-    "OneHot": _one_hot,
+    "OneHot": lambda at: at(2, elementwise=False),
     "Pow": _power,
     "Range": _count_up,
     "ReduceSum": _sum_along,

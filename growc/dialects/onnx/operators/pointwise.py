@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from growc.dialects.onnx.operators.site import REAL, first, line, names, number, rest
+from growc.dialects.onnx.operators.site import REAL, first, line, names, number, rest, unit
 from growc.ir.notation import Line, Operand, Term
 from growc.ir.rows import Site, broadcast_label, opaque
 
@@ -27,11 +27,10 @@ def cast_like(site: Site) -> Line:
 def quantise(site: Site) -> Line:
     """Rounding to one scale for all; where the zero point is zero, zeros stay. Other scales freeze."""
     terms = names("a", first(site).rank)
-    if any(o is not None and any(s != 1 for size in o.sizes or () for s in size) for o in site.inputs[1:]):
+    if not all(o is None or all(map(unit, o.shape)) for o in site.inputs[1:]):
         return opaque(site)
     place = 1 if site.node.op == "growc::Shift" else 2
-    given = site.inputs[place] if len(site.inputs) > place else None
-    zero = np.zeros(1) if given is None else site.static(place)
+    zero = np.zeros(1) if site.input(place) is None else site.static(place)
     keeps = zero is not None and not zero.any()
     treatment = "layout" if keeps and _stored_integers(site) else "pointwise zero" if keeps else "pointwise"
     return replace(line([terms, *rest(site)], [terms]), treatment=treatment)
@@ -57,7 +56,7 @@ def rounded(site: Site) -> Line:
 
 def dropout(site: Site) -> Line:
     """Nothing happens outside of training."""
-    training = site.static(2) if len(site.inputs) > 2 and site.inputs[2] is not None else np.zeros(1)
+    training = np.zeros(1) if site.input(2) is None else site.static(2)
     if training is None or training.any() or len(site.outputs) > 1:
         return opaque(site)
     terms = names("a", first(site).rank)
@@ -94,14 +93,15 @@ def extreme(site: Site) -> Line:
 
 def _elementwise(site: Site, *, zero: bool, homogeneous: bool = False) -> Line:
     """Operands broadcast from the right; `homogeneous` counts where zeros are kept."""
-    result = site.outputs[0].sizes or ()
+    result = site.outputs[0].shape
     terms = names("e", len(result))[::-1]
 
     def axes(operand: Operand | None) -> list[Term] | None:
         if operand is None:
             return None
-        lead, sizes = len(result) - operand.rank, operand.sizes or ()
-        return [broadcast_label(str(terms[lead + i]), s, result[lead + i]) for i, s in enumerate(sizes)]
+        lead = len(result) - operand.rank
+        pairs = enumerate(operand.shape, lead)
+        return [broadcast_label(str(terms[i]), s, result[i]) for i, s in pairs]
 
     treatment = (
         "pointwise zero homogeneous" if zero and homogeneous else "pointwise zero" if zero else "pointwise"
@@ -111,6 +111,4 @@ def _elementwise(site: Site, *, zero: bool, homogeneous: bool = False) -> Line:
 
 def _bound(site: Site, i: int, name: str, default: float) -> float | None:
     """A bound of Clip: an attribute in old opsets, an operand in new ones; None where it is not known."""
-    if i < len(site.inputs) and site.inputs[i] is not None:
-        return number(site, i)
-    return site.node.real(name, default)
+    return site.node.real(name, default) if site.input(i) is None else number(site, i)

@@ -32,10 +32,7 @@ def line(inputs: Sequence[Sequence[Term] | None], outputs: Sequence[Sequence[Ter
 
 def first(site: Site) -> Operand:
     """The operand that the row is about."""
-    operand = site.inputs[0]
-    assert operand is not None
-    assert operand.sizes is not None
-    return operand
+    return site.operand(0)
 
 
 def rest(site: Site) -> list[Sequence[Term] | None]:
@@ -45,15 +42,13 @@ def rest(site: Site) -> list[Sequence[Term] | None]:
 
 def axis_of(site: Site, default: int = 0, rank: int | None = None) -> int:
     """The `axis` attribute, counted from the front."""
-    axis = site.attribute("axis", default)
-    assert isinstance(axis, int)
-    return axis % (rank or max(first(site).rank, 1))
+    return site.node.integer("axis", default) % (rank or max(first(site).rank, 1))
 
 
 def axes_of(site: Site, operand: int = 1) -> list[int] | None:
     """The `axes` of Squeeze, Unsqueeze and reductions: an attribute in old opsets, an operand in new ones."""
     axes = site.node.integers("axes")
-    if axes is None and len(site.inputs) > operand and site.inputs[operand] is not None:
+    if axes is None and site.input(operand) is not None:
         found = site.static(operand)
         return None if found is None else [int(a) for a in np.atleast_1d(found)]
     return axes
