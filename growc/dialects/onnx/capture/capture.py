@@ -52,7 +52,7 @@ def capture(model: ir.Model, dialect: Any) -> Graph:
     _refuse_blocked(model)
     if not dialect.fused and not dialect.folded:  # later, what waits for its way back is not read either
         RemoveUnusedNodesPass()(model)  # a fused node that nobody reads has no place to come back to
-    dialect.fused += lower(model, LOWERINGS | QUANTISED)
+    dialect.fused += lower(model, {**LOWERINGS, **QUANTISED})
     dialect.folded += fold(model)
     return _Capture(model, dialect).graph()
 

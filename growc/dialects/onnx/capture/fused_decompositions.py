@@ -12,12 +12,9 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.capture.fused_ops import MULTIPLE, Lowering
+from growc.dialects.onnx.capture.fused_ops import MICROSOFT, MULTIPLE, Lowering, Results, Rules
 from growc.dialects.onnx.operators import einsum as equation
 
-Results = Sequence[ir.Value | None] | None
-
-MICROSOFT = "com.microsoft"
 TINY = 9.999999960041972e-13
 """onnxruntime's default epsilon for its own norms: 1e-12 in float32."""
 
@@ -25,28 +22,20 @@ TINY = 9.999999960041972e-13
 # ---------------------------------------------------------------- sums, norms, activations
 
 
-def _norm(at: Lowering, op: str, *inputs: ir.Value | None, default: float = TINY) -> ir.Value:
-    made = at.add(op, *inputs, axis=-1, epsilon=at.attributes.get("epsilon", default))
+def _norm(at: Lowering, op: str, *inputs: ir.Value | None) -> ir.Value:
+    made = at.add(op, *inputs, axis=-1, epsilon=at.attributes.get("epsilon", TINY))
     return at.carry(made, epsilon="epsilon")
-
-
-def _total(at: Lowering, *terms: ir.Value | None) -> ir.Value:
-    given = [t for t in terms if t is not None]
-    total = given[0]
-    for term in given[1:]:
-        total = at.add("Add", total, term)
-    return total
 
 
 def skip_layer_norm(at: Lowering) -> Results:
     """LayerNormalization of a residual sum; the sum is a result too."""
-    total = _total(at, at.input(0), at.input(1), at.input(4))
+    total = at.total(at.input(0), at.input(1), at.input(4))
     return _norm(at, "LayerNormalization", total, at.input(2), at.input(3)), None, None, total
 
 
 def skip_rms_norm(at: Lowering) -> Results:
     """RMSNormalization of a residual sum; the sum is a result too."""
-    total = _total(at, at.input(0), at.input(1), at.input(3))
+    total = at.total(at.input(0), at.input(1), at.input(3))
     return _norm(at, "SimplifiedLayerNormalization", total, at.input(2)), None, None, total
 
 
@@ -57,7 +46,7 @@ def embed_layer_norm(at: Lowering) -> Results:
     found = [at.add("Gather", at.operand(2), ids), at.add("Gather", at.operand(3), numbers)]
     if segments is not None:
         found.append(at.add("Gather", at.operand(4), segments))
-    total = _total(at, *found)
+    total = at.total(*found)
     normed = _norm(at, "LayerNormalization", total, at.input(5), at.input(6))
     return normed, at.add("growc::MaskIndex", ids, at.input(7)), total
 
@@ -68,14 +57,14 @@ def biased(op: str) -> Callable[[Lowering], Results]:
     def rule(at: Lowering) -> Results:
         if at.input(1) is None:
             return None
-        return (at.add(f"{MICROSOFT}::{op}", _total(at, at.input(0), at.input(1))),)
+        return (at.add(f"{MICROSOFT}::{op}", at.total(at.input(0), at.input(1))),)
 
     return rule
 
 
 def bias_add(at: Lowering) -> Results:
     """x + bias + skip."""
-    return (_total(at, at.input(0), at.input(1), at.input(2)),)
+    return (at.total(at.input(0), at.input(1), at.input(2)),)
 
 
 def _activated(at: Lowering, value: ir.Value, kind: str, numbers: Sequence[float]) -> ir.Value | None:
@@ -86,21 +75,24 @@ def _activated(at: Lowering, value: ir.Value, kind: str, numbers: Sequence[float
     return at.add("growc::Clip" if kind == "Clip" else kind, value, **given)
 
 
+def _plain(at: Lowering, op: str) -> ir.Value:
+    """What an operator gives before its activation."""
+    own = {k: v for k, v in at.attributes.items() if not k.startswith("activation")}
+    return at.add(op, *(at.input(i) for i in range(3)), **own)
+
+
 def fused_conv(at: Lowering) -> Results:
     """A convolution, another tensor added to it, an activation."""
-    own = {k: v for k, v in at.attributes.items() if not k.startswith("activation")}
-    found = at.add("Conv", at.input(0), at.input(1), at.input(2), **own)
-    at.carry(found, group="group")
+    found = at.carry(_plain(at, "Conv"), group="group")
     kind = at.attributes.get("activation", "")
-    total = _total(at, found, at.input(3))
+    total = at.total(found, at.input(3))
     result = _activated(at, total, kind, at.attributes.get("activation_params", ())) if kind else total
     return None if result is None else (result,)
 
 
 def fused_gemm(at: Lowering) -> Results:
     """A matrix product and an activation."""
-    own = {k: v for k, v in at.attributes.items() if not k.startswith("activation")}
-    found = at.add("Gemm", at.input(0), at.input(1), at.input(2), **own)
+    found = _plain(at, "Gemm")
     numbers = [at.attributes.get(f"activation_{k}", 0.0) for k in ("alpha", "beta")]
     result = _activated(at, found, at.attributes.get("activation", ""), numbers)
     return None if result is None else (result,)
@@ -156,7 +148,7 @@ def attention(at: Lowering) -> Results:
 
 def packed_attention(at: Lowering) -> Results:
     """com.microsoft Attention: one weight for q, k and v side by side."""
-    x = _total(at, at.add("MatMul", at.operand(0), at.operand(1)), at.input(2))
+    x = at.total(at.add("MatMul", at.operand(0), at.operand(1)), at.input(2))
     heads, widths = at.attributes.get("num_heads"), at.attributes.get("qkv_hidden_sizes")
     q, k, v = at.several(
         "growc::SplitPacked", x, outputs=3, num_heads=heads, kv_num_heads=heads, widths=widths
@@ -189,7 +181,7 @@ def multi_head_attention(at: Lowering) -> Results:
     bias = at.input(3)
     if bias is not None:
         biases = at.several("growc::SplitBias", bias, q, k, v, outputs=3)
-        q, k, v = (_total(at, x, b) for x, b in zip((q, k, v), biases, strict=True))
+        q, k, v = (at.total(x, b) for x, b in zip((q, k, v), biases, strict=True))
     k, v = _extended(at, at.input(6), k), _extended(at, at.input(7), v)
     y, scores = _core(at, q, k, v, at.input(5), at.input(4), *at.inputs[8:])
     return _merged(at, y), k, v, scores
@@ -228,7 +220,7 @@ def grouped_query_attention(at: Lowering) -> Results:
     bias, sink = at.input(10), at.input(11)
     if sink is not None:
         column = at.add("growc::HeadColumn", sink)
-        bias = column if bias is None else _total(at, bias, column)
+        bias = column if bias is None else at.total(bias, column)
     multiple = 16 if at.attributes.get("do_rotary") else 8
     y, scores = _core(at, q, k, v, bias, at.input(5), at.input(6), multiple=multiple)
     return _merged(at, y), k, v, scores
@@ -245,7 +237,7 @@ def einsum(at: Lowering) -> Results:
     return (made,)
 
 
-LOWERINGS: dict[tuple[str, str], Callable[[Lowering], Results]] = {
+LOWERINGS: Rules = {
     ("", "Attention"): attention,
     ("", "Einsum"): einsum,
     (MICROSOFT, "Attention"): packed_attention,

@@ -38,8 +38,7 @@ def _parts(node: ir.Node) -> Iterator[tuple[str, tuple[onnx.NodeProto, ...]]]:
     rule = LOWERINGS.get((node.domain, node.op_type))
     if rule is None:
         return
-    attributes = {a.name: a.value for a in node.attributes.values()}
-    lowering = Lowering(list(node.inputs), attributes, node.name or node.outputs[0].name or node.op_type)
+    lowering = Lowering.of(node)
     if rule(lowering) is None:
         return
     for part in lowering.made:

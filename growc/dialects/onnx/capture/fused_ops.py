@@ -29,6 +29,9 @@ PART_OF = "growc.part_of"
 UNSIZED = frozenset({"MaskIndex"})
 """Parts in the neutral domain that ask no size of what they read but those of the model's inputs."""
 
+MICROSOFT = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
+
 MULTIPLE = "growc.multiple"
 """Attribute of a plain node: the last axis of its operands must be a multiple of it."""
 
@@ -43,6 +46,11 @@ class Lowering:
     made: list[ir.Node] = field(default_factory=list)
     carried: dict[str, tuple[ir.Node, str]] = field(default_factory=dict)
     """Attributes of the fused node that follow an attribute of a plain one."""
+
+    @staticmethod
+    def of(node: ir.Node) -> Lowering:
+        """A fused node of which nothing is taken apart yet."""
+        return Lowering(list(node.inputs), _plain(node), node.name or node.outputs[0].name or node.op_type)
 
     def input(self, i: int) -> ir.Value | None:
         """Operand i, or None where it is absent."""
@@ -68,12 +76,26 @@ class Lowering:
         """A node with one result."""
         return self.several(op, *inputs, outputs=1, **attributes)[0]
 
+    def total(self, *terms: ir.Value | None) -> ir.Value:
+        """The sum of those that are given."""
+        total, *others = (t for t in terms if t is not None)
+        for term in others:
+            total = self.add("Add", total, term)
+        return total
+
     def carry(self, value: ir.Value, **names: str) -> ir.Value:
         """Attributes of the fused node (keys) follow those (by name) of the node that makes `value`."""
         node = value.producer()
         assert node is not None
         self.carried |= {own: (node, its) for own, its in names.items()}
         return value
+
+
+Results = Sequence[ir.Value | None] | None
+"""What stands for the results of a fused node, as far as there is something; None: the node stays."""
+
+Rules = Mapping[tuple[str, str], Callable[[Lowering], Results]]
+"""How fused nodes are taken apart, by (domain, operator)."""
 
 
 @dataclass
@@ -92,21 +114,21 @@ class Fused:
 
     def attributes(self) -> dict[str, Any]:
         """The fused node's attributes after the change."""
-        found = {a.name: a.value for a in self.node.attributes.values()}
         now = _carried(self.lowering)
-        return found | {name: value for name, value in now.items() if value != self.before.get(name)}
+        changed = {name: value for name, value in now.items() if value != self.before.get(name)}
+        return _plain(self.node) | changed
 
     def restore(self) -> None:
         """Put the fused node back in place of the plain ones. Raises GrowError (G308)."""
         places = [ir.Value(name=f"i{i}") for i in range(len(self.node.inputs))]
-        operands = [None if v is None else p for v, p in zip(self.node_inputs, places, strict=True)]
+        operands = [None if v is None else p for v, p in zip(self.lowering.inputs, places, strict=True)]
         attributes = self.attributes()
         again = Lowering(operands, attributes, self.lowering.name)
-        results = self.rule(again)
+        wanted = dict(zip(self.node.outputs, self.rule(again), strict=False))
         bound: dict[ir.Value, ir.Value] = {}
-        wanted = {made: template for (_, made), template in self._pairs(results)}
-        if not all(_same(wanted[made], made, places, bound) for _, made in self.outputs):
-            raise self._refusal()
+        if not all(_same(wanted[old], made, places, bound) for old, made in self.outputs):
+            message = f"`{self.lowering.name}` ({self.node.op_type}) cannot take on the change as one node"
+            raise GrowError(Diagnostic("G308", message, notes=("its parts need different things",)))
         for i, place in enumerate(places):
             if operands[i] is not None:
                 self.node.replace_input_with(i, bound[place])
@@ -186,16 +208,6 @@ class Fused:
             new.name = new.name or ("" if old.name == "" else f"{name}.{old.name}")
         return Fused(node, self.rule, lowering, pairs, dict(self.before), [_within(n, made) for n in made])
 
-    @property
-    def node_inputs(self) -> Sequence[ir.Value | None]:
-        """The operands that the fused node had."""
-        return self.lowering.inputs
-
-    def _pairs(self, results: Sequence[ir.Value | None]) -> list[tuple[tuple[ir.Value, ir.Value], ir.Value]]:
-        kept = {old: pair for pair in self.outputs for old in pair[:1]}
-        found = zip(self.node.outputs, results, strict=False)
-        return [(kept[o], r) for o, r in found if o in kept and r is not None]
-
     def _insert(self) -> None:
         last = next(part for part in reversed(self.lowering.made) if part.graph is not None)
         assert last.graph is not None  # what nothing reads is gone where layers have moved
@@ -204,13 +216,9 @@ class Fused:
             old.name, old.shape, old.type = made.name, made.shape, made.type
             made.replace_all_uses_with(old, replace_graph_outputs=True)
 
-    def _refusal(self) -> GrowError:
-        message = f"`{self.lowering.name}` ({self.node.op_type}) cannot take on the change as one node"
-        return GrowError(Diagnostic("G308", message, notes=("its parts need different things",)))
 
-
-def lower(model: ir.Model, rules: Mapping[tuple[str, str], Any]) -> list[Fused]:
-    """Take the fused nodes of a model apart, in place; `rules` by (domain, operator).
+def lower(model: ir.Model, rules: Rules) -> list[Fused]:
+    """Take the fused nodes of a model apart, in place.
 
     A node that has no rule, or that its rule does not understand, stays. Where nobody reads the results that
     an operand goes into, the node would still check that operand's sizes, which the analysis does not see:
@@ -252,8 +260,7 @@ def in_order(graph: ir.Graph | ir.Function) -> bool:
 
 
 def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
-    attributes = {a.name: a.value for a in node.attributes.values()}
-    lowering = Lowering(list(node.inputs), attributes, node.name or node.outputs[0].name or node.op_type)
+    lowering = Lowering.of(node)
     results = rule(lowering)
     if results is None:
         return None

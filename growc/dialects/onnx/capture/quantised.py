@@ -20,13 +20,9 @@ from growc.plans.plan import WeightPlan
 from growc.plans.quantised import Blocks, Quantised, real, requantised
 
 DEQUANTIZE = frozenset(
-    {
-        "DequantizeLinear",
-        "com.microsoft::DequantizeLinear",
-        "growc::Shift",
-        "growc::Unpacked",
-    }
+    {"DequantizeLinear", "com.microsoft::DequantizeLinear", "growc::Shift", "growc::Unpacked"}
 )
+"""Operators that make real numbers of integers, which `stored` knows the form of."""
 _INTEGERS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "INT32"})
 
 
@@ -76,18 +72,11 @@ class Stored(Quantised):
 
     def grown(self, plan: WeightPlan) -> list[ir.TensorProtocol | None]:
         """The operands of the result, in the order of the node; computed when they are asked for."""
+        scales, zeros = (self.small(tensor, plan) for tensor in (self.scales, self.zeros))
         made = [
             self.tensor(self.integers, lambda: self.grown_data(plan), plan.after),
-            self.tensor(
-                self.scales,
-                lambda: self.grown_blocks(plan)[0],
-                self.small(self.scales, plan),
-            ),
-            self.tensor(
-                self.zeros,
-                lambda: self.grown_blocks(plan)[1],
-                self.small(self.zeros, plan),
-            ),
+            self.tensor(self.scales, lambda: self.grown_blocks(plan)[0], scales),
+            self.tensor(self.zeros, lambda: self.grown_blocks(plan)[1], zeros),
         ]
         return made[:1] + made[2:] if self.node.op_type == "Shift" else made
 
@@ -113,10 +102,7 @@ class Stored(Quantised):
 
     def small(self, tensor: ir.TensorProtocol | None, plan: WeightPlan) -> tuple[int, ...]:
         """The shape in which scales or zero points of the result are stored."""
-        rank, whole = (
-            0 if tensor is None else len(tensor.shape),
-            self.blocks.shape(plan.after),
-        )
+        rank, whole = 0 if tensor is None else len(tensor.shape), self.blocks.shape(plan.after)
         return whole if rank == len(whole) > 1 else tuple(d for d in whole if d > 1) or (1,) * rank
 
     @staticmethod
@@ -172,31 +158,24 @@ class Packed(Stored):
     def grown(self, plan: WeightPlan) -> list[ir.TensorProtocol | None]:
         """Bytes of the integers, scales, bytes of the zero points."""
         rows, count = self.blocks.shape(plan.after)
-        width = plan.after[1] * self.bits // 8
-        if len(self.integers.shape) == 3:
-            blob = shape_of(self.integers)[2]
-            shape: tuple[int, ...] = (rows, count, blob)
-            width = count * blob
-        else:
-            shape = (rows, width)
+        blob = shape_of(self.integers)[2:]  # the bytes of a block, where each has an axis
+        shape = (rows, count, *blob) if blob else (rows, plan.after[1] * self.bits // 8)
         spare = -(-count * self.bits // 8)
-        flat = self.scales is not None and len(self.scales.shape) == 1
 
         def data() -> Array:
-            return packed(self.grown_data(plan), self.bits, width)
+            return packed(self.grown_data(plan), self.bits, math.prod(shape[1:]))
 
         def zeros() -> Array:
             return packed(self.grown_blocks(plan)[1], self.bits, spare)
 
-        places = (rows * spare,) if self.zeros is not None and len(self.zeros.shape) == 1 else (rows, spare)
+        def places(old: ir.TensorProtocol | None, columns: int) -> tuple[int, ...]:
+            flat = old is not None and len(old.shape) == 1
+            return (rows * columns,) if flat else (rows, columns)
+
         return [
             self.tensor(self.integers, data, shape),
-            self.tensor(
-                self.scales,
-                lambda: self.grown_blocks(plan)[0],
-                (rows * count,) if flat else (rows, count),
-            ),
-            self.tensor(self.zeros, zeros, places),
+            self.tensor(self.scales, lambda: self.grown_blocks(plan)[0], places(self.scales, count)),
+            self.tensor(self.zeros, zeros, places(self.zeros, spare)),
         ]
 
 
@@ -211,10 +190,8 @@ def packed(values: Array, bits: int, width: int) -> Array:
     each = 8 // bits
     whole = np.zeros((values.shape[0], width * each), dtype=np.uint8)
     whole[:, : values.shape[1]] = np.clip(values, 0, (1 << bits) - 1).astype(np.uint8)
-    made = np.zeros((values.shape[0], width), dtype=np.uint8)
-    for k in range(each):
-        made |= whole[:, k::each] << (k * bits)
-    return made
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.asarray(np.bitwise_or.reduce(whole.reshape(len(whole), width, each) << shifts, axis=-1))
 
 
 def stored(op: str, node: ir.Node, operands: list[ir.TensorProtocol | None]) -> Stored | None:
@@ -251,15 +228,9 @@ def _packed(
     scales: ir.TensorProtocol | None,
     zeros: ir.TensorProtocol | None,
 ) -> Packed | None:
-    bits, block = (
-        node.attributes.get_int("bits", 4),
-        node.attributes.get_int("block_size", 128),
-    )
+    bits, block = node.attributes.get_int("bits", 4), node.attributes.get_int("block_size", 128)
     if 8 % bits or integers.dtype.name != "UINT8" or (zeros is not None and zeros.dtype.name != "UINT8"):
         return None
-    width = shape_of(integers)[-1] * 8 // bits
-    shape = (
-        node.attributes.get_int("N", shape_of(integers)[0]),
-        node.attributes.get_int("K", width),
-    )
+    rows, width = shape_of(integers)[0], shape_of(integers)[-1] * 8 // bits
+    shape = node.attributes.get_int("N", rows), node.attributes.get_int("K", width)
     return Packed(node, Blocks((1, block)), shape, integers, scales, zeros)

@@ -7,17 +7,13 @@ the extremes of its operand decide: `growc::Largest` and `growc::Least`, of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.capture.fused_ops import Lowering
+from growc.dialects.onnx.capture.fused_ops import MICROSOFT, Lowering, Results, Rules
 from growc.dialects.onnx.operators.table import has
 from growc.ir.traits import QUANTISE, WHOLE
-
-Results = Sequence[ir.Value | None] | None
-
-MICROSOFT = "com.microsoft"
 
 _ROUNDING = ("DynamicQuantize", "QLinear", "QGemm")
 """How the names of operators begin that quantise what they compute."""
@@ -47,8 +43,10 @@ def _dynamic(at: Lowering, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     )
 
 
-def _with_bias(at: Lowering, value: ir.Value, bias: ir.Value | None) -> ir.Value:
-    return value if bias is None else at.add("Add", value, bias)
+def _bias(at: Lowering, place: int) -> ir.Value | None:
+    """A bias of integers, which has the scales of both factors."""
+    bias = at.input(place)
+    return None if bias is None else at.add("growc::Shift", bias)
 
 
 def dynamic_quantize_linear(at: Lowering) -> Results:
@@ -65,7 +63,7 @@ def matmul_integer(at: Lowering) -> Results:
 def matmul_integer_to_float(at: Lowering) -> Results:
     """A product of integers with scales, as real numbers."""
     a, b = (at.add("DequantizeLinear", *(at.input(i + k) for k in (0, 2, 4)), axis=1) for i in range(2))
-    return (_with_bias(at, at.add("MatMul", a, b), at.input(6)),)
+    return (at.total(at.add("MatMul", a, b), at.input(6)),)
 
 
 def dynamic_quantize_matmul(at: Lowering) -> Results:
@@ -73,7 +71,7 @@ def dynamic_quantize_matmul(at: Lowering) -> Results:
     whole, step, zero = _dynamic(at, at.operand(0))
     real = at.add("Mul", at.add("growc::Shift", whole, zero), step)
     weight = at.add("DequantizeLinear", *(at.input(i) for i in (1, 2, 3)), axis=1)
-    return (_with_bias(at, at.add("MatMul", real, weight), at.input(4)),)
+    return (at.total(at.add("MatMul", real, weight), at.input(4)),)
 
 
 def qlinear_matmul(at: Lowering) -> Results:
@@ -82,10 +80,9 @@ def qlinear_matmul(at: Lowering) -> Results:
 
 
 def qlinear_conv(at: Lowering) -> Results:
-    """A convolution, rounded; its bias has the scales of both operands."""
-    bias = at.input(8)
-    shifted = None if bias is None else at.add("growc::Shift", bias)
-    found = at.add("Conv", _real(at, 0), _real(at, 3, axis=0), shifted, **at.attributes)
+    """A convolution, rounded."""
+    bias = _bias(at, 8)
+    found = at.add("Conv", _real(at, 0), _real(at, 3, axis=0), bias, **at.attributes)
     return (_rounded(at, at.carry(found, group="group"), 6),)
 
 
@@ -108,10 +105,9 @@ def qlinear_pool(at: Lowering) -> Results:
 
 def qgemm(at: Lowering) -> Results:
     """A matrix product with a bias, rounded where there is a scale for the result."""
-    bias = at.input(6)
-    shifted = None if bias is None else at.add("growc::Shift", bias)
+    bias = _bias(at, 6)
     weight = _real(at, 3, axis=0 if at.attributes.get("transB") else 1)
-    found = at.add("Gemm", _real(at, 0), weight, shifted, **at.attributes)
+    found = at.add("Gemm", _real(at, 0), weight, bias, **at.attributes)
     return (found if at.input(7) is None else _rounded(at, found, 7),)
 
 
@@ -123,7 +119,7 @@ def matmul_nbits(at: Lowering) -> Results:
     weight = at.add("growc::Unpacked", at.operand(1), at.operand(2), at.input(3), **own)
     at.carry(weight, K="K", N="N")
     turned = at.add("Transpose", weight, perm=[1, 0])
-    return (_with_bias(at, at.add("MatMul", at.operand(0), turned), at.input(5)),)
+    return (at.total(at.add("MatMul", at.operand(0), turned), at.input(5)),)
 
 
 def gather_block_quantized(at: Lowering) -> Results:
@@ -135,7 +131,7 @@ def gather_block_quantized(at: Lowering) -> Results:
     return (at.add("Gather", table, at.operand(1)),)
 
 
-QUANTISED: dict[tuple[str, str], Callable[[Lowering], Results]] = {
+QUANTISED: Rules = {
     ("", "DynamicQuantizeLinear"): dynamic_quantize_linear,
     ("", "MatMulInteger"): matmul_integer,
     ("", "QLinearMatMul"): qlinear_matmul,

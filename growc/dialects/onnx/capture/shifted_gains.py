@@ -17,13 +17,12 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of
+from growc.dialects.onnx.operators.site import REAL
 from growc.dialects.onnx.operators.table import backward, has
 from growc.ir.traits import SAME, TAKE, TURN, VIEW
 
 ON_ITS_WAY = (SAME, VIEW, TURN, TAKE)
 """Traits of what a weight may pass on its way to its use; each use gets its own copy of the chain."""
-
-REAL = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
 @dataclass(frozen=True)

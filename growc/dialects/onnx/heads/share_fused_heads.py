@@ -60,7 +60,7 @@ class _Sharing:
             return False
         queries, keys, values = (self.shape(v) for v in cores[0].inputs[:3])
         known = all(part.domain != "growc" or part.op_type in PARTS for part in parts)
-        given = self.fused.node_inputs
+        given = self.fused.lowering.inputs
         others = any(i < len(given) and given[i] is not None for i in OTHERS[kind])
         return known and not others and keys[1] == values[1] and queries[1] % keys[1] == 0
 
@@ -176,7 +176,7 @@ def _attend(at: _Sharing, part: ir.Node) -> list[ir.Value]:
         news.append(at.repeated(part, new, times))
         pasts += [repeat(part, past, times) for past in before]
     mask = MASKS[op_name(fused.node)]
-    masked = fused.node_inputs[mask] if mask < len(fused.node_inputs) else None
+    masked = fused.lowering.inputs[mask] if mask < len(fused.lowering.inputs) else None
     inputs = [at.together(part, q), *news, None, masked, bias, *(node.outputs[0] for node in pasts)]
     given = {name: fused.node.attributes[name] for name in KEPT if name in fused.node.attributes}
     count = 3 if pasts else 1  # onnxruntime reads caches only where it is to give them out
