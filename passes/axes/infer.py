@@ -196,7 +196,7 @@ def _decides_length(operand: Value, node: Node, graph: Graph) -> bool:
     """Whether the numbers of an operand, and not its sizes alone, may decide how long a result is."""
     known = graph.dialect.knows(node.op) and not node.captured
     scales = None if node.laws.scales is None else node.input(node.laws.scales)
-    return not known or not operand.floating or operand is scales
+    return not node.has(SIZES) and (not known or not operand.floating or operand is scales)
 
 
 MANY = 7919

@@ -68,6 +68,16 @@ def test_lengths_that_sizes_decide_are_no_obstacle(tmp_path: Path) -> None:
     judged.assert_exact()
 
 
+def test_the_rank_of_a_grid_of_units_is_no_obstacle(tmp_path: Path) -> None:
+    """Of numbers along an axis that grows, nothing is read but how many axes they have."""
+    lines = """k = Shape <start = 1> (r) w = Squeeze(k) i0 = Sub(w, w) i1 = Div(w, w) g = Range(i0, w, i1)
+        c = Unsqueeze(g, last) d = Add(c, g) t = Shape(d) s = Shape(t)"""
+    text = MODEL.replace("[4, 8]", "[4, 64]").replace("[8, 3]", "[64, 3]").replace("LINES", lines)
+    source = save(tmp_path / "m.onnx", text, opset=21, last=np.array([1]))
+    judged = judge('widen axis 1 of "up" to 128 with cyclic copy', source, tmp_path / "wide.onnx")
+    judged.assert_exact()
+
+
 def test_what_a_model_stores_and_gives_out_keeps_its_size(tmp_path: Path) -> None:
     text = """
     given (float[N, 4] x) => (float[N, 3] y, float[8, 3] down)
