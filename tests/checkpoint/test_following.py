@@ -153,7 +153,7 @@ def test_what_the_statements_size_themselves_follows_nothing():
 
 @pytest.mark.soak
 def test_a_directory_says_so_too(save, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(comparing, "compare_exported", lambda *_: {})
+    monkeypatch.setattr(comparing, "_exported", lambda *_: {})
     path = save("BertForSequenceClassification", tiny_config("Bert"))
     statement = "widen hidden to 64 with cyclic copy"
     for command in (["plan"], ["apply", "-o", str(tmp_path / "out")]):

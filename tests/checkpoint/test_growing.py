@@ -25,7 +25,7 @@ KV = "widen kv_heads to 2 * kv_heads with neighbor copy"
 @pytest.fixture
 def apply(tmp_path, monkeypatch, capsys):
     """Run `growc apply` with some statements on a folder; the exit status, and what was printed."""
-    monkeypatch.setattr(comparing, "compare_exported", lambda *_: {})
+    monkeypatch.setattr(comparing, "_exported", lambda *_: {})
 
     def run(path, *statements, options=(), out="out"):
         given = [word for text in statements for word in ("-e", text)]

@@ -125,7 +125,8 @@ def printed(case: Case, name: str, folder: Path) -> str:
     save(folder / "other.onnx", STREAM.replace("12", "20"))
     model = save(folder / "model.onnx", case.graph, opset=case.opset, **case.weights)
     api.compile(api.recipe(case.recipe.replace("other.onnx", str(folder / "other.onnx"))), model, after=after)
-    return "\n".join(lines).replace(str(folder), "FOLDER")
+    shown = str(model)[-80:]  # a repr shows the end of a long path
+    return "\n".join(lines).replace(shown, "FOLDER/model.onnx").replace(str(folder), "FOLDER")
 
 
 @dataclass(frozen=True)
