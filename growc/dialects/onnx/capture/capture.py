@@ -34,6 +34,9 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import FLOATING, Graph, Node, Order, Value, Weight
 from growc.ir.walk import postorder
 
+RESERVED = "growc.reserved"
+"""Key of a graph's `meta`: names of stored tensors that stand beside it, which nothing else may have."""
+
 COPY_OF, ZERO, ORDER = "growc.copy_of", "growc.zero", "growc.order"
 ALIASES, ASSUMED = "growc.aliases", "growc.assumed"
 """Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer;

@@ -15,7 +15,7 @@ from itertools import chain
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from growc.dialects.onnx.capture.capture import COPY_OF
+from growc.dialects.onnx.capture.capture import COPY_OF, RESERVED
 from growc.dialects.onnx.capture.computed_weights import Folded
 from growc.dialects.onnx.capture.owners import Place, around, bodies
 from growc.dialects.onnx.capture.weight_norm import weight_norm
@@ -96,10 +96,6 @@ def rebuild(
             one.restore()
     RemoveUnusedNodesPass()(there.model)
     return surgery.finish()
-
-
-RESERVED = "growc.reserved"
-"""Key of a graph's `meta`: names of stored tensors that stand beside it, which nothing else may have."""
 
 
 class _Surgery:

@@ -21,9 +21,8 @@ from torch.export.graph_signature import InputKind
 from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
 
 from growc.algebra.indexmap import Array
-from growc.dialects.onnx.capture.capture import ALIASES
+from growc.dialects.onnx.capture.capture import ALIASES, RESERVED
 from growc.dialects.onnx.capture.fused_ops import detach
-from growc.dialects.onnx.layers.rearrange import RESERVED
 from growc.dialects.torch.capture.export import Captured, is_tensor
 from growc.dialects.torch.lowering.constants import Constants
 from growc.dialects.torch.lowering.outputs import OUTPUT
