@@ -2,6 +2,6 @@
 
 import sys
 
-from growc.cli.main import main
+from growc.cli.main import program
 
-sys.exit(main())
+sys.exit(program())

@@ -31,6 +31,15 @@ if TYPE_CHECKING:
     from growc.passes import compilation
     from growc.passes.compilation import After
 
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
+
+def program() -> int:
+    """`growc` as a process of its own: a signal that comes once the command has ended changes nothing."""
+    for number in INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)  # what `main` puts back
+    return main()
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A person never sees a traceback."""
@@ -60,14 +69,14 @@ def _interruptible() -> Iterator[None]:
     """SIGTERM ends a command as Ctrl-C does; once one of them came, no other disturbs the cleaning up."""
 
     def interrupt(*_: object) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in INTERRUPTS:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, interrupt) for number in INTERRUPTS}
     try:
         yield
     finally:
@@ -391,4 +400,4 @@ COMMANDS = {
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

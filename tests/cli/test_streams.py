@@ -59,17 +59,34 @@ def test_an_interrupted_apply_leaves_nothing_behind(tmp_path, number):
     save(tmp_path / "large.onnx", graph, external=True)
     before = set(tmp_path.iterdir())
     command = [*GROWC, "apply", "-e", "widen hidden to 32 with cyclic copy", "large.onnx"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
-    end = time.monotonic() + 60
-    while set(tmp_path.iterdir()) == before and time.monotonic() < end:
-        time.sleep(0.01)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    for _ in range(5):
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        end = time.monotonic() + 60
+        while set(tmp_path.iterdir()) == before and time.monotonic() < end:
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+        if process.returncode:
+            break
+        for late in set(tmp_path.iterdir()) - before:  # a busy machine let the signal come after the end
+            late.unlink()
     assert process.returncode == 130
     assert said == "error[G503]: interrupted: nothing was written\n"
     assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_after_the_end_changes_nothing(tmp_path, number):
+    program = (
+        "import atexit, os, sys\n"
+        "from growc.cli.main import program\n"
+        f"atexit.register(os.kill, os.getpid(), {int(number)})\n"
+        "sys.exit(program())"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "--version"], capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_reader_that_goes_away_does_not_stop_the_work(tmp_path):
