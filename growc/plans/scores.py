@@ -82,7 +82,8 @@ def read_scores(path: Path) -> Scores | None:
     if not path.is_file():
         return None
     # A file that holds no scores can lead numpy to anything.
-    with suppress(Exception), np.load(path, allow_pickle=False) as file:
+    # Numpy leaves open what it has opened itself and cannot read.
+    with suppress(Exception), path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         head = json.loads(str(file["growc"]))
         count = sum(name.startswith("sum.") for name in file.files)
         sums, counts = ([file[f"{kind}.{k}"] for k in range(count)] for kind in ("sum", "count"))

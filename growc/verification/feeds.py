@@ -270,8 +270,9 @@ def _load(path: Path, inputs: Sequence[Input]) -> Feeds:
 
 def read_arrays(path: Path) -> Feeds | Array:
     """The arrays of a `.npz` file by name, or that of a `.npy` file. Raises GrowError (G323)."""
-    with foreign(path, "a .npz or .npy file", "G323"):
-        loaded = np.load(path, allow_pickle=False)
+    # Numpy leaves open what it has opened itself and cannot read.
+    with foreign(path, "a .npz or .npy file", "G323"), path.open("rb") as raw:
+        loaded = np.load(raw, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
         with loaded:
