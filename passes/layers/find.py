@@ -183,14 +183,13 @@ def places_of(
     if len({value.dtype for value in place.values()}) > 1:
         place = {i: stretch[i].start for i in place}
     places = [place[i] for i in bounds]
-    if found.stop < len(stretch):
-        return [*places, place[found.stop]]
     inner = [i for i in range(found.start + 1, found.stop) if i not in bounds]
     behind = [stretch[i - 1].end for i in [*bounds[:0:-1], *inner[::-1]]]
     fronts = [place[i] for i in [*bounds[:0:-1], *inner[::-1]]]
     last = stretch[found.stop - 1].end
     ways = [operators(a, b, tree) for a, b in zip(behind, fronts, strict=True)]
-    for way in ways or [closing(last, places[0], tree)]:
+    followed = found.stop < len(stretch)
+    for way in ways or ([] if followed else [closing(last, places[0], tree)]):
         end = along(last, way, tree)
         if end is not None:
             return [*places, end]
@@ -199,6 +198,8 @@ def places_of(
             end = along(last, way[:-spare], tree)
             if end is not None and None not in earlier:
                 return [*(p for p in earlier if p is not None), end]
+    if followed:
+        return [*places, place[found.stop]]
     return [*places, last] if ways and all(node.has(SUM) for way in ways for node in way) else places
 
 

@@ -88,9 +88,19 @@ def rearranged(c: Request, depth: Depth, branches: Branches) -> Arranged:
         layers = with_past(c.layers, depth)
         return Arranged(**vars(c) | {"layers": layers}, depth=depth, renamed={})
     placed = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
-    again = run_passes(AXES, replace(c.part(Source), model=placed.model))
+    try:
+        again = run_passes(AXES, replace(c.part(Source), model=placed.model))
+    except GrowError as error:  # those of the source do not contradict each other: it was analysed before
+        raise GrowError(*map(_of_the_order, error.diagnostics)) from error
     layers = placed.layers(again.graph, depth)
     return Arranged(**vars(again), layers=layers, first=c.first, depth=depth, renamed=placed.renamed)
+
+
+def _of_the_order(found: Diagnostic) -> Diagnostic:
+    """A contradiction in a model with other layers, as one of their order."""
+    if found.code != "G311":
+        return found
+    return Diagnostic("G314", "the layers cannot stand in this order", notes=(found.message, *found.notes))
 
 
 def size_before(c: Request, statements: Sequence[Bound], name: str, span: Span, moment: int) -> int:

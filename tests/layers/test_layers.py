@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
 import onnx.helper
 import pytest
@@ -135,6 +137,47 @@ def test_equal_products_one_behind_the_other_are_layers_where_there_is_no_stream
     [run] = api.inspect(save(tmp_path / "m.onnx", text)).layers.runs
     assert [(x.start.name, x.end.name) for x in run.layers] == [("b", "d"), ("d", "f")]
     assert not run.residual
+
+
+def flattened(folder: Path, settled: str) -> Path:
+    """Three products on flattened positions, each put back and bounded, and a mean behind the last."""
+    layers = "".join(
+        f"""
+        a{k} = Reshape(s{k}, flat)
+        g{k} = Gemm(a{k}, w{k})
+        lengths{k} = Shape <start = 0, end = 2> (s{k})
+        back{k} = Concat <axis = 0> (lengths{k}, eight)
+        r{k} = Reshape(g{k}, back{k})
+        s{k + 1} = {settled if k == 2 else "Relu"}(r{k})
+        """
+        for k in range(3)
+    )
+    text = f"""
+    flattened (float[B, S, 4] x) => (float[B, 5] y)
+    <float[4, 8] w_in, float[8, 8] w0, float[8, 8] w1, float[8, 8] w2, float[8, 5] w_out,
+     int64[2] flat = {{-1, 8}}, int64[1] eight = {{8}}, int64[1] positions = {{1}}>
+    {{
+        s0 = MatMul(x, w_in)
+        {layers}
+        m = ReduceMean <keepdims = 0> (s3, positions)
+        y = MatMul(m, w_out)
+    }}
+    """
+    return save(folder / "m.onnx", text, opset=18)
+
+
+def test_the_last_of_equal_products_ends_where_the_others_do(tmp_path):
+    path = flattened(tmp_path, "Relu")
+    [run] = api.inspect(path).layers.runs
+    assert [(x.start.name, x.end.name) for x in run.layers] == [("s0", "s1"), ("s1", "s2"), ("s2", "s3")]
+    assert not api.apply("arrange layers as 0, 1, 2, 2", path).plan.certificate.exact
+
+
+def test_layers_whose_sizes_would_contradict_each_other_are_refused(tmp_path):
+    path = flattened(tmp_path, "Sigmoid")
+    with pytest.raises(GrowError, match="the layers cannot stand in this order") as caught:
+        api.plan("arrange layers as 0, 1, 2, 2", path)
+    assert caught.value.diagnostics[0].code == "G314"
 
 
 def test_unequal_products_are_no_layers(tmp_path):
