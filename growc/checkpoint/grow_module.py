@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -68,9 +69,7 @@ def revived(grown: GrownWeights[Living]) -> Any:
         name = next(name for name in names if name in grown.plans)
         old = grown.source.tensors[grown.origin(name)]
         made = to_torch(grown.make(name)).clone().to(old.device)
-        _place(
-            module, names, nn.Parameter(made, old.requires_grad) if isinstance(old, nn.Parameter) else made
-        )
+        place(module, names, nn.Parameter(made, old.requires_grad) if isinstance(old, nn.Parameter) else made)
     _follow(module, source)
     return module
 
@@ -85,7 +84,8 @@ def in_single(grown: GrownWeights[Living]) -> tuple[Any, Any] | None:
     return wide, revived(replace(grown, source=living))
 
 
-def _place(module: nn.Module, names: list[str], tensor: Tensor) -> None:
+def place(module: nn.Module, names: Sequence[str], tensor: Tensor) -> None:
+    """Let a module hold a tensor under these names, each of which it has by now."""
     for name in names:
         path, _, last = name.rpartition(".")
         part = module.get_submodule(path)
@@ -101,7 +101,7 @@ def _follow(module: Any, source: Any) -> None:
         if name not in stored:
             like = own.get(name)
             kind = buffer.dtype if like is None else like.dtype
-            _place(module, [name], buffer.to(source.device if like is None else like.device, kind))
+            place(module, [name], buffer.to(source.device if like is None else like.device, kind))
     parts = dict(source.named_modules())
     for name, part in module.named_modules():
         part.training = parts[name].training if name in parts else source.training

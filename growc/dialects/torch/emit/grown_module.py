@@ -31,13 +31,15 @@ MODES = {False: "evaluation", True: "training"}
 class Tensors:
     """What a module holds. `parameters` and `buffers` by every name that they have: ties are one tensor.
 
-    passing: buffers that no state dict holds. order: all names, as modules are to stand.
+    passing: buffers that no state dict holds. order: all names, as modules are to stand. origins: of each the
+    tensor of the source that it comes from.
     """
 
     parameters: dict[str, nn.Parameter] = field(default_factory=dict)
     buffers: dict[str, Tensor | None] = field(default_factory=dict)
     passing: set[str] = field(default_factory=set)
     order: tuple[str, ...] = ()
+    origins: dict[str, str] = field(default_factory=dict)
 
     def place(self, module: nn.Module) -> None:
         """Give a module these tensors, in modules by the parts of their names."""
@@ -92,6 +94,7 @@ class GrownModule(nn.Module):
     ) -> None:
         super().__init__()
         tensors.place(self)
+        self.origins = dict(tensors.origins)
         self.graphs, self.results, self.missing = dict(graphs), results, missing
         self.descent = descent
         self.lineage: object = None

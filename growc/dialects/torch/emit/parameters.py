@@ -106,8 +106,10 @@ class Holdings:
         for alias, first in self.captured.names.items():
             if first in found.parameters:
                 found.parameters.setdefault(alias, found.parameters[first])
+                found.origins.setdefault(alias, first)
             elif first in found.buffers:
                 found.buffers.setdefault(alias, found.buffers[first])
+                found.origins.setdefault(alias, first)
         found.sort(self.places([*found.parameters, *found.buffers]))
         return found
 
@@ -127,6 +129,7 @@ class Holdings:
 
     def hold(self, found: Tensors, name: str, origin: str, tensor: Tensor) -> None:
         """Take a tensor in, as what it was in the source."""
+        found.origins[name] = origin
         if self.kinds.get(origin) is InputKind.PARAMETER or origin in self.computed:
             found.parameters[name] = nn.Parameter(tensor, requires_grad=origin not in self.frozen)
             return
