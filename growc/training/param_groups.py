@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from growc.algebra.indexmap import Ints
+from growc.plans.plan import Plan
+from growc.training.hold import Method, held_groups
 
 if TYPE_CHECKING:
     import torch
@@ -62,13 +64,31 @@ def _kinds(
 
 
 def param_groups(
-    module: torch.nn.Module, lineage: Mapping[str, object], **options: Mapping[str, object]
+    module: torch.nn.Module,
+    lineage: Mapping[str, object] | Plan,
+    *,
+    hold: bool = False,
+    method: Method = "adamw",
+    lr: float | None = None,
+    weight_decay: float = 0.0,
+    eps: float = 1e-8,
+    **options: Mapping[str, object],
 ) -> list[dict[str, object]]:
     """Groups for a torch optimizer: parameters that are all old, have copied entries, have new ones.
 
     Keywords give the options of a group: `param_groups(m, lineage, old={"lr": 1e-5}, new={"lr": 1e-3})`. An
     empty group is left out. Entries of one parameter cannot have rates of their own; `freeze` parts them.
+
+    With `hold`, groups by the numbers with which training the module is training the source with `lr`,
+    `weight_decay` and `eps` (growc.training.hold.Held): `param_groups(m, m.plan, hold=True, lr=1e-3)`.
+    Raises TypeError for what does not go together.
     """
+    if hold:
+        if not isinstance(lineage, Plan) or lr is None or options:
+            raise TypeError("`hold` takes a plan (`module.plan`), `lr`, and no options of groups")
+        return held_groups(module, lineage, method, lr=lr, weight_decay=weight_decay, eps=eps)
+    if isinstance(lineage, Plan):
+        raise TypeError("groups by where entries come from take a lineage (`module.lineage`), and no plan")
     unknown = options.keys() - set(KINDS)
     if unknown:
         raise TypeError(f"groups are {', '.join(KINDS)}, and there is no group `{min(unknown)}`")
