@@ -45,10 +45,12 @@ KEPT = {"step"}
 class Carried:
     """The state of the result's optimizer, and for which parameters it is what training would have made.
 
-    exact: gradients of these are mapped exactly; approximate: they are not; fresh: these begin without state.
+    names: the result's parameters by group, in the optimizer's order. exact: gradients of these are mapped
+    exactly; approximate: they are not; fresh: these begin without state.
     """
 
     state: State
+    names: tuple[tuple[str, ...], ...]
     exact: tuple[str, ...]
     approximate: tuple[str, ...]
     fresh: tuple[str, ...]
@@ -112,6 +114,7 @@ class _Carrier:
         kept = [name for i, name in enumerate(numbered) if i in entries]
         return Carried(
             {**self.state, "state": entries, "param_groups": groups},
+            tuple(map(tuple, members)),
             tuple(name for name in kept if self.is_exact(self.weight(name))),
             tuple(name for name in kept if not self.is_exact(self.weight(name))),
             tuple(name for i, name in enumerate(numbered) if i not in entries),

@@ -10,12 +10,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from growc.checkpoint.grow_module import grow as grow_class
 from growc.checkpoint.grow_module import place
+from growc.dialects.torch.emit.grown_module import GrownModule
 from growc.dialects.transformers.config.shapes import same_tensors
 from growc.errors.source import Source
 from growc.formats.compiler import compiled, has_config
@@ -88,7 +90,7 @@ def _sub_model(whole: nn.Module, count: int, top: int, example_inputs: object) -
     module, names = _bottom(whole, count, example_inputs)
     own = dict(whole.named_parameters(remove_duplicate=False)) | dict(whole.named_buffers())
     first = {parameter: name for name, parameter in whole.named_parameters()}
-    chosen = _trained(module, top, example_inputs)
+    chosen = top_and_head(module, top, example_inputs)
     trained: dict[str, None] = {}
     for name in list(module.state_dict(keep_vars=True)) + [n for n, _ in module.named_buffers()]:
         source = own[names.get(name, name)]
@@ -108,25 +110,27 @@ def _numbers_of(tensor: Tensor) -> Tensor:
 def _bottom(whole: nn.Module, count: int, example_inputs: object) -> tuple[nn.Module, Mapping[str, str]]:
     """The bottom layers of a model, and which of its tensors each of theirs is."""
     words = f"subclone layers to min(layers, {count}) by first"
-    if has_config(whole):
-        module = grow_class(_recipe(words), whole, example_inputs, check=False)
-        return module, {weight.name: weight.copy_of or weight.source for weight in module.plan.weights}
-    tied = _analysed(whole, example_inputs).ties
-    recipe = _recipe(f"untie head\n{words}" if tied else words)
-    grown = grow_module(recipe, whole, example_inputs, check=False)
-    return grown, grown.origins
+    if not has_config(whole) and _analysed(whole, example_inputs).ties:
+        words = f"untie head\n{words}"
+    module = grown(words, whole, example_inputs)
+    if isinstance(module, GrownModule):
+        return module, module.origins
+    return module, {weight.name: weight.copy_of or weight.source for weight in module.plan.weights}
 
 
-def _recipe(text: str) -> Resolved:
-    return load([Source("<sub-model>", text)], {})
+def grown(text: str, module: nn.Module, example_inputs: object) -> Any:
+    """The module that a recipe makes, of the same class where a config makes that class; not measured."""
+    recipe = load([Source("<training>", text)], {})
+    grow = grow_class if has_config(module) else grow_module
+    return grow(recipe, module, example_inputs, check=False)
 
 
 def _analysed(module: nn.Module, example_inputs: object) -> Analysis:
     return compiled(Resolved(()), module, analysis_only=True, example_inputs=example_inputs)
 
 
-def _trained(module: nn.Module, top: int, example_inputs: object) -> set[str]:
-    """Names of the tensors of a module that its top layers use, or what follows the last one."""
+def top_and_head(module: nn.Module, top: int, example_inputs: object) -> set[str]:
+    """Names of the tensors of a module that its `top` last layers use, or what follows the last one."""
     apart = copy.deepcopy(module)
     for names in same_tensors(apart):
         for name in names[1:]:  # each use of a tied tensor has a name of its own
