@@ -84,9 +84,9 @@ def _carried(
 ) -> Staged:
     names = {parameter: name for name, parameter in module.named_parameters()}
     before = [[names[parameter] for parameter in group["params"]] for group in optimizer.param_groups]
-    made = grown(recipe, module, example_inputs)
+    made, plan = grown(recipe, module, example_inputs)
     parameters = dict(made.named_parameters())
-    carried = carry(optimizer.state_dict(), made.plan, before, list(parameters), new=new)
+    carried = carry(optimizer.state_dict(), plan, before, list(parameters), new=new)
     groups = [{"params": [parameters[name] for name in names]} for names in carried.names]
     taken = signature(type(optimizer)).parameters  # torch keeps more among its defaults than it takes
     defaults = {name: value for name, value in optimizer.defaults.items() if name in taken}

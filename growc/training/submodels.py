@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +25,7 @@ from growc.ir.walk import walk
 from growc.modules.grow import grow as grow_module
 from growc.passes.compilation import Analysis
 from growc.passes.layers.layer_runs import Layers
+from growc.plans.plan import Plan
 from growc.resolve.bound import Resolved
 from growc.resolve.resolve import load
 
@@ -112,17 +112,18 @@ def _bottom(whole: nn.Module, count: int, example_inputs: object) -> tuple[nn.Mo
     words = f"subclone layers to min(layers, {count}) by first"
     if not has_config(whole) and _analysed(whole, example_inputs).ties:
         words = f"untie head\n{words}"
-    module = grown(words, whole, example_inputs)
+    module, plan = grown(words, whole, example_inputs)
     if isinstance(module, GrownModule):
         return module, module.origins
-    return module, {weight.name: weight.copy_of or weight.source for weight in module.plan.weights}
+    return module, {weight.name: weight.copy_of or weight.source for weight in plan.weights}
 
 
-def grown(text: str, module: nn.Module, example_inputs: object) -> Any:
-    """The module that a recipe makes, of the same class where a config makes that class; not measured."""
+def grown(text: str, module: nn.Module, example_inputs: object) -> tuple[nn.Module, Plan]:
+    """The module that a recipe makes, of the same class where a config makes that class; and the plan."""
     recipe = load([Source("<training>", text)], {})
     grow = grow_class if has_config(module) else grow_module
-    return grow(recipe, module, example_inputs, check=False)
+    made = grow(recipe, module, example_inputs, check=False)
+    return made, made.plan
 
 
 def _analysed(module: nn.Module, example_inputs: object) -> Analysis:
