@@ -1,0 +1,65 @@
+"""Schedules: what a group's learning rate is multiplied by at a step, as torch's LambdaLR takes them.
+
+Steps are updates, counted from 0. A schedule has no state: a run that goes on asks for its next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+Schedule = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class WarmupStableDecay:
+    """A linear rise over `warmup` steps, the whole rate, and a linear fall over the last `decay` steps.
+
+    Hu et al. 2024, "MiniCPM", section 4. steps: of the whole training. lowest: the factor that would follow
+    the last step. Raises ValueError where rise and fall do not fit into the steps.
+    """
+
+    steps: int
+    warmup: int = 0
+    decay: int = 0
+    lowest: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.warmup, self.decay) < 0 or self.warmup + self.decay > self.steps or self.steps < 1:
+            raise ValueError(f"{self.steps} steps have no room for {self.warmup} up and {self.decay} down")
+
+    def __call__(self, step: int) -> float:
+        """The factor at a step."""
+        if step < self.steps - self.decay:
+            return _rise(step, self.warmup)
+        left = max(self.steps - step, 0) / self.decay if self.decay else 1.0
+        return self.lowest + (1 - self.lowest) * left
+
+    def ending(self, steps: int, decay: int) -> WarmupStableDecay:
+        """A decay branch: the same up to step `steps` - `decay`, from where the rate falls.
+
+        Decayed models are compared with decayed ones; a branch starts from the run's state at that step.
+        """
+        return replace(self, steps=steps, decay=decay)
+
+
+@dataclass(frozen=True)
+class Rewarmed:
+    """A schedule that rises once more, over `warmup` steps from step `grown` on: for units that are new then.
+
+    SPARKLING re-warms the rate of new units alone; old ones keep `schedule`. Before `grown` both are equal.
+    """
+
+    schedule: Schedule
+    grown: int
+    warmup: int
+
+    def __call__(self, step: int) -> float:
+        """The factor at a step."""
+        again = 1.0 if step < self.grown else _rise(step - self.grown, self.warmup)
+        return again * self.schedule(step)
+
+
+def _rise(step: int, warmup: int) -> float:
+    """1/warmup at step 0, and 1 from the last step of the rise on."""
+    return min((step + 1) / warmup, 1.0) if warmup else 1.0
