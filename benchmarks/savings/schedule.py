@@ -9,38 +9,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from growc.training.schedule import WarmupStableDecay
+
 DECAY = 0.2
 """The part of a branch's steps in which its rate falls."""
 
 
 @dataclass(frozen=True)
 class Leg:
-    """Steps `start` to `stop` of a run, at the full rate or falling to zero."""
+    """Steps `start` to `stop` of a run: of the stable run, or of a branch, which ends decayed."""
 
     start: int
     stop: int
-    falling: bool
+    schedule: WarmupStableDecay
 
-    def factor(self, step: int, warmup: int) -> float:
-        """The part of the full rate at a step: linear warm-up over the first `warmup` steps of a run."""
-        up = min(1.0, (step + 1) / warmup)
-        return up * (self.stop - step) / (self.stop - self.start) if self.falling else up
+    @property
+    def decays(self) -> bool:
+        """Whether it is a branch."""
+        return self.schedule.decay > 0
 
 
-def legs(steps: int, branches: Sequence[float], decay: float = DECAY) -> list[Leg]:
+def legs(steps: int, warmup: int, branches: Sequence[float], decay: float = DECAY) -> list[Leg]:
     """The legs of a run whose branches end at these parts of its steps, in the order in which they run.
 
-    >>> legs(10, (0.5, 1.0))
-    [Leg(start=0, stop=4, falling=False), Leg(start=4, stop=5, falling=True), \
-Leg(start=4, stop=8, falling=False), Leg(start=8, stop=10, falling=True)]
+    Raises ValueError where a branch would leave before the one in front of it, or during the warm-up.
+
+    >>> [(leg.start, leg.stop, leg.decays) for leg in legs(10, 1, (0.5, 1.0))]
+    [(0, 4, False), (4, 5, True), (4, 8, False), (8, 10, True)]
     """
+    stable = WarmupStableDecay(steps, warmup)
     found: list[Leg] = []
-    stable = 0
+    start = 0
     for part in branches:
         end = round(part * steps)
-        leaving = end - max(1, round(decay * end))
-        if leaving < stable:
+        falling = max(1, round(decay * end))
+        leaving = end - falling
+        if leaving < start:
             raise ValueError(f"the branch that ends at step {end} leaves before the one in front of it")
-        found += [Leg(stable, leaving, False), Leg(leaving, end, True)]
-        stable = leaving
+        found += [Leg(start, leaving, stable), Leg(leaving, end, stable.ending(end, falling))]
+        start = leaving
     return found

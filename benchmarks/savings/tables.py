@@ -140,7 +140,7 @@ class Scale:
         return Bytes(self.batch, self.length, self.windows)
 
 
-MINIATURE = Scale(2, 16, 4, 16, 2, 4, 6, 2, (0,), 1)
+MINIATURE = Scale(2, 16, 4, 16, 2, 4, 6, 1, (0,), 1)
 """Every row of every table in seconds, for the tests."""
 
 SCRATCH_RATES = (1.5e-3, 3e-3, 6e-3)

@@ -42,10 +42,10 @@ class Run:
         objective: Objective,
         device: str = "cpu",
     ) -> None:
-        self.task, self.warmup, self.seed, self.rate = table.task, table.warmup, seed, rate
+        self.task, self.seed, self.rate = table.task, seed, rate
         self.model, self.objective, self.device = model, objective, device
         self.optimizer = optimizer_of(model, rate)
-        self.legs = legs(table.steps, row.branches)
+        self.legs = legs(table.steps, table.warmup, row.branches)
         self.every = max(table.steps // POINTS, 1)
         self.leg, self.at, self.flops = 0, 0, 0
         self.left: dict[str, Any] | None = None
@@ -64,7 +64,7 @@ class Run:
         if self.at == 0 and not self.record["curve"]:
             self._point()
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate * leg.factor(self.at, self.warmup)
+            group["lr"] = self.rate * leg.schedule(self.at)
         inputs, labels = self.task.training(self.seed, self.at)
         loss, flops = self.objective.loss((inputs.to(self.device), labels.to(self.device)), self.at)
         self.optimizer.zero_grad(set_to_none=True)
@@ -72,10 +72,10 @@ class Run:
         nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         self.optimizer.step()
         self.at, self.flops = self.at + 1, self.flops + flops
-        if self.at % self.every == 0 and not leg.falling:
+        if self.at % self.every == 0 and not leg.decays:
             self._point()
         if self.at == leg.stop:
-            self._next_leg(leg.falling)
+            self._next_leg(leg.decays)
         self.record["seconds"] = round(self.record["seconds"] + time.process_time() - began, 3)
 
     def _next_leg(self, decayed: bool) -> None:
