@@ -18,7 +18,7 @@ from growc.errors.diagnostic import Diagnostic
 from growc.errors.source import Source
 from growc.grammar.messages import Mistake, at, malformed
 from growc.grammar.tree_to_ast import build
-from growc.recipe.fills import FILLS
+from growc.recipe.fills import FILLS, LAYER_FILLS
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING
 from growc.recipe.ranking_rules import RANKINGS
@@ -59,6 +59,7 @@ def rules() -> str:
         [
             f"ROLE.1: /({'|'.join(role for role in ROLES if role != 'layers')})(?!\\w)/",
             _rule("fill", FILLS),
+            _rule("layer_fill", LAYER_FILLS, seeded=True),
             _rule("option", GROWING),
             _rule("rescaled", SHRINKING, " -> option"),
             _rule("ranking", RANKINGS),
@@ -69,9 +70,11 @@ def rules() -> str:
     )
 
 
-def _rule(name: str, words: Mapping[str, Word], tree: str = "") -> str:
-    """A rule that is one of some words, with what each takes, and gives their tokens."""
-    return f"!{name}: {' | '.join(_symbols(word) + tree for word in words.values())}"
+def _rule(name: str, words: Mapping[str, Word], tree: str = "", *, seeded: bool = False) -> str:
+    """A rule that is one of some words, with what each takes, and gives their tokens. `seeded`: a seed may
+    follow each of them."""
+    seed = " [seed]" if seeded else ""
+    return f"!{name}: {' | '.join(_symbols(word) + seed + tree for word in words.values())}"
 
 
 def _symbols(word: Word) -> str:

@@ -99,7 +99,7 @@ def _statement(item: rc.Statement) -> Iterator[str]:
         case rc.Match():
             yield " ".join([f"match {_text(item.file)} with {item.fill.name}", *map(_option, item.options)])
             if item.order:
-                yield f"layers by {_order(item.order, item.zero_outputs)}"
+                yield f"layers by {_order(item.order)}{_new_layers(item.layer_fill, item.zero_outputs)}"
             if item.smaller:
                 yield f"smaller by {_ranking(item.smaller)}"
         case rc.Untie():
@@ -114,11 +114,11 @@ def depth_text(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop) -> str
     """What a statement does to the list of layers."""
     match item:
         case rc.Stack():
-            return _order(item.order, item.zero_outputs)
+            return _order(item.order) + _new_layers(item.fill, item.zero_outputs)
         case rc.SubcloneLayers():
             return _order(item.order)
         case rc.Arrange():
-            return f"{', '.join(map(_layers, item.layers))}{_zero(item.zero_outputs)}"
+            return f"{', '.join(map(_layers, item.layers))}{_new_layers(item.fill, item.zero_outputs)}"
     return f"without {_layers(item.layers)}"
 
 
@@ -134,8 +134,10 @@ def _text(text: rc.Text) -> str:
     return f'"{text.value}"'
 
 
-def _zero(zero_outputs: bool) -> str:
-    return " with zero outputs" if zero_outputs else ""
+def _new_layers(fill: rc.LayerFill | None, zero_outputs: bool) -> str:
+    seed = f" seed {spell(fill.seed)}" if fill and fill.seed else ""
+    drawn = f" with {fill.name}{seed}" if fill else ""
+    return drawn + (" with zero outputs" if zero_outputs else "")
 
 
 def _scope(scope: rc.Scope) -> str:
@@ -154,9 +156,8 @@ def _layers(layers: rc.LayerRange) -> str:
     return f"{spell(layers.start)}..{spell(layers.stop) if layers.stop else ''}"
 
 
-def _order(order: rc.Order, zero_outputs: bool = False) -> str:
-    count = f" {spell(order.count)}" if order.count else ""
-    return order.name + count + _zero(zero_outputs)
+def _order(order: rc.Order) -> str:
+    return order.name + (f" {spell(order.count)}" if order.count else "")
 
 
 def _ranking(ranking: rc.Ranking) -> str:

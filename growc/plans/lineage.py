@@ -58,6 +58,11 @@ def map_data(made: IndexMap) -> dict[str, Json]:
     }
 
 
+def drawn_anew(weight: WeightPlan) -> bool:
+    """Whether none of its entries comes from the source, as in a new layer that is drawn."""
+    return any(bool((made.index < 0).all()) for made in axis_maps(weight).values())
+
+
 def axis_maps(weight: WeightPlan) -> dict[int, IndexMap]:
     """The composed map of every axis that changes."""
     maps: dict[int, IndexMap] = {}

@@ -44,7 +44,7 @@ class FillRule(Word):
     making, reading, source: what docs/language.md says of the two sides, and where the fill comes from.
     copies: how many of the new units are copies. in_front: the old units stand in front, and g is asked of
     the others alone. whole_runs: it repeats whole runs of units, so that on a product it acts on the
-    outermost factor that can take it.
+    outermost factor that can take it. layers: it makes whole layers too, which are copies of none.
     """
 
     g: Formula
@@ -55,6 +55,7 @@ class FillRule(Word):
     entries: Entries = Entries()
     in_front: bool = True
     whole_runs: bool = False
+    layers: bool = False
 
     def map(self, d: int, size: int, draws: Draws) -> IndexMap:
         """The units of the new axis, made of `d` old ones."""
@@ -127,10 +128,14 @@ _ROWS = (
         "drawn likewise",
         copies="none",
         entries=Entries(making=Entry.DRAWN, scaling=Entry.DRAWN, reading=Entry.DRAWN),
+        layers=True,
     ),
 )
 
 FILLS = {rule.name: rule for rule in _ROWS}
+
+LAYER_FILLS = {rule.name: rule for rule in _ROWS if rule.layers}
+"""What new layers can be made with."""
 
 
 def appended(filled: IndexMap) -> IndexMap:

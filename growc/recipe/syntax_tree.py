@@ -106,6 +106,14 @@ class Fill(Node):
 
 
 @dataclass(frozen=True)
+class LayerFill(Node):
+    """What new layers hold, if not what they are copies of: a fill that makes layers, and its seed."""
+
+    name: str
+    seed: Expr | None = None
+
+
+@dataclass(frozen=True)
 class Option(Node):
     """One of growc.recipe.option_rules.OPTIONS, with the number or the expression that it takes."""
 
@@ -177,10 +185,11 @@ class Reorder(Node):
 
 @dataclass(frozen=True)
 class Stack(Node):
-    """`stack layers to SIZE by ORDER [with zero outputs]`: deeper."""
+    """`stack layers to SIZE by ORDER [with FILL] [with zero outputs]`: deeper."""
 
     size: Expr
     order: Order
+    fill: LayerFill | None = None
     zero_outputs: bool = False
 
 
@@ -194,9 +203,10 @@ class SubcloneLayers(Node):
 
 @dataclass(frozen=True)
 class Arrange(Node):
-    """`arrange layers as RANGE, RANGE, … [with zero outputs]`: the layer list spelled out."""
+    """`arrange layers as RANGE, RANGE, … [with FILL] [with zero outputs]`: the layer list spelled out."""
 
     layers: tuple[LayerRange, ...]
+    fill: LayerFill | None = None
     zero_outputs: bool = False
 
 
@@ -217,12 +227,15 @@ class Measure(Node):
 
 @dataclass(frozen=True)
 class Match(Node):
-    """`match "FILE" with FILL [OPTION…] [layers by ORDER [with zero outputs]] [smaller by RANKING]`."""
+    """`match "FILE" with FILL [OPTION…] [layers by ORDER [with FILL] [with zero outputs]]
+    [smaller by RANKING]`.
+    """
 
     file: Text
     fill: Fill
     options: tuple[Option, ...] = ()
     order: Order | None = None
+    layer_fill: LayerFill | None = None
     zero_outputs: bool = False
     smaller: Ranking | None = None
 

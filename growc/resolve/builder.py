@@ -102,12 +102,16 @@ class Recipe:
         *,
         fill: str,
         layers: str = "",
+        layers_fill: str = "",
         layers_zero_outputs: bool = False,
         smaller: str = "",
         **options: Unpack[Options],
     ) -> Recipe:
-        """`match "FILE" with FILL [OPTION…] [layers by ORDER [with zero outputs]] [smaller by RANKING]`."""
-        order = f" layers by {layers}{_zero(layers_zero_outputs)}" if layers or layers_zero_outputs else ""
+        """`match "FILE" with FILL [OPTION…] [layers by ORDER [with FILL] [with zero outputs]]
+        [smaller by RANKING]`.
+        """
+        new = _new_layers(layers_fill, layers_zero_outputs)
+        order = f" layers by {layers}{new}" if layers or new else ""
         ranking = f" smaller by {smaller}" if smaller else ""
         return self._said(f'match "{file}" with {fill}{_options(options)}{order}{ranking}')
 
@@ -117,14 +121,16 @@ class Recipe:
 
     # ---- layers
 
-    def stack(self, *, to: Number, by: str, zero_outputs: bool = False) -> Recipe:
-        """`stack layers to SIZE by ORDER [with zero outputs]`."""
-        return self._said(f"stack layers to {to} by {by}{_zero(zero_outputs)}")
+    def stack(self, *, to: Number, by: str, fill: str = "", zero_outputs: bool = False) -> Recipe:
+        """`stack layers to SIZE by ORDER [with FILL] [with zero outputs]`; the fill may name its seed."""
+        return self._said(f"stack layers to {to} by {by}{_new_layers(fill, zero_outputs)}")
 
-    def arrange(self, layers: Iterable[Layers] | str, *, zero_outputs: bool = False) -> Recipe:
-        """`arrange layers as RANGE, RANGE, … [with zero outputs]`."""
+    def arrange(
+        self, layers: Iterable[Layers] | str, *, fill: str = "", zero_outputs: bool = False
+    ) -> Recipe:
+        """`arrange layers as RANGE, RANGE, … [with FILL] [with zero outputs]`; the fill may name its seed."""
         ranges = layers if isinstance(layers, str) else ", ".join(map(_range, layers))
-        return self._said(f"arrange layers as {ranges}{_zero(zero_outputs)}")
+        return self._said(f"arrange layers as {ranges}{_new_layers(fill, zero_outputs)}")
 
     def drop(self, layers: Layers) -> Recipe:
         """`drop layers RANGE`."""
@@ -182,8 +188,8 @@ def _ranking(by: str, seed: Number | None, file: str) -> str:
     return by + ("" if seed is None else f" seed {seed}") + (f' "{file}"' if file else "")
 
 
-def _zero(zero_outputs: bool) -> str:
-    return " with zero outputs" if zero_outputs else ""
+def _new_layers(fill: str, zero_outputs: bool) -> str:
+    return (f" with {fill}" if fill else "") + (" with zero outputs" if zero_outputs else "")
 
 
 def _range(layers: Layers) -> str:

@@ -44,7 +44,10 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
         case rc.Stack() | rc.SubcloneLayers():
             yield from _at_least(1, statement.size, "a number of layers")
             yield from _order(statement.order)
+            if isinstance(statement, rc.Stack):
+                yield from _seed(statement.fill)
         case rc.Arrange():
+            yield from _seed(statement.fill)
             for layers in statement.layers:
                 yield from _range(layers)
         case rc.Drop():
@@ -55,6 +58,7 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
         case rc.Match():
             yield from _options(statement.options, statement.fill)
             yield from _order(statement.order)
+            yield from _seed(statement.layer_fill)
             if not all(isinstance(scope, rc.RoleScope) for scope in scopes):
                 message = "this version does not do `match` in `in layers` or in a glob yet"
                 remedy = "`growc explain G209` lists what it does"
@@ -145,8 +149,13 @@ def _ranking(axis: rc.AxisRef, ranking: rc.Ranking, reorder: bool = False) -> It
         message = f"the outside knows the units of `{axis.name}` by their numbers, so they keep their order"
         remedy = "" if reorder else f"write {KEEPING_NUMBERS}"
         yield Diagnostic("G210", message, axis.span if reorder else ranking.span, help=remedy)
-    yield from _at_least(0, ranking.seed, "a seed")
-    yield from _fixed(ranking.seed, "a seed")
+    yield from _seed(ranking)
+
+
+def _seed(drawn: rc.Ranking | rc.LayerFill | None) -> Iterator[Diagnostic]:
+    if drawn is not None:
+        yield from _at_least(0, drawn.seed, "a seed")
+        yield from _fixed(drawn.seed, "a seed")
 
 
 def _twice(options: tuple[rc.Option, ...]) -> Iterator[Diagnostic]:

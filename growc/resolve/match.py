@@ -150,7 +150,9 @@ class _Expansion:
             message = f"`layers by {order.name}` cannot make it {'more' if deeper else 'fewer'}: {counts}"
             self.report("G303", message, remedy, order)
         elif deeper:
-            yield self.put(Stack(self.number(size), order, self.match.zero_outputs), scopes)
+            yield self.put(
+                Stack(self.number(size), order, self.match.layer_fill, self.match.zero_outputs), scopes
+            )
         else:
             yield self.put(SubcloneLayers(self.number(size), order), scopes)
 

@@ -22,6 +22,7 @@ from growc.dialects.torch.operators.arrays import to_numpy, to_torch, widened
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import foreign
 from growc.plans.execute import execute, leaf_steps
+from growc.plans.lineage import drawn_anew
 from growc.plans.plan import ZERO, Layout, LeafStep, Plan, WeightPlan
 from growc.recipe.fills import new_units
 
@@ -137,7 +138,7 @@ class _Carrier:
 
     def entry(self, name: str) -> dict[str, Any] | None:
         weight, entry = self.weight(name), self.entries.get(self.source(name))
-        if entry is None or (self.new == "zero" and weight.name in self.copies):
+        if entry is None or (self.new == "zero" and weight.name in self.copies) or drawn_anew(weight):
             return None
         return {key: self.value(key, value, weight) for key, value in entry.items()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from growc.algebra.draws import Draws
 from growc.errors.brief import brief
 from growc.ir.graph import Node, Value, Weight
 from growc.plans.plan import Gap, Summary
@@ -19,17 +20,27 @@ class Move:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A layer whose weights are drawn. moment: the number of the statement; draws: the layer's numbers."""
+
+    moment: int
+    draws: Draws
+
+
+@dataclass(frozen=True)
 class Past:
-    """One run of layers. `count`: how many the source has; `zeroed`: which of the result's add nothing."""
+    """One run of layers. `count`: how many the source has; of each layer of the result: `zeroed`, whether it
+    adds nothing, and `drawn`, how its weights are drawn, None where they are copies."""
 
     count: int
     moves: tuple[Move, ...] = ()
     zeroed: tuple[bool, ...] = ()
+    drawn: tuple[Drawn | None, ...] = ()
 
     @staticmethod
     def of(count: int) -> Past:
         """Nothing has moved yet."""
-        return Past(count, (), (False,) * count)
+        return Past(count, (), (False,) * count, (None,) * count)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -44,7 +55,7 @@ class Past:
     @property
     def moved(self) -> bool:
         """Whether anything is another layer than in the source."""
-        return self.order != tuple(range(self.count))
+        return self.order != tuple(range(self.count)) or any(self.zeroed) or any(self.drawn)
 
     def count_before(self, moment: int | None) -> int:
         """How many layers there were before the statement of a number; None: after the last one."""
@@ -59,9 +70,9 @@ class Past:
             layer = move.order[layer]
         return layer
 
-    def after(self, move: Move, zeroed: tuple[bool, ...]) -> Past:
-        """One statement more; `zeroed` of the layers as they stand after it."""
-        return Past(self.count, (*self.moves, move), zeroed)
+    def after(self, move: Move, zeroed: tuple[bool, ...], drawn: tuple[Drawn | None, ...]) -> Past:
+        """One statement more; `zeroed` and `drawn` of the layers as they stand after it."""
+        return Past(self.count, (*self.moves, move), zeroed, drawn)
 
 
 @dataclass(frozen=True)

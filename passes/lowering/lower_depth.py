@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from growc.algebra.draws import Draws
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
 from growc.grammar import depth_text
 from growc.ir.graph import Value
 from growc.passes.analysis import AXES
 from growc.passes.compilation import Arranged, Request, Source
-from growc.passes.layers.layer_runs import Depth, Instance, Layer, Layers, Move, Obstacle, Past, Run
+from growc.passes.layers.layer_runs import Depth, Drawn, Instance, Layer, Layers, Move, Obstacle, Past, Run
 from growc.passes.lowering.lower_recipe import lowered
 from growc.passes.lowering.resolve_axis import named, only_size
 from growc.passes.lowering.scopes import runs_in
@@ -61,11 +62,11 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
             before = tuple(depths[k].count_before(None) for k in chosen)
             ranks = by_importance(bound.statement)
             found = c.outside.measure_layers(c, measure) if measure is not None and ranks is not None else ()
-            for k in chosen:
+            for ordinal, k in enumerate(chosen):
                 known = of_places(depths[k], found[k], ranks.span) if ranks is not None and found else None
                 said += _counted_back(bound, depths[k], size_of)
                 nodes = max(len(layer.nodes) for layer in runs[k].layers)
-                depths[k] = _after(bound, depths[k], size_of, known, nodes)
+                depths[k] = _after(bound, depths[k], size_of, known, nodes, ordinal)
         except GrowError as error:
             errors += error.diagnostics
             continue
@@ -119,8 +120,12 @@ def by_importance(statement: DepthStatement) -> ast.Order | None:
 def of_places(depth: Past, scores: Sequence[float | None], span: Span) -> list[float]:
     """The importance of the layers as they stand: that of the source's, and none of what adds nothing."""
     unknown = next((k for k in depth.order if scores[k] is None), None)
-    if unknown is not None:
-        message = f"the importance of layer {unknown} cannot be measured: no tensor shows what it adds"
+    places = zip(depth.drawn, depth.zeroed, strict=True)
+    drawn = next((place for place, (past, zero) in enumerate(places) if past and not zero), None)
+    if unknown is not None or drawn is not None:
+        why = "no tensor shows what it adds" if drawn is None else "it is drawn at random"
+        layer = unknown if drawn is None else drawn
+        message = f"the importance of layer {layer} cannot be measured: {why}"
         raise GrowError(Diagnostic("G313", message, span, help="write another order, `by middle` or `even`"))
     return [0.0 if zero else scores[k] or 0.0 for k, zero in zip(depth.order, depth.zeroed, strict=True)]
 
@@ -143,17 +148,33 @@ def _counted_back(bound: Bound, depth: Past, size_of: SizeOf) -> Iterator[str]:
         yield from counted_back(layers, depth.count_before(None), partial(_evaluated, bound, depth, size_of))
 
 
-def _after(bound: Bound, depth: Past, size_of: SizeOf, scores: Sequence[float] | None, nodes: int) -> Past:
-    """The layers of a run after a statement; `nodes`: how many its largest layer has."""
+def _after(
+    bound: Bound, depth: Past, size_of: SizeOf, scores: Sequence[float] | None, nodes: int, ordinal: int
+) -> Past:
+    """The layers of a run after a statement; `nodes`: how many its largest layer has; `ordinal`: the number
+    of the run among those of the statement.
+    """
     count, statement = depth.count_before(None), bound.statement
     assert isinstance(statement, DepthStatement)
     if isinstance(statement, ast.Stack):
         size = _evaluated(bound, depth, size_of, statement.size)
         require(f"{size} layers", OF_NODE * nodes * (size - count), statement.size.span)
     order = arrangement(statement, count, partial(_evaluated, bound, depth, size_of), scores)
-    zero = isinstance(statement, ast.Stack | ast.Arrange) and statement.zero_outputs
-    zeroed = tuple(depth.zeroed[k] or (zero and new) for k, new in zip(order, new_layers(order), strict=True))
-    return depth.after(Move(bound.number, tuple(order)), zeroed)
+    fill, zero = None, False
+    if isinstance(statement, ast.Stack | ast.Arrange):
+        fill, zero = statement.fill, statement.zero_outputs
+    zeroed, drawn = [depth.zeroed[k] for k in order], [depth.drawn[k] for k in order]
+    draws = None if fill is None else _draws(bound, fill, ordinal)
+    for place in (place for place, new in enumerate(new_layers(order)) if new):
+        zeroed[place] = zero or (zeroed[place] and draws is None)
+        drawn[place] = drawn[place] if draws is None else Drawn(bound.number, draws.at(place))
+    return depth.after(Move(bound.number, tuple(order)), tuple(zeroed), tuple(drawn))
+
+
+def _draws(bound: Bound, fill: ast.LayerFill, ordinal: int) -> Draws:
+    """The random numbers of a statement for the new layers of one run."""
+    seed = 0 if fill.seed is None else evaluate(fill.seed, lambda axis: 0)
+    return Draws.of(seed, bound.number, "layers", " ".join(map(repr, bound.scopes)), ordinal)
 
 
 def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
@@ -161,7 +182,8 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
     if not depth.moved:
         return
     order = depth.order
-    full = [source for source, zero in zip(order, depth.zeroed, strict=True) if not zero]
+    new = [zero or past is not None for zero, past in zip(depth.zeroed, depth.drawn, strict=True)]
+    full = [source for source, other in zip(order, new, strict=True) if not other]
     for layer in sorted(set(range(depth.count)) - set(full)):
         yield _gap(run, layer, f"layer {layer} is left out")
     seen: set[int] = set()
@@ -169,10 +191,14 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
     for place, (source, passage) in enumerate(places):
         if passage is not None:
             yield from _lasting(branches, run, place, passage)
+        elif depth.drawn[place] is not None:
+            cause = f"layer {place} is drawn at random, and adds to the stream"
+            yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
         elif source in seen:
             cause = f"layer {place} is layer {source} once more, and adds to the stream"
             yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
-        seen.add(source)
+        if not new[place]:
+            seen.add(source)
     once = list(dict.fromkeys(full))
     if once != sorted(once):
         yield _gap(run, once[0], "the layers stand in another order")
@@ -192,7 +218,8 @@ def _lasting(branches: Branches, run: Run, place: int, passage: Passage) -> Iter
     if found is not None:
         cause = f"layer {place} cannot pass the stream on as it is: `{found.node.name}` {found.cause}"
         passing = (
-            branches.passed(one, passage.before, passage.stands).obstacle is None for one in run.layers
+            branches.passed(one, passage.before, passage.stands, drawn=passage.drawn).obstacle is None
+            for one in run.layers
         )
         other = next((k for k, passes in enumerate(passing) if passes), None)
         remedy = "" if other is None else f"a copy of layer {other} in this place changes nothing"

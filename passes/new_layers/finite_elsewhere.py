@@ -38,13 +38,15 @@ NOTHING = Range.anything(1, STILL).within(0.0, 0.0)
 class Elsewhere:
     """The ranges of the values of one new layer.
 
-    stream: the range of its start. zeroed: the uses of weights, and rows, that are zero. static: what is made
-    of weights alone. norms: those in pieces, by the node that closes them.
+    stream: the range of its start. zeroed: the uses of weights, and rows, that are zero; drawn: those that
+    are other numbers than in the source. static: what is made of weights alone. norms: those in pieces, by
+    the node that closes them.
     """
 
     layer: Layer
     stream: Range
     zeroed: Collection[Value]
+    drawn: Collection[Value]
     static: Collection[Value]
     treatment: Mapping[Node, str]
     norms: Mapping[Node, Norm]
@@ -54,7 +56,7 @@ class Elsewhere:
 
     def __post_init__(self) -> None:
         self.zeros = {v.weight for v in self.zeroed if v.weight is not None}
-        self.reached = {self.layer.start, *self.zeroed}
+        self.reached = {self.layer.start, *self.zeroed, *self.drawn}
         self.ranges |= dict.fromkeys(self.zeroed, NOTHING)
         self.ranges[self.layer.start] = self.stream
         self.inside = set(self.layer.nodes)

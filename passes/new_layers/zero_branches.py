@@ -28,6 +28,7 @@ from growc.passes.axes.norms import Norm
 from growc.passes.dataflow.images import has_pole
 from growc.passes.layers.layer_runs import Branch, Layer, Layers, Obstacle, Past, Run
 from growc.passes.layers.residual_branches import shape_of
+from growc.passes.new_layers.drawn_layers import DrawnLayers
 from growc.passes.new_layers.finite_elsewhere import Elsewhere, motions
 from growc.passes.new_layers.idempotent import Find, finder
 from growc.passes.new_layers.settled import Settled, numbers
@@ -60,7 +61,7 @@ class Passage:
     """The stream through a new layer: what holds before and behind it, and what changes it on its way.
 
     steps: for quantising operators those whose steps they take in the place of their own, so that the stream
-    keeps the steps that it has.
+    keeps the steps that it has. drawn: whether the layer's other weights are drawn.
     """
 
     stands: Value
@@ -69,13 +70,14 @@ class Passage:
     after: Settled
     obstacle: Obstacle | None
     steps: Mapping[Node, Node] = field(default_factory=dict)
+    drawn: bool = False
 
 
 class Branches:
     """The branches of layers of one model."""
 
     def __init__(self, axes: Axes, layers: Layers) -> None:
-        self.data = layers.data
+        self.layers, self.data = layers, layers.data
         self.static = static_values(axes.graph) - self.data
         self.rows = {row for rows in layers.rows for row in rows.taken}
         self.carriers = carriers_of(axes)
@@ -85,12 +87,17 @@ class Branches:
         self.axes = axes
         self.twice = finder(axes)
         self.polar = any(has_pole(node) for node in axes.graph.nodes)
-        self.poles: dict[tuple[Layer, float, float, int], Obstacle | None] = {}
+        self.poles: dict[tuple[Layer, float, float, int, bool], Obstacle | None] = {}
 
     @cached_property
     def norms(self) -> Mapping[Node, Norm]:
         """Norms in pieces, by the node that closes them."""
         return {norm.close: norm for norm in find_norms(self.axes.graph)}
+
+    @cached_property
+    def drawn(self) -> DrawnLayers:
+        """What becomes of the weights of layers that are drawn."""
+        return DrawnLayers(self.axes.graph, self.layers)
 
     @cached_property
     def motion(self) -> Callable[[Value], int]:
@@ -156,7 +163,8 @@ class Branches:
         """
         here = stands = run.layers[0].start
         held = behind(here, self.twice)
-        for place, (source, zero) in enumerate(zip(past.order, past.zeroed, strict=True)):
+        pasts = zip(past.order, past.zeroed, past.drawn, strict=True)
+        for place, (source, zero, drawn) in enumerate(pasts):
             layer = run.layers[source]
             wanted, given = layer.start.dtype, held.dtype
             casts = all(n.has(SAME) for n, _ in layer.start.users if n in layer.nodes)
@@ -170,7 +178,7 @@ class Branches:
                 )
                 raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
             here = layer.end
-            found = self.passed(layer, held, stands) if zero else None
+            found = self.passed(layer, held, stands, drawn=drawn is not None) if zero else None
             stands = stands if zero else layer.end
             held = behind(layer.end, self.twice, layer.start, held) if found is None else found.after
             yield found
@@ -180,13 +188,14 @@ class Branches:
             message = f"layer {past.order[-1]} cannot be the last: {gives}"
             raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
 
-    def passed(self, layer: Layer, held: Settled, stands: Value) -> Passage:
+    def passed(self, layer: Layer, held: Settled, stands: Value, *, drawn: bool = False) -> Passage:
         """What a layer that adds nothing does to a stream of which so much is known: it stands on a value of
-        the source.
+        the source. `drawn`: whether its other weights are drawn.
         """
         found = self.way(layer)
         if isinstance(found, Obstacle):
-            return Passage(stands, held, behind(layer.end, self.twice, layer.start, held), found)
+            after = behind(layer.end, self.twice, layer.start, held)
+            return Passage(stands, held, after, found, drawn=drawn)
         now, changing, taken, kept = held, None, dict[Node, Node](), self.kept(layer)
         values = {layer.start: held}
         for node, place in list(steps(layer.end, layer.start, lambda node, i: node.inputs[i] in kept))[::-1]:
@@ -205,17 +214,26 @@ class Branches:
             like = None if at is None or through(node, 0, at, self.twice)[1] else steps_for(node, at)
             taken |= {} if like is None else {node: like}
         cause = "rounds or bounds a stream that is not so in this place"
-        obstacle = self.pole(layer, found, held, stands) if changing is None else Obstacle(changing, cause)
-        return Passage(stands, held, now, obstacle, taken)
+        pole = self.pole(layer, found, held, stands, drawn) if changing is None else None
+        obstacle = pole if changing is None else Obstacle(changing, cause)
+        return Passage(stands, held, now, obstacle, taken, drawn)
 
-    def pole(self, layer: Layer, branches: Sequence[Branch], held: Settled, stands: Value) -> Obstacle | None:
+    def pole(
+        self, layer: Layer, branches: Sequence[Branch], held: Settled, stands: Value, drawn: bool
+    ) -> Obstacle | None:
         """What may be infinite, or no number, on the way to the end of a branch of zeros."""
         motion = self.motion(stands) if self.polar else MOVES
-        key = (layer, held.low, held.high, motion)
+        key = (layer, held.low, held.high, motion, drawn)
         if key not in self.poles and self.polar:
             zeroed = {use for branch in branches for use in branch.writer}
             stream = Range.anything(1, motion).within(held.low, held.high, analytic=True)
-            found = Elsewhere(layer, stream, zeroed, self.static, self.treatment, self.norms).wild
+            other = (
+                {use for weight in self.drawn.of(layer) for use in self.drawn.uses[weight]}
+                if drawn
+                else set()
+            )
+            facts = self.static, self.treatment, self.norms
+            found = Elsewhere(layer, stream, zeroed, other - zeroed, *facts).wild
             at = next((found[branch.value] for branch in branches if branch.value in found), None)
             cause = "may be infinite or no number there, which no zero hides"
             self.poles[key] = None if at is None else Obstacle(at, cause)

@@ -101,7 +101,7 @@ def _alike(a: Value, b: Value) -> bool:
     return plain and a.weight.shape == b.weight.shape and _reader(a) == _reader(b)
 
 
-def _shape(use: Value, steps: Steps) -> list[int]:
+def shape_after(use: Value, steps: Steps) -> list[int]:
     """The shape that some steps give a weight."""
     assert use.weight is not None
     shape = list(use.weight.shape)
@@ -127,7 +127,9 @@ def from_next_layer(
         if other is None or other is use or (stage.axis == "hidden" and use in following.of_norms):
             continue
         theirs = made.get(other, ())
-        if any(_shape(use, one) != _shape(other, one) for one in (before, made)) or len(theirs) < len(steps):
+        if any(shape_after(use, one) != shape_after(other, one) for one in (before, made)) or len(
+            theirs
+        ) < len(steps):
             continue
         assert other.weight is not None
         for k, step in enumerate(steps):  # what the statement does before, it does to both

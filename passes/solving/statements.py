@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 
@@ -21,8 +22,9 @@ from growc.passes.dataflow.ranges import Ranges
 from growc.passes.finish.symmetry import heard
 from growc.passes.heads.move_heads import averaged, move_heads
 from growc.passes.layers.origin_of_layers import Ancestry
+from growc.passes.new_layers.drawn_layers import redraws
 from growc.passes.solving.build_constraints import build_links, carriers_of
-from growc.passes.solving.next_layer import NextLayers, from_next_layer, gaps_of
+from growc.passes.solving.next_layer import NextLayers, from_next_layer, gaps_of, shape_after
 from growc.passes.solving.shrinking import Rescaling, dropped
 from growc.passes.solving.solution import Solution
 from growc.passes.solving.solve import solve
@@ -36,11 +38,13 @@ def solve_pass(c: Mapped) -> Solved:
     """States of all tensors, statement by statement; what is done to each weight; what is not exact."""
     statements = _Statements(c)
     for stage in c.lowered.stages:
+        statements.draw(stage.number)
         if stage.regroups or stage.pools:
             statements.move(stage)
         else:
             statements.solve(stage)
         statements.sizes.apply(stage)
+    statements.draw(None)
     return statements.done()
 
 
@@ -59,7 +63,16 @@ class _Statements:
         self.rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
         self.ranges = Ranges(c.model.ranges)
         self.below_zero = BelowZero(c.axes, c.lowered.taken.constants, self.ranges)
+        self.redraws, self.kept = redraws(c.graph, c.layers)
         self.noisy = any(stage.options.noise is not None for stage in c.lowered.stages)
+
+    def draw(self, moment: int | None) -> None:
+        """The weights of new layers that statements before a moment draw; None: all that are left."""
+        due = [moment is None or one.moment < moment for one in self.redraws]
+        for one in compress(self.redraws, due):
+            self.steps[one.use].append(one.step(shape_after(one.use, self.steps)[0]))
+            self.rescaling.factors.pop(one.use, None)
+        self.redraws = [one for one, now in zip(self.redraws, due, strict=True) if not now]
 
     def move(self, stage: Stage) -> None:
         """Groups of heads that split, change places or become means."""
@@ -122,7 +135,7 @@ class _Statements:
             outputs=self.outgoing.maps,
             blends=self.outgoing.blends,
             heard=self.heard,
-            notes=(*self.rescaling.notes, *self.below_zero.notes),
+            notes=(*self.kept, *self.rescaling.notes, *self.below_zero.notes),
         )
 
 

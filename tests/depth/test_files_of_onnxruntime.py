@@ -140,7 +140,9 @@ def test_layers_with_zero_outputs_are_new(made: Path, tmp_path: Path, recipe: st
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("recipe", ["drop layers 1", "stack layers to 5 by last"])
+@pytest.mark.parametrize(
+    "recipe", ["drop layers 1", "stack layers to 5 by last", "stack layers to 5 by last with random fill"]
+)
 @pytest.mark.parametrize("made", TOOLS, ids=lambda tool: tool.__name__, indirect=True)
 def test_layers_go_and_come_again(made: Path, tmp_path: Path, recipe: str) -> None:
     judged = judge(recipe, made, tmp_path / "moved.onnx")

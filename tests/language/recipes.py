@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from growc.grammar.parser import keywords
 from growc.recipe import expression as ex
 from growc.recipe import syntax_tree as rc
-from growc.recipe.fills import FILLS
+from growc.recipe.fills import FILLS, LAYER_FILLS
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING
 from growc.recipe.words import Word
@@ -53,6 +53,7 @@ scopes = st.one_of(
     st.builds(rc.GlobScope, strings),
 )
 fills = st.builds(rc.Fill, st.sampled_from(list(FILLS)))
+layer_fills = st.none() | st.builds(rc.LayerFill, st.sampled_from(list(LAYER_FILLS)), st.none() | expressions)
 options = st.one_of(
     st.builds(rc.Option, names_of(GROWING, "")),
     st.builds(rc.Option, names_of(GROWING, "S"), number=scales),
@@ -82,7 +83,7 @@ matches = st.builds(
     texts,
     fills,
     st.lists(options, max_size=3).map(tuple),
-    st.just((None, False)) | st.tuples(deeper | shallower, st.booleans()),
+    st.just((None, None, False)) | st.tuples(deeper | shallower, layer_fills, st.booleans()),
     st.none() | rankings,
 )
 statements = st.one_of(
@@ -90,9 +91,9 @@ statements = st.one_of(
     st.builds(rc.Widen, axes, expressions, fills, st.lists(options, max_size=3).map(tuple)),
     st.builds(rc.Subclone, width_axes, expressions, rankings, st.lists(rescalings, max_size=2).map(tuple)),
     st.builds(rc.Reorder, axes, rankings),
-    st.builds(rc.Stack, expressions, deeper, st.booleans()),
+    st.builds(rc.Stack, expressions, deeper, layer_fills, st.booleans()),
     st.builds(rc.SubcloneLayers, expressions, shallower),
-    st.builds(rc.Arrange, st.lists(ranges, min_size=1, max_size=4).map(tuple), st.booleans()),
+    st.builds(rc.Arrange, st.lists(ranges, min_size=1, max_size=4).map(tuple), layer_fills, st.booleans()),
     st.builds(rc.Drop, ranges),
     st.builds(rc.Measure, texts, st.none() | expressions),
     matches,

@@ -52,6 +52,15 @@ EVERY_STATEMENT = [
         R().arrange([range(8), "4..", -1], zero_outputs=True),
         "arrange layers as 0..8, 4.., -1 with zero outputs",
     ),
+    (
+        R().stack(to=24, by="last", fill="random fill seed 3", zero_outputs=True),
+        "stack layers to 24 by last with random fill seed 3 with zero outputs",
+    ),
+    (R().arrange([0, 0], fill="random fill"), "arrange layers as 0, 0 with random fill"),
+    (
+        R().match("a.json", fill="zero fill", layers="last", layers_fill="random fill"),
+        'match "a.json" with zero fill layers by last with random fill',
+    ),
     (R().arrange("0..8, 4..12"), "arrange layers as 0..8, 4..12"),
     (R().drop(range(2, 4)), "drop layers 2..4"),
     (R().measure_importance("data.npz", samples="1K"), 'measure importance on "data.npz" samples 1K'),

@@ -11,7 +11,7 @@ from graphs import ROOT
 
 from growc import grammar
 from growc.errors.source import Source
-from growc.recipe.fills import FILLS
+from growc.recipe.fills import FILLS, LAYER_FILLS
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING, OptionRule
 from growc.recipe.ranking_rules import RANKINGS
@@ -40,6 +40,7 @@ LINES = [
     *(f"subclone ffn to 8 by magnitude {_filled(option)}" for option in SHRINKING.values()),
     *(f"subclone kv_heads to 8 by {ranking.spelling}" for ranking in RANKINGS.values()),
     *(f"stack layers to 8 by {order.spelling}" for order in DEEPER.values()),
+    *(f"stack layers to 8 by last with {fill.spelling} seed 3" for fill in LAYER_FILLS.values()),
     *(f"subclone layers to 8 by {order.spelling}" for order in SHALLOWER.values()),
     *(
         f'match "a.onnx" with zero fill layers by {order.spelling}'

@@ -108,6 +108,12 @@ def net(normed):
     return made.eval()
 
 
+def linear_weight(linear):
+    """The weight that a layer computes, by what it makes of the unit vectors."""
+    with torch.no_grad():
+        return (linear(torch.eye(WIDTH)) - linear(torch.zeros(1, WIDTH))).T
+
+
 WIDE = "widen hidden to 11 with average fill\nwiden ffn to 24 with cyclic copy"
 NOISE = "widen ffn to 17 with uniform copy split random noise 0.1 balanced"
 CASES = [*((spelling, WIDE) for spelling in SPELLINGS), ("of rows", NOISE), ("of columns", NOISE)]
@@ -139,6 +145,18 @@ def test_new_layers_compute_their_weights_as_the_others_do(spelling):
     torch.testing.assert_close(result(x), module(x))
     module.layers.append(copy.deepcopy(module.layers[1]))
     assert result.state_dict().keys() == module.state_dict().keys()
+
+
+@pytest.mark.parametrize("spelling", ["of rows", "of all", "by a vector"])
+def test_new_layers_that_are_drawn_compute_their_weights_from_what_was_drawn(spelling):
+    module, x = net(SPELLINGS[spelling]), torch.randn(2, 5, 3)
+    result = growc.apply(module, "stack layers to 3 by last with random fill", x, check=False)
+    module.layers.append(copy.deepcopy(module.layers[1]))
+    module.load_state_dict(result.state_dict())
+    torch.testing.assert_close(result(x), module(x))
+    old, new = (linear_weight(layer.up) for layer in module.layers[1:])
+    assert 0.5 < float(new.std() / old.std()) < 2
+    assert abs(np.corrcoef(old.ravel(), new.ravel())[0, 1]) < 5 / np.sqrt(old.numel())
 
 
 @pytest.mark.parametrize("other", [Bounded, Columns])

@@ -1,0 +1,143 @@
+"""New layers that are drawn: what each weight of a layer begins with where it is no copy.
+
+Needs: the axis graph, the layers. Gives: for each weight that a layer has to itself what stands in it, and
+the steps that put it there. New layers are random in the operator G_random of Du et al. 2024 (arXiv
+2405.15319); here with the deviation that all fills of the language draw with:
+
+1. a weight that is contracted with activations is drawn, with the deviation of the source's tensor, mean 0;
+2. the gain of a norm, and a vector that multiplies or divides activations, is one;
+3. the bias of a product or a norm, and a vector that is added to activations, is zero;
+4. of a norm by stored statistics, the means are zero and the variances one;
+5. everything else stays as in the layer that was copied: tables, frequencies, masks, single numbers.
+
+An activation is a value that depends on the layer's stream, on a real input or on a table that is looked up,
+so that positions times frequencies are none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from growc.algebra.draws import Draws
+from growc.ir.graph import Graph, Node, Value, Weight
+from growc.ir.traits import SIZES
+from growc.ir.walk import walk
+from growc.passes.layers.layer_runs import Layer, Layers
+from growc.plans.plan import DRAWN, ONE, ZERO, AxisStep, Layout, LeafStep
+
+SHOWN = 3
+"""How many tensors a note names."""
+
+NAME = "new layer"
+"""What the plan calls that which such a step makes."""
+
+AFFINE = {1: ONE, 2: ZERO}
+"""What a norm has: gain and bias."""
+
+BY_OPERAND = {
+    "contract": {0: DRAWN, 1: DRAWN, 2: ZERO},
+    "recurrent": {1: DRAWN, 2: DRAWN, 3: ZERO},
+    "layer_norm": AFFINE,
+    "rms_norm": AFFINE,
+    "per_channel": {**AFFINE, 3: ZERO, 4: ONE},
+}
+"""Cases 1, 2 and 4, and the biases of case 3: by the treatment of an operator, what its operands become."""
+
+OF_VECTORS = {"add": {0: ZERO, 1: ZERO}, "multiply": {0: ONE, 1: ONE}, "divide": {1: ONE}}
+"""Cases 2 and 3 where the operator works on elements: only vectors are gains and biases there."""
+
+
+class DrawnLayers:
+    """What the weights of layers become that are drawn."""
+
+    def __init__(self, graph: Graph, layers: Layers) -> None:
+        self.uses: dict[Weight, list[Value]] = defaultdict(list)
+        for use in graph.uses():
+            assert use.weight is not None
+            self.uses[use.weight].append(use)
+        starts = [run.layers[0].start for run in layers.runs]
+        inputs = [value for value in graph.inputs if value.floating]
+        tables = [out for node in graph.nodes if _looks_up(node) for out in node.outputs]
+        self.activations = set(walk([*starts, *inputs, *tables], _made_of))
+
+    def of(self, layer: Layer) -> dict[Weight, int]:
+        """The filler of each weight that becomes another one, in canonical order."""
+        found = self._found(layer)
+        return {weight: kinds[0] for weight, kinds in found.items() if kinds[0] is not None}
+
+    def kept(self, layer: Layer) -> list[Weight]:
+        """The layer's own weights that stay as they are copied, single numbers aside."""
+        found = self._found(layer)
+        return [w for w, kinds in found.items() if kinds[0] is None and w.floating and w.elements > 1]
+
+    def _found(self, layer: Layer) -> dict[Weight, list[int | None]]:
+        inside = set(layer.nodes)
+        found: dict[Weight, list[int | None]] = defaultdict(list)
+        for node in layer.nodes:
+            for place, value in enumerate(node.inputs):
+                weight = None if value is None else value.unmoved.weight
+                if weight is not None and all(use.reader in inside for use in self.uses[weight]):
+                    found[weight].append(self._kind(node, place, weight))
+        return {w: kinds if len(set(kinds)) == 1 else [None] for w, kinds in found.items()}
+
+    def _kind(self, node: Node, place: int, weight: Weight) -> int | None:
+        """What a weight becomes by one node that reads it; None where it stays."""
+        others = (v for i, v in enumerate(node.inputs) if i != place and v is not None)
+        if not weight.floating or weight.assumed or not any(v in self.activations for v in others):
+            return None
+        kinds = BY_OPERAND.get(node.treatment)
+        if kinds is None and weight.elements > 1 and sum(size > 1 for size in weight.shape) == 1:
+            kinds = OF_VECTORS.get(node.treatment)
+        return None if kinds is None else kinds.get(place)
+
+
+def _looks_up(node: Node) -> bool:
+    return node.treatment == "lookup" and bool(node.inputs) and node.required(0).unmoved.weight is not None
+
+
+def _made_of(value: Value) -> Iterator[Value]:
+    """What depends on the elements of a value."""
+    for node, _ in value.users:
+        yield from () if node.has(SIZES) else node.outputs
+
+
+@dataclass(frozen=True)
+class Redraw:
+    """One use of a weight that is to be drawn. moment: the statement that does so."""
+
+    moment: int
+    use: Value
+    filler: int
+    draws: Draws
+
+    def step(self, size: int) -> AxisStep:
+        """The step that puts new numbers in the place of all old ones, on a first axis of `size`."""
+        index, filler = np.full(size, -1), np.full(size, self.filler)
+        leaf = LeafStep(size, index, np.ones(size), filler, self.draws.key if self.filler == DRAWN else 0)
+        return AxisStep(0, Layout("leaf", (), leaf), "makes", NAME)
+
+
+def redraws(graph: Graph, layers: Layers) -> tuple[list[Redraw], list[str]]:
+    """What is to be drawn in a model whose layers moved, and notes on what stays; zeros stay zero."""
+    if not any(past is not None for run in layers.runs for past in run.history.drawn):
+        return [], []
+    drawn, found, kept = DrawnLayers(graph, layers), list[Redraw](), list[str]()
+    for run in layers.runs:
+        for layer, past in zip(run.layers, run.history.drawn, strict=True):
+            if past is None:
+                continue
+            for ordinal, (weight, filler) in enumerate(drawn.of(layer).items()):
+                uses = () if weight.zero else drawn.uses[weight]
+                found += [Redraw(past.moment, use, filler, past.draws.at(ordinal)) for use in uses]
+            kept += [weight.name for weight in drawn.kept(layer)]
+    return found, [_note(kept)] if kept else []
+
+
+def _note(kept: Sequence[str]) -> str:
+    """What is said of weights that stay."""
+    names = ", ".join(f"`{name}`" for name in kept[:SHOWN]) + (", …" if len(kept) > SHOWN else "")
+    return f"{len(kept)} tensors of new layers stay copies, since nothing says how they are drawn: {names}"
