@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
@@ -68,6 +69,26 @@ NORMS = frozenset({"layer_norm", "rms_norm", "l2_norm", "l1_norm", "per_channel"
 """The treatments of norms."""
 
 
+class Place(NamedTuple):
+    """An axis at a node. number: of the operand, or of the result."""
+
+    number: int
+    axis: int
+    result: bool = False
+
+
+@dataclass(frozen=True)
+class Product:
+    """Two factors that a node multiplies and sums. left, right: the operands that each factor is made of.
+
+    over: the axes whose sizes, multiplied, are the number of multiplications.
+    """
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    over: tuple[Place, ...]
+
+
 @dataclass(frozen=True)
 class Line:
     """A row at one node: the terms of every operand and result (None: absent, or of unknown rank)."""
@@ -84,6 +105,21 @@ class Line:
     """Labels that count something even where they have one element: there could be more."""
     because: str = ""
     """Why its opaque axes are frozen, where there is more to say than that they are read as a whole."""
+    sums: tuple[Product, ...] = ()
+    """What it multiplies and sums, where the labels of the first two operands do not say it."""
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        """What the node multiplies and sums; empty where it sums no product."""
+        if self.sums or self.treatment != "contract":
+            return self.sums
+        made, left = self.outputs[0] or (), self.inputs[0] or ()
+        kept = set(names_of(made))
+        summed = [
+            Place(0, axis) for axis, term in enumerate(left) if labels(term) and kept.isdisjoint(labels(term))
+        ]
+        over = (*(Place(0, axis, result=True) for axis in range(len(made))), *summed)
+        return (Product((0,), (1,), over),) if summed else ()
 
     @property
     def slides(self) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from growc.algebra.space import Size, ratio
-from growc.dialects.onnx.operators.site import first, line, names, rest, unit
-from growc.ir.notation import Line, Term
+from growc.dialects.onnx.operators.site import first, line, names, places, rest, unit
+from growc.ir.notation import Line, Product, Term
 from growc.ir.rows import Site, opaque
 
 
@@ -34,7 +34,11 @@ def attention(site: Site) -> Line:
     inputs += [None if o is None else ["_"] * o.rank for o in site.inputs[4:]]
     found = {"h": k.shape[1], "g": group, "d": q.shape[3]}
     outputs: list[list[Term]] = [[batch, heads, "_", "e"], [batch, heads, "_", "_"]]
-    return line(inputs, outputs, **{n: s for n, s in found.items() if not unit(s)})
+    made = line(inputs, outputs, **{n: s for n, s in found.items() if not unit(s)})
+    weighing = tuple(n for n in range(len(site.inputs)) if n != 2)
+    scores = Product((0,), (1,), (*places(0, range(4)), *places(1, [2])))
+    averages = Product(weighing, (2,), (*places(0, range(3)), *places(2, [2, 3])))
+    return replace(made, sums=(scores, averages))
 
 
 def split_packed(site: Site) -> Line:

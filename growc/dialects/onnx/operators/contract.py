@@ -8,8 +8,8 @@ from dataclasses import replace
 from growc.algebra.space import Size, ratio
 from growc.dialects.onnx.operators import einsum as equation
 from growc.dialects.onnx.operators.infer_types import turned
-from growc.dialects.onnx.operators.site import first, line, unit
-from growc.ir.notation import Line, Term
+from growc.dialects.onnx.operators.site import first, line, places, unit
+from growc.ir.notation import Line, Product, Term
 from growc.ir.rows import Site, broadcast_label, opaque
 
 
@@ -87,7 +87,11 @@ def conv(site: Site) -> Line:
     inputs: list[Sequence[Term] | None] = [["b", into, *space], [*weight, *space]]
     inputs += [[out] if o is not None else None for o in site.inputs[2:]]
     used = {k: v for k, v in sizes.items() if not unit(v)}
-    return line(inputs, [["b", out, *space]], **used)
+    rank = data.rank
+    # the kernel is multiplied at each place of the result, a transposed one at each place of the operand
+    over = (*places(0, range(rank), result=not flip), *places(1, range(1, rank)))
+    made = line(inputs, [["b", out, *space]], **used)
+    return replace(made, sums=(Product((0,), (1,), over),))
 
 
 def _grouped(name: str, size: Size, groups: int) -> Term:
@@ -128,4 +132,9 @@ def recurrent(site: Site) -> Line:
     kept = [t if o is not None else None for t, o in zip(inputs, site.inputs, strict=False)]
     first_result: list[Term] = ["_", "_", "_", "h"]
     outputs = [first_result if n == 0 else state for n in range(len(site.outputs))]
-    return replace(line(kept, outputs, **found), alike=(("h", "k"),))
+    state_operands = tuple(n for n in range(len(site.inputs)) if n != 2)
+    sums = (
+        Product((0,), (1,), (*places(0, range(3)), *places(1, range(2)))),
+        Product(state_operands, (2,), (*places(0, range(2)), *places(2, range(3)))),
+    )
+    return replace(line(kept, outputs, **found), alike=(("h", "k"),), sums=sums)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from growc.algebra.space import Size, ratio
-from growc.ir.notation import Axes, Line, Operand, Term
+from growc.ir.notation import Axes, Line, Operand, Place, Term
 from growc.ir.rows import Site
 
 REAL = frozenset({1, 10, 11, 16})
@@ -28,6 +28,11 @@ def line(inputs: Sequence[Sequence[Term] | None], outputs: Sequence[Sequence[Ter
         return None if terms is None else tuple(terms)
 
     return Line(tuple(map(axes, inputs)), tuple(map(axes, outputs)), "", sizes)
+
+
+def places(number: int, axes: Iterable[int], *, result: bool = False) -> list[Place]:
+    """Axes of one operand, or of one result."""
+    return [Place(number, axis, result) for axis in axes]
 
 
 def first(site: Site) -> Operand:
