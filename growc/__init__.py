@@ -34,16 +34,20 @@ if TYPE_CHECKING:
     from growc.api import verify as verify
     from growc.checkpoint.files.state_dict import save as save
     from growc.errors.diagnostic import GrowError as GrowError
+    from growc.reports.flops import Flops as Flops
+    from growc.reports.flops import flops as flops
     from growc.reports.measure import measure as measure
     from growc.resolve.builder import Recipe as Recipe
     from growc.training.param_groups import param_groups as param_groups
 
 __all__ = [
     "Applied",
+    "Flops",
     "GrowError",
     "Recipe",
     "__version__",
     "apply",
+    "flops",
     "inspect",
     "measure",
     "param_groups",
@@ -54,9 +58,11 @@ __all__ = [
 
 _HOMES = {
     "Applied": "growc.api",
+    "Flops": "growc.reports.flops",
     "GrowError": "growc.errors.diagnostic",
     "Recipe": "growc.resolve.builder",
     "apply": "growc.api",
+    "flops": "growc.reports.flops",
     "inspect": "growc.api",
     "measure": "growc.reports.measure",
     "param_groups": "growc.training.param_groups",

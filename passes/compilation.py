@@ -230,6 +230,11 @@ class Model(Protocol):
     def simulate(self, graph: Graph) -> Sampled:
         """Fill in sizes and known values of a graph. Raises GrowError (G311)."""
 
+    def sizes_at(
+        self, graph: Graph, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]
+    ) -> Mapping[Value, tuple[Size, ...] | None]:
+        """The sizes of all values at other sizes of the inputs; empty where these contradict each other."""
+
     def edit(self, edit: Edit) -> Self:
         """The model with another graph, which is to be captured."""
 

@@ -12,7 +12,9 @@ from graphs import DEMO, ROOT, TINY
 
 from growc import api
 from growc.cli.main import main
+from growc.render.flops import change_line
 from growc.render.terminal import plan_lines
+from growc.reports.flops import before_and_after
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")])
@@ -28,8 +30,10 @@ def test_the_commands_of_the_readme_work(tmp_path, monkeypatch, capsys):
 
 
 def test_the_plan_of_the_readme_is_the_plan_of_the_demo(request):
-    *lines, tally = plan_lines(api.plan(DEMO, TINY))
-    shown = "\n".join([*lines, f"{tally} Nothing was written."])
+    compilation = api.compile(api.recipe(DEMO), TINY)
+    *lines, tally = plan_lines(compilation.plan)
+    cost = change_line(*before_and_after(compilation))
+    shown = "\n".join([*lines, cost, f"{tally} Nothing was written."])
     if request.config.getoption("--update-golden"):
         updated = re.sub(
             r"(<!-- plan -->\n```\n).*?```", lambda found: f"{found[1]}{shown}\n```", README, flags=re.S

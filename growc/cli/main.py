@@ -218,22 +218,26 @@ def _apply(options: Namespace) -> int:
 def _plan(options: Namespace) -> int:
     from growc import api
     from growc.plans.plan_to_json import to_json
+    from growc.render.flops import change_line, flops_data
     from growc.render.terminal import plan_lines
+    from growc.reports.flops import before_and_after
     from growc.verification.judge import judge_plan
 
     sources, model = _sources(options)
     resolved = api.recipe(sources, _parameters(options))
     compilation = api.compile(resolved, model, after=_printing(options))
+    before, after = before_and_after(compilation)
     if not options.json:
         *lines, tally = plan_lines(compilation.plan, everything=options.all)
-        _print([*lines, f"{tally} Nothing was written."])
+        _print([*lines, change_line(before, after), f"{tally} Nothing was written."])
     try:
         judge_plan(resolved.statements, compilation)
     except GrowError:
         _print([] if options.json else [""])
         raise
     if options.json:
-        _print_json(to_json(compilation.plan))
+        counted: dict[str, Json] = {"before": flops_data(before), "after": flops_data(after)}
+        _print_json(to_json(compilation.plan) | {"flops": counted})
     return 0
 
 
@@ -261,13 +265,16 @@ def _printing(options: Namespace) -> After:
 
 def _inspect(options: Namespace) -> int:
     from growc.api import inspect
+    from growc.render.flops import flops_data, flops_line
     from growc.render.inspection import inspect_data, inspect_lines
+    from growc.reports.flops import count
 
     found = inspect(options.model)
     if options.json:
-        _print_json(inspect_data(found))
+        _print_json(inspect_data(found) | {"flops": flops_data(count(found))})
     else:
-        _print(inspect_lines(found))
+        header, *lines = inspect_lines(found)
+        _print([header, flops_line(count(found)), *lines])
     return 0
 
 

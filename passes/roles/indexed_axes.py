@@ -178,18 +178,31 @@ def _all_equal(value: Value) -> bool:
 
 def _given(index: Value) -> bool:
     """Whether an index is numbers of a model input, however moved, shifted and masked."""
-
-    def above(value: Value) -> list[Value]:
+    for value in walk([index], _moved):
         node = value.producer
-        data = () if node is None else node.inputs[:1] if node.has(TAKE) else node.inputs
-        data = data[1:] if node is not None and node.treatment == "select" else data
-        return [v for v in data if v is not None and v.weight is None and v.known is None]
-
-    for value in walk([index], above):
-        node = value.producer
-        if node is not None and (not above(value) or node.outputs[0].dtype == "bool" or _counts(node)):
+        if node is not None and (not _moved(value) or node.outputs[0].dtype == "bool" or _counts(node)):
             return False
     return index.weight is None and index.known is None
+
+
+def _moved(value: Value) -> list[Value]:
+    """The values whose numbers a value has, if it is made of another one's."""
+    node = value.producer
+    data = () if node is None else node.inputs[:1] if node.has(TAKE) else node.inputs
+    data = data[1:] if node is not None and node.treatment == "select" else data
+    return [v for v in data if v is not None and v.weight is None and v.known is None]
+
+
+def token_inputs(flow: Flow, vocab: Collection[Space]) -> list[Value]:
+    """The model inputs whose numbers are looked up in tables of a vocabulary, whose spaces are `vocab`."""
+    found = (
+        value
+        for index, table, axis in _lookups(flow)
+        if find(flow.axes.of(table)[axis]) in vocab and _given(index)
+        for value in walk([index], _moved)
+        if value.producer is None
+    )
+    return list(dict.fromkeys(found))
 
 
 def _counts(node: Node) -> bool:

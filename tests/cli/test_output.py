@@ -37,7 +37,26 @@ def test_inspect_json_has_what_is_agreed(growc):
         "runs": [{"scope": "", "layers": 1, "kinds": [0], "period": 1}],
         "parameters": 372,
         "frozen": [],
+        "flops": {
+            "unit": "token",
+            "forward": 640,
+            "backward": 1280,
+            "inputs": {"tokens": [1024]},
+            "uncounted": [],
+        },
     }
+
+
+def test_inspect_and_plan_show_flops(growc):
+    assert growc("inspect", "stream.onnx").out.splitlines()[1] == (
+        "forward 640 FLOP a token, backward 1.3 KFLOP, at 1024 tokens"
+    )
+    recipe = ("-e", "widen ffn to 24 with tail copy", "stream.onnx")
+    assert growc("plan", *recipe).out.splitlines()[-2] == (
+        "FLOPs: forward 640 FLOP -> 1.0 KFLOP a token, backward 1.3 KFLOP -> 2.0 KFLOP, at 1024 tokens."
+    )
+    counted = growc("plan", *recipe, "--json").json["flops"]
+    assert {side: found["forward"] for side, found in counted.items()} == {"before": 640, "after": 1024}
 
 
 def test_several_sizes_are_a_list_in_topological_order(growc, tmp_path):

@@ -28,10 +28,10 @@ from growc.dialects.onnx.operators.table import OPERATORS
 from growc.dialects.onnx.repair.repair import Mender
 from growc.dialects.onnx.shapes.body_lines import CONTROL
 from growc.dialects.onnx.shapes.sample_points import settle
-from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator
+from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator, simulate
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.ir.graph import Graph, Node
+from growc.ir.graph import Graph, Node, Value
 from growc.ir.notation import Line, Operand
 from growc.ir.rows import Site, opaque
 from growc.passes.axes.infer import Axes
@@ -154,6 +154,15 @@ class IrModel(ABC):
             value.floating = kind is None or kind in REAL | COMPLEX
             value.dtype = "" if kind is None else dtype_name(ir.DataType(kind))
         return Sampled(inputs, dict(done.counts))
+
+    def sizes_at(
+        self, graph: Graph, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]
+    ) -> Mapping[Value, tuple[Size, ...] | None]:
+        """The sizes of all values at other sizes of the inputs; empty where these contradict each other."""
+        try:
+            return simulate(graph, self.simulator, inputs, counts).sizes
+        except ContradictionError:
+            return {}
 
     def repair(
         self,

@@ -1,0 +1,211 @@
+"""FLOPs of a model, for each token or sample, forward and backward.
+
+Needs: an analysis, or a finished compilation for its result. Gives: `Flops`. growc.reports.products says what
+counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from growc.algebra.space import Size, Space, find, plus
+from growc.errors.brief import brief
+from growc.errors.diagnostic import wrong
+from growc.ir.graph import Value
+from growc.passes.axes.queries import Flow
+from growc.passes.compilation import Analysis, Result
+from growc.passes.roles.indexed_axes import token_inputs
+from growc.reports.products import Sizes, costs, with_gradients
+
+if TYPE_CHECKING:
+    from torch import nn
+
+LONGEST = 1024
+"""How many tokens stand in a row where the model takes as many."""
+
+
+@dataclass(frozen=True)
+class Flops:
+    """FLOPs of one run, and how many tokens or samples it is for.
+
+    unit: `token` where the inputs are numbers of a vocabulary and what goes with them, else `sample`.
+    units: how many there are in all. inputs: the sizes of the inputs. each: the sizes of one sample, batch
+    apart, of each input that holds tokens or real numbers. uncounted: the nodes of which it cannot be told
+    what they cost.
+    """
+
+    __repr__ = brief
+
+    unit: str
+    units: int
+    total_forward: int
+    total_backward: int
+    inputs: Mapping[str, tuple[int, ...]]
+    each: tuple[tuple[int, ...], ...]
+    uncounted: tuple[str, ...] = ()
+
+    @property
+    def forward(self) -> float:
+        """FLOPs of the forward pass for one token or sample."""
+        return self.total_forward / self.units
+
+    @property
+    def backward(self) -> float:
+        """FLOPs of the backward pass for one token or sample."""
+        return self.total_backward / self.units
+
+
+def flops(
+    model: str | Path | nn.Module | Analysis,
+    *,
+    sizes: Mapping[str, Sequence[int]] | None = None,
+    trained: Collection[str] | None = None,
+    example_inputs: object = None,
+) -> Flops:
+    """FLOPs of a model for each token or sample, forward and backward.
+
+    model: a path, a module, or what `growc.inspect` gave. sizes: of inputs, by name; without them, as many
+    tokens stand in a row as the largest power of two that the table of positions has, at most 1024, and other
+    open sizes are as growc samples them. trained: the names of the tensors that are trained; without them,
+    those of a module that require gradients, and of anything else all stored tensors of real numbers.
+    example_inputs: for the forward of a module. Raises GrowError: G200 where the model takes no inputs of
+    these sizes.
+
+    >>> flops("gpt2.onnx", sizes={"input_ids": (8, 512)}).forward  # doctest: +SKIP
+    """
+    if isinstance(model, Analysis):
+        return count(model, sizes=sizes, trained=trained)
+    from growc.api import inspect
+
+    if trained is None and not isinstance(model, str | Path):
+        every = model.named_parameters(remove_duplicate=False)
+        trained = {name for name, parameter in every if parameter.requires_grad}
+    return count(inspect(model, example_inputs=example_inputs), sizes=sizes, trained=trained)
+
+
+def before_and_after(c: Result) -> tuple[Flops, Flops]:
+    """The FLOPs of a source and of its result, on as many tokens."""
+    before = count(c.first)
+    return before, count(c, before.each[0][-1] if before.unit == "token" else LONGEST)
+
+
+def count(
+    c: Analysis,
+    longest: int = LONGEST,
+    *,
+    sizes: Mapping[str, Sequence[int]] | None = None,
+    trained: Collection[str] | None = None,
+) -> Flops:
+    """The FLOPs of a model, or of the result of a finished compilation.
+
+    longest: how many tokens stand in a row at most. The rest is as for `flops`.
+    """
+    ids = token_inputs(Flow(c.axes), vocabulary(c))
+    inputs, found = sizes_of_all(c, ids, longest, sizes or {})
+    forward, backward, uncounted = costs(c, found, with_gradients(c, trained))
+    shapes = {v: tuple(s[0] for s in rows) for v, rows in inputs.items() if rows is not None}
+    named = {v.name: shape for v, shape in shapes.items()}
+    others = {v for v in shapes if v.floating} - {past for past, _ in c.graph.states}
+    if ids and not others:
+        each = tuple(shapes[v][-1:] for v in ids)
+        units = sum(math.prod(shapes[v]) for v in ids)
+        return Flops("token", units, forward, backward, named, each, uncounted)
+    batched = samples_first(c)
+    shown = [shape for v, shape in shapes.items() if v.floating or v in ids] or [*shapes.values()]
+    each = tuple(shape[1:] if batched else shape for shape in shown)
+    units = shapes[c.graph.inputs[0]][0] if batched else 1
+    return Flops("sample", units, forward, backward, named, each, uncounted)
+
+
+# ---------------------------------------------------------------------------------------------- sizes
+
+
+def vocabulary(c: Analysis) -> set[Space]:
+    """The spaces that bear the name `vocab`."""
+    return {find(space) for axis in c.roles.axes.get("vocab", ()) for space in axis.spaces}
+
+
+def samples_first(c: Analysis) -> bool:
+    """Whether the samples stand on the first axis of the first input: some output has as many units there."""
+    first = [v.sizes[0] for v in c.graph.inputs[:1] if v.sizes]
+    return any(v.sizes and v.sizes[0] in first for v in c.graph.outputs)
+
+
+def sizes_of_all(
+    c: Analysis, ids: Sequence[Value], longest: int, asked: Mapping[str, Sequence[int]]
+) -> tuple[Sizes, Sizes]:
+    """The sizes of the inputs, one number at all sample points, and of all values there.
+
+    What data decides still differs between the points. Tokens are half as many in a row as often as sizes
+    contradict each other. Sizes of a result follow from those of the source, which has the same graph.
+    Raises GrowError (G200) where sizes that were asked for do not fit.
+    """
+    length = 2 ** (min([longest, *c.roles.sizes("positions")]).bit_length() - 1)
+    while True:
+        given = dict.fromkeys((rows[-1] for v in ids if (rows := c.sampled.inputs.get(v))), length)
+        inputs = inputs_at(c.sampled.inputs, given, asked)
+        found = c.model.sizes_at(c.graph, inputs, c.sampled.counts)
+        made = {v.name: tuple(s[0] for s in rows or ()) for v, rows in inputs.items()}
+        if asked and (not found or any(made.get(name) != tuple(sizes) for name, sizes in asked.items())):
+            takes = ", ".join(f"{name} {list(shape)}" for name, shape in made.items())
+            raise wrong("the model takes no inputs of these sizes", f"it was tried with {takes}")
+        if found or length == 1:
+            break
+        length //= 2
+    if isinstance(c, Result):
+        after = c.repairs.sizes
+        found = {v: grown(rows, v.sizes, after.get(v)) for v, rows in found.items()}
+    return inputs, found
+
+
+def inputs_at(sampled: Sizes, given: Mapping[Size, int], asked: Mapping[str, Sequence[int]]) -> Sizes:
+    """The sizes of the inputs. given: numbers for open sizes of tokens; asked: the sizes of inputs, by name.
+
+    Open sizes of which nothing is said are as at the first sample point. One that is the sum of two others
+    stays it (that of a mask over cached tokens and others).
+    """
+    rows_of = {v.name: rows or () for v, rows in sampled.items()}
+    numbers = dict(given)
+    for name, sizes in asked.items():
+        numbers |= dict(zip(rows_of.get(name, ()), sizes, strict=False))
+    is_open = {s for rows in rows_of.values() for s in rows if len(set(s)) > 1}
+    for total in is_open - numbers.keys():
+        for own, other in product(numbers.keys() & is_open, is_open):
+            if total == plus(own, other):
+                numbers[total] = numbers[own] + numbers.get(other, other[0])
+    return {
+        v: None
+        if rows is None
+        else tuple((numbers.get(s, s[0]) if s in is_open else s[0],) * len(s) for s in rows)
+        for v, rows in sampled.items()
+    }
+
+
+def grown(
+    now: tuple[Size, ...] | None, before: tuple[Size, ...] | None, after: tuple[Size, ...] | None
+) -> tuple[Size, ...] | None:
+    """The sizes of a value of a result: what is added or multiplied at the sample points is so elsewhere.
+
+    before, after: of source and result, at the sample points; now: of the source, elsewhere. None where what
+    happens to them is neither.
+    """
+    if now is None or before is None or after is None or not len(now) == len(before) == len(after):
+        return None
+    made = [_grown(*sizes) for sizes in zip(now, before, after, strict=True)]
+    return None if None in made else tuple(size for size in made if size is not None)
+
+
+def _grown(now: Size, before: Size, after: Size) -> Size | None:
+    added = {b - a for a, b in zip(before, after, strict=True)}
+    if len(added) == 1:
+        return tuple(size + next(iter(added)) for size in now)
+    factors = {Fraction(b, a) for a, b in zip(before, after, strict=True) if a}
+    made = [size * factor for size in now for factor in factors]
+    whole = len(factors) == 1 and all(n.denominator == 1 for n in made)
+    return tuple(map(int, made)) if whole else None
