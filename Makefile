@@ -86,5 +86,5 @@ clean:
 	@touch $@
 
 .venv/dev.stamp: .venv/python.stamp pyproject.toml constraints.txt
-	$(PIP) -e '.[dev,torch]'
+	$(PIP) -e '.[dev,torch,train]'
 	@touch .venv/run.stamp $@
