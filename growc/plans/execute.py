@@ -211,7 +211,8 @@ def _leaf(step: LeafStep, array: Array, std: float, part: int, factors: Mapping[
             grown[step.before :] = continued_rows(table, step.after)
     drawn = np.flatnonzero(step.filler == DRAWN)
     if drawn.size:
-        out[:, drawn] = _normal(Draws(step.key).at(part), drawn, out.shape) * std
+        values = _normal(Draws(step.key).at(part), drawn, out.shape) * std
+        out[:, drawn] = values * step.weight[drawn][:, None]
     if step.noise is not None:
         _add_noise(step, out, std, part)
     return out.astype(array.dtype)

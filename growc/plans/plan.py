@@ -42,7 +42,7 @@ class LeafStep:
     """What happens to one factor or segment of an axis: new row j is weight[j] times old row index[j].
 
     Rows with index -1 become what `filler` says: zeros, the mean of all old rows times weight, drawn with the
-    source tensor's standard deviation under `key`, or ones. Arrays have the new size.
+    source tensor's standard deviation times weight under `key`, or ones. Arrays have the new size.
     """
 
     __repr__ = brief

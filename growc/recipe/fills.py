@@ -26,15 +26,19 @@ class Entry(Enum):
     MEAN = "the mean of all old units"
     DRAWN = "drawn with the source tensor's standard deviation; in vectors zero, in gains one"
     ANY = "drawn where every number keeps the function, else zero"
+    RESCALED = "drawn beside the columns of first copies, all of them times sqrt(d/D)"
 
 
 @dataclass(frozen=True)
 class Entries:
-    """What weights hold for new units that are no copies, by what they are to the units."""
+    """What weights hold for new units that are no copies, by what they are to the units.
+
+    A reading of RESCALED says it of copies too: the first one of each unit has the column of the unit.
+    """
 
     making: Literal[Entry.ZERO, Entry.MEAN, Entry.DRAWN] = Entry.ZERO
     scaling: Literal[Entry.MEAN, Entry.DRAWN] = Entry.MEAN
-    reading: Literal[Entry.ZERO, Entry.DRAWN, Entry.ANY] = Entry.ZERO
+    reading: Literal[Entry.ZERO, Entry.DRAWN, Entry.ANY, Entry.RESCALED] = Entry.ZERO
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,11 @@ class FillRule(Word):
     in_front: bool = True
     whole_runs: bool = False
     layers: bool = False
+
+    @property
+    def shares(self) -> bool:
+        """Whether the copies of a unit share what reads it."""
+        return self.copies != "none" and self.entries.reading is not Entry.RESCALED
 
     def map(self, d: int, size: int, draws: Draws) -> IndexMap:
         """The units of the new axis, made of `d` old ones."""
@@ -97,6 +106,16 @@ _ROWS = (
         lambda j, d, size, draws: j % d,
         "g(j) = j mod d",
         "HyperCloning, LEMON",
+        whole_runs=True,
+    ),
+    FillRule(
+        "rescaled copy",
+        lambda j, d, size, draws: j % d,
+        "g(j) = j mod d, nowhere weighted",
+        "after SPARKLING",
+        "the first copy of each unit keeps its column, the others' are drawn (source tensor's std); "
+        "all times sqrt(d/D)",
+        entries=Entries(reading=Entry.RESCALED),
         whole_runs=True,
     ),
     FillRule(

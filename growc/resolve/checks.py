@@ -202,8 +202,8 @@ def _contradictions(options: Iterable[rc.Option], fill: rc.Fill) -> Iterator[Dia
             continue
         shares = rule.needs == "shares"
         what = f"`{option.span.text}`" if option.span.text else "this option"
-        enough = ("all", "some") if shares else ("all",)
-        if FILLS[fill.name].copies not in enough:
+        filled = FILLS[fill.name]
+        if not (filled.shares if shares else filled.copies == "all"):
             message = f"{what} needs a `… copy` fill" + (" or `average fill`" if shares else "")
             yield Diagnostic(
                 "G204", message, option.span, related=((fill.span, "this makes no such copies"),)

@@ -165,7 +165,11 @@ def _read(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
     solving.readers += 1
     request = solving.request(reader)
     shares = _shares(solving, state, request, solving.done.ordinals[root])
-    inverse = state.left_inverse(_alone(state) if root in solving.classes.quantised else shares)
+    rescaled = _rescales(solving, request)
+    alone = rescaled or root in solving.classes.quantised
+    inverse = state.left_inverse(_alone(state) if alone else shares)
+    if inverse is not None and rescaled:
+        inverse = _rescaled(inverse)
     if inverse is None:
         solving.gap(link, f"not every unit of {solving.axis_name(reader)} is still there")
         inverse = state.plain()
@@ -189,10 +193,28 @@ def _read_again(solving: Solving, link: Link, state: IndexMap, reader: Var) -> N
 def _drawn(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
     """Columns that are drawn whatever arrives are a gap where anything does."""
     request = solving.request(reader)
-    if request is None or request.entries.reading is not Entry.DRAWN or solving.stage.options.zero_outputs:
+    if request is None or solving.stage.options.zero_outputs:
         return
-    if (~solving.need(reader).copies & ~state.zeros).any():
-        solving.gap(link, f"it reads new units of {solving.axis_name(reader)} that are drawn at random")
+    if not (~solving.need(reader).copies & ~state.zeros).any():
+        return
+    axis = solving.axis_name(reader)
+    if request.entries.reading is Entry.DRAWN:
+        solving.gap(link, f"it reads new units of {axis} that are drawn at random")
+    elif _rescales(solving, request):
+        cause = f"it reads copies of {axis} so that the RMS of what it makes is kept, not the function"
+        solving.gap(link, cause, "`cyclic copy` shares its columns out and keeps the function")
+
+
+def _rescales(solving: Solving, request: Request | None) -> bool:
+    """Whether what reads copies keeps the RMS of what it makes."""
+    rule = request is not None and request.entries.reading is Entry.RESCALED
+    return rule and not solving.stage.options.zero_outputs
+
+
+def _rescaled(inverse: IndexMap) -> IndexMap:
+    """Columns of one copy of each unit, times sqrt(d/D), beside those that are drawn (docs/theory.md)."""
+    factor = float(np.sqrt(inverse.source / inverse.size))
+    return inverse.scaled(factor).without(~inverse.copies)
 
 
 def _alone(state: IndexMap) -> Floats:

@@ -19,6 +19,7 @@ from growc.passes.dataflow.ranges import Ranges
 from growc.passes.solving.class_facts import Classes
 from growc.passes.solving.constraints import Link, Links, Var
 from growc.plans.plan import Gap
+from growc.recipe.fills import Entry
 
 PRIMAL, DUAL, GAIN = "makes", "reads", "scales"
 
@@ -121,8 +122,10 @@ class Solving:
     def isometric(self, var: Var, state: IndexMap) -> IndexMap:
         """A state of a class, weighted where it has to be: contracted with itself, or read by RMS norms."""
         root = self.links.root(var)
+        request = self.request(var)
         unpaired = root in self.classes.contracted and not state.pairs_with(state)
-        wanted = unpaired or (root in self.classes.rms and state.rms_norm() is None)
+        weighted = request is None or request.entries.reading is not Entry.RESCALED
+        wanted = unpaired or (weighted and root in self.classes.rms and state.rms_norm() is None)
         return state.isometric() if wanted and not self.stage.options.plain else state
 
     def is_free(self, var: Var) -> bool:

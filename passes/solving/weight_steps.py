@@ -130,9 +130,12 @@ class _Steps:
             if self.stage.options.zero_outputs:
                 return
             if entries.reading is not Entry.ZERO:
-                taken = rest if entries.reading is Entry.DRAWN else state.junk
+                taken = state.junk if entries.reading is Entry.ANY else rest
                 filler[taken] = DRAWN
                 weight[taken] = 1.0
+            if entries.reading is Entry.RESCALED:
+                arriving = np.abs(self.solution.read[root].weight[rest])
+                weight[rest] = np.sqrt(state.source / state.size) / np.where(arriving > 0, arriving, 1.0)
         else:
             blocks = state.junk & (entries.making is Entry.MEAN) & (request.unit > 1)
             means = (state.mean != 0) | blocks

@@ -18,6 +18,7 @@ COPIES: dict[str, Callable[[int, int, int], int]] = {
     "tail copy": lambda j, d, n: j if j < d else d - 1 - ((n - 1 - j) % d),
     "last copy": lambda j, d, n: min(j, d - 1),
     "cyclic copy": lambda j, d, n: j % d,
+    "rescaled copy": lambda j, d, n: j % d,
 }
 
 

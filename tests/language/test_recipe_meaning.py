@@ -160,7 +160,7 @@ def test_a_range_is_judged_where_it_is_empty_for_every_model():
     ],
 )
 def test_options_are_refused_exactly_where_they_find_nothing_to_act_on(fill, option, needs):
-    shares = fill not in ("zero fill", "random fill")
+    shares = fill not in ("zero fill", "random fill", "rescaled copy")
     sensible = {"nothing": True, "shares": shares, "copies": fill.endswith("copy")}[needs]
     recipe = f"widen ffn to 8 with {fill} {option}"
     if sensible:
