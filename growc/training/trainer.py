@@ -8,6 +8,7 @@ the step, so that a run that goes on draws as it would have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,8 @@ def predictions(module: nn.Module) -> Teacher:
 
     @torch.no_grad()
     def teacher(batch: Batch) -> Tensor:
-        logits: Tensor = module.to(next(iter(batch.values())).device).eval()(**_known(batch)).logits
+        given = _without(batch, "labels", PLACES)
+        logits: Tensor = module.to(next(iter(batch.values())).device).eval()(**given).logits
         return logits
 
     return teacher
@@ -72,9 +74,8 @@ def stored(store: LogitStore) -> Teacher:
     return teacher
 
 
-def _known(batch: Batch) -> Batch:
-    """What of a batch a model is called with."""
-    return {name: tensor for name, tensor in batch.items() if name not in ("labels", PLACES)}
+def _without(batch: Batch, *names: str) -> Batch:
+    return {name: tensor for name, tensor in batch.items() if name not in names}
 
 
 class Inheriting(Base):
@@ -96,11 +97,14 @@ class Inheriting(Base):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, object]:
-        """In training the loss of both; in evaluation the model's own."""
+        """In training the loss of both; in evaluation the model's own. Raises ValueError for a third one."""
         if not model.training:
-            own = {name: tensor for name, tensor in inputs.items() if name != PLACES}
-            return super().compute_loss(model, own, return_outputs, num_items_in_batch)
-        how, labels, outputs = self.inheritance, inputs["labels"], model(**_known(inputs))
+            return super().compute_loss(model, _without(inputs, PLACES), return_outputs, num_items_in_batch)
+        if self.label_smoother is not None or self.compute_loss_func is not None:
+            raise ValueError(
+                "labels are smoothed, or another loss is given: neither is in that of the teachers"
+            )
+        how, labels, outputs = self.inheritance, inputs["labels"], model(**_without(inputs, "labels", PLACES))
         if how.shifted:
             labels = functional.pad(labels[..., 1:], (0, 1), value=IGNORED)
         rate = inheritance_rate(self.state.global_step, self.state.max_steps, how.decay)
@@ -147,11 +151,16 @@ class TwoStage(Base):
         while len(self.drawn) <= self.state.global_step:
             self.drawn.append(self.sub_models.sample())
         sub = self.drawn[self.state.global_step]
-        with self.accelerator.autocast():
-            loss = super().training_step(sub.module, inputs, num_items_in_batch)
+        loss = super().training_step(sub.module, inputs, num_items_in_batch)
         if self.accelerator.sync_gradients:
             average_gradients(self.sub_models.whole.get_parameter(name) for name in sub.trained)
         return loss
+
+    def compute_loss_context_manager(self) -> ExitStack:
+        """Mixed precision for sub-models too, which the Trainer has not prepared for it."""
+        stack = super().compute_loss_context_manager()
+        stack.enter_context(self.accelerator.autocast())
+        return stack
 
 
 def refuse_parts(module: nn.Module, devices: int, *, sharded: bool = False) -> None:

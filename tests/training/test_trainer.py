@@ -123,6 +123,18 @@ def test_a_step_has_the_loss_of_the_paper_on_the_mixed_batch(tmp_path: Path) -> 
     assert losses(found)[1] == pytest.approx(float(expected), abs=1e-4)  # the log is rounded
 
 
+def test_a_loss_that_teachers_are_not_in_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="smoothed"):
+        trainer("inherits", tmp_path, label_smoothing_factor=0.1).train()
+
+
+def test_sub_models_have_the_precision_of_the_training(tmp_path: Path) -> None:
+    for half, expected in ((False, torch.float32), (True, torch.bfloat16)):
+        found = trainer("two stages", tmp_path, bf16=half)
+        with found.compute_loss_context_manager():
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == expected
+
+
 class Placed(Texts):
     """Texts that say where their teacher's logits stand."""
 
