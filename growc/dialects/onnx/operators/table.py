@@ -11,9 +11,19 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import op_name
-from growc.dialects.onnx.operators.rules import RULES
-from growc.ir.rows import table
+from growc.dialects.onnx.operators import attention, axiswise, contract, indexing, layout, pointwise
+from growc.ir.rows import Rule, table
 from growc.ir.traits import Trait
+
+RULES: dict[str, Rule] = {
+    name.rstrip("_"): rule  # as in `not_`
+    for module in (axiswise, attention, contract, layout, indexing, pointwise)
+    for name, rule in vars(module).items()
+    if getattr(rule, "__module__", "") == module.__name__ and name[0] != "_"
+}
+"""Lines that depend on values or attributes: the public functions of these modules. They see sizes and small
+known integers only; an axis about which they cannot tell is opaque (`_`).
+"""
 
 OPERATORS = table(
     """

@@ -359,26 +359,14 @@ def key_of(target: Any) -> str:
     return f"{module.removeprefix('_').split('.')[0] if module != '_operator' else module}.{target.__name__}"
 
 
-def _rules(module: ModuleType) -> dict[str, Rule]:
-    own = {n: f for n, f in vars(module).items() if getattr(f, "__module__", "") == module.__name__}
-    return {n.rstrip("_"): f for n, f in own.items() if inspect.isfunction(f) and n[0] != "_"}
-
-
-RULES: dict[str, Rule] = {}
-for _module in (
-    axiswise,
-    complex_numbers,
-    contract,
-    creation,
-    indexing,
-    layout,
-    norms,
-    pointwise,
-    recurrent,
-    symbolic_sizes,
-    variances,
-):
-    RULES |= _rules(_module)
+MODULES: tuple[ModuleType, ...] = (axiswise, complex_numbers, contract, creation, indexing, layout)
+MODULES += (norms, pointwise, recurrent, symbolic_sizes, variances)
+RULES: dict[str, Rule] = {
+    name.rstrip("_"): rule
+    for module in MODULES
+    for name, rule in vars(module).items()
+    if inspect.isfunction(rule) and rule.__module__ == module.__name__ and name[0] != "_"
+}
 
 _LINES = (line.strip() for line in ROWS.splitlines() if line.strip() and not line.strip().startswith("#"))
 TEXTS: Mapping[str, str] = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in _LINES)
