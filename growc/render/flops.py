@@ -39,7 +39,8 @@ def amount(n: float) -> str:
 def _counted_at(found: Flops) -> str:
     each = [" × ".join(map(str, sizes)) for sizes in found.each if sizes]
     if found.unit == "token":
-        return f", at {' + '.join(each)} tokens"
+        behind = f" behind {' and '.join(map(str, found.cached))} cached" if found.cached else ""
+        return f", at {' + '.join(each)} tokens{behind}"
     return f", at {' and '.join(each)}" if each else ""
 
 

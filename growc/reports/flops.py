@@ -37,7 +37,7 @@ class Flops:
     unit: `token` where the inputs are numbers of a vocabulary and what goes with them, else `sample`.
     units: how many there are in all. inputs: the sizes of the inputs. each: the sizes of one sample, batch
     apart, of each input that holds tokens or real numbers. uncounted: the nodes of which it cannot be told
-    what they cost.
+    what they cost. cached: how many tokens the caches hold before.
     """
 
     __repr__ = brief
@@ -49,6 +49,7 @@ class Flops:
     inputs: Mapping[str, tuple[int, ...]]
     each: tuple[tuple[int, ...], ...]
     uncounted: tuple[str, ...] = ()
+    cached: tuple[int, ...] = ()
 
     @property
     def forward(self) -> float:
@@ -111,11 +112,12 @@ def count(
     forward, backward, uncounted = costs(c, found, with_gradients(c, trained))
     shapes = {v: tuple(s[0] for s in rows) for v, rows in inputs.items() if rows is not None}
     named = {v.name: shape for v, shape in shapes.items()}
-    others = {v for v in shapes if v.floating} - {past for past, _ in c.graph.states}
-    if ids and not others:
+    caches = [past for past, _ in c.graph.states if past in shapes]
+    if ids and not {v for v in shapes if v.floating}.difference(caches):
         each = tuple(shapes[v][-1:] for v in ids)
         units = sum(math.prod(shapes[v]) for v in ids)
-        return Flops("token", units, forward, backward, named, each, uncounted)
+        cached = cached_tokens(c.sampled.inputs, ids, {v: shapes[v] for v in caches})
+        return Flops("token", units, forward, backward, named, each, uncounted, cached)
     batched = samples_first(c)
     shown = [shape for v, shape in shapes.items() if v.floating or v in ids] or [*shapes.values()]
     each = tuple(shape[1:] if batched else shape for shape in shown)
@@ -135,6 +137,15 @@ def samples_first(c: Analysis) -> bool:
     """Whether the samples stand on the first axis of the first input: some output has as many units there."""
     first = [v.sizes[0] for v in c.graph.inputs[:1] if v.sizes]
     return any(v.sizes and v.sizes[0] in first for v in c.graph.outputs)
+
+
+def cached_tokens(
+    sampled: Sizes, ids: Sequence[Value], caches: Mapping[Value, tuple[int, ...]]
+) -> tuple[int, ...]:
+    """The open sizes that only caches have: how many tokens they hold."""
+    given = {s for v in ids for s in sampled.get(v) or ()}
+    found = (pair for v, shape in caches.items() for pair in zip(sampled[v] or (), shape, strict=True))
+    return tuple(dict.fromkeys(n for s, n in found if len(set(s)) > 1 and s not in given))
 
 
 def sizes_of_all(

@@ -81,6 +81,7 @@ def test_operators_of_onnxruntime_cost_what_they_are_made_of(tmp_path: Path, nam
     assert found.forward == 2 * weights + 2 * 2 * width * (16 + past)
     assert found.backward == 2 * found.forward
     assert (found.unit, found.uncounted) == ("token", ())
+    assert found.cached == ((past,) if past else ())
 
 
 def test_a_mask_over_cached_tokens_is_as_long_as_both() -> None:
@@ -166,6 +167,8 @@ def test_an_amount_has_a_prefix(number: float, text: str) -> None:
 
 
 def test_a_line_says_for_which_sizes_and_what_is_missing() -> None:
+    cached = Flops("token", 16, 64000, 128000, {}, ((16,),), cached=(7,))
+    assert flops_line(cached).endswith("backward 8.0 KFLOP, at 16 tokens behind 7 cached")
     tokens = Flops("token", 32, 64000, 128000, {}, ((16,), (9,)), ("MatMul h",))
     assert flops_line(tokens) == (
         "forward 2.0 KFLOP a token, backward 4.0 KFLOP, at 16 + 9 tokens; 1 node not counted (--json)"

@@ -16,7 +16,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import growc
 
-SIZES = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+SIZES: dict[str, Any] = {
+    "num_hidden_layers": 2,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+}
 SIZES |= {"vocab_size": 40, "max_position_embeddings": 32}
 IDS = {"input_ids": (3, 16)}
 
@@ -30,6 +35,18 @@ CLASSES: Mapping[str, tuple[Callable[[], Any], Mapping[str, tuple[int, ...]]]] =
     "BERT": (lambda: transformers.BertModel(transformers.BertConfig(**SIZES)), IDS),
     "LLaMA with grouped queries": (
         lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, num_key_value_heads=2)),
+        IDS,
+    ),
+    "Mixtral": (
+        lambda: transformers.MixtralForCausalLM(
+            transformers.MixtralConfig(
+                **SIZES,
+                num_key_value_heads=2,
+                num_local_experts=4,
+                num_experts_per_tok=2,
+                experts_implementation="batched_mm",
+            )
+        ),
         IDS,
     ),
     "T5": (
