@@ -11,17 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.savings.data import Bytes, Digits
-from benchmarks.savings.model import model_of
+from benchmarks.savings.model import Gpt, Vit, model_of
 from benchmarks.savings.tables import Row
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-CALIBRATION_STEPS = 4
-"""Batches of the training data on which importance is measured; their seed is of no run."""
+CALIBRATION_SEED, CALIBRATION_STEPS = 2**32, 4
+"""Importance is measured on these batches of the training files; the seed is of no run."""
 
 
 def initial(
     row: Row, seed: int, source: Row | None, weights: Mapping[str, Tensor] | None, task: Bytes | Digits
-):
+) -> Gpt | Vit:
     """The model that a row begins with. `weights` are its source's. Raises GrowError where growc refuses."""
     model = model_of(row.shape, seed)
     if source is None or weights is None:
@@ -29,7 +29,8 @@ def initial(
     if row.recipe:
         begun = model_of(source.shape, 0)
         begun.load_state_dict(weights)
-        model.load_state_dict(_grown(begun, row, task).state_dict())
+        inputs, _ = next(iter(task.held_out()))
+        _take_over(model, _grown(begun, row, task, inputs[:2]), inputs[:2])
         return model
     own = model.state_dict()
     same = {name: w for name, w in weights.items() if name in own and own[name].shape == w.shape}
@@ -37,20 +38,33 @@ def initial(
     return model
 
 
-def _grown(model: nn.Module, row: Row, task: Bytes | Digits) -> nn.Module:
+def _grown(model: nn.Module, row: Row, task: Bytes | Digits, example: Tensor) -> nn.Module:
     from growc import api
     from growc.errors.source import Source
 
-    example, _ = next(iter(task.held_out()))
     with tempfile.TemporaryDirectory(prefix="savings-") as folder:
         sources = []
         for part in row.recipe:
-            path = EXAMPLES / part / "recipe.grow" if "\n" not in part else None
-            if path is not None and path.exists():
-                sources.append(api.read_source(path))
-            else:
-                sources.append(Source(str(Path(folder) / "row.grow"), part))
+            path = EXAMPLES / part / "recipe.grow"
+            words = Source(str(Path(folder) / "row.grow"), part)
+            sources.append(api.read_source(path) if "\n" not in part and path.exists() else words)
         if any("measure importance" in source.text for source in sources):
-            batches = [task.training(2**32, step)[0] for step in range(CALIBRATION_STEPS)]
+            batches = [task.training(CALIBRATION_SEED, step)[0] for step in range(CALIBRATION_STEPS)]
             np.savez(Path(folder) / "calibration.npz", **{task.input: torch.cat(batches).numpy()})
-        return api.grow(model, sources, (example[:2],), row.lets)
+        return api.grow(model, sources, (example,), row.lets)
+
+
+def _take_over(model: nn.Module, grown: nn.Module, example: Tensor) -> None:
+    """Give a model what growc made: the weights, and each norm's eps, which no weight holds.
+
+    Raises ValueError where the model then computes something else.
+    """
+    model.load_state_dict(grown.state_dict())
+    for node in grown.graph.nodes:
+        if node.target is torch.ops.aten.layer_norm.default:
+            _, _, weight, _, eps, *_ = node.args
+            model.get_submodule(weight.target.removesuffix(".weight")).eps = eps
+    with torch.no_grad():
+        own, theirs = model(example), grown(example)
+    if not torch.allclose(own, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max())):
+        raise ValueError(f"the result of growc computes what no {type(model).__name__} of its sizes does")

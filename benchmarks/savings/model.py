@@ -113,6 +113,11 @@ class Vit(nn.Module):
         return self.head(self.norm(x).mean(1))
 
 
+def norms_of(model: nn.Module) -> dict[str, nn.LayerNorm]:
+    """The norms of a model by name. Their eps, which growth changes, is no part of `state_dict`."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, nn.LayerNorm)}
+
+
 def model_of(shape: Shape, seed: int) -> Gpt | Vit:
     """A new model; equal seeds draw alike whatever was drawn before."""
     model = Gpt(shape) if shape.kind == "gpt" else Vit(shape)

@@ -23,7 +23,7 @@ from benchmarks.savings.records import RUNS, WORK, Places
 from benchmarks.savings.runner import Runner, needed_by
 from benchmarks.savings.tables import MINIATURE, TABLES, Row, Table
 
-INITIAL_LIMIT = 60_000_000
+WEIGHTS_LIMIT = 60_000_000
 """Bytes that initial and source weights of one seed may take: they travel to the machine with the GPU."""
 
 
@@ -98,7 +98,7 @@ def _grow(runner: Runner, wanted: Sequence[tuple[Row, int]]) -> int:
     for seed in runner.table.seeds:
         size = sum(path.stat().st_size for path in folder.glob(f"*-{seed}.*.pt"))
         print(f"seed {seed}: {size / 1e6:.1f} MB of weights")
-        status = max(status, int(size > INITIAL_LIMIT))
+        status = max(status, int(size > WEIGHTS_LIMIT))
     return status
 
 

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.savings.flops import step_flops
 from benchmarks.savings.initial import initial
-from benchmarks.savings.model import model_of
+from benchmarks.savings.model import model_of, norms_of
 from benchmarks.savings.objectives import Inherited, Objective, Plain, Staged
 from benchmarks.savings.records import Places, locked, revision, write_tensors
 from benchmarks.savings.tables import Inherit, Row, Table, TwoStage
@@ -78,8 +78,11 @@ class Runner:
         path = self.grown(row, seed)
         source = self.table.row(row.source) if row.source else None
         if path.exists():
+            kept = torch.load(path, weights_only=True)
             model = model_of(row.shape, seed)
-            model.load_state_dict(torch.load(path, weights_only=True))
+            model.load_state_dict(kept["weights"])
+            for name, norm in norms_of(model).items():
+                norm.eps = kept["eps"][name]
             return model
         weights = self.weights(source.name, seed) if source else None
         return initial(row, seed, source, weights, self.table.task)
@@ -87,7 +90,9 @@ class Runner:
     def grow(self, row: Row, seed: int) -> None:
         """Write the initial weights of a run whose source is there."""
         if row.source and row.recipe and self.ready(self.table.row(row.source), seed):
-            write_tensors(self.grown(row, seed), self.begin(row, seed).state_dict())
+            model = self.begin(row, seed)
+            eps = {name: norm.eps for name, norm in norms_of(model).items()}
+            write_tensors(self.grown(row, seed), {"weights": model.state_dict(), "eps": eps})
 
     def objective(self, row: Row, seed: int, model: torch.nn.Module) -> Objective:
         """What a run minimises."""

@@ -224,7 +224,7 @@ def gpu(scale: Scale | None = None) -> Table:
         grown("SOLAR", "shallow and one", "18-solar", cut="1"),
         grown("G_stack", "two layers", "19-g-stack", growth=str(large.layers // 2)),
         grown("one layer, copied", "one layer", "07-stackbert", depth=str(large.layers)),
-        grown("one layer, others new", "one layer"),
+        grown("one layer, others new", "one layer", f"stack layers to {large.layers} by last with random fill"),
         grown("no layer, all new", "no layer"),
         Row("KI", large, training=Inherit("narrow and shallow")),
     )

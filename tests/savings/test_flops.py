@@ -18,7 +18,7 @@ from benchmarks.savings.model import Shape, model_of
 from benchmarks.savings.objectives import Inherited, Plain, Staged
 from benchmarks.savings.tables import Inherit, TwoStage
 
-GPT = Shape(layers=4, width=24, heads=2, head_dim=8, ffn=40, length=16)
+GPT = Shape(layers=2, width=24, heads=2, head_dim=8, ffn=40, length=16)
 VIT = replace(GPT, kind="vit", inputs=4, outputs=10)
 
 
@@ -52,7 +52,7 @@ def test_a_forward_pass_costs_what_the_counter_sees(shape):
 
 def test_a_step_of_a_sub_model_costs_what_the_counter_sees():
     model = model_of(GPT, 0)
-    staged = Staged(model, GPT, TwoStage(2, 0.5), 12, batch(GPT)[0])
+    staged = Staged(model, GPT, TwoStage(1, 0.5), 12, batch(GPT)[0])
     found = {counted(staged, GPT) for _ in range(6)}
     assert len(found) == 2
     assert all(seen == said for seen, said in found)
@@ -60,7 +60,7 @@ def test_a_step_of_a_sub_model_costs_what_the_counter_sees():
 
 
 def test_inheriting_costs_the_teachers_forward_pass_while_it_teaches():
-    small = replace(GPT, layers=1)
+    small = replace(GPT, layers=1, ffn=16)
     model = Inherited(model_of(GPT, 0), GPT, Inherit("small", decay=2.0), 10, model_of(small, 0), small)
     seen, said = counted(model, GPT)
     assert seen == said == 3 * (step_flops(GPT) + forward_flops(small))

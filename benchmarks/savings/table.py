@@ -1,0 +1,171 @@
+"""Write docs/savings.md and its pictures from the runs that are committed. Trains nothing.
+
+python -m benchmarks.savings.table [--runs DIR] [--out DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.savings.curves import picture
+from benchmarks.savings.reading import (
+    FLOPS,
+    STEP,
+    Line,
+    Reached,
+    reached,
+    source_cost,
+    spread_in_points,
+)
+from benchmarks.savings.records import RUNS, Places
+from benchmarks.savings.tables import MINIATURE, TABLES, Table
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+HEAD = """# How much growth saves
+
+`python -m benchmarks.savings.table` writes this page from the runs that are committed in
+[benchmarks/savings/](../benchmarks/savings/README.md). That page says what the numbers are; it said so before
+anything ran.
+
+The first number of a row is the part of scratch's operations after which the row is as good as scratch is in
+the end, decayed held-out loss against decayed. `≤`: already at its first branch. `> 100 %`: never,
+and nothing is saved.
+"""
+COLUMNS = (
+    "row",
+    "operations to scratch's loss",
+    "each seed",
+    "steps",
+    "final loss",
+    "± seeds",
+    "at first",
+    "its own cost",
+    "its source cost",
+    "tokens per parameter of the source",
+    "rate",
+    "the paper saves",
+)
+
+
+def lines_of(table: Table, places: Places) -> list[Line]:
+    """The listed rows with the records of all their runs that have ended; those without any are left out."""
+    found = []
+    for row in table.rows:
+        records = [places.finished(table, row, seed) for seed in table.seeds]
+        ended = tuple(record for record in records if record is not None)
+        if row.listed and ended:
+            found.append(Line(row, ended))
+    return found
+
+
+def section(table: Table, places: Places) -> Iterator[str]:
+    """One table: how far it is, what it says, its lines, its picture."""
+    order = table.order()
+    ended = [places.finished(table, row, seed) is not None for row, seed in order]
+    yield f"## {table.title}\n"
+    scratch, *_ = table.rows
+    yield (
+        f"{table.steps} steps of {table.task.batch} samples; scratch has {scratch.shape.layers} layers "
+        f"of width {scratch.shape.width}. "
+        f"{sum(ended)} of {len(order)} runs have ended"
+        + (".\n" if all(ended) else ": the table is not complete, and what it says may change.\n")
+    )
+    lines = lines_of(table, places)
+    if not lines or lines[0].row is not scratch:
+        yield "Scratch has not ended: there is nothing to compare with.\n"
+        return
+    yield from _said(table, lines)
+    yield f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}"
+    for line in lines:
+        yield f"| {' | '.join(_cells(lines[0], line))} |"
+    yield f"\n![losses]({picture_name(table)})\n"
+
+
+def picture_name(table: Table) -> str:
+    """Where the picture of a table stands beside the page."""
+    return f"savings/{table.name}.svg"
+
+
+def _numbers(scratch: Line, line: Line, cost: int = FLOPS) -> Reached:
+    return reached(line.mean(cost), scratch.final)
+
+
+def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
+    """What stands first: who saves most, who saves nothing, and how far that can be trusted."""
+    scratch, *others = lines
+    whole = scratch.mean()[-1][0]
+    better = [(line, _numbers(scratch, line)) for line in others]
+    saving = sorted(((n.cost, line.row.name, n) for line, n in better if n.sign != ">"), key=lambda s: s[:2])
+    rest = [line.row.name for line, n in better if n.sign == ">"]
+    if saving:
+        yield (
+            "Fewest operations first: "
+            + ", ".join(f"{name} {n.percent(whole)}" for _, name, n in saving)
+            + "."
+        )
+    if rest:
+        yield f"Nothing is saved by: {', '.join(rest)}."
+    if len(scratch.records) > 1:
+        points = spread_in_points(scratch)
+        yield (
+            f"Scratch's {len(scratch.records)} seeds differ by ±{scratch.spread:.4f} nats, which is "
+            f"±{points:.1f} points of its operations: differences below {2 * points:.0f} points are none."
+        )
+    yield ""
+    for family in table.families:
+        rates = [line.records[0]["rate"] for line in lines if line.row.family == family.name]
+        if rates and rates[0] in (family.rates[0], family.rates[-1]) and len(family.rates) > 1:
+            edge = f"the last of those tried, {rates[0]:g}"
+            yield f"The best rate of {family.tuned} is {edge}: a better one may lie beyond.\n"
+
+
+def _cells(scratch: Line, line: Line) -> Iterator[str]:
+    whole, scratch_steps = scratch.mean()[-1][0], scratch.mean(STEP)[-1][0]
+    own = _numbers(scratch, line)
+    steps = _numbers(scratch, line, STEP)
+    yield line.row.name
+    yield f"**{own.percent(whole)}**" if line is not scratch else "100 %"
+    yield ", ".join(reached(points, scratch.final).percent(whole) for points in line.points())
+    yield f"{steps.sign} {max(steps.cost, scratch_steps if steps.sign == '>' else 0):.0f}".strip()
+    yield f"{line.final:.4f}"
+    yield "–" if math.isnan(line.spread) else f"{line.spread:.4f}"
+    yield f"{line.curve()[0][1]:.2f}"
+    yield f"{100 * line.mean()[-1][0] / whole:.0f} %"
+    source = source_cost(line)
+    yield f"{100 * source[0] / whole:.0f} %" if source else "–"
+    yield f"{source[1]:.0f}" if source else "–"
+    yield f"{line.records[0]['rate']:g}"
+    yield f"{line.row.paper} %" if line.row.paper else "–"
+
+
+def page(tables: Sequence[Table], places: Places) -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *(text for table in tables for text in section(table, places))]).rstrip() + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page and the pictures of all tables that have begun."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=Path, default=RUNS)
+    parser.add_argument("--out", type=Path, default=DOCS)
+    parser.add_argument("--miniature", action="store_true", help="of runs of miniatures")
+    given = parser.parse_args(arguments)
+    places = Places(runs=given.runs)
+    tables = [make(MINIATURE if given.miniature else None) for make in TABLES.values()]
+    for table in tables:
+        lines = lines_of(table, places)
+        if lines and lines[0].row is table.rows[0]:
+            path = given.out / picture_name(table)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(picture(table.title, lines), encoding="utf-8")
+    (given.out / "savings.md").write_text(page(tables, places), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
