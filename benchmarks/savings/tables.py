@@ -205,6 +205,7 @@ def gpu(scale: Scale | None = None) -> Table:
         return Row(name, large, "growth", source, recipe, lets)
 
     stack = "stack layers to 2 * layers by whole"
+    drawn = f"stack layers to {large.layers} by last with random fill"
     rows = (
         Row("scratch", large),
         *(Row(name, shape, branches=(1.0,), listed=False) for name, shape in sources.items()),
@@ -224,7 +225,7 @@ def gpu(scale: Scale | None = None) -> Table:
         grown("SOLAR", "shallow and one", "18-solar", cut="1"),
         grown("G_stack", "two layers", "19-g-stack", growth=str(large.layers // 2)),
         grown("one layer, copied", "one layer", "07-stackbert", depth=str(large.layers)),
-        grown("one layer, others new", "one layer", f"stack layers to {large.layers} by last with random fill"),
+        grown("one layer, others new", "one layer", drawn),
         grown("no layer, all new", "no layer"),
         Row("KI", large, training=Inherit("narrow and shallow")),
     )
