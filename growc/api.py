@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from growc.passes.compilation import Analysis
     from growc.plans.plan import Plan
     from growc.reports.calibration import Outcome
+    from growc.training.optimizer_state import New
     from growc.verification.verify import Verification
 
     Model = str | Path | nn.Module
@@ -178,6 +179,7 @@ def apply(
     lineage: str | Path | None = None,
     shard_size: str = "",
     optimizer: str | Path | None = None,
+    optimizer_new: New | None = None,
     progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
 ) -> Applied: ...
@@ -224,6 +226,7 @@ def apply_file(
     lineage: str | Path | None = None,
     shard_size: str = "",
     optimizer: str | Path | None = None,
+    optimizer_new: New | None = None,
     progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
 ) -> Applied:
@@ -232,7 +235,9 @@ def apply_file(
     `out` defaults to `NAME.grown` beside the model, with the same ending. `check=False` leaves verification
     out, but for `expect preserved`. `planned` is called with the plan before anything is written. Of a
     checkpoint directory `shard_size` (`5GB`) bounds the files of weights, and `optimizer` is the state of
-    Adam to be carried along. Raises GrowError; then nothing has appeared at `out`.
+    Adam, SGD or Muon to be carried along: `optimizer_new` says whether entries of new units have in it what
+    the map of gradients gives them (`mapped`), or `zero`. Raises GrowError; then nothing has appeared at
+    `out`.
     """
     from growc.distinct import require_own_parts
     from growc.files.commit import canonical, commit, default_output, guard, record_path, workshop
@@ -248,7 +253,7 @@ def apply_file(
     source = Path(model)
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
-    form = form_of(source, shard_size, None if optimizer is None else Path(optimizer))
+    form = form_of(source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new)
     options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer}
     require_own_parts(sources, resolved, source, target, options)
     guard(target, source, beside, force)

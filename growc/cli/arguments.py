@@ -85,6 +85,11 @@ class _Commands:
         made.add_argument(
             "--optimizer", type=Path, metavar="FILE", help="carry a checkpoint's optimizer state along"
         )
+        made.add_argument(
+            "--optimizer-new",
+            metavar="STATE",
+            help="what new units have in that state: `mapped` (default) or `zero`",
+        )
 
     def plan(self) -> None:
         made = self.add_with_recipe("plan", "Show what `apply` would do; write nothing.")

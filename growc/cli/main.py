@@ -200,6 +200,7 @@ def _apply(options: Namespace) -> int:
             lineage=options.lineage,
             shard_size=options.shard_size,
             optimizer=options.optimizer,
+            optimizer_new=options.optimizer_new,
             progress=advance,
             planned=None if options.json else lambda plan: _print([*plan_lines(plan), ""]),
         )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from growc.errors.progress import Progress
     from growc.passes.compilation import Result
     from growc.passes.finish.interface import Ports
+    from growc.training.optimizer_state import New
     from growc.verification.verify import Verification
 
 
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 class CheckpointDirectory:
     """See growc.formats.protocol.Form.
 
-    shard_size: bytes of the largest file of weights. optimizer: the state that is to be carried along.
+    shard_size: bytes of the largest file of weights. optimizer: the state that is to be carried along;
+    optimizer_new: what entries of new units have in it.
     """
 
     shard_size: int = SHARD_SIZE
     optimizer: Path | None = None
+    optimizer_new: New = "mapped"
     remarks: tuple[str, ...] = ()
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
@@ -49,7 +52,7 @@ class CheckpointDirectory:
         self.remarks = tuple(remarks(grown))
         if self.optimizer is not None:
             progress("carrying the optimizer's state", 0, 0)
-            self.remarks += (carry_optimizer(self.optimizer, draft, grown, c.plan),)
+            self.remarks += (carry_optimizer(self.optimizer, draft, grown, c.plan, self.optimizer_new),)
         return [draft]
 
     def stamp(self, result: Path, record: str) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from growc.errors.progress import Progress
     from growc.passes.compilation import Result
     from growc.passes.finish.interface import Ports
+    from growc.training.optimizer_state import New
     from growc.verification.verify import Verification
 
 
@@ -45,17 +46,23 @@ class Form(Protocol):
         """A model of 16 bits and its result once more in wider numbers, by what that is called."""
 
 
-def form_of(path: Path, shard_size: str = "", optimizer: Path | None = None) -> Form:
+def form_of(
+    path: Path, shard_size: str = "", optimizer: Path | None = None, optimizer_new: str | None = None
+) -> Form:
     """The form of a model; only checkpoint directories have shards, and optimizers beside them.
 
-    Raises GrowError: G200 for what the form has not, and for what is no size; G309 without torch.
+    `optimizer_new` is what entries of new units have in the optimizer's state (None: `mapped`). Raises
+    GrowError: G200 for what the form has not, for what is no size and no such word; G309 without torch.
     """
+    if optimizer_new is not None and optimizer is None:
+        raise wrong("`--optimizer-new` is about the state that `--optimizer` names, and none is named")
     if path.is_dir():
         require_torch(path)
         from growc.checkpoint.files.shards import SHARD_SIZE, read_size
         from growc.formats.checkpoint_directory import CheckpointDirectory
 
-        return CheckpointDirectory(read_size(shard_size) if shard_size else SHARD_SIZE, optimizer)
+        size = read_size(shard_size) if shard_size else SHARD_SIZE
+        return CheckpointDirectory(size, optimizer, _new(optimizer_new))
     for option, given in (("--shard-size", shard_size), ("--optimizer", optimizer)):
         if given:
             raise wrong(f"`{option}` is for checkpoint directories, and `{path}` is none")
@@ -67,3 +74,13 @@ def form_of(path: Path, shard_size: str = "", optimizer: Path | None = None) -> 
     from growc.formats.onnx_file import OnnxFile
 
     return OnnxFile()
+
+
+def _new(word: str | None) -> New:
+    from growc.training.optimizer_state import NEW
+
+    found = next((known for known in NEW if known == (word or "mapped")), None)
+    if found is None:
+        choices = " or ".join(f"`{known}`" for known in NEW)
+        raise wrong(f"`--optimizer-new` is {choices}, and not `{word}`")
+    return found

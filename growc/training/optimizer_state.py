@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -33,7 +33,9 @@ State = dict[str, Any]
 """The state_dict of a torch optimizer: `state` by the number of a parameter, and `param_groups`."""
 
 New = Literal["mapped", "zero"]
-"""What entries of new units begin with: what their copies have, or nothing."""
+"""What entries of new units begin with: what the gradient's map gives them, or zero. Old ones keep theirs."""
+
+NEW: tuple[New, ...] = get_args(New)
 
 POWERS = {"exp_avg": 1, "exp_avg_sq": 2, "max_exp_avg_sq": 2, "momentum_buffer": 1}
 """How often the gradient stands in each tensor of a parameter's state."""
@@ -47,7 +49,8 @@ class Carried:
     """The state of the result's optimizer, and for which parameters it is what training would have made.
 
     names: the result's parameters by group, in the optimizer's order. exact: gradients of these are mapped
-    exactly; approximate: they are not; fresh: these begin without state.
+    exactly; approximate: they are not; fresh: these begin without state; absent: what they come from is no
+    parameter of the source's optimizer.
     """
 
     state: State
@@ -55,6 +58,7 @@ class Carried:
     exact: tuple[str, ...]
     approximate: tuple[str, ...]
     fresh: tuple[str, ...]
+    absent: tuple[str, ...]
 
 
 def read_optimizer(path: str | Path) -> State:
@@ -80,7 +84,9 @@ def carry(
 
     `before` has the source's parameters by group, in the optimizer's order (`parameter_groups`); `after` the
     result's, in the order of its `named_parameters`; both by the names of the plan. A new parameter joins the
-    group of the one that it comes from.
+    group of the one that it comes from; where that is in none (Muon has matrices alone), so is it. `new`
+    says what entries of new units begin with: those that the lineage calls copied or new. Raises GrowError
+    (G316) where the state does not fit the plan, or is of a kind of which nothing is known.
     """
     return _Carrier(state, plan, before, new).carry(after)
 
@@ -102,8 +108,9 @@ class _Carrier:
 
     def carry(self, after: Sequence[str]) -> Carried:
         members: list[list[str]] = [[] for _ in self.state["param_groups"]]
-        for name in after:
-            members[self.group(name)].append(name)
+        absent = [name for name in after if self.source(name) not in self.groups]
+        for name in (name for name in after if self.source(name) in self.groups):
+            members[self.groups[self.source(name)]].append(name)
         numbered = [name for names in members for name in names]
         entries = {i: made for i, name in enumerate(numbered) if (made := self.entry(name)) is not None}
         groups, at = [], 0
@@ -116,9 +123,10 @@ class _Carrier:
         return Carried(
             {**self.state, "state": entries, "param_groups": groups},
             tuple(map(tuple, members)),
-            tuple(name for name in kept if self.is_exact(self.weight(name))),
-            tuple(name for name in kept if not self.is_exact(self.weight(name))),
+            tuple(name for name in kept if self.is_exact(name)),
+            tuple(name for name in kept if not self.is_exact(name)),
             tuple(name for i, name in enumerate(numbered) if i not in entries),
+            tuple(absent),
         )
 
     def weight(self, name: str) -> WeightPlan:
@@ -130,12 +138,6 @@ class _Carrier:
         weight = self.weight(name)
         return weight.copy_of or weight.source
 
-    def group(self, name: str) -> int:
-        if self.source(name) not in self.groups:
-            message = f"the optimizer has no parameter `{self.source(name)}`, from which `{name}` comes"
-            raise _misfit(message)
-        return self.groups[self.source(name)]
-
     def entry(self, name: str) -> dict[str, Any] | None:
         weight, entry = self.weight(name), self.entries.get(self.source(name))
         if entry is None or (self.new == "zero" and weight.name in self.copies) or drawn_anew(weight):
@@ -143,7 +145,7 @@ class _Carrier:
         return {key: self.value(key, value, weight) for key, value in entry.items()}
 
     def value(self, key: str, value: Any, weight: WeightPlan) -> Any:
-        if key in KEPT:
+        if key in KEPT or value is None:
             return value
         if key not in POWERS:
             have = ", ".join(f"`{name}`" for name in POWERS)
@@ -156,10 +158,13 @@ class _Carrier:
             raise _misfit(f"the optimizer's `{key}` of `{weight.source}` has shape {sizes}")
         return _mapped(gradient_plan(weight, POWERS[key], self.new), value)
 
-    def is_exact(self, weight: WeightPlan) -> bool:
-        """Whether the mapped gradient is the gradient of the result."""
+    def is_exact(self, name: str) -> bool:
+        """Whether the state is made of gradients alone, and the mapped gradient is that of the result."""
+        weight = self.weight(name)
         uneven = any(step.name in self.uneven or step.next is not None for step in weight.steps)
-        proved = self.plan.certificate.exact and self.new == "mapped"
+        decays = _decays_by_gradient(self.state["param_groups"][self.groups[self.source(name)]])
+        changed = bool(weight.steps) and (self.new == "zero" or decays)
+        proved = self.plan.certificate.exact and not changed
         return proved and not uneven and weight.name not in self.copies and weight.normed is None
 
 
@@ -198,6 +203,15 @@ def _check_shape(entry: Mapping[str, Any], name: str, shape: tuple[int, ...]) ->
             raise _misfit(message, ("its order of parameters is not that of the module",))
 
 
+def _decays_by_gradient(group: Mapping[str, object]) -> bool:
+    """Whether weights are part of what an optimizer takes for gradients, and so of its state.
+
+    AdamW and Muon, alone of those that are known, decay weights beside the gradient.
+    """
+    beside = group.get("decoupled_weight_decay", False) or "ns_steps" in group
+    return bool(group.get("weight_decay", 0)) and not beside
+
+
 def _check_sizes(state: State, names: Sequence[Sequence[str]]) -> None:
     have = [len(group["params"]) for group in state["param_groups"]]
     given = [len(group) for group in names]
@@ -229,11 +243,10 @@ def _dual_layout(layout: Layout, verb: str, power: int, new: New) -> Layout:
 
 def _dual(step: LeafStep, verb: str, power: int, new: New) -> LeafStep:
     """The step of the gradient. What is made with weights w is read with w/Σw² by those for whom that is the
-    smallest left inverse; what is read with shares l arrives as 1/Σl. Rows that are no copies get nothing.
+    smallest left inverse; what is read with shares l arrives as 1/Σl. Rows that are no copies get nothing,
+    and where `new` is zero all but the first copies.
     """
     index = _copied(step)
-    if new == "zero":
-        index = np.where(new_units(step.as_map()), -1, index)
     rows = index >= 0
     total = np.bincount(
         index[rows], weights=step.weight[rows] ** (1 if verb == "reads" else 2), minlength=step.before
@@ -241,6 +254,8 @@ def _dual(step: LeafStep, verb: str, power: int, new: New) -> LeafStep:
     over = np.where(rows, total[index], 1.0)
     dual = (1.0 if verb == "reads" else step.weight) / np.where(over == 0, 1.0, over)
     index = np.where(rows & (over != 0), index, -1)
+    if new == "zero":
+        index = np.where(new_units(step.as_map()), -1, index)
     return LeafStep(step.before, index, dual**power, np.full(len(index), ZERO))
 
 

@@ -192,6 +192,48 @@ def test_the_state_of_an_optimizer_is_carried_along(save, apply, tmp_path):
     assert [s["exp_avg"].shape for s in after.state.values()] == [p.shape for p in grown.parameters()]
 
 
+def matrices(module):
+    """What Muon trains: the matrices inside of layers."""
+    return [(n, p) for n, p in module.named_parameters() if p.ndim == 2 and ".h." in n]
+
+
+@pytest.mark.parametrize(
+    ("make", "kept"),
+    [
+        (lambda module: torch.optim.AdamW(module.named_parameters(), lr=1e-3), "exp_avg"),
+        (lambda module: torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9), "momentum_buffer"),
+        (lambda module: torch.optim.Muon(matrices(module), lr=1e-3), "momentum_buffer"),
+    ],
+    ids=["AdamW", "SGD", "Muon"],
+)
+def test_new_units_begin_without_state_where_that_is_asked_for(save, apply, tmp_path, make, kept):
+    path = save("GPT2LMHeadModel", tiny_config("GPT2"))
+    model = transformers.GPT2LMHeadModel.from_pretrained(path)
+    optimizer, ids = make(model), torch.randint(4, 48, (2, 9))
+    model(input_ids=ids, labels=ids).loss.backward()
+    optimizer.step()
+    torch.save(optimizer.state_dict(), path / "optimizer.pt")
+    states = {}
+    for new in ("mapped", "zero"):
+        given = ("--optimizer", str(path / "optimizer.pt"), "--optimizer-new", new)
+        status, said = apply(path, "widen ffn to 3 * ffn / 2 with cyclic copy", options=given, out=new)
+        assert status == 0, said
+        assert ("entries of new units are zero" in said) == (new == "zero")
+        grown = loaded(tmp_path / new)
+        after, names = make(grown), {p: n for n, p in grown.named_parameters()}
+        after.load_state_dict(torch.load(tmp_path / new / "optimizer.pt", weights_only=True))
+        states[new] = {names[p]: entry[kept] for p, entry in after.state.items()}
+    ffn = model.config.n_embd * 4
+    for name, mapped in states["mapped"].items():
+        new = torch.zeros_like(mapped)
+        if ".mlp.c_fc." in name:
+            new[..., ffn:] = 1
+        elif name.endswith(".mlp.c_proj.weight"):
+            new[ffn:] = 1
+        assert torch.equal(states["zero"][name], mapped * (1 - new)), name
+        assert mapped.abs().sum() > 0
+
+
 @pytest.mark.soak
 def test_both_measurements_are_shown(save, tmp_path, capsys):
     path = save("LlamaForCausalLM", tiny_config("Llama"))
@@ -208,6 +250,23 @@ def test_options_of_directories_are_refused_for_files(tmp_path, capsys):
     options = ["--shard-size", "5GB"]
     assert main(["apply", "-e", "let n = 1", str(tmp_path / "model.onnx"), *options]) == 2
     assert "checkpoint directories" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--optimizer-new", "zero"), "and none is named"),
+        (("--optimizer", "optimizer.pt", "--optimizer-new", "half"), "is `mapped` or `zero`, and not `half`"),
+    ],
+)
+def test_what_new_units_begin_with_is_said_of_a_state_in_a_word_that_is_known(
+    save, apply, tmp_path, options, said
+):
+    path = save("GPT2LMHeadModel", tiny_config("GPT2"))
+    status, printed = apply(path, "widen ffn to 2 * ffn with cyclic copy", options=options)
+    assert status == 2
+    assert said in printed
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.soak

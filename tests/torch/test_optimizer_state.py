@@ -11,7 +11,9 @@ from torch import nn
 
 import growc
 from growc.plans.execute import execute
+from growc.plans.lineage import lineage_of
 from growc.training.optimizer_state import carry, gradient_plan, parameter_groups, read_optimizer
+from growc.training.param_groups import entry_kinds
 
 TOKENS = torch.tensor([1, 5, 3, 3, 0, 2])
 SIZES = {"hidden": 6, "ffn": 8, "layers": 2}
@@ -192,6 +194,9 @@ def test_new_entries_are_zero_where_that_is_asked_for(tmp_path):
     assert entry["exp_avg"][8:].abs().max() == 0 == entry["exp_avg_sq"][8:].abs().max()
     assert entry["exp_avg"][:8].abs().min() > 0
     assert "blocks.0.up.weight" in made.approximate
+    mapped = grown.carried().state["state"][3]
+    for key in ("exp_avg", "exp_avg_sq"):
+        torch.testing.assert_close(entry[key][:8], mapped[key][:8], rtol=0, atol=0)
 
 
 def test_the_step_and_the_options_of_a_group_stay(tmp_path):
@@ -228,6 +233,116 @@ def test_adam_goes_on_with_the_carried_state_as_the_source_does(tmp_path):
     moved -= grown.result.blocks[0].up.weight.detach()
     torch.testing.assert_close(moved[:8], moved[8:])
     assert moved.abs().max() == pytest.approx(1e-4, rel=1e-6)
+
+
+# ------------------------------------------------------------------------------------------- optimizers
+
+OPTIMIZERS = {
+    "Adam": lambda named: torch.optim.Adam(named, lr=0.0),
+    "AMSGrad": lambda named: torch.optim.Adam(named, lr=0.0, amsgrad=True),
+    "AdamW": lambda named: torch.optim.AdamW(named, lr=0.0, weight_decay=0.1),
+    "SGD": lambda named: torch.optim.SGD(named, lr=0.0, momentum=0.9, dampening=0.3),
+    "Nesterov": lambda named: torch.optim.SGD(named, lr=0.0, momentum=0.9, nesterov=True),
+    "Muon": lambda named: torch.optim.Muon([(n, p) for n, p in named if p.ndim == 2], lr=0.0),
+}
+BATCHES = [TOKENS, TOKENS.roll(2), 6 - TOKENS]
+
+
+def trained(module: nn.Module, make, batches=BATCHES) -> torch.optim.Optimizer:
+    """An optimizer that has seen some batches, at a rate of zero: its state is made of gradients alone."""
+    optimizer = make(list(module.named_parameters()))
+    for tokens in batches:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(tokens), TOKENS.flip(0)).backward()
+        optimizer.step()
+    return optimizer
+
+
+def carried_from(grown: Grown, optimizer: torch.optim.Optimizer, **options):
+    state = optimizer.state_dict()
+    after = [name for name, _ in grown.result.named_parameters()]
+    return carry(state, grown.plan, parameter_groups(grown.source, state), after, **options)
+
+
+@pytest.mark.parametrize(("recipe", "norm", "tied"), [EQUAL[1], EQUAL[2], EQUAL[4]])
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_the_state_of_an_equal_growth_is_what_its_own_training_makes(make, recipe, norm, tied, tmp_path):
+    grown = Grown(recipe, tmp_path, norm, tied)
+    made = carried_from(grown, trained(grown.source, make))
+    assert made.approximate == made.fresh == ()
+    own = trained(grown.result, make).state_dict()
+    assert made.state["param_groups"] == own["param_groups"]
+    assert made.state["state"].keys() == own["state"].keys()
+    for number, entry in own["state"].items():
+        assert made.state["state"][number].keys() == entry.keys()
+        for key, value in entry.items():
+            torch.testing.assert_close(made.state["state"][number][key], value, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("recipe", [EQUAL[1][0], OTHER[0][0], "stack layers to 3 by last with random fill"])
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_zero_is_mapped_but_for_what_the_lineage_calls_new(make, recipe, tmp_path):
+    grown = Grown(recipe, tmp_path)
+    optimizer = trained(grown.source, make)
+    mapped, zero = (carried_from(grown, optimizer, new=new).state["state"] for new in ("mapped", "zero"))
+    [names] = carried_from(grown, optimizer).names
+    kinds = entry_kinds(grown.result, lineage_of(grown.plan))
+    for number, name in enumerate(names):
+        new = kinds[name] > 0
+        if number not in zero:
+            assert new.all()
+            continue
+        for key in zero[number].keys() - {"step"}:
+            expected = torch.where(new, torch.zeros(()), mapped[number][key])
+            torch.testing.assert_close(
+                zero[number][key], expected.to(zero[number][key].dtype), rtol=0, atol=0
+            )
+
+
+@pytest.mark.parametrize(
+    ("make", "decays"), [("Adam", True), ("SGD", True), ("AdamW", False), ("Muon", False)]
+)
+def test_weights_that_are_decayed_by_their_gradients_make_state_approximate(make, decays, tmp_path):
+    grown = Grown("widen ffn to 12 with uniform copy", tmp_path)
+    options = {"momentum": 0.9} if make == "SGD" else {}
+    made = carried_from(
+        grown,
+        trained(
+            grown.source,
+            lambda named: getattr(torch.optim, make)(
+                [(n, p) for n, p in named if p.ndim == 2], lr=0.0, weight_decay=0.1, **options
+            ),
+        ),
+    )
+    assert ("blocks.0.up.weight" in made.approximate) == decays
+    assert "table.weight" in made.exact
+    assert {"norm.weight", "blocks.1.up.bias"} <= set(made.absent)
+
+
+MOVES = {"SGD": (1 / 2, 1e-6), "Muon": (2**-0.5, 0.06)}
+"""By how much the rows of two copies move, of what their source moves; Muon computes with 8 bits."""
+
+
+@pytest.mark.parametrize("make", MOVES)
+def test_copies_move_as_far_as_is_documented(make, tmp_path):
+    grown, (share, limit) = Grown("widen ffn to 16 with cyclic copy", tmp_path), MOVES[make]
+    optimizer = trained(grown.source, OPTIMIZERS[make])
+    made = carried_from(grown, optimizer)
+    following = OPTIMIZERS[make](list(grown.result.named_parameters()))
+    following.load_state_dict(made.state)
+    moved = []
+    for module, chosen in ((grown.source, optimizer), (grown.result, following)):
+        weight = module.blocks[0].up.weight
+        before = weight.detach().clone()
+        chosen.zero_grad()
+        nn.functional.cross_entropy(module(TOKENS), TOKENS.flip(0)).backward()
+        for group in chosen.param_groups:
+            factor = max(1.0, weight.shape[0] / weight.shape[1]) ** 0.5 if make == "Muon" else 1.0
+            group.update(lr=0.01 / factor, weight_decay=0.0)
+        chosen.step()
+        moved.append(weight.detach() - before)
+    for half in (moved[1][:8], moved[1][8:]):
+        assert (half - share * moved[0]).norm() <= limit * moved[0].norm()
 
 
 # ---------------------------------------------------------------------------------------------- layouts

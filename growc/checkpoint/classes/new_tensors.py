@@ -23,7 +23,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.compilation import Result
 from growc.plans.execute import execute
 from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, Plan, WeightPlan
-from growc.training.optimizer_state import carry, parameter_groups, read_optimizer
+from growc.training.optimizer_state import New, carry, parameter_groups, read_optimizer
 
 if TYPE_CHECKING:
     from growc.dialects.transformers.log.compensation import Factor
@@ -240,7 +240,9 @@ def remarks(grown: GrownWeights[Opened]) -> Iterator[str]:
         yield f"not carried over: {', '.join(left[:6])}"
 
 
-def carry_optimizer(path: Path, folder: Path, grown: GrownWeights[Opened], plan: Plan) -> str:
+def carry_optimizer(
+    path: Path, folder: Path, grown: GrownWeights[Opened], plan: Plan, new: New = "mapped"
+) -> str:
     """Write the state for the result into its folder; gives what is to be said of it.
 
     Raises GrowError (G316) where the state does not fit the model.
@@ -257,10 +259,13 @@ def carry_optimizer(path: Path, folder: Path, grown: GrownWeights[Opened], plan:
         replace(plan, weights=tuple(weights.values())),
         [[grown.first.get(name, name) for name in group] for group in groups],
         [grown.first[name] for name, _ in grown.module.named_parameters()],
+        new=new,
     )
     torch.save(carried.state, folder / OPTIMIZER)
     made = f"`{OPTIMIZER}` has the state of {len(carried.exact)} parameters"
     said = f"{made} as training the result would have made it"
     if carried.approximate:
         said += f", and about that of {len(carried.approximate)}, such as `{carried.approximate[0]}`"
-    return said + (f"; {len(carried.fresh)} begin afresh" if carried.fresh else "")
+    said += "; entries of new units are zero" if new == "zero" else ""
+    said += f"; {len(carried.fresh)} begin afresh" if carried.fresh else ""
+    return said + (f"; {len(carried.absent)} are in no group of it" if carried.absent else "")
