@@ -12,7 +12,7 @@ COLOURS = (
     "#000000", "#4477aa", "#ee6677", "#228833", "#ccbb44",
     "#66ccee", "#aa3377", "#888888", "#994400", "#0000aa",
 )  # fmt: skip
-DASHES = ("", "6 3", "2 2")
+DASHES = ("none", "6 3", "2 2")
 START = 0.1
 """The picture begins, from above, with scratch's loss at this part of its operations."""
 

@@ -143,6 +143,21 @@ class Scale:
 MINIATURE = Scale(2, 16, 4, 16, 2, 4, 6, 1, (0,), 1)
 """Every row of every table in seconds, for the tests."""
 
+PAPERS = {
+    "DirectCopy": "12.2",
+    "FPI": "30.4",
+    "AKI": "38.4",
+    "bert2BERT": "45.2",
+    "StackBERT": "24.3",
+    "MSLT": "10.7",
+    "NAI": "31–33",
+    "KI": "27.3",
+    "LEMON": "33–57",
+    "G_stack": "54.6",
+    "one layer": "about 80",
+}
+"""What papers save of scratch's operations, in percent, on their models (BERT, GPT-2, LLaMA)."""
+
 SCRATCH_RATES = (1.5e-3, 3e-3, 6e-3)
 GROWTH_RATES = (7.5e-4, 1.5e-3, 3e-3)
 SUBCLONED_RATES = (1.5e-4, 7.5e-4, 3e-3)
@@ -163,15 +178,18 @@ def cpu(scale: Scale | None = None) -> Table:
         Row("scratch", large),
         Row("source", small, branches=(1.0,), listed=False),
         Row("source trained on", small, "growth", "source"),
-        grown("DirectCopy", "06-directcopy", lets=width, paper="12.2"),
-        grown("FPI", "03-bert2bert-fpi", paper="30.4"),
-        grown("AKI", "04-bert2bert-aki", paper="38.4"),
+        grown("DirectCopy", "06-directcopy", lets=width, paper=PAPERS["DirectCopy"]),
+        grown("FPI", "03-bert2bert-fpi", paper=PAPERS["FPI"]),
+        grown("AKI", "04-bert2bert-aki", paper=PAPERS["AKI"]),
         grown(
-            "AKI, two-stage", "04-bert2bert-aki", training=TwoStage(max(scale.layers // 3, 1)), paper="45.2"
+            "AKI, two-stage",
+            "04-bert2bert-aki",
+            training=TwoStage(max(scale.layers // 3, 1)),
+            paper=PAPERS["bert2BERT"],
         ),
-        grown("exact", "14-lemon", lets={**width, "depth": "layers"}, paper="33–57"),
-        Row("KI", large, training=Inherit("source"), paper="27.3"),
-        grown("NAI, width", "09-nai", lets={**width, "depth": "layers"}, paper="31–33"),
+        grown("exact", "14-lemon", lets={**width, "depth": "layers"}, paper=PAPERS["LEMON"]),
+        Row("KI", large, training=Inherit("source"), paper=PAPERS["KI"]),
+        grown("NAI, width", "09-nai", lets={**width, "depth": "layers"}, paper=PAPERS["NAI"]),
     )
     families = (
         Family("scratch", "scratch", SCRATCH_RATES[: scale.rates]),
@@ -201,19 +219,26 @@ def gpu(scale: Scale | None = None) -> Table:
         "no layer": replace(large, layers=0),
     }
 
-    def grown(name: str, source: str, *recipe: str, **lets: str) -> Row:
-        return Row(name, large, "growth", source, recipe, lets)
+    def grown(name: str, source: str, *recipe: str, of: str = "", **lets: str) -> Row:
+        return Row(name, large, "growth", source, recipe, lets, paper=PAPERS.get(of or name, ""))
 
     stack = "stack layers to 2 * layers by whole"
     drawn = f"stack layers to {large.layers} by last with random fill"
     rows = (
         Row("scratch", large),
         *(Row(name, shape, branches=(1.0,), listed=False) for name, shape in sources.items()),
-        grown("DirectCopy, stacked", "narrow and shallow", "06-directcopy", stack, width=both["width"]),
-        grown("FPI, stacked", "narrow and shallow", "03-bert2bert-fpi", stack),
+        grown(
+            "DirectCopy, stacked",
+            "narrow and shallow",
+            "06-directcopy",
+            stack,
+            of="DirectCopy",
+            width=both["width"],
+        ),
+        grown("FPI, stacked", "narrow and shallow", "03-bert2bert-fpi", stack, of="FPI"),
         grown("bert2BERT", "narrow and shallow", "05-bert2bert"),
         grown("NAI", "narrow and shallow", "09-nai", **both),
-        grown("NAI, last head", "narrow and shallow", "10-nai-last-head", **both),
+        grown("NAI, last head", "narrow and shallow", "10-nai-last-head", of="NAI", **both),
         grown("NAI, exact", "narrow and shallow", "11-nai-exact", **both),
         grown("ELLE", "narrow and shallow", "12-elle", **both),
         grown("ELLE, balanced", "narrow and shallow", "13-elle-balanced", **both),
@@ -224,10 +249,10 @@ def gpu(scale: Scale | None = None) -> Table:
         grown("LLaMA-Pro", "shallow", "17-llama-pro", every="1"),
         grown("SOLAR", "shallow and one", "18-solar", cut="1"),
         grown("G_stack", "two layers", "19-g-stack", growth=str(large.layers // 2)),
-        grown("one layer, copied", "one layer", "07-stackbert", depth=str(large.layers)),
-        grown("one layer, others new", "one layer", drawn),
+        grown("one layer, copied", "one layer", "07-stackbert", of="one layer", depth=str(large.layers)),
+        grown("one layer, others new", "one layer", drawn, of="one layer"),
         grown("no layer, all new", "no layer"),
-        Row("KI", large, training=Inherit("narrow and shallow")),
+        Row("KI", large, training=Inherit("narrow and shallow"), paper=PAPERS["KI"]),
     )
     families = (
         Family("scratch", "scratch", SCRATCH_RATES[: scale.rates]),

@@ -118,7 +118,7 @@ class Run:
 
     def resume(self, checkpoint: Path) -> None:
         """Go on from a checkpoint."""
-        state = torch.load(checkpoint, map_location=self.device, weights_only=True)
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
         self.leg, self.left, self.record = state["leg"], state["left"], state["record"]
         self._load(state["live"])
 

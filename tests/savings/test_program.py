@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -209,6 +210,7 @@ def test_the_page_has_the_rows_that_have_ended(runner_of, tmp_path):
     assert "| whole |" not in text
     picture = (tmp_path / "savings" / "subcloned-vit.svg").read_text(encoding="utf-8")
     assert picture.count("<circle") == 3 * 5
+    assert ElementTree.fromstring(picture).tag.endswith("svg")
 
 
 def test_the_committed_page_is_what_the_committed_runs_say(tmp_path):
