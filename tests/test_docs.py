@@ -15,7 +15,7 @@ import pytest
 from graphs import ROOT, STREAM, save
 
 ARCHITECTURE, CONTRIBUTING, THEORY = "docs/architecture.md", "CONTRIBUTING.md", "docs/theory.md"
-LANGUAGE, MAP = "docs/language.md", "docs/map.md"
+LANGUAGE, MAP, TRAINING = "docs/language.md", "docs/map.md", "docs/training.md"
 FOLDERS = "growc|grammar|passes|tests|docs|examples|benchmarks"
 DIFFS = 4
 HUNK = r"^@@ -\d+,(\d+) \+\d+,(\d+) @@\n(.*?)(?=^@@|\Z)"
@@ -36,7 +36,7 @@ def created(page: str) -> set[str]:
     return {name for diff in blocks(page, "diff") for name in re.findall(heads, diff, re.M)}
 
 
-@pytest.mark.parametrize("page", [THEORY, ARCHITECTURE, LANGUAGE])
+@pytest.mark.parametrize("page", [THEORY, ARCHITECTURE, LANGUAGE, TRAINING])
 def test_the_examples_of_a_page_run(page, tmp_path):
     code = re.sub(r"^```\w*$", "", text_of(page), flags=re.M)
     found = doctest.DocTestParser().get_doctest(
@@ -57,7 +57,7 @@ def test_the_paths_of_a_page_exist(page):
     assert [name for name in sorted(named - created(page)) if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("page", [ARCHITECTURE, CONTRIBUTING, THEORY])
+@pytest.mark.parametrize("page", [ARCHITECTURE, CONTRIBUTING, THEORY, TRAINING])
 def test_the_modules_of_a_page_can_be_imported(page):
     made = {"growc." + name.removesuffix(".py").replace("/", ".") for name in created(page)}
     for name in set(re.findall(r"(?<![\w./])growc(?:\.[A-Za-z_]\w*)+", text_of(page))) - made:
