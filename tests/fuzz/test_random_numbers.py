@@ -73,7 +73,11 @@ def outside(seed: int, folder: Path) -> Iterator[str]:
     values, ranges = {v.name: v for node in graph.nodes for v in node.outputs}, Ranges(RANGES)
     names = [o.name for o in session.get_outputs() if o.name in values]
     for feed in feeds(seed):
-        for name, array in zip(names, session.run(names, feed), strict=True):
+        with Attempt() as attempt:  # numbers outside of the table
+            results = session.run(names, feed)
+        if attempt.error is not None:
+            continue
+        for name, array in zip(names, results, strict=True):
             told, found = ranges.of(values[name]), np.asarray(array, dtype=np.float64)
             sane = found[~np.isnan(found)]
             slack = 1e-5 * np.abs(sane)  # float32 rounds
