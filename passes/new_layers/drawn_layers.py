@@ -10,8 +10,9 @@ the steps that put it there. New layers are random in the operator G_random of D
 4. of a norm by stored statistics, the means are zero and the variances one;
 5. everything else stays as in the layer that was copied: tables, frequencies, masks, single numbers.
 
-An activation is a value that depends on the layer's stream, on a real input or on a table that is looked up,
-so that positions times frequencies are none.
+Numbers are drawn row by row of the contracted axis, so that they are the same in whichever layout an
+exporter stores a matrix. An activation is a value that depends on the layer's stream, on a real input or on a
+table that is looked up, so that positions times frequencies are none.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
 from growc.algebra.draws import Draws
-from growc.ir.graph import Graph, Node, Value, Weight
+from growc.ir.graph import Node, Value, Weight
+from growc.ir.notation import labels, names_of
 from growc.ir.traits import SIZES
 from growc.ir.walk import walk
+from growc.passes.axes.infer import Axes
 from growc.passes.layers.layer_runs import Layer, Layers
 from growc.plans.plan import DRAWN, ONE, ZERO, AxisStep, Layout, LeafStep
 
@@ -51,11 +56,19 @@ OF_VECTORS = {"add": {0: ZERO, 1: ZERO}, "multiply": {0: ONE, 1: ONE}, "divide":
 """Cases 2 and 3 where the operator works on elements: only vectors are gains and biases there."""
 
 
+class Anew(NamedTuple):
+    """What a weight becomes: the filler of its rows, and the axis that these lie along."""
+
+    filler: int
+    axis: int
+
+
 class DrawnLayers:
     """What the weights of layers become that are drawn."""
 
-    def __init__(self, graph: Graph, layers: Layers) -> None:
-        self.uses: dict[Weight, list[Value]] = defaultdict(list)
+    def __init__(self, axes: Axes, layers: Layers) -> None:
+        graph, self.uses = axes.graph, defaultdict[Weight, list[Value]](list)
+        self.lines = {instance.node: instance.line for instance in axes.instances}
         for use in graph.uses():
             assert use.weight is not None
             self.uses[use.weight].append(use)
@@ -64,25 +77,38 @@ class DrawnLayers:
         tables = [out for node in graph.nodes if _looks_up(node) for out in node.outputs]
         self.activations = set(walk([*starts, *inputs, *tables], _made_of))
 
-    def of(self, layer: Layer) -> dict[Weight, int]:
-        """The filler of each weight that becomes another one, in canonical order."""
-        found = self._found(layer)
-        return {weight: kinds[0] for weight, kinds in found.items() if kinds[0] is not None}
+    def of(self, layer: Layer) -> dict[Weight, Anew]:
+        """What each weight becomes that becomes another one, in canonical order."""
+        return {weight: one for weight, one in self._found(layer).items() if one is not None}
 
     def kept(self, layer: Layer) -> list[Weight]:
         """The layer's own weights that stay as they are copied, single numbers aside."""
-        found = self._found(layer)
-        return [w for w, kinds in found.items() if kinds[0] is None and w.floating and w.elements > 1]
+        return [w for w, one in self._found(layer).items() if one is None and w.floating and w.elements > 1]
 
-    def _found(self, layer: Layer) -> dict[Weight, list[int | None]]:
+    def _found(self, layer: Layer) -> dict[Weight, Anew | None]:
         inside = set(layer.nodes)
-        found: dict[Weight, list[int | None]] = defaultdict(list)
+        found: dict[Weight, list[Anew | None]] = defaultdict(list)
         for node in layer.nodes:
             for place, value in enumerate(node.inputs):
                 weight = None if value is None else value.unmoved.weight
                 if weight is not None and all(use.reader in inside for use in self.uses[weight]):
-                    found[weight].append(self._kind(node, place, weight))
-        return {w: kinds if len(set(kinds)) == 1 else [None] for w, kinds in found.items()}
+                    filler = self._kind(node, place, weight)
+                    found[weight].append(None if filler is None else Anew(filler, self._rows(node, place)))
+        return {w: kinds[0] if len(set(kinds)) == 1 else None for w, kinds in found.items()}
+
+    def _rows(self, node: Node, place: int) -> int:
+        """The axis of a stored tensor that an operand contracts over; 0 where it cannot be told."""
+        line, value = self.lines.get(node), node.required(place)
+        terms = None if line is None else line.inputs[place]
+        made = set() if line is None else {name for out in line.outputs for name in names_of(out)}
+        axis = next((i for i, term in enumerate(terms or ()) if made.isdisjoint(labels(term))), None)
+        while axis is not None and value.producer is not None and value.producer.chain:
+            way = self.lines.get(value.producer)
+            before, after = (None, None) if way is None else (way.inputs[0], way.outputs[0])
+            there = before is not None and after is not None and after[axis] in before
+            axis = before.index(after[axis]) if before is not None and after is not None and there else None
+            value = value.producer.required(0)
+        return axis or 0
 
     def _kind(self, node: Node, place: int, weight: Weight) -> int | None:
         """What a weight becomes by one node that reads it; None where it stays."""
@@ -111,28 +137,31 @@ class Redraw:
 
     moment: int
     use: Value
-    filler: int
+    anew: Anew
     draws: Draws
 
-    def step(self, size: int) -> AxisStep:
-        """The step that puts new numbers in the place of all old ones, on a first axis of `size`."""
-        index, filler = np.full(size, -1), np.full(size, self.filler)
-        leaf = LeafStep(size, index, np.ones(size), filler, self.draws.key if self.filler == DRAWN else 0)
-        return AxisStep(0, Layout("leaf", (), leaf), "makes", NAME)
+    def step(self, shape: Sequence[int]) -> AxisStep:
+        """The step that puts new numbers in the place of all old ones, in a tensor of this shape."""
+        size, kind = shape[self.anew.axis], self.anew.filler
+        index, filler = np.full(size, -1), np.full(size, kind)
+        leaf = LeafStep(size, index, np.ones(size), filler, self.draws.key if kind == DRAWN else 0)
+        return AxisStep(self.anew.axis, Layout("leaf", (), leaf), "makes", NAME)
 
 
-def redraws(graph: Graph, layers: Layers) -> tuple[list[Redraw], list[str]]:
+def redraws(axes: Axes, layers: Layers) -> tuple[list[Redraw], list[str]]:
     """What is to be drawn in a model whose layers moved, and notes on what stays; zeros stay zero."""
     if not any(past is not None for run in layers.runs for past in run.history.drawn):
         return [], []
-    drawn, found, kept = DrawnLayers(graph, layers), list[Redraw](), list[str]()
+    drawn, found, kept = DrawnLayers(axes, layers), list[Redraw](), list[str]()
     for run in layers.runs:
         for layer, past in zip(run.layers, run.history.drawn, strict=True):
             if past is None:
                 continue
-            for ordinal, (weight, filler) in enumerate(drawn.of(layer).items()):
+            ordinals = count()  # of matrices: exporters add and drop gains of one and biases of zero
+            for weight, anew in drawn.of(layer).items():
+                draws = past.draws.at(next(ordinals)) if anew.filler == DRAWN else past.draws
                 uses = () if weight.zero else drawn.uses[weight]
-                found += [Redraw(past.moment, use, filler, past.draws.at(ordinal)) for use in uses]
+                found += [Redraw(past.moment, use, anew, draws) for use in uses]
             kept += [weight.name for weight in drawn.kept(layer)]
     return found, [_note(kept)] if kept else []
 

@@ -97,7 +97,7 @@ class Branches:
     @cached_property
     def drawn(self) -> DrawnLayers:
         """What becomes of the weights of layers that are drawn."""
-        return DrawnLayers(self.axes.graph, self.layers)
+        return DrawnLayers(self.axes, self.layers)
 
     @cached_property
     def motion(self) -> Callable[[Value], int]:

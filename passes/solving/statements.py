@@ -63,14 +63,14 @@ class _Statements:
         self.rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
         self.ranges = Ranges(c.model.ranges)
         self.below_zero = BelowZero(c.axes, c.lowered.taken.constants, self.ranges)
-        self.redraws, self.kept = redraws(c.graph, c.layers)
+        self.redraws, self.kept = redraws(c.axes, c.layers)
         self.noisy = any(stage.options.noise is not None for stage in c.lowered.stages)
 
     def draw(self, moment: int | None) -> None:
         """The weights of new layers that statements before a moment draw; None: all that are left."""
         due = [moment is None or one.moment < moment for one in self.redraws]
         for one in compress(self.redraws, due):
-            self.steps[one.use].append(one.step(shape_after(one.use, self.steps)[0]))
+            self.steps[one.use].append(one.step(shape_after(one.use, self.steps)))
             self.rescaling.factors.pop(one.use, None)
         self.redraws = [one for one, now in zip(self.redraws, due, strict=True) if not now]
 

@@ -223,6 +223,37 @@ def test_stored_statistics_are_those_of_a_norm_that_has_seen_nothing(tmp_path):
     assert_drawn(new["k"], weights(path)["k1"])
 
 
+STORED = {
+    "as it is read": "u{k} = MatMul(x{k}, up{k})",
+    "turned": "t{k} = Transpose(up{k})\nu{k} = MatMul(x{k}, t{k})",
+    "behind a gain of one": "g{k} = Mul(x{k}, one{k})\nu{k} = MatMul(g{k}, up{k})",
+}
+TURNED = """
+net (float[N, 6] x0) => (float[N, 6] x2)
+<float[%s] up0, float[9, 6] down0, float[%s] up1, float[9, 6] down1, float[6] one0, float[6] one1>
+{
+%s
+}
+"""
+
+
+def test_numbers_do_not_depend_on_what_exporters_do(tmp_path):
+    up = [np.random.default_rng(k).standard_normal((6, 9)).astype("f") for k in range(2)]
+    made = {}
+    for kind, read in STORED.items():
+        layer = (
+            f"{read}\nr{{k}} = Relu(u{{k}})\nd{{k}} = MatMul(r{{k}}, down{{k}})\nx{{n}} = Add(x{{k}}, d{{k}})"
+        )
+        shape, turn = ("9, 6", np.transpose) if kind == "turned" else ("6, 9", np.asarray)
+        text = TURNED % (shape, shape, "\n".join(layer.format(k=k, n=k + 1) for k in range(2)))
+        path = save(tmp_path / "m.onnx", text, **{f"up{k}": turn(up[k]) for k in range(2)})
+        found = grown(f"stack layers to 3 by last {RANDOM}", path, tmp_path / "out.onnx")
+        [name] = [n for n in found if n.startswith("up") and n not in ("up0", "up1")]
+        made[kind] = turn(found[name])
+    plain, *others = made.values()
+    assert all(np.array_equal(plain, other) for other in others)
+
+
 ROOTS = """
 net (float[N, 8] x, float[N, 4] memory) => (float[N, 8] y)
 <float[4, 8] read0, float[8, 8] up0, float[8, 8] down0, float[4, 8] read1, float[8, 8] up1, float[8, 8] down1>
