@@ -125,7 +125,7 @@ class Scale:
     steps: int = 6000
     warmup: int = 100
     seeds: tuple[int, ...] = (0, 1, 2)
-    rates: int = 3
+    rates: int | None = None
 
     def gpt(self, layers: int | None = None, width: int | None = None) -> Shape:
         """A GPT of this scale."""
@@ -160,7 +160,7 @@ PAPERS = {
 
 SCRATCH_RATES = (1.5e-3, 3e-3, 6e-3)
 GROWTH_RATES = (7.5e-4, 1.5e-3, 3e-3)
-SUBCLONED_RATES = (1.5e-4, 7.5e-4, 3e-3)
+SUBCLONED_RATES = (1.5e-4, 7.5e-4, 3e-3, 6e-3)
 """The paper's rate for subcloned models is a twentieth of that for scratch."""
 
 
