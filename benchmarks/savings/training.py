@@ -112,13 +112,16 @@ class Run:
 
     def save(self, checkpoint: Path, record: Path, facts: Mapping[str, Any]) -> None:
         """Write the checkpoint, then the record, which never says more than the checkpoint knows."""
-        state = {"leg": self.leg, "live": self._live(), "left": self.left, "record": self.record}
+        state = {"rate": self.rate, "leg": self.leg, "left": self.left, "record": self.record}
+        state["live"] = self._live()
         write_tensors(checkpoint, state)
         write_json(record, {**facts, **self.record})
 
     def resume(self, checkpoint: Path) -> None:
-        """Go on from a checkpoint."""
+        """Go on from a checkpoint; one of another rate is of another run."""
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        if state["rate"] != self.rate:
+            return
         self.leg, self.left, self.record = state["leg"], state["left"], state["record"]
         self._load(state["live"])
 

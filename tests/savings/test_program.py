@@ -17,6 +17,7 @@ sys.path.append(str(ROOT))
 from benchmarks.savings import run as command
 from benchmarks.savings import table as tables_page
 from benchmarks.savings.model import model_of
+from benchmarks.savings.objectives import Plain
 from benchmarks.savings.records import Places, locked
 from benchmarks.savings.runner import Runner
 from benchmarks.savings.tables import MINIATURE, TABLES, TwoStage
@@ -136,6 +137,31 @@ def test_a_family_shares_the_rate_of_its_best_trial(runner_of, tmp_path):
         path.write_text(json.dumps(record))
     assert runner.rate(table.row("AKI")) == trials[1].rate
     assert runner.rate(trials[2]) == trials[2].rate
+
+
+def test_a_run_at_another_rate_than_its_familys_is_missing(runner_of):
+    runner = runner_of("subcloned-vit")
+    row = runner.table.row("scratch")
+    runner.run([(row, SEED)])
+    path = runner.places.record(runner.table, row, SEED)
+    kept = path.read_text()
+    assert runner.ready(row, SEED)
+    path.write_text(json.dumps(json.loads(kept) | {"rate": 1.0}))
+    assert not runner.ready(row, SEED)
+    path.write_text(kept)
+
+
+def test_a_checkpoint_of_another_rate_is_not_taken_up(runner_of, tmp_path):
+    runner = runner_of("cpu")
+    row = runner.table.row("scratch")
+    runs = [
+        Run(runner.table, row, SEED, rate, m := model_of(row.shape, SEED), Plain(m, row.shape))
+        for rate in (1, 2)
+    ]
+    runs[0].step()
+    runs[0].save(tmp_path / "checkpoint.pt", tmp_path / "record.json", {})
+    runs[1].resume(tmp_path / "checkpoint.pt")
+    assert (runs[0].at, runs[1].at) == (1, 0)
 
 
 def test_scratch_comes_first_and_every_run_once():
