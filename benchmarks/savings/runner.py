@@ -47,11 +47,12 @@ class Runner:
         self.kept = {name for row in table.rows for name in row.needs}
 
     def ready(self, row: Row, seed: int) -> bool:
-        """Whether a run has ended at its family's rate, and the weights that others need of it are there."""
+        """Whether a run has ended with the table's steps and its family's rate, and left its weights."""
         weights = self.places.at_work(self.table, row, seed, "weights.pt")
         there = row.name not in self.kept or weights.exists()
         record = self.places.finished(self.table, row, seed)
-        return there and record is not None and record["rate"] == self.rate(row)
+        as_asked = (self.table.steps, self.rate(row))
+        return there and record is not None and (record["steps"], record["rate"]) == as_asked
 
     def rate(self, row: Row) -> float | None:
         """A row's own rate, or the best of its family's trials, when all have ended."""

@@ -34,6 +34,8 @@ The first number of a row is the part of scratch's operations after which the ro
 the end, decayed held-out loss against decayed. `≤`: already at its first branch. `> 100 %`: never,
 and nothing is saved.
 """
+MOST_SPREAD = 10
+"""Points of operations; where scratch's seeds spread more, the table is too short."""
 COLUMNS = (
     "row",
     "operations to scratch's loss",
@@ -113,6 +115,10 @@ def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
         yield (
             f"Scratch's {len(scratch.records)} seeds differ by ±{scratch.spread:.4f} nats, which is "
             f"±{points:.1f} points of its operations: differences below {2 * points:.0f} points are none."
+            + (
+                f" That is more than {MOST_SPREAD} points: its steps are to be doubled."
+                * (points > MOST_SPREAD)
+            )
         )
     yield ""
     for family in table.families:

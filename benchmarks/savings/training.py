@@ -47,6 +47,7 @@ class Run:
         self.optimizer = optimizer_of(model, rate)
         self.legs = legs(table.steps, table.warmup, row.branches)
         self.every = max(table.steps // POINTS, 1)
+        self.asked = [table.steps, rate]
         self.leg, self.at, self.flops = 0, 0, 0
         self.left: dict[str, Any] | None = None
         self.record: dict[str, Any] = {"curve": [], "decayed": [], "seconds": 0.0, "revisions": []}
@@ -112,15 +113,15 @@ class Run:
 
     def save(self, checkpoint: Path, record: Path, facts: Mapping[str, Any]) -> None:
         """Write the checkpoint, then the record, which never says more than the checkpoint knows."""
-        state = {"rate": self.rate, "leg": self.leg, "left": self.left, "record": self.record}
+        state = {"asked": self.asked, "leg": self.leg, "left": self.left, "record": self.record}
         state["live"] = self._live()
         write_tensors(checkpoint, state)
         write_json(record, {**facts, **self.record})
 
     def resume(self, checkpoint: Path) -> None:
-        """Go on from a checkpoint; one of another rate is of another run."""
+        """Go on from a checkpoint; one of another rate or length is of another run."""
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        if state["rate"] != self.rate:
+        if state["asked"] != self.asked:
             return
         self.leg, self.left, self.record = state["leg"], state["left"], state["record"]
         self._load(state["live"])

@@ -139,14 +139,15 @@ def test_a_family_shares_the_rate_of_its_best_trial(runner_of, tmp_path):
     assert runner.rate(trials[2]) == trials[2].rate
 
 
-def test_a_run_at_another_rate_than_its_familys_is_missing(runner_of):
+@pytest.mark.parametrize("other", [{"rate": 1.0}, {"steps": 5}], ids=str)
+def test_a_run_at_another_rate_or_length_is_missing(runner_of, other):
     runner = runner_of("subcloned-vit")
     row = runner.table.row("scratch")
     runner.run([(row, SEED)])
     path = runner.places.record(runner.table, row, SEED)
     kept = path.read_text()
     assert runner.ready(row, SEED)
-    path.write_text(json.dumps(json.loads(kept) | {"rate": 1.0}))
+    path.write_text(json.dumps(json.loads(kept) | other))
     assert not runner.ready(row, SEED)
     path.write_text(kept)
 
