@@ -158,7 +158,7 @@ def _cast(at: At) -> Range:
     if kept.low < 0 and given is not None and given.dtype in LIMITS:
         return x.meet(kept)
     if x.wild or x.low < kept.low or x.high > kept.high:
-        return kept
+        return replace(kept, wild=True)
     return Range(math.trunc(x.low), math.trunc(x.high), x.rests)
 
 

@@ -43,6 +43,8 @@ BELOW = {
     "product with minus one": "m = Neg(one) i = Mul(tokens, m)",
     "a real number cast": "f = Cast<to = 1>(tokens) h = Cast<to = 1>(two) g = Sub(f, h) i = Cast<to = 7>(g)",
     "a logarithm": "f = Cast<to = 1>(tokens) g = Log(f) h = Max(g, g) i = Cast<to = 7>(h)",
+    "the absolute of no number": """f = Cast<to = 1>(tokens) h = Cast<to = 1>(two) d = Sub(f, h) g = Log(d)
+        c = Cast<to = 7>(g) i = Abs(c)""",
     "the wrong branch": "b = Less(tokens, two) d = Sub(tokens, two) i = Where(b, d, tokens)",
 }
 FROM_ZERO = {

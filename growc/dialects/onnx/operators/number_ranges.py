@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from growc.passes.dataflow.intervals import ANY, At, Range, says, union
+from growc.passes.dataflow.intervals import ANY, At, Range, of_type, says, union
 from growc.passes.dataflow.ranges import Rule, moved, stated
 
 
@@ -86,7 +86,9 @@ def _negative(at: At) -> Range:
 
 
 def _absolute(at: At) -> Range:
-    x = at(0)
+    x, every = at(0), of_type(at.result.dtype)
+    if at.whole and x.wild:
+        return every  # a cast makes the least integer of what is no number, and that stays
     return x if x.low >= 0 and not x.rests else Range(max(0, -x.high), max(-x.low, x.high), wild=x.wild)
 
 
