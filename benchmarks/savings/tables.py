@@ -155,6 +155,7 @@ PAPERS = {
     "LEMON": "33–57",
     "G_stack": "54.6",
     "one layer": "about 80",
+    "by importance": "75",
 }
 """What papers save of scratch's operations, in percent, on their models (BERT, GPT-2, LLaMA)."""
 
@@ -276,8 +277,8 @@ def _subcloned(name: str, title: str, task: Bytes | Digits, whole: Shape, scale:
         Row("scratch", half),
         Row("whole", whole, branches=(1.0,), listed=False),
         *(
-            Row(f"by {ranking}", half, "subcloned", "whole", recipe(ranking))
-            for ranking in ("importance", "magnitude", "first", "random")
+            Row(f"by {r}", half, "subcloned", "whole", recipe(r), paper=PAPERS.get(f"by {r}", ""))
+            for r in ("importance", "magnitude", "first", "random")
         ),
     )
     families = (
@@ -297,7 +298,9 @@ def subcloned_vit(scale: Scale | None = None) -> Table:
     """Half of a ViT's feed-forward units, heads and layers, on digits, which are easy."""
     scale = scale or Scale(layers=4, width=48, head_dim=8, batch=64, steps=2000)
     whole = replace(scale.gpt(), kind="vit", length=16, inputs=4, outputs=10)
-    return _subcloned("subcloned-vit", "Half of a ViT, on digits", Digits(scale.batch), whole, scale)
+    return _subcloned(
+        "subcloned-vit", "Half of a ViT, on digits, which are easy", Digits(scale.batch), whole, scale
+    )
 
 
 TABLES = {"cpu": cpu, "subcloned-gpt": subcloned_gpt, "subcloned-vit": subcloned_vit, "gpu": gpu}
