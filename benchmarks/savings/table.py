@@ -26,13 +26,13 @@ from benchmarks.savings.tables import MINIATURE, TABLES, Table
 DOCS = Path(__file__).parent.parent.parent / "docs"
 HEAD = """# How much growth saves
 
-`python -m benchmarks.savings.table` writes this page from the runs that are committed in
-[benchmarks/savings/](../benchmarks/savings/README.md). That page says what the numbers are; it said so before
-anything ran.
-
-The first number of a row is the part of scratch's operations after which the row is as good as scratch is in
-the end, decayed held-out loss against decayed. `≤`: already at its first branch. `> 100 %`: never,
-and nothing is saved.
+## What the tables say
+"""
+RULES = """
+The number of a row is the part of scratch's operations after which the row is as good as scratch is in the
+end, decayed held-out loss against decayed. `≤`: already at its first branch. `> 100 %`: never, and nothing is
+saved. [benchmarks/savings/](../benchmarks/savings/README.md) has the rules, which were written before anything
+ran, and the runs. `python -m benchmarks.savings.table` writes this page from them.
 """
 MOST_SPREAD = 10
 """Points of operations; where scratch's seeds spread more, the table is too short."""
@@ -63,23 +63,28 @@ def lines_of(table: Table, places: Places) -> list[Line]:
     return found
 
 
+def said(table: Table, places: Places) -> str:
+    """What a table says, and how far it is."""
+    order, lines = table.order(), lines_of(table, places)
+    ended = sum(places.finished(table, row, seed) is not None for row, seed in order)
+    open_ended = "" if ended == len(order) else " The table is not complete, and what it says may change."
+    words = [f"- **{table.title}**. {ended} of {len(order)} runs have ended.{open_ended}"]
+    if lines and lines[0].row is table.rows[0]:
+        words += _said(table, lines)
+    return " ".join(words)
+
+
 def section(table: Table, places: Places) -> Iterator[str]:
-    """One table: how far it is, what it says, its lines, its picture."""
-    order = table.order()
-    ended = [places.finished(table, row, seed) is not None for row, seed in order]
-    yield f"## {table.title}\n"
-    scratch, *_ = table.rows
-    yield (
-        f"{table.steps} steps of {table.task.batch} samples; scratch has {scratch.shape.layers} layers "
-        f"of width {scratch.shape.width}. "
-        f"{sum(ended)} of {len(order)} runs have ended"
-        + (".\n" if all(ended) else ": the table is not complete, and what it says may change.\n")
-    )
+    """The lines of a table and its picture, when scratch has ended."""
     lines = lines_of(table, places)
-    if not lines or lines[0].row is not scratch:
-        yield "Scratch has not ended: there is nothing to compare with.\n"
+    if not lines or lines[0].row is not table.rows[0]:
         return
-    yield from _said(table, lines)
+    shape = table.rows[0].shape
+    yield f"## {table.title}\n"
+    yield (
+        f"{table.steps} steps of {table.task.batch} samples; scratch has {shape.layers} layers of width "
+        f"{shape.width}.\n"
+    )
     yield f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}"
     for line in lines:
         yield f"| {' | '.join(_cells(lines[0], line))} |"
@@ -96,18 +101,15 @@ def _numbers(scratch: Line, line: Line, cost: int = FLOPS) -> Reached:
 
 
 def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
-    """What stands first: who saves most, who saves nothing, and how far that can be trusted."""
+    """Who saves most, who saves nothing, and how far that can be trusted."""
     scratch, *others = lines
     whole = scratch.mean()[-1][0]
     better = [(line, _numbers(scratch, line)) for line in others]
     saving = sorted(((n.cost, line.row.name, n) for line, n in better if n.sign != ">"), key=lambda s: s[:2])
     rest = [line.row.name for line, n in better if n.sign == ">"]
     if saving:
-        yield (
-            "Fewest operations first: "
-            + ", ".join(f"{name} {n.percent(whole)}" for _, name, n in saving)
-            + "."
-        )
+        numbers = ", ".join(f"{name} {n.percent(whole)}" for _, name, n in saving)
+        yield f"Fewest operations first: {numbers}."
     if rest:
         yield f"Nothing is saved by: {', '.join(rest)}."
     if len(scratch.records) > 1:
@@ -115,17 +117,14 @@ def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
         yield (
             f"Scratch's {len(scratch.records)} seeds differ by ±{scratch.spread:.4f} nats, which is "
             f"±{points:.1f} points of its operations: differences below {2 * points:.0f} points are none."
-            + (
-                f" That is more than {MOST_SPREAD} points: its steps are to be doubled."
-                * (points > MOST_SPREAD)
-            )
         )
-    yield ""
+        if points > MOST_SPREAD:
+            yield f"That is more than {MOST_SPREAD} points: the table's steps are to be doubled."
     for family in table.families:
         rates = [line.records[0]["rate"] for line in lines if line.row.family == family.name]
         if rates and rates[0] in (family.rates[0], family.rates[-1]) and len(family.rates) > 1:
-            edge = f"the last of those tried, {rates[0]:g}"
-            yield f"The best rate of {family.tuned} is {edge}: a better one may lie beyond.\n"
+            edge = f"{rates[0]:g} is at the end of those tried"
+            yield f"The best rate of {family.tuned}, {edge}: a better one may lie beyond."
 
 
 def _cells(scratch: Line, line: Line) -> Iterator[str]:
@@ -149,7 +148,9 @@ def _cells(scratch: Line, line: Line) -> Iterator[str]:
 
 def page(tables: Sequence[Table], places: Places) -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(text for table in tables for text in section(table, places))]).rstrip() + "\n"
+    bullets = [said(table, places) for table in tables]
+    sections = [text for table in tables for text in section(table, places)]
+    return "\n".join([HEAD, *bullets, RULES, *sections]).rstrip() + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

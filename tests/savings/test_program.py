@@ -233,7 +233,7 @@ def test_the_page_has_the_rows_that_have_ended(runner_of, tmp_path):
         record = record_of(runner, name)
         assert f"| {name} |" in text
         assert f"| {record['decayed'][-1][2]:.4f} |" in text
-    assert "8 of 8 runs have ended.\n" in text
+    assert "8 of 8 runs have ended." in text
     assert "| whole |" not in text
     picture = (tmp_path / "savings" / "subcloned-vit.svg").read_text(encoding="utf-8")
     assert picture.count("<circle") == 3 * 5
