@@ -31,8 +31,8 @@ HEAD = """# How much growth saves
 RULES = """
 The number of a row is the part of scratch's operations after which the row is as good as scratch is in the
 end, decayed held-out loss against decayed. `≤`: already at its first branch. `> 100 %`: never, and nothing is
-saved. [benchmarks/savings/](../benchmarks/savings/README.md) has the rules, which were written before anything
-ran, and the runs. `python -m benchmarks.savings.table` writes this page from them.
+saved. [benchmarks/savings/](../benchmarks/savings/README.md) has the runs, and the rules, which were written
+before anything ran. `python -m benchmarks.savings.table` writes this page from them.
 """
 MOST_SPREAD = 10
 """Points of operations; where scratch's seeds spread more, the table is too short."""
