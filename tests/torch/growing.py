@@ -95,8 +95,8 @@ def judge_names(source: torch.nn.Module, result: GrownModule, key: str) -> None:
 
 
 def plain(name: str) -> str:
-    """A name without its numbers."""
-    return re.sub(r"\d+", "0", re.sub(r"_\d+$", "", name))
+    """A name without its numbers, and without the mark of one that another run of layers has already."""
+    return re.sub(r"\d+", "0", re.sub(r"_\d*$", "", name))
 
 
 def judge_training(result: GrownModule, case: tuple[Any, Mapping[str, Any]]) -> None:
