@@ -72,13 +72,13 @@ def unscaled(flow: Flow, value: Value) -> Value:
 
 def _by_units(flow: Flow, value: Value) -> bool:
     """Whether a value was multiplied with more than numbers: the gain of a norm is part of that."""
-    scales = [scale.sizes for before, scale in _scales(flow, value) if before not in flow.normed]
+    scales = [s.sizes for before, s in _scales(flow, value) if through_casts(before) not in flow.normed]
     return any(sizes is None or any(set(size) != {1} for size in sizes) for sizes in scales)
 
 
 def _scales(flow: Flow, value: Value) -> Iterator[tuple[Value, Value]]:
     """What a value was before it was multiplied, again and again, and with what."""
-    while (node := value.producer) is not None and node.treatment in FACTORS:
+    while (node := through_casts(value).producer) is not None and node.treatment in FACTORS:
         scaled = [v for v in node.operands if v not in flow.parameters and v.known is None]
         if len(scaled) != 1 or (node.treatment == "divide" and scaled != [node.inputs[0]]):
             break

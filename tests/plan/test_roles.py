@@ -384,6 +384,19 @@ def test_a_norm_whose_result_goes_around_a_branch_times_a_number_makes_a_stream(
     assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9}
 
 
+CAST = {
+    "behind the norm": ("g = Mul(n, gain)", "c = Cast <to = 1> (n) g = Mul(c, gain)"),
+    "behind the gain": ("k = Mul(g, alpha)", "c = Cast <to = 1> (g) k = Mul(c, alpha)"),
+    "behind the number": ("x1 = Add(k, d)", "c = Identity(k) x1 = Add(c, d)"),
+}
+
+
+@pytest.mark.parametrize("place", CAST)
+def test_a_cast_on_the_way_around_a_branch_changes_no_name(tmp_path, place):
+    model = save(tmp_path / "cast.onnx", NORMED.replace(*CAST[place]))
+    assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9}
+
+
 @pytest.mark.parametrize("length", [12, 7])
 def test_a_table_that_is_taken_in_order_is_one_that_is_added(tmp_path, length):
     order = np.arange(length, dtype=np.int64)
