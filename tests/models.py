@@ -172,6 +172,20 @@ def with_epsilon(source: Path, target: Path, value: float) -> Path:
     return target
 
 
+def with_shifted_vectors(source: Path, target: Path, by: float) -> Path:
+    """The same model with a number added to all gains and biases, so that their means are far from zero."""
+    proto = onnx.load(source)
+    vectors = [
+        t for t in proto.graph.initializer if len(t.dims) == 1 and t.data_type == onnx.TensorProto.FLOAT
+    ]
+    assert vectors
+    for tensor in vectors:
+        moved = onnx.numpy_helper.to_array(tensor) + np.float32(by)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(moved, tensor.name))
+    onnx.save(proto, target)
+    return target
+
+
 def tied_once(source: Path, target: Path) -> Path:
     """A model whose head is a stored transpose of the embedding, with one tensor and a Transpose instead."""
     proto = onnx.load(source)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import faults
 import pytest
-from models import Models, with_epsilon
+from models import Models, with_epsilon, with_shifted_vectors
 
 from growc import api
 from growc.dialects.onnx.emit import rewrite
@@ -82,9 +82,11 @@ def _same_nodes(c: Result, mutant: faults.Mutant) -> dict[object, object]:
 
 
 def model_of(models: Models, name: str, folder: Path) -> Path:
-    """GPT-2 with a large eps, others as they are (LLaMA's is large)."""
+    """GPT-2 with a large eps and large means of vectors, others as they are (LLaMA's eps is large)."""
     path = models.path(name, "torchscript")
-    return with_epsilon(path, folder / f"{name}.onnx", 0.05) if name == "gpt2" else path
+    if name != "gpt2":
+        return path
+    return with_shifted_vectors(with_epsilon(path, folder / "eps.onnx", 0.05), folder / "gpt2.onnx", 0.1)
 
 
 def assert_seen(path: Path, text: str, folder: Path, chosen: list[faults.Mutant]) -> None:
