@@ -73,44 +73,46 @@ class Block(nn.Module):
         return x + self.down(functional.gelu(self.up(self.norm_2(x))))
 
 
-class Gpt(nn.Module):
+class Trunk(nn.Module):
+    """All but what is made of the stream: an embedding, positions, blocks, the last norm, and a head."""
+
+    def __init__(self, shape: Shape, embedding: nn.Module) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.positions = nn.Embedding(shape.length, shape.width)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width)
+        self.head = nn.Linear(shape.width, shape.outputs, bias=False)
+
+    def stream(self, given: Tensor) -> Tensor:
+        """The normed stream [B, T, width] of what is given [B, T, …]."""
+        places = torch.arange(given.shape[1], device=given.device)
+        x = self.embedding(given) + self.positions(places)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x)
+
+
+class Gpt(Trunk):
     """Bytes [B, T] to the logits of each next byte [B, T, 256]."""
 
     def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(shape.inputs, shape.width)
-        self.positions = nn.Embedding(shape.length, shape.width)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
-        self.norm = nn.LayerNorm(shape.width)
-        self.head = nn.Linear(shape.width, shape.outputs, bias=False)
+        super().__init__(shape, nn.Embedding(shape.inputs, shape.width))
 
     def forward(self, ids: Tensor) -> Tensor:
         """Logits."""
-        places = torch.arange(ids.shape[1], device=ids.device)
-        x = self.embedding(ids) + self.positions(places)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
+        return self.head(self.stream(ids))
 
 
-class Vit(nn.Module):
+class Vit(Trunk):
     """Patches [B, T, inputs] to the logits of classes [B, outputs], from the mean of the stream."""
 
     def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.embedding = nn.Linear(shape.inputs, shape.width)
-        self.positions = nn.Embedding(shape.length, shape.width)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
-        self.norm = nn.LayerNorm(shape.width)
-        self.head = nn.Linear(shape.width, shape.outputs, bias=False)
+        super().__init__(shape, nn.Linear(shape.inputs, shape.width))
 
     def forward(self, patches: Tensor) -> Tensor:
         """Logits."""
-        places = torch.arange(patches.shape[1], device=patches.device)
-        x = self.embedding(patches) + self.positions(places)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x).mean(1))
+        return self.head(self.stream(patches).mean(1))
 
 
 def norms_of(model: nn.Module) -> dict[str, nn.LayerNorm]:
