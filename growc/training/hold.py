@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from growc.plans.plan import Layout, Plan, WeightPlan
-from growc.training.optimizer_state import gradient_plan, uneven_axes
+from growc.training.optimizer_state import all_names, gradient_plan, uneven_axes
 
 if TYPE_CHECKING:
     from torch import nn
@@ -54,12 +54,9 @@ def held_groups(
     weights = {weight.name: weight for weight in plan.weights}
     uneven = uneven_axes(plan)
     members: dict[tuple[float, float], list[tuple[str, nn.Parameter]]] = {}
-    names: dict[nn.Parameter, list[str]] = {}
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        names.setdefault(parameter, []).append(name)
     gaps = [f"the plan is not exact: {gap.cause}" for gap in plan.certificate.gaps]
     gaps += [f"`{name}` draws for every copy by itself" for name in _drawing(module)]
-    for parameter, own in names.items():
+    for parameter, own in all_names(module).items():
         found = [weights[name] for name in own if name in weights]
         factors, why = _factors(found[0], uneven, plan) if found else (PLAIN, "is not in the plan")
         if why:

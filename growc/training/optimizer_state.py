@@ -168,6 +168,14 @@ class _Carrier:
         return proved and not uneven and weight.name not in self.copies and weight.normed is None
 
 
+def all_names(module: nn.Module) -> dict[nn.Parameter, list[str]]:
+    """Every name of each parameter of a module, first the one that `named_parameters` gives."""
+    found: dict[nn.Parameter, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        found.setdefault(parameter, []).append(name)
+    return found
+
+
 def parameter_groups(module: nn.Module, state: State) -> list[list[str]]:
     """The names of a module's parameters by group, in the order in which an optimizer numbers them.
 

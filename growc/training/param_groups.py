@@ -15,6 +15,7 @@ import numpy as np
 from growc.algebra.indexmap import Ints
 from growc.plans.plan import Plan
 from growc.training.hold import Method, held_groups
+from growc.training.optimizer_state import all_names
 
 if TYPE_CHECKING:
     import torch
@@ -33,14 +34,11 @@ def entry_kinds(module: torch.nn.Module, lineage: Mapping[str, Any]) -> dict[str
     """
     import torch
 
-    aliases: dict[torch.Tensor, list[str]] = {}
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        aliases.setdefault(parameter, []).append(name)
     found: dict[str, torch.Tensor] = {}
-    for name, parameter in module.named_parameters():
-        listed = [lineage["weights"][n] for n in aliases[parameter] if n in lineage["weights"]]
-        kinds = _kinds(listed[0] if listed else {}, lineage["maps"], tuple(parameter.shape), name)
-        found[name] = torch.from_numpy(kinds).to(parameter.device)
+    for parameter, names in all_names(module).items():
+        listed = [lineage["weights"][name] for name in names if name in lineage["weights"]]
+        kinds = _kinds(listed[0] if listed else {}, lineage["maps"], tuple(parameter.shape), names[0])
+        found[names[0]] = torch.from_numpy(kinds).to(parameter.device)
     return found
 
 

@@ -26,7 +26,8 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Range:
-    """All numbers of a tensor lie in [low, high]; `wild`: or are none (0/0, the logarithm of -1).
+    """All numbers of a tensor lie in [low, high]; `wild`: or are none (0/0, the logarithm of -1), or are what
+    a cast to integers makes of such.
 
     rests: the inputs whose integers must not be negative for `low` to hold.
     """
