@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 from growc.algebra.space import Space, find, product, segments, structure, sum_of
 from growc.ir.graph import Node, Value
 from growc.ir.notation import Term, labels
 from growc.ir.traits import REPEAT, TURN
+from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, Instance, instantiate, space_of
 from growc.passes.raising.heads import REPEAT_OP
 
@@ -141,6 +143,7 @@ class Way:
 
     def __init__(self, axes: Axes, by_node: dict[Node, Instance]) -> None:
         self.axes, self.by_node = axes, by_node
+        self.used_again = cache(self._used_again)
         self.found: dict[Place, Space] = {}
         self.segments: dict[Space, dict[int, Space]] = {}
         """Of a space of several segments: those that are new, by where they start."""
@@ -185,8 +188,24 @@ class Way:
         return reached
 
     def is_shared(self, value: Value, axis: int) -> bool:
-        """Whether an axis is one element of a stored tensor that has several uses."""
-        return is_one(value, axis) and value.weight in self.axes.used_often
+        """Whether an axis is one element of what is used several times and no product makes: a stored tensor,
+        a slice or a row of it.
+        """
+        return is_one(value, axis) and self.used_again(value)
+
+    def _used_again(self, value: Value) -> bool:
+        """Whether what no product makes is used several times, itself or anything it is made of."""
+
+        def behind(value: Value) -> Iterable[Value]:
+            return () if value.producer is None else value.producer.operands
+
+        again = False
+        for made in walk([value], behind, nearest=True):
+            maker = None if made.producer is None else self.by_node.get(made.producer)
+            if maker is not None and maker.line.treatment == "contract":
+                return False
+            again |= made.weight in self.axes.used_often or len(made.users) > 1
+        return again
 
     def whole(self, place: Place, spaces: dict[str, Space], term: Term, name: str, space: Space) -> Space:
         """The space of an axis of which one factor or segment is new; those that are new already stay so."""

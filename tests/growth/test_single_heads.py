@@ -241,18 +241,28 @@ TURNED = """
 """
 
 
-def test_a_table_that_layers_share_ties_none_of_their_heads(tmp_path: Path) -> None:
+TABLES = {
+    "stored": ("float[1, 1, 9, 4] cosines", ""),
+    "sliced": ("float[1, 1, 16, 4] table", "cosines = Slice(table, none, length, two)"),
+    "looked up": ("float[1, 1, 16, 4] table", "cosines = Gather <axis = 2> (table, places)"),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_that_layers_share_ties_none_of_their_heads(table: str, tmp_path: Path) -> None:
     """One element of a rotary table is stretched to the heads of every layer, queries and keys alike."""
+    stored, made = TABLES[table]
     sizes = [
         f"float[12, 16] q{i}_weight, float[12, 4] k{i}_weight, float[16, 12] o{i}_weight" for i in (0, 1)
     ]
     integers = "int64[4] many, int64[4] one, int64[1] two, int64[5] group, int64[4] merged, int64[3] back"
+    integers += ", int64[1] none, int64[1] length"
     text = (
-        "attention (float[B, 9, 12] x0) => (float[B, 9, 12] y)\n"
-        f"<float[1, 1, 9, 4] cosines, {', '.join(sizes)}, {integers}>\n{{"
+        "attention (float[B, 9, 12] x0, int64[9] places) => (float[B, 9, 12] y)\n"
+        f"<{stored}, {', '.join(sizes)}, {integers}>\n{{{made}"
         f"{TURNED.format(i=0, sum='x1')}{TURNED.format(i=1, sum='y')}}}"
     )
-    numbers = NUMBERS | {"group": [1, 1, 4, 1, 1], "merged": [0, 4, 9, 4]}
+    numbers = NUMBERS | {"group": [1, 1, 4, 1, 1], "merged": [0, 4, 9, 4], "none": [0], "length": [9]}
     values = {k: np.array(v, dtype=np.int64) for k, v in numbers.items() if f"int64[{len(v)}] {k}" in text}
     path = save(tmp_path / "one.onnx", text, **values)
     assert len(growc.inspect(path).roles.axes["kv_heads"]) == 2
