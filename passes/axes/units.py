@@ -112,6 +112,7 @@ def _expose(axes: Axes, by_node: dict[Node, Instance], places: Sequence[Stretche
     group = find(places[0].group)
     inner = Space(group.size)
     structure(group, product([unit, inner]))
+    way.hand_on()
     replace_spaces(axes, way.found | {place.alone: inner for place in places if place.alone is not None})
 
 
@@ -251,6 +252,29 @@ class Way:
         self.add(place, held, new)
         space.parent = held
         return True
+
+    def hand_on(self) -> None:
+        """Give the new spaces of several units to all that hands them on as they are: a packed projection has
+        other readers than the keys.
+        """
+        pending = [place for place in self.found if not is_one(*place)]
+        while pending:
+            value, axis = pending.pop()
+            for made in self.same_after(value, axis):
+                if made not in self.found:
+                    self.found[made] = self.found[value, axis]
+                    pending.append(made)
+
+    def same_after(self, value: Value, axis: int) -> Iterator[Place]:
+        """Axes that operators make of this one as it is, where none of its factors may stand in front."""
+        for instance, operand in ((self.by_node[n], k) for n, k in value.users if n in self.by_node):
+            terms = instance.line.inputs[operand] if operand < len(instance.line.inputs) else None
+            if terms is None or not labels(terms[axis]):
+                continue
+            ones = len(ones_before(terms, axis))
+            for made, out in zip(instance.node.outputs, instance.line.outputs, strict=False):
+                same = [k for k, term in enumerate(out or ()) if term == terms[axis]]
+                yield from ((made, k) for k in same if len(ones_before(out or (), k)) == ones)
 
     def reshaped(self, instance: Instance, terms: Sequence[Term], axis: int, space: Space) -> bool:
         """Through a reshape: the same one of those in front of the same factor, or in front of its units."""

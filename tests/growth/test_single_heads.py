@@ -95,6 +95,25 @@ attention (float[B, S, 12] x) => (float[B, S, 12] y)
     + PRODUCTS
 )
 
+READ_TWICE = (
+    """
+attention (float[B, S, 12] x) => (float[B, S, 12] y)
+<float[12, 24] packed, float[16, 12] o_weight, int64[4] six, int64[1] none, int64[1] two, int64[1] four,
+ int64[1] five, int64[1] end, int64[3] back>
+{
+    z0 = MatMul(x, packed)
+    z = Reshape(z0, six)
+    bent = Tanh(z)
+    q0 = Slice(bent, none, four, two)
+    q = Transpose <perm = [0, 2, 1, 3]> (q0)
+    k0 = Slice(z, four, five, two)
+    k = Transpose <perm = [0, 2, 3, 1]> (k0)
+    v0 = Slice(z, five, end, two)
+    v = Transpose <perm = [0, 2, 1, 3]> (v0)
+"""
+    + PRODUCTS
+)
+
 ONE_OPERATOR = """
 attention (float[B, S, 12] x) => (float[B, S, 12] y)
 <float[12, 16] q_weight, float[12, 4] k_weight, float[12, 4] v_weight, float[16, 12] o_weight>
@@ -112,6 +131,7 @@ FORMS = {
     "unsqueezed": UNSQUEEZED,
     "packed": PACKED,
     "among the query heads": AMONG_HEADS,
+    "read twice": READ_TWICE,
     "one operator": ONE_OPERATOR,
 }
 
@@ -129,6 +149,8 @@ NUMBERS = {
     "two": [2],
     "three": [3],
     "four": [4],
+    "five": [5],
+    "end": [6],
 }
 
 RECIPES = {
