@@ -235,8 +235,21 @@ def zero_column_missing(c: Result) -> Iterator[Mutant]:
                 yield mutant(i, weight, k, edited(weight.steps[k].layout, filled, n))
 
 
+def summed(c: Result, number: int, axis: int) -> bool:
+    """Whether a product sums over an axis of a tensor, wherever it is used."""
+    reads = [(i.line, v, k, term) for i in c.axes.instances for v, k, term in i.reads()]
+    over = {
+        (v, k) for line, v, k, term in reads if line.treatment == "contract" and term not in line.outputs[0]
+    }
+    return all((use, axis) in over for use in c.assembled.uses[number])
+
+
 def mean_left_out(c: Result) -> Iterator[Mutant]:
     for i, weight, k in steps(c, "makes"):
+        if summed(
+            c, i, weight.steps[k].axis
+        ):  # a head of its own: a unit that is the mean is zero behind a norm
+            continue
         if any((s.filler == MEAN).any() for s in leaf_steps(weight.steps[k].layout)):
 
             def empty(step: LeafStep) -> LeafStep:
