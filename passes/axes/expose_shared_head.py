@@ -61,7 +61,7 @@ def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[Stre
             space = find(axes.of(other)[at])
             stretched = own[axis] in ("1", term) and is_one(value, axis)
             if stretched and is_group(space) and space in weighed:
-                yield Stretched((value, axis), space, None, (product.node, k))
+                yield Stretched((value, axis), space, by=(product.node, k))
 
 
 def _unfolds(axes: Axes, by_node: dict[Node, Instance], group: list[Stretched]) -> list[Place] | None:

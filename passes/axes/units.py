@@ -30,14 +30,14 @@ Place = tuple[Value, int]
 
 @dataclass(frozen=True, eq=False)
 class Stretched:
-    """One element that a broadcast stretches to a group; `alone`: the axis of the group, where it has one.
+    """One element that a broadcast stretches to a group; `alone`: the axes that are the group alone.
 
     by: where no operator counts it, the product that stretches it, and which of its operands it is.
     """
 
     one: Place
     group: Space
-    alone: Place | None = None
+    alone: tuple[Place, ...] = ()
     by: tuple[Node, int] | None = None
 
 
@@ -60,19 +60,32 @@ def by_group(places: Iterable[Stretched]) -> list[list[Stretched]]:
 def merged(axes: Axes, instance: Instance, by_node: Mapping[Node, Instance]) -> Iterator[Stretched]:
     """Where a stretched axis is merged with one element in front of it: that element, and the group."""
     value = instance.node.input(0)
-    made = None if value is None else value.producer
-    if value is None or made is None or not made.has(REPEAT) or made not in by_node:
+    if value is None or instance.line.treatment != "layout" or instance.node.has(TURN):
         return
-    if instance.line.treatment != "layout" or instance.node.has(TURN):
-        return
-    own, before = instance.line.inputs[0] or (), by_node[made].line.inputs[0] or ()
-    lead = len(own) - len(before)
+    own, made = instance.line.inputs[0] or (), instance.line.outputs[0] or ()
     for axis, (one, group) in enumerate(pairwise(own)):
-        stretched = axis + 1 < lead or before[axis + 1 - lead] == "1"
-        alone = isinstance(group, str) and group in (instance.line.outputs[0] or ())
         space = find(axes.of(value)[axis + 1])
-        if one == "1" and stretched and alone and is_group(space):
-            yield Stretched((value, axis), space, (value, axis + 1))
+        if one == "1" and isinstance(group, str) and group in made and is_group(space):
+            alone = _as_stretched(by_node, (value, axis + 1))
+            if alone:
+                yield Stretched((value, axis), space, alone)
+
+
+def _as_stretched(by_node: Mapping[Node, Instance], place: Place) -> tuple[Place, ...]:
+    """An axis, and those that it was before, up to where an operator stretches it; none where none does."""
+    found = [place]
+    for value, axis in found:
+        instance = None if value.producer is None else by_node.get(value.producer)
+        if instance is None:
+            break
+        if instance.node.has(REPEAT):
+            before = instance.line.inputs[0] or ()
+            at = axis - (value.rank - len(before))
+            return tuple(found) if at < 0 or before[at] == "1" else ()
+        term = (instance.line.outputs[0] or ())[axis] if value is instance.node.outputs[0] else "_"
+        behind = [(v, k) for v, k, other in instance.reads() if other == term and labels(term)]
+        found += behind if len(behind) == 1 else []
+    return ()
 
 
 def _repeated(instance: Instance) -> Iterator[Stretched]:
@@ -113,7 +126,7 @@ def _expose(axes: Axes, by_node: dict[Node, Instance], places: Sequence[Stretche
     inner = Space(group.size)
     structure(group, product([unit, inner]))
     way.hand_on()
-    replace_spaces(axes, way.found | {place.alone: inner for place in places if place.alone is not None})
+    replace_spaces(axes, way.found | dict.fromkeys((axis for s in places for axis in s.alone), inner))
 
 
 def replace_spaces(axes: Axes, changed: Mapping[Place, Space]) -> None:
