@@ -93,22 +93,18 @@ def flops(
 def before_and_after(c: Result) -> tuple[Flops, Flops]:
     """The FLOPs of a source and of its result, on as many tokens."""
     before = count(c.first)
-    return before, count(c, before.each[0][-1] if before.unit == "token" else LONGEST)
+    return before, count(c, sizes=before.inputs)
 
 
 def count(
     c: Analysis,
-    longest: int = LONGEST,
     *,
     sizes: Mapping[str, Sequence[int]] | None = None,
     trained: Collection[str] | None = None,
 ) -> Flops:
-    """The FLOPs of a model, or of the result of a finished compilation.
-
-    longest: how many tokens stand in a row at most. The rest is as for `flops`.
-    """
+    """As `flops`, of a model, or of the result of a finished compilation."""
     ids = token_inputs(Flow(c.axes), vocabulary(c))
-    inputs, found = sizes_of_all(c, ids, longest, sizes or {})
+    inputs, found = sizes_of_all(c, ids, sizes or {})
     forward, backward, uncounted = costs(c, found, with_gradients(c, trained))
     shapes = {v: tuple(s[0] for s in rows) for v, rows in inputs.items() if rows is not None}
     named = {v.name: shape for v, shape in shapes.items()}
@@ -149,7 +145,7 @@ def cached_tokens(
 
 
 def sizes_of_all(
-    c: Analysis, ids: Sequence[Value], longest: int, asked: Mapping[str, Sequence[int]]
+    c: Analysis, ids: Sequence[Value], asked: Mapping[str, Sequence[int]]
 ) -> tuple[Sizes, Sizes]:
     """The sizes of the inputs, one number at all sample points, and of all values there.
 
@@ -157,7 +153,7 @@ def sizes_of_all(
     contradict each other. Sizes of a result follow from those of the source, which has the same graph.
     Raises GrowError (G200) where sizes that were asked for do not fit.
     """
-    length = 2 ** (min([longest, *c.roles.sizes("positions")]).bit_length() - 1)
+    length = 2 ** (min([LONGEST, *c.roles.sizes("positions")]).bit_length() - 1)
     while True:
         given = dict.fromkeys((rows[-1] for v in ids if (rows := c.sampled.inputs.get(v))), length)
         inputs = inputs_at(c.sampled.inputs, given, asked)

@@ -69,6 +69,36 @@ def test_the_result_of_a_plan_costs_what_the_file_costs_that_is_written(tmp_path
     assert after.forward != before.forward
 
 
+TWO_ROWS = """
+reads (int64[B, 12] ids, int64[B, T] source) => (float[B, 12, 4] y)
+<float[9, 4] words, float[9, 4] others, float[4, 4] key, float[4, 6] up, float[6, 4] down, float[4] gain,
+ float[4] bias>
+{
+    x = Gather(words, ids)
+    q = LayerNormalization <axis = -1> (x, gain, bias)
+    e = Gather(others, source)
+    s = MatMul(e, key)
+    turned = Transpose <perm = [0, 2, 1]> (s)
+    seen = MatMul(q, turned)
+    weighed = Softmax <axis = -1> (seen)
+    read = MatMul(weighed, s)
+    met = Add(x, read)
+    z = LayerNormalization <axis = -1> (met, gain, bias)
+    u = MatMul(z, up)
+    r = Relu(u)
+    d = MatMul(r, down)
+    y = Add(met, d)
+}
+"""
+
+
+def test_rows_of_unlike_lengths_stay_as_long_in_the_result(tmp_path: Path) -> None:
+    path = save(tmp_path / "two.onnx", TWO_ROWS)
+    before, after = before_and_after(api.compile(api.recipe("widen ffn to 7 with zero fill"), path))
+    assert before.each == after.each == ((12,), (1024,))
+    assert after.total_forward - before.total_forward == after.inputs["ids"][0] * 12 * 2 * 2 * 4
+
+
 FUSED = {"bert": (576, 8, 0), "gpt": (576, 8, 7), "llama": (1952, 64, 7), "opset23": (704, 16, 7)}
 """Weights of products, width of all heads, cached tokens."""
 
