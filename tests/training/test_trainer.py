@@ -19,6 +19,7 @@ import trainers
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from trainers import BATCH, STEPS, TRAINERS, Texts, gpt, losses, trainer
 from transformers import Trainer, TrainerCallback
 
@@ -246,6 +247,21 @@ def test_parts_of_a_model_have_no_sub_models() -> None:
     fully_shard(module, mesh=init_device_mesh("cpu", (1,)))
     with pytest.raises(ValueError, match="train with DDP"):
         refuse_parts(module, devices=1)
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_a_student_in_parts_inherits_as_one_that_is_whole() -> None:
+    """As FSDP cuts it; the Trainer cuts models on accelerators alone."""
+    ids, teacher = Texts().ids[:BATCH], gpt(7, 1)
+    whole, parts = gpt(0), gpt(0)
+    fully_shard(parts, mesh=init_device_mesh("cpu", (1,)))
+    with torch.no_grad():
+        wanted = teacher(ids).logits[:, :-1]
+    for student in (whole, parts):
+        inherited_loss(student(ids).logits[:, :-1], ids[:, 1:], [wanted], 0.5, 2.0).backward()
+    for one, part in zip(whole.parameters(), parts.parameters(), strict=True):
+        assert isinstance(part, DTensor)
+        assert torch.allclose(one.grad, part.grad.full_tensor(), rtol=0, atol=1e-6)
 
 
 def test_an_adapter_has_at_most_40_lines() -> None:
