@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from growc.checkpoint.files.shards import SHARD_SIZE
 from growc.errors.diagnostic import GrowError
@@ -14,6 +14,7 @@ from growc.files.commit import RECORD
 if TYPE_CHECKING:
     from growc.checkpoint.classes.new_tensors import GrownWeights
     from growc.checkpoint.classes.on_disk import Opened
+    from growc.errors.json_data import Json
     from growc.errors.progress import Progress
     from growc.passes.compilation import Result
     from growc.passes.finish.interface import Ports
@@ -59,7 +60,7 @@ class CheckpointDirectory:
         """A file of its own in the directory."""
         (result / RECORD).write_text(record, encoding="utf-8")
 
-    def history(self, model: Path) -> list[dict[str, Any]]:
+    def history(self, model: Path) -> list[dict[str, Json]]:
         """From that file."""
         from growc.formats.provenance import records_in
 

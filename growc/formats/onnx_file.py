@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.resolve.bound import Resolved
 
 if TYPE_CHECKING:
+    from growc.errors.json_data import Json
     from growc.errors.progress import Progress
     from growc.passes.compilation import Result
     from growc.passes.finish.interface import Ports
@@ -53,7 +54,7 @@ class OnnxFile:
 
         stamp(result, record)
 
-    def history(self, model: Path) -> list[dict[str, Any]]:
+    def history(self, model: Path) -> list[dict[str, Json]]:
         """From the metadata of the file."""
         from growc.dialects.onnx.files.load import load
         from growc.formats.provenance import history

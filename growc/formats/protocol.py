@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from growc.errors.diagnostic import wrong
 from growc.formats.compiler import require_torch
 
 if TYPE_CHECKING:
+    from growc.errors.json_data import Json
     from growc.errors.progress import Progress
     from growc.passes.compilation import Result
     from growc.passes.finish.interface import Ports
@@ -29,7 +30,7 @@ class Form(Protocol):
     def stamp(self, result: Path, record: str) -> None:
         """Write provenance into the result."""
 
-    def history(self, model: Path) -> list[dict[str, Any]]:
+    def history(self, model: Path) -> list[dict[str, Json]]:
         """The records of the growths that made a model, the first one first."""
 
     def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:

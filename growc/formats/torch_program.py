@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from growc.dialects.torch.run.cases import Case, Descent
 from growc.files.pt2_archive import add_record, record_of
@@ -17,6 +17,7 @@ from growc.verification.verify import Verification, cases_for_both, grown_feeds
 
 if TYPE_CHECKING:
     from growc.dialects.torch.emit.grown_module import GrownModule
+    from growc.errors.json_data import Json
     from growc.errors.progress import Progress
     from growc.passes.compilation import Result
 
@@ -54,7 +55,7 @@ class ProgramFile:
         """Into the archive, among what torch leaves alone."""
         add_record(result, record)
 
-    def history(self, model: Path) -> list[dict[str, Any]]:
+    def history(self, model: Path) -> list[dict[str, Json]]:
         """From the archive."""
         return records_in(record_of(model))
 
