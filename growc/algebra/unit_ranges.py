@@ -3,7 +3,8 @@
 Needs: nothing. Gives: `Range`. A unit is in [low, high]. It is *wild* where it may be infinite or no number
 at all, on more than a null set of the inputs for which the source's units are finite. A bound of zero that is
 never reached is the next number inside of it: only an underflow gets there. Other bounds that a function
-comes near to are reached, for numbers near them are rounded to them: tanh(20) is 1 in single precision.
+comes near to are reached, for numbers near them are rounded to them: tanh(20) is 1 in single precision, and
+onnxruntime's sigmoid(-18) is 0.
 """
 
 from __future__ import annotations

@@ -177,6 +177,8 @@ class Laws:
 
     image: Image | None = None
     """What it makes of the ranges of units."""
+    increasing: bool = False
+    """Of one operand: no result falls where the operand grows."""
     clamp: Callable[[Node], Clamp] | None = None
     """Which values and numbers each element is the largest and the least of, at its place."""
     keeps: tuple[float, float] | None = None

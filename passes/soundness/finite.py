@@ -6,7 +6,8 @@ domain (growc.passes.dataflow.images).
 
 A weight is any number that no such function minds. A unit that weights make of activations, and a mean of
 units, take no value on more than a null set. Means of what lies in an interval lie in it, so they are in the
-domain of a function if all units are.
+domain of a function if all units are; so is what increasing functions make of them, since it lies between
+what they make of the units.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from growc.algebra.indexmap import IndexMap
+from growc.algebra.indexmap import Bools, IndexMap
 from growc.algebra.space import find
 from growc.algebra.unit_ranges import MOVES, STILL, VARIES, Range
 from growc.ir.graph import Node, Value, Weight, wide
@@ -47,6 +48,8 @@ class _Finite:
         self.ranges: dict[Var, Range] = {}
         self.sources: dict[Var, Node] = {}
         """Where a unit became wild."""
+        self.between: dict[Var, Bools] = {}
+        """Which units lie between the least and the largest of the source's, at every place."""
         self.gaps: list[Gap] = []
 
     def of(self, var: Var) -> Range:
@@ -72,9 +75,16 @@ class _Finite:
         if not given or any(v in self.ranges for v in flow.targets):
             return
         states = [self.solution.of(v) for v in flow.sources.values()]
-        moves = [one.motion != STILL for one in given.values()]
-        means = [(s.mean != 0) & m for s, m in zip(states, moves, strict=True)]
-        domain = np.logical_and.reduce([s.copies | m for s, m in zip(states, means, strict=True)])
+        between = [self.lies_between(v) for v in flow.sources.values()]
+        domain = np.logical_and.reduce(
+            [
+                s.copies | (b & _beside_zero(x))
+                for s, b, x in zip(states, between, given.values(), strict=True)
+            ]
+        )
+        laws = flow.node.laws
+        if len(between) == 1 and (laws.increasing or laws.clamp is not None):
+            self.between |= dict.fromkeys(flow.targets, between[0])
         made = self.made(flow, given)
         made = image(flow.node, given, domain) if made is None else made
         for target in flow.targets:
@@ -89,6 +99,12 @@ class _Finite:
             if known.wild.any():
                 first = next((self.sources[v] for v in flow.sources.values() if v in self.sources), flow.node)
                 self.sources[target] = first
+
+    def lies_between(self, var: Var) -> Bools:
+        """Which units are copies or means, or follow from these by increasing functions."""
+        state = self.solution.of(var)
+        units: Bools = state.copies | ((state.mean != 0) & (self.of(var).motion != STILL))
+        return np.logical_or(units, self.between.get(var, False))
 
     def made(self, flow: Flow, given: dict[int, Range]) -> Range | None:
         """What is not elementwise: what weights make, and norms over other axes."""
@@ -124,3 +140,8 @@ def _averaged(made: Range, weight: Weight, state: IndexMap) -> Range:
     if len(stored) == state.source:
         return made.put(rows, stored.mean() * state.mean, stored.mean() * state.mean, STILL)
     return made.put(rows, stored.min() * state.mean, stored.max() * state.mean, VARIES)
+
+
+def _beside_zero(units: Range) -> Bools:
+    """Which units, between others that are not zero, are not zero but on a null set."""
+    return np.asarray((units.motion == MOVES) | (units.low >= 0) | (units.high <= 0))

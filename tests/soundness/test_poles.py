@@ -84,6 +84,37 @@ def test_a_zero_column_hides_no_infinity(tmp_path: Path) -> None:
     assert np.isnan(run(tmp_path / "g.onnx", draw(model, 3))["y"]).all()
 
 
+def test_a_sigmoid_reaches_zero(tmp_path: Path) -> None:
+    """onnxruntime's does at -18, which drawn units come to at other inputs than the source's."""
+    model = pole(tmp_path, "s = Sigmoid(h)\n z = Log(s)")
+    recipe = 'widen axis 1 of "up" to 10 with random fill with zero outputs'
+    done = api.apply(recipe, model, tmp_path / "g.onnx", check=False, force=True)
+    assert not done.plan.certificate.exact
+    feeds = [{"x": row * 30} for row in np.eye(4, dtype=np.float32)[:, None]]
+    feeds += [{"x": -feed["x"]} for feed in feeds]
+    finite = [feed for feed in feeds if np.isfinite(run(model, feed)["y"]).all()]
+    assert any(np.isnan(run(tmp_path / "g.onnx", feed)["y"]).any() for feed in finite)
+
+
+@pytest.mark.parametrize(
+    ("lines", "exact"),
+    [
+        ("t = Tanh(h)\n z = Atanh(t)", True),
+        ("s = Sigmoid(h)\n l = Log(s)\n z = Reciprocal(l)", True),
+        ("n = Round(h)\n z = Reciprocal(n)", False),
+    ],
+)
+def test_a_mean_behind_increasing_functions_lies_between(tmp_path: Path, lines: str, exact: bool) -> None:
+    """But behind steps it may be a zero that the units are on both sides of."""
+    recipe = 'widen axis 1 of "up" to 10 with average fill'
+    model, grown = pole(tmp_path, lines), tmp_path / "g.onnx"
+    done = api.apply(recipe, model, grown, check=False, force=True)
+    assert done.plan.certificate.exact == exact
+    feeds = {"x": draw(model, 7)["x"] / 20}
+    before, after = (run(path, feeds)["y"] for path in (model, grown))
+    assert not exact or np.abs(before - after).max() < 1e-4 * np.abs(before).max()
+
+
 HEADS = """
 heads (float[1, N, 4] x) => (float[N, 2] y)
 <float[3, 4, 4] up, float[3, 4, 2] down, int64[1] zero>

@@ -29,19 +29,21 @@ def _quiet(function: Function) -> Function:
     return called
 
 
-def _increasing(function: Function, *, analytic: bool = True, limits: tuple[int, ...] = ()) -> Image:
+@dataclass(frozen=True)
+class _Increasing:
     """A function of one operand that grows with it. analytic: it takes no value on more than a null set, if
-    its operand takes none. limits: numbers other than zero that it comes near to, and is rounded to.
+    its operand takes none. limits: numbers that it comes near to, and is rounded to.
     """
-    quiet = _quiet(function)
 
-    def made(node: Node, given: Operands, domain: Bools) -> Range:
+    function: Function
+    analytic: bool = True
+    limits: tuple[int, ...] = ()
+
+    def __call__(self, node: Node, given: Operands, domain: Bools) -> Range:
         x = given[min(given)]
-        low, high = quiet(x.low), quiet(x.high)
-        near = [np.isin(end.astype(np.float32), limits) for end in (low, high)]
-        return replace(x.within(low, high, analytic=analytic), ends=near[0] | near[1])
-
-    return made
+        low, high = map(_quiet(self.function), (x.low, x.high))
+        near = [np.isin(end.astype(np.float32), self.limits) for end in (low, high)]
+        return replace(x.within(low, high, analytic=self.analytic), ends=near[0] | near[1])
 
 
 def _bounded(
@@ -244,19 +246,19 @@ def _of_all(function: Callable[[Node, Operands], Range]) -> Image:
 
 
 IMAGES: Mapping[str, Image] = {
-    "Exp": _increasing(lambda x: np.maximum(np.exp(x), TINY)),
-    "Sigmoid": _increasing(lambda x: np.maximum(1 / (1 + np.exp(-x)), TINY), limits=(1,)),
-    "Softplus": _increasing(lambda x: np.maximum(np.logaddexp(0, x), TINY)),
-    "Tanh": _increasing(np.tanh, limits=(-1, 1)),
-    "Erf": _increasing(np.vectorize(math.erf, [np.float64]), limits=(-1, 1)),
-    "Atan": _increasing(np.arctan),
-    "Asinh": _increasing(np.arcsinh),
-    "Sinh": _increasing(np.sinh),
-    "Softsign": _increasing(_softsign, limits=(-1, 1)),
-    "Floor": _increasing(np.floor, analytic=False),
-    "Ceil": _increasing(np.ceil, analytic=False),
-    "Round": _increasing(np.round, analytic=False),
-    "Sign": _increasing(np.sign, analytic=False),
+    "Exp": _Increasing(lambda x: np.maximum(np.exp(x), TINY)),
+    "Sigmoid": _Increasing(lambda x: 1 / (1 + np.exp(-x)), limits=(0, 1)),  # onnxruntime: 0 at -18
+    "Softplus": _Increasing(lambda x: np.maximum(np.logaddexp(0, x), TINY)),
+    "Tanh": _Increasing(np.tanh, limits=(-1, 1)),
+    "Erf": _Increasing(np.vectorize(math.erf, [np.float64]), limits=(-1, 1)),
+    "Atan": _Increasing(np.arctan),
+    "Asinh": _Increasing(np.arcsinh),
+    "Sinh": _Increasing(np.sinh),
+    "Softsign": _Increasing(_softsign, limits=(-1, 1)),
+    "Floor": _Increasing(np.floor, analytic=False),
+    "Ceil": _Increasing(np.ceil, analytic=False),
+    "Round": _Increasing(np.round, analytic=False),
+    "Sign": _Increasing(np.sign, analytic=False),
     "Sin": _bounded(-1, 1, np.sin),
     "Cos": _bounded(-1, 1, np.cos),
     "Cosh": _bounded(1, np.inf, np.cosh),
@@ -290,3 +292,8 @@ IMAGES: Mapping[str, Image] = {
     "growc::Largest": _of_all(_with_zero),
     "growc::Least": _of_all(_with_zero),
 }
+
+INCREASING = frozenset(
+    op for op, image in IMAGES.items() if isinstance(image, _Increasing) or getattr(image, "function", None)
+)
+"""The functions of one operand that nowhere fall as it grows."""

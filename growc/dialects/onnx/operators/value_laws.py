@@ -13,7 +13,7 @@ import numpy as np
 
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.operators import addresses
-from growc.dialects.onnx.operators.unit_images import IMAGES
+from growc.dialects.onnx.operators.unit_images import IMAGES, INCREASING
 from growc.ir.graph import Clamp, Laws, Node, Value
 
 
@@ -94,6 +94,7 @@ STATED: Mapping[str, Laws] = {
 }
 
 LAWS: Mapping[str, Laws] = {
-    op: replace(STATED.get(op, Laws()), image=IMAGES.get(op)) for op in (*STATED, *IMAGES)
+    op: replace(STATED.get(op, Laws()), image=IMAGES.get(op), increasing=op in INCREASING)
+    for op in (*STATED, *IMAGES)
 }
 """The same with what operators make of the ranges of units."""
