@@ -150,6 +150,19 @@ def total(at: At) -> Range:
     return whole
 
 
+def wrapping(rule: Rule) -> Rule:
+    """The rule of a sum or product. Integers may be the least of their type, where a cast made them of no
+    number: arithmetic wraps around there, and its results may be any.
+    """
+
+    def made(at: At) -> Range:
+        found, every = rule(at), of_type(at.result.dtype)
+        inside = every.low < found.low and found.high < every.high
+        return replace(every, wild=True) if at.whole and found.wild and not inside else found
+
+    return made
+
+
 def _cast(at: At) -> Range:
     x, kept = at(0), of_type(at.result.dtype)
     if not at.whole:
@@ -187,7 +200,7 @@ BY_TRAIT: Mapping[Trait, Rule] = {
     JOIN: lambda at: union(*at.all(elementwise=False)),
     WRITE: _written,
     SIZES: _size,
-    SUM: total,
+    SUM: wrapping(total),
     RANK: lambda at: Range(0) if at.result is at.node.outputs[-1] else moved(at),
 }
 """Ranges of the results of operators that have a trait."""

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from growc.passes.dataflow.intervals import ANY, At, Range, of_type, says, union
-from growc.passes.dataflow.ranges import Rule, moved, stated
+from growc.passes.dataflow.ranges import Rule, moved, stated, wrapping
 
 
 def _corners(a: Range, b: Range, function: Callable[[float, float], float]) -> Range:
@@ -139,7 +139,7 @@ RANGES: Mapping[str, Rule] = {
     "Abs": _absolute,
     "BitwiseAnd": _common_bits,
     "Ceil": _rounded(math.ceil),
-    "CumSum": _running_sum,
+    "CumSum": wrapping(_running_sum),
     "Div": _divide,
     "EyeLike": lambda at: Range(0, 1),
     "Floor": _rounded(math.floor),
@@ -150,18 +150,18 @@ RANGES: Mapping[str, Rule] = {
     "MaxPool": _numbers(1),
     "Mean": lambda at: union(*at.all()),
     "Mod": _remainder,
-    "Mul": _multiply,
-    "Neg": _negative,
+    "Mul": wrapping(_multiply),
+    "Neg": wrapping(_negative),
     "NonMaxSuppression": _numbers(),
     "NonZero": _numbers(),
     "OneHot": lambda at: at(2, elementwise=False),
     "Pow": _power,
     "Range": _count_up,
-    "ReduceSum": _sum_along,
+    "ReduceSum": wrapping(_sum_along),
     "Round": _rounded(round),
     "Sign": _rounded(lambda x: (x > 0) - (x < 0)),
     "Sqrt": _monotonic(math.sqrt, 0),
-    "Sub": _subtract,
+    "Sub": wrapping(_subtract),
     "Unique": _numbers(1),
     "Where": _chosen,
     "growc::Positions": _numbers(),
