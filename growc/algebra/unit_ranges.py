@@ -61,6 +61,11 @@ class Range:
         """Some more rows are wild."""
         return replace(self, wild=self.wild | rows)
 
+    def underflowing(self) -> Range:
+        """The same in half precision, where small numbers are zero: an exponential is below -17."""
+        low, high = np.where(self.low == TINY, 0.0, self.low), np.where(self.high == -TINY, 0.0, self.high)
+        return replace(self, low=low, high=high, ends=self.ends | (low != self.low) | (high != self.high))
+
     def holds(self, number: float) -> Bools:
         """Where it is this number on more than a null set."""
         at_end = self.ends & ((self.low == number) | (self.high == number))

@@ -40,6 +40,8 @@ def image(node: Node, given: Operands, domain: Bools) -> Range:
             made = made.within(np.trunc(made.low), np.trunc(made.high))
     else:
         made = Range.anything(len(wild))
+    if out.dtype == "float16":
+        made = made.underflowing()
     return replace(made, wild=(made.wild & ~domain) | wild, ends=made.ends | ends)
 
 

@@ -96,6 +96,14 @@ def test_a_sigmoid_reaches_zero(tmp_path: Path) -> None:
     assert any(np.isnan(run(tmp_path / "g.onnx", feed)["y"]).any() for feed in finite)
 
 
+@pytest.mark.parametrize(("kind", "exact"), [(10, False), (16, True), (11, True)])
+def test_an_exponential_is_zero_in_half_precision_alone(tmp_path: Path, kind: int, exact: bool) -> None:
+    """10: float16, whose least number is 6e-8; bfloat16 and float64 have the range of float32, or more."""
+    model = pole(tmp_path, f"c = Cast<to = {kind}>(h)\n e = Exp(c)\n l = Log(e)\n z = Cast<to = 1>(l)")
+    recipe = 'widen axis 1 of "up" to 10 with random fill with zero outputs'
+    assert api.plan(recipe, model).certificate.exact == exact
+
+
 @pytest.mark.parametrize(
     ("lines", "exact"),
     [
