@@ -122,7 +122,7 @@ class Scale:
     length: int = 128
     batch: int = 16
     windows: int = 1024
-    steps: int = 6000
+    steps: int = 3000
     warmup: int = 100
     seeds: tuple[int, ...] = (0, 1, 2)
     rates: int | None = None
@@ -200,7 +200,7 @@ def cpu(scale: Scale | None = None) -> Table:
     return Table("cpu", title, scale.bytes(), rows, families, scale.steps, scale.warmup, scale.seeds)
 
 
-GPU = Scale(layers=3, batch=32)
+GPU = Scale(layers=3, batch=32, steps=6000)
 
 
 def gpu(scale: Scale | None = None) -> Table:
@@ -296,7 +296,7 @@ def subcloned_gpt(scale: Scale | None = None) -> Table:
 
 def subcloned_vit(scale: Scale | None = None) -> Table:
     """Half of a ViT's feed-forward units, heads and layers, on digits, which are easy."""
-    scale = scale or Scale(layers=4, width=48, head_dim=8, batch=64, steps=2000)
+    scale = scale or Scale(layers=4, width=48, head_dim=8, batch=64, steps=4000)
     whole = replace(scale.gpt(), kind="vit", length=16, inputs=4, outputs=10)
     return _subcloned(
         "subcloned-vit", "Half of a ViT, on digits, which are easy", Digits(scale.batch), whole, scale
