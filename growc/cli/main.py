@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
+class Interrupted(KeyboardInterrupt):
+    """A Ctrl-C by another name: Python remembers one that leaves an `exec`, as libraries use them, and ends
+    by the signal though it was caught.
+    """
+
+
 def program() -> int:
     """`growc` as a process of its own: a signal that comes once the command has ended changes nothing."""
     for number in INTERRUPTS:
@@ -71,7 +77,7 @@ def _interruptible() -> Iterator[None]:
     def interrupt(*_: object) -> None:
         for number in INTERRUPTS:
             signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        raise Interrupted
 
     if threading.current_thread() is not threading.main_thread():
         yield

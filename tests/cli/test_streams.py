@@ -89,6 +89,21 @@ def test_a_signal_after_the_end_changes_nothing(tmp_path, number):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_exec_ends_as_any_other_command(tmp_path, number):
+    """As dataclasses are made by one: an import may be interrupted there."""
+    text = f"import os, time; os.kill(os.getpid(), {int(number)}); time.sleep(9)"
+    (tmp_path / "execs.py").write_text(
+        "import sys\n"
+        "from growc.cli import main\n"
+        f"main.COMMANDS['check'] = lambda options: exec({text!r})\n"
+        "sys.exit(main.program())"
+    )
+    command = [sys.executable, "-m", "execs", "check", "a.grow"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, text=True)
+    assert (done.returncode, done.stderr) == (130, "error[G503]: interrupted: nothing was written\n")
+
+
 def test_a_reader_that_goes_away_does_not_stop_the_work(tmp_path):
     save(tmp_path / "stream.onnx", STREAM)
     process = subprocess.Popen(
