@@ -69,6 +69,24 @@ twice (int64[N] tokens) => (float[N, 16] y)
 }
 """
 
+NEGATED = """
+negated (int64[N] tokens) => (float[N, 5] y)
+<float[16, 8] table, float[8, 5] head, int64 one = {1}, int64 two = {2}, int64 seven = {7}>
+{
+    below = Neg(one)
+    real = Cast <to = 1> (tokens)
+    offset = Cast <to = 1> (two)
+    less = Sub(real, offset)
+    l = Log(less)
+    count = Cast <to = 7> (l)
+    least = Min(count, below)
+    most = Neg(least)
+    row = Mod <fmod = 1> (most, seven)
+    e = Gather(table, row)
+    y = MatMul(e, head)
+}
+"""
+
 FROM_THE_END = """
 end (int64[N] tokens) => (float[N, 5] y)
 <float[16, 8] table, float[8, 5] head>
@@ -181,6 +199,7 @@ FALSE = {
     "a function on the stream": (SQUASHED, "stack layers to 4 by last with zero outputs"),
     "a matrix that is multiplied and looked up": (TWICE, 'widen axis 1 of "table" to 12 with uniform copy'),
     "rows counted from the end": (FROM_THE_END, 'widen axis 0 of "table" to 20 with uniform copy'),
+    "the least integer, negated": (NEGATED, 'widen axis 0 of "table" to 20 with uniform copy'),
     "zeros under a variance of a sample": (SAMPLE, 'widen axis 1 of "table" to 12 with zero fill'),
     "unequal copies under a variance of a sample": (
         SAMPLE,
