@@ -45,6 +45,10 @@ BELOW = {
     "a logarithm": "f = Cast<to = 1>(tokens) g = Log(f) h = Max(g, g) i = Cast<to = 7>(h)",
     "the absolute of no number": """f = Cast<to = 1>(tokens) h = Cast<to = 1>(two) d = Sub(f, h) g = Log(d)
         c = Cast<to = 7>(g) i = Abs(c)""",
+    "the absolute of no number, twice": """f = Cast<to = 1>(tokens) h = Cast<to = 1>(two) d = Sub(f, h)
+        g = Log(d) c = Cast<to = 7>(g) a = Abs(c) i = Abs(a)""",
+    "the square of more than no number": """f = Cast<to = 1>(tokens) h = Cast<to = 1>(two) d = Sub(f, h)
+        g = Log(d) c = Cast<to = 7>(g) e = Sub(c, one) i = Pow(e, two)""",
     "the negative of no number": """f = Cast<to = 1>(tokens) h = Cast<to = 1>(two) d = Sub(f, h) g = Log(d)
         c = Cast<to = 7>(g) m = Neg(one) l = Min(c, m) i = Neg(l)""",
     "one less than no number": """f = Cast<to = 1>(tokens) h = Cast<to = 1>(two) d = Sub(f, h) g = Log(d)

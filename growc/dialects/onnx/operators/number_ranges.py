@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from growc.passes.dataflow.intervals import ANY, At, Range, of_type, says, union
+from growc.passes.dataflow.intervals import ANY, At, Range, says, union
 from growc.passes.dataflow.ranges import Rule, moved, stated, wrapping
 
 
@@ -86,9 +86,7 @@ def _negative(at: At) -> Range:
 
 
 def _absolute(at: At) -> Range:
-    x, every = at(0), of_type(at.result.dtype)
-    if at.whole and x.wild:
-        return every  # a cast makes the least integer of what is no number, and that stays
+    x = at(0)
     return x if x.low >= 0 and not x.rests else Range(max(0, -x.high), max(-x.low, x.high), wild=x.wild)
 
 
@@ -136,7 +134,7 @@ def _common_bits(at: At) -> Range:
 WILD = Range(wild=True)
 
 RANGES: Mapping[str, Rule] = {
-    "Abs": _absolute,
+    "Abs": wrapping(_absolute),
     "BitwiseAnd": _common_bits,
     "Ceil": _rounded(math.ceil),
     "CumSum": wrapping(_running_sum),
@@ -155,7 +153,7 @@ RANGES: Mapping[str, Rule] = {
     "NonMaxSuppression": _numbers(),
     "NonZero": _numbers(),
     "OneHot": lambda at: at(2, elementwise=False),
-    "Pow": _power,
+    "Pow": wrapping(_power),
     "Range": _count_up,
     "ReduceSum": wrapping(_sum_along),
     "Round": _rounded(round),

@@ -67,7 +67,7 @@ def _bounded(
 @dataclass(frozen=True)
 class _Inside:
     """A function that is finite on an interval alone, from low to high, with these ends or (not closed)
-    without; its results go from bottom to top.
+    without; its results go from bottom to top. function: where it is increasing.
     """
 
     low: float
@@ -294,6 +294,8 @@ IMAGES: Mapping[str, Image] = {
 }
 
 INCREASING = frozenset(
-    op for op, image in IMAGES.items() if isinstance(image, _Increasing) or getattr(image, "function", None)
+    op
+    for op, image in IMAGES.items()
+    if isinstance(image, _Increasing) or (isinstance(image, _Inside) and image.function is not None)
 )
 """The functions of one operand that nowhere fall as it grows."""
