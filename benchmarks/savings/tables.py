@@ -263,8 +263,19 @@ def gpu(scale: Scale | None = None) -> Table:
     return Table("gpu", title, scale.bytes(), rows, families, scale.steps, scale.warmup, scale.seeds)
 
 
-def _subcloned(name: str, title: str, task: Bytes | Digits, whole: Shape, scale: Scale) -> Table:
-    """Half of the feed-forward units, heads and layers: units by each ranking, layers by the middle."""
+def _subcloned(
+    name: str,
+    title: str,
+    task: Bytes | Digits,
+    whole: Shape,
+    scale: Scale,
+    lowest: tuple[float, ...] = (),
+    highest: tuple[float, ...] = (),
+) -> Table:
+    """Half of the feed-forward units, heads and layers: units by each ranking, layers by the middle.
+
+    lowest, highest: rates for scratch below, and for subcloned models above, those that all tables try.
+    """
     sizes = {size: getattr(whole, size) // 2 for size in ("layers", "heads", "ffn")}
     half = replace(whole, **sizes)
 
@@ -282,8 +293,8 @@ def _subcloned(name: str, title: str, task: Bytes | Digits, whole: Shape, scale:
         ),
     )
     families = (
-        Family("scratch", "scratch", SCRATCH_RATES[: scale.rates]),
-        Family("subcloned", "by importance", SUBCLONED_RATES[: scale.rates]),
+        Family("scratch", "scratch", (*lowest, *SCRATCH_RATES)[: scale.rates]),
+        Family("subcloned", "by importance", (*SUBCLONED_RATES, *highest)[: scale.rates]),
     )
     return Table(name, title, task, rows, families, scale.steps, scale.warmup, scale.seeds)
 
@@ -296,11 +307,11 @@ def subcloned_gpt(scale: Scale | None = None) -> Table:
 
 def subcloned_vit(scale: Scale | None = None) -> Table:
     """Half of a ViT's feed-forward units, heads and layers, on digits, which are easy."""
-    scale = scale or Scale(layers=4, width=48, head_dim=8, batch=64, steps=4000)
+    scale = scale or Scale(layers=4, width=48, head_dim=8, batch=64, steps=8000)
     whole = replace(scale.gpt(), kind="vit", length=16, inputs=4, outputs=10)
-    return _subcloned(
-        "subcloned-vit", "Half of a ViT, on digits, which are easy", Digits(scale.batch), whole, scale
-    )
+    title = "Half of a ViT, on digits, which are easy"
+    beyond = {"lowest": (7.5e-4,), "highest": (1.2e-2,)}
+    return _subcloned("subcloned-vit", title, Digits(scale.batch), whole, scale, **beyond)
 
 
 TABLES = {"cpu": cpu, "subcloned-gpt": subcloned_gpt, "subcloned-vit": subcloned_vit, "gpu": gpu}
