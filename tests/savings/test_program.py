@@ -187,6 +187,7 @@ def test_a_run_has_one_runner(runner_of):
 def test_initial_weights_made_elsewhere_are_used(runner_of, monkeypatch):
     runner = runner_of("gpu")
     row = runner.table.row("LEMON")
+    runner.places.record(runner.table, row, SEED).unlink(missing_ok=True)
     made = runner.begin(row, SEED)
     runner.grow(row, SEED)
     monkeypatch.setattr(api, "grow", None)
