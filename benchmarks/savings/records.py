@@ -37,10 +37,11 @@ class Places:
         return self.work / table.name / f"{slug(row.name)}-{seed}.{kind}"
 
     def finished(self, table: Table, row: Row, seed: int) -> dict[str, Any] | None:
-        """The record of a run that has ended."""
+        """The record of a run that has ended after as many steps as the table has."""
         path = self.record(table, row, seed)
         record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        return record if record.get("finished") else None
+        ended = record.get("finished") and record["steps"] == table.steps
+        return record if ended else None
 
 
 def slug(name: str) -> str:

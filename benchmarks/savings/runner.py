@@ -51,8 +51,7 @@ class Runner:
         weights = self.places.at_work(self.table, row, seed, "weights.pt")
         there = row.name not in self.kept or weights.exists()
         record = self.places.finished(self.table, row, seed)
-        as_asked = (self.table.steps, self.rate(row))
-        return there and record is not None and (record["steps"], record["rate"]) == as_asked
+        return there and record is not None and record["rate"] == self.rate(row)
 
     def rate(self, row: Row) -> float | None:
         """A row's own rate, or the best of its family's trials, when all have ended."""

@@ -10,12 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.savings.advice import advice, advised, agreement, cost_to_target
 from benchmarks.savings.curves import picture
 from benchmarks.savings.reading import (
-    FLOPS,
     STEP,
     Line,
-    Reached,
     reached,
     source_cost,
     spread_in_points,
@@ -26,6 +25,13 @@ from benchmarks.savings.tables import MINIATURE, TABLES, Table
 DOCS = Path(__file__).parent.parent.parent / "docs"
 HEAD = """# How much growth saves
 
+## Which recipe to take
+
+From the tables below, and from nothing else. `operations`: the part of scratch's operations after which the
+result is as good as scratch in the end. `with its source's`: the same, if the model that you have is trained
+for this alone.
+"""
+TABLES_SAY = """
 ## What the tables say
 """
 RULES = """
@@ -63,10 +69,15 @@ def lines_of(table: Table, places: Places) -> list[Line]:
     return found
 
 
+def ended_runs(table: Table, places: Places) -> int:
+    """How many of a table's runs have ended."""
+    return sum(places.finished(table, row, seed) is not None for row, seed in table.order())
+
+
 def said(table: Table, places: Places) -> str:
     """What a table says, and how far it is."""
     order, lines = table.order(), lines_of(table, places)
-    ended = sum(places.finished(table, row, seed) is not None for row, seed in order)
+    ended = ended_runs(table, places)
     open_ended = "" if ended == len(order) else " The table is not complete, and what it says may change."
     words = [f"- **{table.title}**. {ended} of {len(order)} runs have ended.{open_ended}"]
     if lines and lines[0].row is table.rows[0]:
@@ -96,15 +107,11 @@ def picture_name(table: Table) -> str:
     return f"savings/{table.name}.svg"
 
 
-def _numbers(scratch: Line, line: Line, cost: int = FLOPS) -> Reached:
-    return reached(line.mean(cost), scratch.final)
-
-
 def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
     """Who saves most, who saves nothing, and how far that can be trusted."""
     scratch, *others = lines
     whole = scratch.mean()[-1][0]
-    better = [(line, _numbers(scratch, line)) for line in others]
+    better = [(line, cost_to_target(scratch, line)) for line in others]
     saving = sorted(((n.cost, line.row.name, n) for line, n in better if n.sign != ">"), key=lambda s: s[:2])
     rest = [line.row.name for line, n in better if n.sign == ">"]
     if saving:
@@ -112,6 +119,7 @@ def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
         yield f"Fewest operations first: {numbers}."
     if rest:
         yield f"Nothing is saved by: {', '.join(rest)}."
+    yield from agreement(lines)
     if len(scratch.records) > 1:
         points = spread_in_points(scratch)
         yield (
@@ -129,8 +137,8 @@ def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
 
 def _cells(scratch: Line, line: Line) -> Iterator[str]:
     whole, scratch_steps = scratch.mean()[-1][0], scratch.mean(STEP)[-1][0]
-    own = _numbers(scratch, line)
-    steps = _numbers(scratch, line, STEP)
+    own = cost_to_target(scratch, line)
+    steps = reached(line.mean(STEP), scratch.final)
     yield line.row.name
     yield f"**{own.percent(whole)}**" if line is not scratch else "100 %"
     yield ", ".join(reached(points, scratch.final).percent(whole) for points in line.points())
@@ -148,9 +156,13 @@ def _cells(scratch: Line, line: Line) -> Iterator[str]:
 
 def page(tables: Sequence[Table], places: Places) -> str:
     """The whole page."""
+    rows = [
+        advice(table, lines_of(table, places), ended_runs(table, places) == len(table.order()))
+        for table in tables
+    ]
     bullets = [said(table, places) for table in tables]
     sections = [text for table in tables for text in section(table, places)]
-    return "\n".join([HEAD, *bullets, RULES, *sections]).rstrip() + "\n"
+    return "\n".join([HEAD, advised(rows), TABLES_SAY, *bullets, RULES, *sections]).rstrip() + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -74,10 +74,14 @@ class Family:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that read the same batches. The first row is scratch, which all others are compared with."""
+    """Rows that read the same batches. The first row is scratch, which all others are compared with.
+
+    situation: what a user of these recipes has, and what they want.
+    """
 
     name: str
     title: str
+    situation: tuple[str, str]
     task: Bytes | Digits
     rows: tuple[Row, ...]
     families: tuple[Family, ...]
@@ -197,7 +201,10 @@ def cpu(scale: Scale | None = None) -> Table:
         Family("growth", "FPI", GROWTH_RATES[: scale.rates]),
     )
     title = f"Width alone: {small.layers} layers, {small.width} to {large.width}"
-    return Table("cpu", title, scale.bytes(), rows, families, scale.steps, scale.warmup, scale.seeds)
+    situation = ("a trained model", "the same depth, wider")
+    return Table(
+        "cpu", title, situation, scale.bytes(), rows, families, scale.steps, scale.warmup, scale.seeds
+    )
 
 
 GPU = Scale(layers=3, batch=32, steps=6000)
@@ -260,7 +267,10 @@ def gpu(scale: Scale | None = None) -> Table:
         Family("growth", "FPI, stacked", GROWTH_RATES[: scale.rates]),
     )
     title = f"Width and depth: {small.layers} layers of {small.width} to {large.layers} of {large.width}"
-    return Table("gpu", title, scale.bytes(), rows, families, scale.steps, scale.warmup, scale.seeds)
+    situation = ("a trained model", "deeper, or deeper and wider")
+    return Table(
+        "gpu", title, situation, scale.bytes(), rows, families, scale.steps, scale.warmup, scale.seeds
+    )
 
 
 def _subcloned(
@@ -296,7 +306,8 @@ def _subcloned(
         Family("scratch", "scratch", (*lowest, *SCRATCH_RATES)[: scale.rates]),
         Family("subcloned", "by importance", (*SUBCLONED_RATES, *highest)[: scale.rates]),
     )
-    return Table(name, title, task, rows, families, scale.steps, scale.warmup, scale.seeds)
+    situation = (f"a trained {whole.kind.upper().replace('VIT', 'ViT')}", "half of it")
+    return Table(name, title, situation, task, rows, families, scale.steps, scale.warmup, scale.seeds)
 
 
 def subcloned_gpt(scale: Scale | None = None) -> Table:

@@ -235,6 +235,14 @@ def test_the_page_has_the_rows_that_have_ended(runner_of, tmp_path):
         assert f"| {name} |" in text
         assert f"| {record['decayed'][-1][2]:.4f} |" in text
     assert "8 of 8 runs have ended." in text
+    first = text[text.index("## Which recipe") : text.index("## What the tables say")]
+    assert [line.split(" | ")[1] for line in first.splitlines() if "a trained" in line] == [
+        "the same depth, wider",
+        "half of it",
+        "half of it",
+        "deeper, or deeper and wider",
+    ]
+    assert first.count("not measured yet") == 3
     assert "| whole |" not in text
     picture = (tmp_path / "savings" / "subcloned-vit.svg").read_text(encoding="utf-8")
     assert picture.count("<circle") == 3 * 5
