@@ -14,7 +14,7 @@ COLUMNS = (
     "take",
     "operations",
     "with its source's",
-    "no worse, by the seeds' spread",
+    "as good within the seeds",
 )
 
 
@@ -44,10 +44,11 @@ def advice(table: Table, lines: Sequence[Line], complete: bool) -> str:
         return _cells(have, want, "scratch: no row reaches its loss", "100 %", "–", "–")
     number, best = saving[0]
     limit = margin(scratch)
+    if whole - number.cost < limit:
+        told = f"{linked(best.row)} {number.percent(whole)}"
+        return _cells(have, want, "scratch: the seeds tell no row from it", "100 %", "–", told)
     alike = [(n, line) for n, line in saving[1:] if n.cost - number.cost < limit]
     others_too = ", ".join(f"{linked(line.row)} {n.percent(whole)}" for n, line in alike) or "none"
-    if whole - number.cost < limit:
-        others_too += "; scratch too"
     source = source_cost(best)
     together = f"{100 * (number.cost + source[0]) / whole:.0f} %" if source else "–"
     return _cells(have, want, linked(best.row), number.percent(whole), together, others_too)

@@ -50,11 +50,18 @@ def test_the_cheapest_row_stands_first_and_its_source_is_added():
 
 
 def test_rows_within_twice_the_seeds_spread_are_as_good():
-    lines = [line("scratch", 1.0, 1.1, 0.9), line("FPI", 0.81), line("AKI", 0.8), line("DirectCopy", 1.2)]
+    lines = [line("scratch", 1.0, 1.1, 0.9), line("FPI", 0.61), line("AKI", 0.6), line("DirectCopy", 1.2)]
     text = advice(TABLE, lines, complete=True)
     assert "[AKI]" in text.split("|")[3]
     assert "[FPI]" in text.split("|")[6]
     assert "DirectCopy" not in text
+
+
+def test_no_row_is_advised_where_the_seeds_tell_none_from_scratch():
+    lines = [line("scratch", 1.0, 1.1, 0.9), line("FPI", 0.99), line("AKI", 1.4)]
+    text = advice(TABLE, lines, complete=True)
+    assert text.split("|")[3] == " scratch: the seeds tell no row from it "
+    assert "[FPI]" in text.split("|")[6]
 
 
 def test_no_row_is_advised_where_none_reaches_scratch():
