@@ -163,7 +163,7 @@ PAPERS = {
 }
 """What papers save of scratch's operations, in percent, on their models (BERT, GPT-2, LLaMA)."""
 
-SCRATCH_RATES = (1.5e-3, 3e-3, 6e-3)
+SCRATCH_RATES = (1.5e-3, 3e-3, 6e-3, 1.2e-2)
 GROWTH_RATES = (7.5e-4, 1.5e-3, 3e-3)
 SUBCLONED_RATES = (1.5e-4, 7.5e-4, 3e-3, 6e-3)
 """The paper's rate for subcloned models is a twentieth of that for scratch."""
@@ -279,13 +279,10 @@ def _subcloned(
     task: Bytes | Digits,
     whole: Shape,
     scale: Scale,
-    lowest: tuple[float, ...] = (),
-    highest: tuple[float, ...] = (),
+    scratch_rates: tuple[float, ...] = SCRATCH_RATES,
+    rates: tuple[float, ...] = SUBCLONED_RATES,
 ) -> Table:
-    """Half of the feed-forward units, heads and layers: units by each ranking, layers by the middle.
-
-    lowest, highest: rates for scratch below, and for subcloned models above, those that all tables try.
-    """
+    """Half of the feed-forward units, heads and layers: units by each ranking, layers by the middle."""
     sizes = {size: getattr(whole, size) // 2 for size in ("layers", "heads", "ffn")}
     half = replace(whole, **sizes)
 
@@ -303,8 +300,8 @@ def _subcloned(
         ),
     )
     families = (
-        Family("scratch", "scratch", (*lowest, *SCRATCH_RATES)[: scale.rates]),
-        Family("subcloned", "by importance", (*SUBCLONED_RATES, *highest)[: scale.rates]),
+        Family("scratch", "scratch", scratch_rates[: scale.rates]),
+        Family("subcloned", "by importance", rates[: scale.rates]),
     )
     situation = (f"a trained {whole.kind.upper().replace('VIT', 'ViT')}", "half of it")
     return Table(name, title, situation, task, rows, families, scale.steps, scale.warmup, scale.seeds)
@@ -321,8 +318,8 @@ def subcloned_vit(scale: Scale | None = None) -> Table:
     scale = scale or Scale(layers=4, width=48, head_dim=8, batch=64, steps=8000)
     whole = replace(scale.gpt(), kind="vit", length=16, inputs=4, outputs=10)
     title = "Half of a ViT, on digits, which are easy"
-    beyond = {"lowest": (7.5e-4,), "highest": (1.2e-2,)}
-    return _subcloned("subcloned-vit", title, Digits(scale.batch), whole, scale, **beyond)
+    rates = (7.5e-4, *SCRATCH_RATES[:-1]), (*SUBCLONED_RATES, 1.2e-2)
+    return _subcloned("subcloned-vit", title, Digits(scale.batch), whole, scale, *rates)
 
 
 TABLES = {"cpu": cpu, "subcloned-gpt": subcloned_gpt, "subcloned-vit": subcloned_vit, "gpu": gpu}
