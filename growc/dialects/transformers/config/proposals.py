@@ -1,39 +1,143 @@
-"""Values of a config that the wanted sizes suggest: each number is changed to see which sizes follow it.
+"""Values of a config that the planned program suggests: each field is changed to see which numbers follow it.
 
 Needs: `Trials`. Gives: new values, the most telling first.
+
+Sizes of stored tensors come first, then the operator log: the number of heads is the size of no tensor that
+is stored, but of some that are computed; an eps is the size of none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import chain
+from typing import Any, Generic, TypeVar
 
 from growc.dialects.transformers.config.fields import Path, Values, changed, value_at
 from growc.dialects.transformers.config.shapes import Feature, layer_counts
 from growc.dialects.transformers.config.trials import Trial, Trials
+from growc.dialects.transformers.log.entry import Entry, Log, rounded
+from growc.resolve.config_fields import FIELDS, SCOPED
 
 SINGLE = 10
 """So many values are proposed alone."""
+LOGS = 160
+"""So many changed fields are seen by their logs."""
+USUAL = frozenset(n for table in (FIELDS, *SCOPED.values()) for names in table.values() for n in names)
+"""Fields that mostly bear sizes: seen by their logs before others. They decide nothing."""
+Slot = tuple[int, int]
+"""The place of an operator in the target's log, and that of one of its numbers; COUNT: how many there are."""
+COUNT = -1
+Place = TypeVar("Place", Feature, Slot)
+"""Where a number stands."""
+
+
+@dataclass(frozen=True)
+class Reading(Generic[Place]):
+    """Numbers of one kind: those of a trial, and which are wanted. logged: they stand in the log."""
+
+    of: Callable[[Trial], Mapping[Place, float]]
+    wanted: Mapping[Place, float]
+    logged: bool = False
+
+    def wrong(self, trial: Trial) -> set[Place]:
+        """The wanted numbers that a trial has otherwise."""
+        found = self.of(trial)
+        return {place for place, n in self.wanted.items() if found.get(place, n) != n}
+
+
+def _sizes(trials: Trials) -> Reading[Feature]:
+    return Reading(lambda trial: trial.features, trials.wanted)
+
+
+def _logged(trials: Trials, numbers: Callable[[Entry], Iterable[float]]) -> Reading[Slot]:
+    """How many operators there are, and numbers of those that stand where the target has the same one."""
+    target, known = trials.target.log, dict[str, dict[Slot, float]]()
+
+    def read(log: Log) -> dict[Slot, float]:
+        found: dict[Slot, float] = {(COUNT, 0): len(log.entries)}
+        for k, entry in aligned(log, target):
+            found |= {(k, j): n for j, n in enumerate(numbers(entry))}
+        return found
+
+    def of(trial: Trial) -> dict[Slot, float]:
+        if trial.log is None:
+            return {}
+        if trial.key not in known:
+            known[trial.key] = read(trial.log)
+        return known[trial.key]
+
+    return Reading(of, read(target), logged=True)
+
+
+def aligned(log: Log, target: Log) -> Iterator[tuple[int, Entry]]:
+    """The entries of a log that the target has too but for numbers, with their places there."""
+    ours, theirs = ([(e.operator, e.kinds) for e in one.entries] for one in (log, target))
+    if ours == theirs:
+        yield from enumerate(log.entries)
+        return
+    for a, b, count in SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks():
+        yield from ((b + k, log.entries[a + k]) for k in range(count))
 
 
 class Proposals:
-    """What sizes say about numbers. still: those that no size followed."""
+    """What numbers say about fields. still: those that no number of a reading followed."""
 
     def __init__(self, trials: Trials) -> None:
-        self.trials = trials
-        self.still: set[Path] = set()
+        self.trials, self.logs = trials, LOGS
+        self.still: set[tuple[bool, Path]] = set()
+        self.sizes = _sizes(trials)
+        self.whole = _logged(trials, lambda entry: (*chain(*entry.shapes), *entry.whole))
+        self.real = _logged(trials, lambda entry: map(rounded, entry.exact))
 
     def of(self, trial: Trial) -> Iterator[Values]:
-        """New values: those that together give all sizes, then each alone."""
-        wrong = self.trials.wrong(trial)
-        votes: dict[tuple[Path, str], set[Feature]] = {}
+        """New values: those that together give all numbers, then each alone. Sizes say them, else the log:
+        its own, or that of the source, where more operators are those of the target.
+        """
+        if self.sizes.wrong(trial):
+            yield from self.ranked(trial, self.sizes, self.moving(trial))
+        else:
+            source = self.trials.source
+            nearer = len(self.whole.of(source)) > len(self.whole.of(trial))
+            yield from self.by_log(source if nearer else trial, self.whole)
+
+    def exact(self, trial: Trial) -> Iterator[Values]:
+        """New values that real numbers of the log suggest."""
+        return self.by_log(trial, self.real)
+
+    def by_log(self, trial: Trial, reading: Reading[Slot]) -> Iterator[Values]:
+        """New values from the log: of usual fields, then of all; last those that turn something on or off."""
+        for usual in (True, False):
+            paths = [path for path in self.trials.leaves if (path[-1] in USUAL) is usual]
+            yield from self.ranked(trial, reading, self.followed(trial, reading, paths))
+            for path in paths:
+                value = trial.values.get(path, self.trials.leaves[path])
+                if isinstance(value, bool) and self.moves(trial, path, not value):
+                    yield {path: not value}
+
+    def moves(self, trial: Trial, path: Path, value: object) -> bool:
+        """Whether another value of a field gives another log."""
+        if (True, path) in self.still or not self.logs:
+            return False
+        self.logs -= 1
+        there = self.trials.of({**trial.values, path: value})
+        return there.log is not None and there.log != trial.log
+
+    def ranked(
+        self, trial: Trial, reading: Reading[Place], moving: Iterable[tuple[Path, dict[Place, Any]]]
+    ) -> Iterator[Values]:
+        """Values of fields, those first that give most of what is wanted."""
+        wrong = reading.wrong(trial)
+        votes: dict[tuple[Path, str], set[Place]] = {}
         values: dict[tuple[Path, str], Any] = {}
-        for path, proposed in self.moving(trial) if wrong else ():
-            for feature in proposed.keys() & wrong:
-                vote = path, repr(proposed[feature])
-                values[vote] = proposed[feature]
-                votes.setdefault(vote, set()).add(feature)
-        against = {vote for vote in votes if self.against(trial, vote[0], values[vote], votes[vote])}
+        for path, proposed in moving if wrong else ():
+            for place in proposed.keys() & wrong:
+                vote = path, repr(proposed[place])
+                values[vote] = proposed[place]
+                votes.setdefault(vote, set()).add(place)
+        against = {v for v in votes if self.against(trial, reading, v[0], values[v], votes[v])}
         ranked = sorted(votes, key=lambda vote: (-len(votes[vote]), vote in against, repr(vote)))
         together: dict[Path, Any] = {}
         for vote in ranked:
@@ -45,45 +149,59 @@ class Proposals:
         for vote in ranked[:SINGLE]:
             yield from self.with_lists(trial, {vote[0]: values[vote]})
 
-    def against(self, trial: Trial, path: Path, value: Any, sizes: set[Feature]) -> bool:
+    def against(
+        self, trial: Trial, reading: Reading[Place], path: Path, value: Any, places: set[Place]
+    ) -> bool:
         """Whether a whole number becomes less where sizes become more: a ratio mostly stays as it is."""
         before = trial.values.get(path, self.trials.leaves[path])
-        grow = all(self.trials.wanted[f] > trial.features[f] for f in sizes)
+        found = reading.of(trial)
+        grow = all(reading.wanted[place] > found[place] for place in places)
         return type(before) is int and value < before and grow
 
     def moving(self, trial: Trial) -> Iterator[tuple[Path, dict[Feature, Any]]]:
-        """For each number that sizes follow: the value that would give each of them as wanted."""
-        for path, before in self.trials.leaves.items():
-            if path not in self.still:
-                proposed = self.following(trial, path, trial.values.get(path, before))
+        """For each field that sizes follow: the value that would give each of them as wanted."""
+        return self.followed(trial, self.sizes, self.trials.leaves)
+
+    def followed(
+        self, trial: Trial, reading: Reading[Place], paths: Iterable[Path]
+    ) -> Iterator[tuple[Path, dict[Place, Any]]]:
+        """For each of these fields that numbers follow: the value that would give each of them as wanted."""
+        for path in paths:
+            if (reading.logged, path) not in self.still:
+                proposed = self.following(trial, reading, path)
                 if proposed:
                     yield path, proposed
 
-    def following(self, trial: Trial, path: Path, value: Any) -> dict[Feature, Any]:
-        """The value of one number that would give each size that follows it as wanted."""
-        wanted = self.trials.wanted
+    def following(self, trial: Trial, reading: Reading[Place], path: Path) -> dict[Place, Any]:
+        """The value of one field that would give each number that follows it as wanted."""
+        value = trial.values.get(path, self.trials.leaves[path])
+        here = reading.of(trial)
         for probe in probes(value):
-            there = self.probed(trial, path, value, probe)
-            if not there.shapes:
+            there = self.probed(trial, path, value, probe, reading.logged)
+            if not there.shapes or (reading.logged and there.log is None):
                 continue
-            sizes = {f: (n, there.features.get(f, n)) for f, n in trial.features.items() if f in wanted}
-            moved = {f: (old, new) for f, (old, new) in sizes.items() if old != new}
+            found = reading.of(there)
+            both = {p: (n, found.get(p, n)) for p, n in here.items() if p in reading.wanted}
+            moved = {p: (old, new) for p, (old, new) in both.items() if old != new}
             if not moved and value is None and probe != probes(value)[-1]:
                 continue  # what stands for None may be this very number
-            if not moved and not trial.values:
-                self.still.add(path)
-            found = {f: estimate(value, probe, old, new, wanted[f]) for f, (old, new) in moved.items()}
-            return {f: estimated for f, estimated in found.items() if estimated is not None}
+            if not moved and not trial.values and (not reading.logged or there.log == trial.log):
+                self.still.add((reading.logged, path))
+            made = {p: estimate(value, probe, *moved[p], reading.wanted[p]) for p in moved}
+            return {p: estimated for p, estimated in made.items() if estimated is not None}
         return {}
 
-    def probed(self, trial: Trial, path: Path, value: object, probe: Any) -> Trial:
+    def probed(self, trial: Trial, path: Path, value: object, probe: Any, logged: bool = False) -> Trial:
         """The trial with another number; with lists of its length too, where the class insists."""
-        there = self.trials.of({**trial.values, path: probe}, logged=False)
+        if logged:
+            self.logs -= 1
+        logged = logged and self.logs >= 0
+        there = self.trials.of({**trial.values, path: probe}, logged=logged)
         if there.shapes or not isinstance(value, int):
             return there
         lineage = tuple(min(i, value - 1) for i in range(probe))
         lists = self.lists(trial, path[:-1], value, lineage)
-        return self.trials.of({**trial.values, path: probe, **lists}, logged=False) if lists else there
+        return self.trials.of({**trial.values, path: probe, **lists}, logged=logged) if lists else there
 
     def with_lists(self, trial: Trial, values: Values) -> Iterator[Values]:
         """Values that change a number of layers, alone, and with the lists that go along."""
@@ -118,15 +236,17 @@ class Proposals:
         }
 
 
-def estimate(value: Any, probe: Any, old: int, new: int, wanted: int) -> Any:
-    """The value that gives a wanted size, if the size is a line through two values, or one through their
-    reciprocals: a width that is shared by so many heads. None if there is none.
+def estimate(value: Any, probe: Any, old: float, new: float, wanted: float) -> Any:
+    """The value that gives a wanted number, if the number is a line through two values, one through their
+    reciprocals (a width that is shared by so many heads), or a power of them (a scale). Else None.
 
     >>> estimate(64, 128, 192, 384, 288), estimate(None, 64, 256, 64, 100), estimate(4.0, 8.0, 256, 512, 384)
     (96, 100, 6.0)
-    >>> estimate(4, 8, 192, 144, 160)
-    6
+    >>> estimate(4, 8, 192, 144, 160), estimate(16, 32, 16**-0.5, 32**-0.5, 8**-0.5)
+    (6, 8)
     """
+    if value == old and probe == new:
+        return type(probe)(wanted)
     through = (0, 0) if value is None else (value, old)
     found = through[0] + (wanted - through[1]) * (probe - through[0]) / (new - through[1])
     if isinstance(value, float):
@@ -136,15 +256,23 @@ def estimate(value: Any, probe: Any, old: int, new: int, wanted: int) -> Any:
     if not value:
         return None
     share = 1 / value + (wanted - old) * (1 / probe - 1 / value) / (new - old)
-    return _whole(1 / share) if share else None
+    return (_whole(1 / share) if share else None) or _whole(_power(value, probe, old, new, wanted))
+
+
+def _power(value: int, probe: int, old: float, new: float, wanted: float) -> float:
+    """The value that gives a wanted number, if the number is a power of the values; 0 if it is none."""
+    if min(value, probe, old, new, wanted) <= 0:
+        return 0.0
+    degree = math.log(new / old) / math.log(probe / value)
+    return float(value * (wanted / old) ** (1 / degree))
 
 
 def _whole(found: float) -> int | None:
-    return round(found) if found > 0 and abs(found - round(found)) < 1e-6 else None
+    return round(found) if found > 0 and abs(found - round(found)) < 1e-4 else None
 
 
 def probes(value: Any) -> list[Any]:
-    """Values to see what sizes do; constructors take not every one."""
+    """Values to see what numbers do; constructors take not every one."""
     if isinstance(value, (bool, list)):
         return []
     if value is None:

@@ -6,11 +6,10 @@ that builds the class on meta. Gives: `Solved`, or `Unsolved` with what stands i
 Shapes are not enough: the number of heads shows in none of them, so that most configs with the right shapes
 are wrong ones. A config is taken only where shapes, ties and the log are equal.
 
-1. Every number of the config is changed, one at a time; what sizes do then says which value would give the
+1. Every field of the config is changed, one at a time; what sizes do then says which value would give the
    wanted ones. Of these proposals, alone and together, the best by shapes and common log is taken up next.
-2. Where all shapes are as wanted and the log is not, numbers that no shape shows are tried in the ratios that
-   the wanted sizes have to the old ones, truth values turned, and literals of the log: one by one, then in
-   pairs.
+2. Where all shapes are as wanted and the log is not, the numbers of the log say the same of fields that no
+   shape shows, and truth values are turned.
 3. Lists as long as the layers were follow the lineage of the layers.
 4. Where no config does, one is taken that differs only in what adds nothing yet, since it ends in zeros.
 
@@ -26,12 +25,10 @@ from heapq import heappop, heappush
 from itertools import count
 
 from growc.dialects.transformers.config.fields import Path, changed, value_at
-from growc.dialects.transformers.config.fields_without_size import Unseen
 from growc.dialects.transformers.config.near_misses import (
     Fields,
     Unsolved,
     fields_of,
-    follows,
     leads_of,
     unsolved,
 )
@@ -43,9 +40,6 @@ from growc.dialects.transformers.log.record import operator_log
 
 ROUNDS = 24
 """So many configs are taken up and gone on from."""
-
-STUCK = 2
-"""So many configs are mended that have all sizes and do not run."""
 
 
 @dataclass(frozen=True)
@@ -78,22 +72,18 @@ def solve(
 
 def _searched(trials: Trials) -> Solved | Unsolved:
     """What a search comes to."""
-    proposals, unseen = Proposals(trials), Unseen(trials)
-    best = by_sizes(trials, proposals)
-    for start in starts(trials, best):
-        best = max(best, unseen.improved(start), key=trials.score)
-        if trials.solves(best):
-            break
+    proposals = Proposals(trials)
+    best = explored(trials, proposals)
     if trials.solves(best):
-        return _solved(trials, fewest(trials, unseen.exact(best)))
+        return _solved(trials, fewest(trials, exact(trials, proposals, best)))
     idle = [trial for trial in trials.seen.values() if trials.idles(trial)]
     if idle:
         return _solved(trials, min(idle, key=lambda t: (len(t.values), -trials.score(t))))
     return unsolved(trials, proposals, best)
 
 
-def by_sizes(trials: Trials, proposals: Proposals) -> Trial:
-    """The best trial that sizes lead to."""
+def explored(trials: Trials, proposals: Proposals) -> Trial:
+    """The best trial that sizes and logs lead to."""
     order = count()
     heap: list[tuple[float, int, Trial]] = [(0.0, next(order), trials.source)]
     best, queued = trials.source, {trials.source.key}
@@ -113,12 +103,15 @@ def by_sizes(trials: Trials, proposals: Proposals) -> Trial:
     return best
 
 
-def starts(trials: Trials, best: Trial) -> list[Trial]:
-    """Where what no size shows is looked for: the best, and what has all sizes and does not run as it is."""
-    if trials.solves(best):
-        return []
-    stuck = [t for t in trials.seen.values() if t.failed and t.shapes and not trials.wrong(t)]
-    return [t for t in (best, *stuck[:STUCK]) if follows(trials, t)]
+def exact(trials: Trials, proposals: Proposals, best: Trial) -> Trial:
+    """The same with the real literals of the target, as far as fields hold them."""
+    while best.log is None or not same_logs(trials.target.log, best.log):
+        tried = [trials.of({**best.values, **values}) for values in proposals.exact(best)]
+        better = max([best, *tried], key=trials.score)
+        if better is best:
+            break
+        best = better
+    return best
 
 
 def fewest(trials: Trials, best: Trial) -> Trial:
