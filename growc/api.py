@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from growc.errors.brief import brief
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import Diagnostic, GrowError, wrong
+from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.errors.source import Source
-from growc.formats.compiler import compiled, has_config, is_module
+from growc.formats.compiler import Options, compiled, has_config, is_module
 from growc.formats.compiler import opened as opened
 from growc.resolve.bound import Resolved
 from growc.resolve.builder import Recipe
@@ -96,19 +97,20 @@ def plan(
     example_inputs: object = None,
     state_dict: State | None = None,
     keep_class: bool = True,
+    config: Mapping[str, Json] | None = None,
 ) -> Plan:
     """What would become of a model. Writes nothing. A module and its recipe may stand in either order.
 
     `example_inputs` are for the forward of a module, by name or in order; classes of transformers need none.
-    `state_dict` and `keep_class` are as for `grow`.
+    `state_dict`, `keep_class` and `config` are as for `grow`.
 
     >>> plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx").certificate.exact  # doctest: +SKIP
     True
     """
     words, source = _in_order(text, model)
     source = _with_state(source, state_dict)
-    made = compile(recipe(words, params), source, example_inputs=example_inputs, keep_class=keep_class)
-    return made.plan
+    options: Options = {"example_inputs": example_inputs, "keep_class": keep_class, "config": config}
+    return compile(recipe(words, params), source, **options).plan
 
 
 def grow(
@@ -120,21 +122,27 @@ def grow(
     state_dict: State | None = None,
     check: bool = True,
     keep_class: bool = True,
+    config: Mapping[str, Json] | None = None,
 ) -> Any:
     """The module that a recipe makes of another one: trainable, with the names and ties of its parameters.
 
     Of a module of transformers it is one of the same class, with the config that has the planned sizes; of
     any other, and with `keep_class=False`, it is a GrownModule, for which no class and no config stand in
-    the way. It has the `plan`, the `lineage` and, but for `check=False`, the `verification` that was
-    measured. `example_inputs` are for forward, by name or in order; modules of transformers need none.
-    `state_dict`, a `.safetensors` file or a mapping, has the weights of a module that may be on meta; the
+    the way. `config` decides fields of the class (`{"num_attention_heads": 8}`); growc finds the others, and
+    compares the class with the plan as always. The module has the `plan`, the `lineage` and, but for
+    `check=False`, the `verification` that was measured. `example_inputs` are for forward, by name or in
+    order; modules of transformers need none. `state_dict`, a `.safetensors` file or a mapping, has the weights of a module that may be on meta; the
     module is left as it is. Raises GrowError.
     """
     module = _with_state(module, state_dict)
     if keep_class and has_config(module):
         from growc.checkpoint.grow_module import grow as grow_class
 
-        return grow_class(recipe(text, params), module, example_inputs, check=check)
+        return grow_class(recipe(text, params), module, example_inputs, check=check, config=config)
+    if config:
+        raise wrong(
+            f"`config` is for classes of transformers, and `{type(module).__name__}` grows as a module"
+        )
     from growc.modules.grow import grow
 
     return grow(recipe(text, params), module, example_inputs, check=check)
@@ -150,6 +158,7 @@ def apply(
     state_dict: State | None = None,
     check: bool = True,
     keep_class: bool = True,
+    config: Mapping[str, Json] | None = None,
 ) -> Any: ...
 
 
@@ -163,6 +172,7 @@ def apply(
     state_dict: State | None = None,
     check: bool = True,
     keep_class: bool = True,
+    config: Mapping[str, Json] | None = None,
 ) -> Any: ...
 
 
@@ -180,6 +190,7 @@ def apply(
     shard_size: str = "",
     optimizer: str | Path | None = None,
     optimizer_new: New | None = None,
+    config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
 ) -> Applied: ...
@@ -206,8 +217,6 @@ def _with_state(model: Any, state_dict: State | None) -> Any:
     if state_dict is None:
         return model
     if not is_module(model):
-        from growc.errors.diagnostic import wrong
-
         raise wrong(f"`state_dict` is for modules, and `{model}` has its own weights")
     from growc.checkpoint.classes.load_state_dict import filled
 
@@ -227,6 +236,7 @@ def apply_file(
     shard_size: str = "",
     optimizer: str | Path | None = None,
     optimizer_new: New | None = None,
+    config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
 ) -> Applied:
@@ -236,8 +246,8 @@ def apply_file(
     out, but for `expect preserved`. `planned` is called with the plan before anything is written. Of a
     checkpoint directory `shard_size` (`5GB`) bounds the files of weights, and `optimizer` is the state of
     Adam, SGD or Muon to be carried along: `optimizer_new` says whether entries of new units have in it what
-    the map of gradients gives them (`mapped`), or `zero`. Raises GrowError; then nothing has appeared at
-    `out`.
+    the map of gradients gives them (`mapped`), or `zero`; `config` is as for `grow`. Raises GrowError; then
+    nothing has appeared at `out`.
     """
     from growc.distinct import require_own_parts
     from growc.files.commit import canonical, commit, default_output, guard, record_path, workshop
@@ -257,7 +267,7 @@ def apply_file(
     options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer}
     require_own_parts(sources, resolved, source, target, options)
     guard(target, source, beside, force)
-    compilation = compile(resolved, source, keeps=True, progress=progress)
+    compilation = compile(resolved, source, keeps=True, progress=progress, config=config)
     if planned is not None:
         planned(compilation.plan)
     judge_plan(resolved.statements, compilation)
@@ -277,7 +287,7 @@ def apply_file(
             )
         if check and not compilation.plan.certificate.exact:
             calibration, uncalibrated = calibrated(compilation, files[-1], inputs, progress)
-        record = canonical(provenance(sources, resolved, compilation, measured, earlier))
+        record = canonical(provenance(sources, resolved, compilation, measured, earlier, config))
         form.stamp(files[-1], record)
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
         moves.append((_draft(folder, "record", record), record_path(target, source.is_dir())))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,7 @@ from growc.dialects.torch.operators.arrays import to_torch, widened
 from growc.dialects.torch.run.cases import Case, Descent
 from growc.dialects.torch.run.run_module import Inputs
 from growc.dialects.transformers.config.shapes import same_tensors
+from growc.errors.json_data import Json
 from growc.formats.compiler import compiled
 from growc.modules.grow import finish, is_on_meta
 from growc.passes.compilation import Result
@@ -30,12 +31,20 @@ from growc.resolve.bound import Resolved
 from growc.verification.judge import judge_plan
 
 
-def grow(resolved: Resolved, module: Any, example_inputs: Any = None, *, check: bool = True) -> Any:
+def grow(
+    resolved: Resolved,
+    module: Any,
+    example_inputs: Any = None,
+    *,
+    check: bool = True,
+    config: Mapping[str, Json] | None = None,
+) -> Any:
     """The module of the same class that a recipe makes of one of transformers, which is left as it was.
 
-    `check=False` leaves verification out, but for `expect preserved`. Raises GrowError.
+    `check=False` leaves verification out, but for `expect preserved`. `config` decides fields of the result.
+    Raises GrowError.
     """
-    c = compiled(resolved, module, example_inputs=example_inputs, keep_class=True)
+    c = compiled(resolved, module, example_inputs=example_inputs, keep_class=True, config=config)
     judge_plan(resolved.statements, c)
     held: GrownWeights[Living] = held_result(c).held
     model, result = held_model(c), revived(held)

@@ -69,6 +69,13 @@ class _Commands:
         made.add_argument(
             "-p", metavar="NAME=EXPR", action="append", default=[], help="set a `let` of the recipe"
         )
+        made.add_argument(
+            "--config",
+            metavar="FIELD=VALUE",
+            action="append",
+            default=[],
+            help="decide a field of a checkpoint's config.json",
+        )
         made.add_argument("--json", action="store_true", help=_JSON)
         return made
 

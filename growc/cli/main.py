@@ -187,6 +187,20 @@ def _parameters(options: Namespace) -> dict[str, str]:
     return found
 
 
+def _config(options: Namespace) -> dict[str, Json]:
+    """What `--config` decides: numbers, truth values, `null` and lists as in JSON, else text."""
+    found: dict[str, Json] = {}
+    for text in options.config:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise wrong(f"`--config {text}` is not of the form FIELD=VALUE")
+        try:
+            found[name.strip()] = json.loads(value)
+        except ValueError:
+            found[name.strip()] = value
+    return found
+
+
 def _apply(options: Namespace) -> int:
     from growc import api
     from growc.plans.plan_to_json import to_json
@@ -207,6 +221,7 @@ def _apply(options: Namespace) -> int:
             shard_size=options.shard_size,
             optimizer=options.optimizer,
             optimizer_new=options.optimizer_new,
+            config=_config(options),
             progress=advance,
             planned=None if options.json else lambda plan: _print([*plan_lines(plan), ""]),
         )
@@ -232,7 +247,7 @@ def _plan(options: Namespace) -> int:
 
     sources, model = _sources(options)
     resolved = api.recipe(sources, _parameters(options))
-    compilation = api.compile(resolved, model, after=_printing(options))
+    compilation = api.compile(resolved, model, after=_printing(options), config=_config(options))
     before, after = before_and_after(compilation)
     if not options.json:
         *lines, tally = plan_lines(compilation.plan, everything=options.all)

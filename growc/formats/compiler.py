@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import Diagnostic, GrowError, wrong
+from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.resolve.bound import Resolved
@@ -31,6 +33,7 @@ class Options(TypedDict, total=False):
     keeps: bool
     example_inputs: object
     keep_class: bool
+    config: Mapping[str, Json] | None
     progress: Progress
     after: After
 
@@ -55,18 +58,21 @@ def compiled(
     keeps: bool = False,
     example_inputs: object = None,
     keep_class: bool = False,
+    config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
     after: After = unobserved,
 ) -> Analysis:
     """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
     and for rankings by them. `keeps`: importance that is measured may be kept beside the model. `keep_class`:
-    the result of a module of transformers is to be one of the same class. `after` is called with each pass,
+    the result of a module of transformers is to be one of the same class; `config`: values of its fields that
+    are decided. `after` is called with each pass,
     what it made and the fields that it filled in.
     """
     from growc.passes import ANALYSIS, PIPELINE, run
     from growc.passes.compilation import Source
 
     path, source = _named(model, example_inputs, keep_class)
+    source = decided(path, source, config) if config else source
     start = Source(path, source, outside(), resolved.statements, progress, keeps, after=after)
     try:
         return run(ANALYSIS, start) if analysis_only else run(PIPELINE, start)
@@ -103,6 +109,15 @@ def _named(model: Model, example_inputs: object, keep_class: bool) -> tuple[Path
 
         return Path(type(model).__name__), TorchModel.of(model, example_inputs)
     return Path(model), opened(Path(model))
+
+
+def decided(path: Path, model: Opened, config: Mapping[str, Json]) -> Opened:
+    """A model whose result has these values in its config. Raises GrowError (G200) where it has no such."""
+    from growc.checkpoint.classes.model import ClassModel
+
+    if not isinstance(model, ClassModel):
+        raise wrong(f"`config` is for classes of transformers, and `{path}` is none")
+    return model.deciding(config)
 
 
 def opened(path: Path) -> Opened:

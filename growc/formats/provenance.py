@@ -56,12 +56,15 @@ def provenance(
     c: Result,
     verification: Verification | None,
     earlier: Sequence[Mapping[str, Json]],
+    config: Mapping[str, Json] | None = None,
 ) -> dict[str, Json]:
     """How the result came to be; nothing in it depends on time, place or machine. `earlier`: the source's
-    history.
+    history; `config`: what the caller decided.
     """
     certificate = c.plan.certificate
     stored = any(map(_reads_files, resolved.statements)) or any("ports" in record for record in earlier)
+    stored = stored or bool(config)
+    decided: dict[str, Json] = {"config": dict(config)} if config else {}
     ports = {"ports": to_json(ports_of(c))} if stored else {}
     return {
         "recipe": recipe_lines(sources, resolved),
@@ -71,6 +74,7 @@ def provenance(
             "gaps": [{"node": g.node, "cause": g.cause} for g in certificate.gaps],
         },
         "measured": None if verification is None else float(f"{verification.relative:.1e}"),
+        **decided,
         **ports,
         "earlier": list(earlier),
     }

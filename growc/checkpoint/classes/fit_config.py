@@ -131,7 +131,7 @@ def _answer(c: Result) -> tuple[Solved | Unsolved, Target]:
     model = held_model(c)
     source, target = model.holder, _target(c)
     with quiet():
-        return solve(source.config, target, source.build, model.tried), target
+        return solve(source.config, target, source.build, model.tried, model.decided), target
 
 
 def _refused(c: Result, answer: Unsolved, axes: StoredAxes) -> GrowError:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path as FilePath
 from typing import Any, Self
 
 from torch import Tensor, nn
@@ -20,9 +20,11 @@ from growc.dialects.torch.capture.export import Captured, export
 from growc.dialects.torch.capture.tracing import by_name
 from growc.dialects.torch.lowering.lower import lower
 from growc.dialects.torch.model import TorchModel, arguments
+from growc.dialects.transformers.config.fields import Path, Values, path_of, value_at
 from growc.dialects.transformers.config.trials import Known
 from growc.errors.brief import brief
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import Diagnostic, GrowError, nearest, wrong
+from growc.errors.json_data import Json
 from growc.passes.compilation import Source
 
 
@@ -30,7 +32,8 @@ from growc.passes.compilation import Source
 class ClassModel(TorchModel):
     """The program of a class; `holder` has the weights, `inputs` are what it was captured with.
 
-    tried: what other configs of the class come to, while one is looked for.
+    tried: what other configs of the class come to, while one is looked for. decided: fields of the result's
+    config that the caller decides.
     """
 
     __repr__ = brief
@@ -38,10 +41,11 @@ class ClassModel(TorchModel):
     holder: Holder = field(kw_only=True)
     inputs: Mapping[str, Any] = field(kw_only=True)
     tried: Known = field(default_factory=dict, kw_only=True)
+    decided: Values = field(default_factory=dict, kw_only=True)
     lenient = True
 
     @classmethod
-    def at(cls, path: Path) -> Self:
+    def at(cls, path: FilePath) -> Self:
         """A checkpoint directory.
 
         Raises GrowError (G309, G310, G317) where it cannot be read, or its class not captured.
@@ -78,7 +82,22 @@ class ClassModel(TorchModel):
         program = lower(captured, holder.tensor)
         return cls(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
 
-    def files(self, path: Path) -> list[Path]:
+    def deciding(self, config: Mapping[str, Json]) -> Self:
+        """The same, with these values in the result's config. Raises GrowError (G200) for no field of it."""
+        known: Any = getattr(self.holder.module, "config", None)
+        fields, found = known.to_dict(), dict[Path, object]()
+        for spelling, value in config.items():
+            try:
+                value_at(fields, path := path_of(spelling))
+            except (ValueError, LookupError, TypeError):
+                near = nearest(spelling, map(str, fields))
+                kind = type(known).__name__
+                remedy = f"did you mean `{near}`?" if near else f"`{kind}` says which fields there are"
+                raise wrong(f"`{kind}` has no field `{spelling}`", remedy) from None
+            found[path] = value
+        return replace(self, decided=found)
+
+    def files(self, path: FilePath) -> list[FilePath]:
         """The files that say what the model computes: config and weights of a directory."""
         return [path / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)
 

@@ -5,6 +5,7 @@ Needs: a config as its file says it. Gives: the path to each leaf, changed copie
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
@@ -45,6 +46,19 @@ def changed(config: Mapping[str, Any], values: Values) -> dict[str, object]:
             holder = holder.setdefault(key, {}) if isinstance(holder, dict) else holder[key]
         holder[path[-1]] = deepcopy(values[path])
     return made
+
+
+def path_of(spelling: str) -> Path:
+    """The path that a person writes so. Raises ValueError where it is none.
+
+    >>> path_of("text_config.depths[0]")
+    ('text_config', 'depths', 0)
+    """
+    words = re.findall(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]", spelling)
+    path = tuple(int(place) if place else name for name, place in words)
+    if not path or spelled(path) != spelling:
+        raise ValueError(f"`{spelling}` is no path to a field")
+    return path
 
 
 def scaled(value: Any, ratio: float) -> Any:

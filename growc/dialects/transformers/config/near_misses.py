@@ -99,6 +99,8 @@ def _plainest(trials: Trials, best: Trial) -> list[Trial]:
 
     Where the best config is none of these, less has to follow than was asked for.
     """
+    if best.log is not None and best.read == trials.target.shapes:
+        return [best]
     tried = [t for t in trials.seen.values() if t.log is not None and follows(trials, t)]
     if not follows(trials, best):
         asked = len(_asked(trials))

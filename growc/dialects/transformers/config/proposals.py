@@ -185,7 +185,8 @@ class Proposals:
             moved = {p: (old, new) for p, (old, new) in both.items() if old != new}
             if not moved and value is None and probe != probes(value)[-1]:
                 continue  # what stands for None may be this very number
-            if not moved and not trial.values and (not reading.logged or there.log == trial.log):
+            at_start = trial.key == self.trials.start.key
+            if not moved and at_start and (not reading.logged or there.log == trial.log):
                 self.still.add((reading.logged, path))
             made = {p: estimate(value, probe, *moved[p], reading.wanted[p]) for p in moved}
             return {p: estimated for p, estimated in made.items() if estimated is not None}

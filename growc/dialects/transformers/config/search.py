@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from growc.dialects.transformers.config.fields import Path, changed, value_at
+from growc.dialects.transformers.config.fields import Path, Values, changed, value_at
 from growc.dialects.transformers.config.near_misses import (
     Fields,
     Unsolved,
@@ -55,13 +55,17 @@ class Solved:
 
 
 def solve(
-    config: Mapping[str, object], target: Target, build: Build, known: Known | None = None
+    config: Mapping[str, object],
+    target: Target,
+    build: Build,
+    known: Known | None = None,
+    decided: Values | None = None,
 ) -> Solved | Unsolved:
-    """The config of the planned program, changed as little as possible.
+    """The config of the planned program, changed as little as possible. `decided`: fields with these values.
 
     known: what was built before for targets with the same inputs; more comes to it.
     """
-    trials = Trials(config, target, build, known)
+    trials = Trials(config, target, build, known, decided)
     found = _searched(trials)
     if isinstance(found, Unsolved) and trials.refused:
         trials.pair()
@@ -85,8 +89,8 @@ def _searched(trials: Trials) -> Solved | Unsolved:
 def explored(trials: Trials, proposals: Proposals) -> Trial:
     """The best trial that sizes and logs lead to."""
     order = count()
-    heap: list[tuple[float, int, Trial]] = [(0.0, next(order), trials.source)]
-    best, queued = trials.source, {trials.source.key}
+    heap: list[tuple[float, int, Trial]] = [(0.0, next(order), trials.start)]
+    best, queued = trials.start, {trials.start.key}
     for _ in range(ROUNDS):
         if trials.solves(best) or not heap:
             break

@@ -98,13 +98,19 @@ class Trial(Built):
 class Trials:
     """The source's config with other values, built when they are asked for.
 
-    config: with all fields that the class has. leaves: its numbers. wanted: the planned sizes.
+    config: with all fields that the class has. leaves: its numbers that may change. wanted: the planned
+    sizes. decided: values that the caller decides. start: the source with these.
     paired: where the class refuses a number alone, another one goes along in proportion. refusals: what it
     said of numbers that sizes suggest.
     """
 
     def __init__(
-        self, given: Mapping[str, object], target: Target, build: Build, known: Known | None = None
+        self,
+        given: Mapping[str, object],
+        target: Target,
+        build: Build,
+        known: Known | None = None,
+        decided: Values | None = None,
     ) -> None:
         self.given, self.target, self.build, self.paired = dict(given), target, build, False
         self.known: Known = {} if known is None else known
@@ -115,7 +121,12 @@ class Trials:
         self.partners: dict[Path, list[Path]] = {}
         self.filled: dict[str, bool] = {}
         self.refusals: list[Trial] = []
+        self.decided: Values = {}
         self.source = self.of({})
+        self.decided = decided or {}
+        for path in self.decided:
+            self.leaves = {p: v for p, v in self.leaves.items() if p[: len(path)] != path[: len(p)]}
+        self.start = self.of({})
 
     @property
     def refused(self) -> bool:
@@ -131,6 +142,7 @@ class Trials:
     def of(self, values: Values, logged: bool = True) -> Trial:
         """The class with other values; with its log, or its sizes alone."""
         values = {p: v for p, v in values.items() if p not in self.leaves or v != self.leaves[p]}
+        values |= self.decided
         asked = Trial(values=values)
         known = self.seen.get(asked.key)
         if known is not None and (known.log is not None or known.failed or not logged):
