@@ -131,7 +131,8 @@ def grow(
     the way. `config` decides fields of the class (`{"num_attention_heads": 8}`); growc finds the others, and
     compares the class with the plan as always. The module has the `plan`, the `lineage` and, but for
     `check=False`, the `verification` that was measured. `example_inputs` are for forward, by name or in
-    order; modules of transformers need none. `state_dict`, a `.safetensors` file or a mapping, has the weights of a module that may be on meta; the
+    order; modules of transformers need none. `state_dict`, a `.safetensors` file or a mapping, has the
+    weights of a module that may be on meta; the
     module is left as it is. Raises GrowError.
     """
     module = _with_state(module, state_dict)
