@@ -133,7 +133,7 @@ def test_a_family_shares_the_rate_of_its_best_trial(runner_of, tmp_path):
         assert runner.rate(table.row("AKI")) is None
         path = runner.places.record(table, trial, SEED)
         path.parent.mkdir(parents=True, exist_ok=True)
-        record = {"finished": True, "rate": trial.rate, "decayed": [[1, 1, loss]]}
+        record = {"finished": True, "steps": table.steps, "rate": trial.rate, "decayed": [[1, 1, loss]]}
         path.write_text(json.dumps(record))
     assert runner.rate(table.row("AKI")) == trials[1].rate
     assert runner.rate(trials[2]) == trials[2].rate

@@ -21,7 +21,7 @@ from growc.dialects.torch.capture.tracing import by_name
 from growc.dialects.torch.lowering.lower import lower
 from growc.dialects.torch.model import TorchModel, arguments
 from growc.dialects.transformers.config.fields import Path, Values, path_of, value_at
-from growc.dialects.transformers.config.trials import Known
+from growc.dialects.transformers.config.trials import Known, complete
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError, nearest, wrong
 from growc.errors.json_data import Json
@@ -84,16 +84,15 @@ class ClassModel(TorchModel):
 
     def deciding(self, config: Mapping[str, Json]) -> Self:
         """The same, with these values in the result's config. Raises GrowError (G200) for no field of it."""
-        known: Any = getattr(self.holder.module, "config", None)
-        fields, found = known.to_dict(), dict[Path, object]()
+        fields, found = complete(self.holder.module, {}), dict[Path, object]()
         for spelling, value in config.items():
             try:
                 value_at(fields, path := path_of(spelling))
             except (ValueError, LookupError, TypeError):
                 near = nearest(spelling, map(str, fields))
-                kind = type(known).__name__
-                remedy = f"did you mean `{near}`?" if near else f"`{kind}` says which fields there are"
-                raise wrong(f"`{kind}` has no field `{spelling}`", remedy) from None
+                remedy = f"did you mean `{near}`?" if near else "its config.json shows which there are"
+                kind = type(self.holder.module).__name__
+                raise wrong(f"the config of `{kind}` has no field `{spelling}`", remedy) from None
             found[path] = value
         return replace(self, decided=found)
 
