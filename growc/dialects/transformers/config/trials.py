@@ -157,10 +157,21 @@ class Trials:
             return Trial(values=values, failed=said(error))
         made = Trial(values=values, **vars(self.built(config, logged)))
         if made.shapes:
-            return made
+            return self._running(made) or made if made.failed else made
         mended = (self._built({**more, **values}, logged) for more in self._insisted(values))
         found = next((trial for trial in mended if trial.shapes), None)
         return found or self._in_proportion(values, logged) or made
+
+    def _running(self, made: Trial) -> Trial | None:
+        """A class that does not run, with one more of the numbers that were equal to a changed one, as that
+        is now: one that runs and has the same sizes.
+        """
+        for path, value in self._equal(made.values).items():
+            values = {path: value, **made.values}
+            there = Trial(values=values, **vars(self.built(changed(self.config, values), logged=True)))
+            if there.log is not None and there.shapes == made.shapes:
+                return there
+        return None
 
     def built(self, config: dict[str, object], logged: bool) -> Built:
         """The class of a config, once for all targets: with its log, or its sizes alone."""
@@ -185,10 +196,13 @@ class Trials:
     def _insisted(self, values: Values) -> Iterator[Values]:
         """What else a class may insist on: what it fills by itself, and that equal numbers stay equal."""
         filled = {path: new for path, new in self._filled(values).items() if path not in values}
+        yield from (more for more in (filled, self._equal(values)) if more)
+
+    def _equal(self, values: Values) -> Values:
+        """The numbers that were equal to changed ones, as these are now."""
         numbers = {self.leaves[p]: v for p, v in values.items() if type(v) is type(self.leaves.get(p)) is int}
         others = [p for p, value in self.leaves.items() if type(value) is int and p not in values]
-        equal = {path: numbers[self.leaves[path]] for path in others if self.leaves[path] in numbers}
-        yield from (more for more in (filled, equal) if more)
+        return {path: numbers[self.leaves[path]] for path in others if self.leaves[path] in numbers}
 
     def _in_proportion(self, values: Values, logged: bool) -> Trial | None:
         """One new number with another one in proportion, where a class insists on a product: heads times
