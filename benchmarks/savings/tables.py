@@ -164,7 +164,7 @@ PAPERS = {
 """What papers save of scratch's operations, in percent, on their models (BERT, GPT-2, LLaMA)."""
 
 SCRATCH_RATES = (1.5e-3, 3e-3, 6e-3, 1.2e-2)
-GROWTH_RATES = (7.5e-4, 1.5e-3, 3e-3)
+GROWTH_RATES = (3.75e-4, 7.5e-4, 1.5e-3, 3e-3)
 SUBCLONED_RATES = (1.5e-4, 7.5e-4, 3e-3, 6e-3)
 """The paper's rate for subcloned models is a twentieth of that for scratch."""
 
