@@ -30,13 +30,17 @@ def linked(row: Row) -> str:
 
 
 def advice(table: Table, lines: Sequence[Line], complete: bool) -> str:
-    """The row of a table's situation: the cheapest line, and those that the seeds do not tell from it."""
+    """The row of a table's situation: the cheapest line, and those that the seeds do not tell from it.
+
+    A line whose model is not of scratch's sizes is not what is wanted: it is a control (see `controls`).
+    """
     have, want = table.situation
     if not complete:
         ranked = sorted((row for row in table.rows if paper_saves(row)), key=paper_saves, reverse=True)
         papers = ", ".join(f"{linked(row)} {row.paper} %" for row in ranked)
         return _cells(have, want, "not measured yet", "–", "–", f"papers save, most first: {papers}")
     scratch, *others = lines
+    others = [line for line in others if line.row.shape == scratch.row.shape]
     whole = scratch.mean()[-1][0]
     saving = [(cost_to_target(scratch, line), line) for line in others]
     saving = sorted(((n, line) for n, line in saving if n.sign != ">"), key=lambda s: s[0].cost)
@@ -52,6 +56,23 @@ def advice(table: Table, lines: Sequence[Line], complete: bool) -> str:
     source = source_cost(best)
     together = f"{100 * (number.cost + source[0]) / whole:.0f} %" if source else "–"
     return _cells(have, want, linked(best.row), number.percent(whole), together, others_too)
+
+
+def controls(lines: Sequence[Line]) -> Iterator[str]:
+    """Lines that keep their source's size, against the line of the wanted size that is best in the end."""
+    scratch, *others = lines
+    whole = scratch.mean()[-1][0]
+    wanted = [line for line in others if line.row.shape == scratch.row.shape]
+    for line in others:
+        if line in wanted or not wanted:
+            continue
+        best = min(wanted, key=lambda other: other.final)
+        there = cost_to_target(scratch, line).percent(whole)
+        yield (
+            f"{line.row.name} keeps its size: it reaches scratch's loss at {there} and ends at {line.final:.4f} "
+            f"after {_part(line, whole)}; {best.row.name}, the best in the end, has the wanted size and ends at "
+            f"{best.final:.4f} after {_part(best, whole)}."
+        )
 
 
 def advised(rows: Sequence[str]) -> str:
@@ -92,6 +113,11 @@ def paper_saves(row: Row) -> float:
 def margin(scratch: Line) -> float:
     """The operations below which a difference is none: twice the spread of scratch's seeds."""
     return 2 * spread_in_points(scratch) / 100 * scratch.mean()[-1][0] if len(scratch.records) > 1 else 0.0
+
+
+def _part(line: Line, whole: float) -> str:
+    """The operations of all steps of a line, as a part of scratch's."""
+    return f"{100 * line.mean()[-1][0] / whole:.0f} %"
 
 
 def _cells(*cells: str) -> str:

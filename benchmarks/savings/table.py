@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.savings.advice import advice, advised, agreement, cost_to_target
+from benchmarks.savings.advice import advice, advised, agreement, controls, cost_to_target
 from benchmarks.savings.curves import picture
 from benchmarks.savings.reading import (
     STEP,
@@ -120,6 +120,7 @@ def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
     if rest:
         yield f"Nothing is saved by: {', '.join(rest)}."
     yield from agreement(lines)
+    yield from controls(lines)
     if len(scratch.records) > 1:
         points = spread_in_points(scratch)
         yield (

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.savings.advice import advice, agreement
+from benchmarks.savings.advice import advice, agreement, controls
 from benchmarks.savings.reading import Line
 from benchmarks.savings.tables import MINIATURE, TABLES
 
@@ -47,6 +47,17 @@ def test_the_cheapest_row_stands_first_and_its_source_is_added():
     assert 40 < percent < 75
     assert together.strip() == f"{percent + 30} %"
     assert others.strip() == "none"
+
+
+def test_a_row_of_another_size_is_a_control_and_is_not_advised():
+    lines = [SCRATCH, line("source trained on", 0.3, flops=50), line("AKI", 0.4)]
+    text = advice(TABLE, lines, complete=True)
+    assert "[AKI]" in text.split("|")[3]
+    assert "source trained on" not in text
+    (said,) = controls(lines)
+    assert said.startswith("source trained on keeps its size: it reaches scratch's loss at ")
+    assert "ends at 0.3000 after 50 %; AKI, the best in the end" in said
+    assert not list(controls([SCRATCH, line("AKI", 0.4)]))
 
 
 def test_rows_within_twice_the_seeds_spread_are_as_good():

@@ -129,7 +129,8 @@ def test_a_family_shares_the_rate_of_its_best_trial(runner_of, tmp_path):
     table = TABLES["cpu"](None)
     runner = Runner(table, Places(tmp_path / "runs", tmp_path / "work"))
     trials = [trial for trial in table.trials() if trial.family == "growth"]
-    for loss, trial in zip((2.0, 1.0, 3.0), trials, strict=True):
+    losses = (2.0, 1.0, *[3.0] * (len(trials) - 2))
+    for loss, trial in zip(losses, trials, strict=True):
         assert runner.rate(table.row("AKI")) is None
         path = runner.places.record(table, trial, SEED)
         path.parent.mkdir(parents=True, exist_ok=True)
