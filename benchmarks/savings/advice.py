@@ -69,9 +69,9 @@ def controls(lines: Sequence[Line]) -> Iterator[str]:
         best = min(wanted, key=lambda other: other.final)
         there = cost_to_target(scratch, line).percent(whole)
         yield (
-            f"{line.row.name} keeps its size: it reaches scratch's loss at {there} and ends at {line.final:.4f} "
-            f"after {_part(line, whole)}; {best.row.name}, the best in the end, has the wanted size and ends at "
-            f"{best.final:.4f} after {_part(best, whole)}."
+            f"{line.row.name} keeps its size: it reaches scratch's loss at {there} and ends at "
+            f"{line.final:.4f} after {_part(line, whole)}; {best.row.name}, the best in the end, has the wanted "
+            f"size and ends at {best.final:.4f} after {_part(best, whole)}."
         )
 
 
