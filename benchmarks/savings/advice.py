@@ -70,8 +70,8 @@ def controls(lines: Sequence[Line]) -> Iterator[str]:
         there = cost_to_target(scratch, line).percent(whole)
         yield (
             f"{line.row.name} keeps its size: it reaches scratch's loss at {there} and ends at "
-            f"{line.final:.4f} after {_part(line, whole)}; {best.row.name}, the best in the end, has the wanted "
-            f"size and ends at {best.final:.4f} after {_part(best, whole)}."
+            f"{line.final:.4f} after {_part(line, whole)}; {best.row.name}, the best in the end, has the "
+            f"wanted size and ends at {best.final:.4f} after {_part(best, whole)}."
         )
 
 
