@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from benchmarks.savings.reading import Line, Reached, reached, source_cost, spread_in_points
+from benchmarks.savings.reading import Line, Reached, percent, reached, source_cost, spread_in_points
 from benchmarks.savings.tables import Row, Table
 
 COLUMNS = (
@@ -39,10 +39,9 @@ def advice(table: Table, lines: Sequence[Line], complete: bool) -> str:
         ranked = sorted((row for row in table.rows if paper_saves(row)), key=paper_saves, reverse=True)
         papers = ", ".join(f"{linked(row)} {row.paper} %" for row in ranked)
         return _cells(have, want, "not measured yet", "–", "–", f"papers save, most first: {papers}")
-    scratch, *others = lines
-    others = [line for line in others if line.row.shape == scratch.row.shape]
-    whole = scratch.mean()[-1][0]
-    saving = [(cost_to_target(scratch, line), line) for line in others]
+    scratch = lines[0]
+    whole = scratch.cost
+    saving = [(cost_to_target(scratch, line), line) for line in of_wanted_size(lines)]
     saving = sorted(((n, line) for n, line in saving if n.sign != ">"), key=lambda s: s[0].cost)
     if not saving:
         return _cells(have, want, "scratch: no row reaches its loss", "100 %", "–", "–")
@@ -54,25 +53,29 @@ def advice(table: Table, lines: Sequence[Line], complete: bool) -> str:
     alike = [(n, line) for n, line in saving[1:] if n.cost - number.cost < limit]
     others_too = ", ".join(f"{linked(line.row)} {n.percent(whole)}" for n, line in alike) or "none"
     source = source_cost(best)
-    together = f"{100 * (number.cost + source[0]) / whole:.0f} %" if source else "–"
+    together = percent(number.cost + source[0], whole) if source else "–"
     return _cells(have, want, linked(best.row), number.percent(whole), together, others_too)
 
 
 def controls(lines: Sequence[Line]) -> Iterator[str]:
     """Lines that keep their source's size, against the line of the wanted size that is best in the end."""
-    scratch, *others = lines
-    whole = scratch.mean()[-1][0]
-    wanted = [line for line in others if line.row.shape == scratch.row.shape]
-    for line in others:
-        if line in wanted or not wanted:
+    scratch = lines[0]
+    best = min(of_wanted_size(lines), key=lambda line: line.final, default=None)
+    for line in lines:
+        if best is None or line.row.shape == scratch.row.shape:
             continue
-        best = min(wanted, key=lambda other: other.final)
-        there = cost_to_target(scratch, line).percent(whole)
+        there = cost_to_target(scratch, line).percent(scratch.cost)
         yield (
             f"{line.row.name} keeps its size: it reaches scratch's loss at {there} and ends at "
-            f"{line.final:.4f} after {_part(line, whole)}; {best.row.name}, the best in the end, has the "
-            f"wanted size and ends at {best.final:.4f} after {_part(best, whole)}."
+            f"{line.final:.4f} after {percent(line.cost, scratch.cost)}; {best.row.name}, the best in the "
+            f"end, has the wanted size and ends at {best.final:.4f} after {percent(best.cost, scratch.cost)}."
         )
+
+
+def of_wanted_size(lines: Sequence[Line]) -> list[Line]:
+    """The lines behind scratch whose models have scratch's sizes."""
+    scratch, *others = lines
+    return [line for line in others if line.row.shape == scratch.row.shape]
 
 
 def advised(rows: Sequence[str]) -> str:
@@ -112,12 +115,7 @@ def paper_saves(row: Row) -> float:
 
 def margin(scratch: Line) -> float:
     """The operations below which a difference is none: twice the spread of scratch's seeds."""
-    return 2 * spread_in_points(scratch) / 100 * scratch.mean()[-1][0] if len(scratch.records) > 1 else 0.0
-
-
-def _part(line: Line, whole: float) -> str:
-    """The operations of all steps of a line, as a part of scratch's."""
-    return f"{100 * line.mean()[-1][0] / whole:.0f} %"
+    return 2 * spread_in_points(scratch) / 100 * scratch.cost if len(scratch.records) > 1 else 0.0
 
 
 def _cells(*cells: str) -> str:

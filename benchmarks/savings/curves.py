@@ -22,8 +22,8 @@ class Frame:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         scratch = lines[0]
-        self.whole = scratch.mean()[-1][0]
-        self.right = max(line.mean()[-1][0] for line in lines) / self.whole
+        self.whole = scratch.cost
+        self.right = max(line.cost for line in lines) / self.whole
         early = [loss for cost, loss in scratch.curve() if cost >= START * self.whole]
         lowest = min(min(loss for _, loss in (*line.mean(), *line.curve())) for line in lines)
         self.high = early[0] if early else scratch.curve()[0][1]

@@ -30,8 +30,13 @@ class Reached:
 
     def percent(self, whole: float) -> str:
         """The cost as a percentage of another one; never less than 100 where the loss is not reached."""
-        part = 100 * self.cost / whole
-        return f"{self.sign} {max(part, 100) if self.sign == '>' else part:.0f} %".strip()
+        cost = max(self.cost, whole) if self.sign == ">" else self.cost
+        return f"{self.sign} {percent(cost, whole)}".strip()
+
+
+def percent(cost: float, whole: float) -> str:
+    """A cost as a percentage of another one."""
+    return f"{100 * cost / whole:.0f} %"
 
 
 def reached(points: Points, target: float) -> Reached:
@@ -65,6 +70,11 @@ class Line:
         """The mean of the stable runs, as (operations, loss)."""
         rows = zip(*(record["curve"] for record in self.records), strict=True)
         return [(fmean(p[FLOPS] for p in found), fmean(p[LOSS] for p in found)) for found in rows]
+
+    @property
+    def cost(self) -> float:
+        """The mean operations of all steps."""
+        return self.mean()[-1][0]
 
     @property
     def final(self) -> float:

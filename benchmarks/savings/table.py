@@ -15,6 +15,7 @@ from benchmarks.savings.curves import picture
 from benchmarks.savings.reading import (
     STEP,
     Line,
+    percent,
     reached,
     source_cost,
     spread_in_points,
@@ -110,7 +111,7 @@ def picture_name(table: Table) -> str:
 def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
     """Who saves most, who saves nothing, and how far that can be trusted."""
     scratch, *others = lines
-    whole = scratch.mean()[-1][0]
+    whole = scratch.cost
     better = [(line, cost_to_target(scratch, line)) for line in others]
     saving = sorted(((n.cost, line.row.name, n) for line, n in better if n.sign != ">"), key=lambda s: s[:2])
     rest = [line.row.name for line, n in better if n.sign == ">"]
@@ -137,7 +138,7 @@ def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _cells(scratch: Line, line: Line) -> Iterator[str]:
-    whole, scratch_steps = scratch.mean()[-1][0], scratch.mean(STEP)[-1][0]
+    whole, scratch_steps = scratch.cost, scratch.mean(STEP)[-1][0]
     own = cost_to_target(scratch, line)
     steps = reached(line.mean(STEP), scratch.final)
     yield line.row.name
@@ -147,9 +148,9 @@ def _cells(scratch: Line, line: Line) -> Iterator[str]:
     yield f"{line.final:.4f}"
     yield "–" if math.isnan(line.spread) else f"{line.spread:.4f}"
     yield f"{line.curve()[0][1]:.2f}"
-    yield f"{100 * line.mean()[-1][0] / whole:.0f} %"
+    yield percent(line.cost, whole)
     source = source_cost(line)
-    yield f"{100 * source[0] / whole:.0f} %" if source else "–"
+    yield percent(source[0], whole) if source else "–"
     yield f"{source[1]:.0f}" if source else "–"
     yield f"{line.records[0]['rate']:g}"
     yield f"{line.row.paper} %" if line.row.paper else "–"
