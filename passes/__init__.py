@@ -8,40 +8,34 @@ from __future__ import annotations
 from growc.passes.analysis import ANALYSIS
 from growc.passes.finish.assemble import assemble_pass, mend_pass
 from growc.passes.finish.certify import certify_pass, hold_pass
-from growc.passes.heads.unpack_qkv import groups_pass
+from growc.passes.lowering.edit_model import edit_pass
 from growc.passes.lowering.expand_match import match_pass
 from growc.passes.lowering.lower_depth import depth_pass
 from growc.passes.lowering.lower_recipe import lower_pass
-from growc.passes.lowering.untie import untie_pass
 from growc.passes.runner import Pass, run
 from growc.passes.solving.statements import solve_pass
 
-__all__ = ("AFTER_ANALYSIS", "AFTER_DEPTH", "ANALYSIS", "HOLD", "PIPELINE", "PLANNING", "Pass", "run")
+__all__ = ("AFTER_DEPTH", "AFTER_EDIT", "ANALYSIS", "EDIT", "HOLD", "PIPELINE", "PLANNING", "Pass", "run")
 
 ANALYSED = ("model", *dict.fromkeys(name for one in ANALYSIS for name in one.ensures))
 """A model, and what the analysis makes of it: a pass that edits the model makes all of it again."""
 
-REQUEST = (
-    Pass(
-        "untie", untie_pass, requires=("statements", *ANALYSED), ensures=("untied", "first"), remakes=ANALYSED
-    )
-    >> Pass(
-        "groups",
-        groups_pass,
-        requires=("outside", "statements", *ANALYSED, "first"),
-        ensures=(),
-        remakes=ANALYSED,
-    )
-    >> Pass(
-        "match", match_pass, requires=("outside", "statements", *ANALYSED, "first"), ensures=("statements",)
-    )
+EDIT = Pass(
+    "edit",
+    edit_pass,
+    requires=("statements", *ANALYSED),
+    ensures=("first", "edited"),
+    remakes=("untied", *ANALYSED),
 )
-"""The model as the statements ask for it, but for its layers."""
+
+MATCH = Pass(
+    "match", match_pass, requires=("outside", "statements", *ANALYSED, "first"), ensures=("statements",)
+)
 
 DEPTH = Pass(
     "depth",
     depth_pass,
-    requires=("outside", "statements", *ANALYSED, "first"),
+    requires=("outside", "statements", *ANALYSED, "first", "edited"),
     ensures=("depth", "renamed"),
     remakes=ANALYSED,
 )
@@ -77,9 +71,10 @@ AFTER_DEPTH = (
     )
 )
 
-AFTER_ANALYSIS = REQUEST >> DEPTH >> AFTER_DEPTH
+AFTER_EDIT = MATCH >> DEPTH >> AFTER_DEPTH
+"""What is done again where only more is asked of a model that was edited."""
 
-PLANNING = ANALYSIS >> AFTER_ANALYSIS
+PLANNING = ANALYSIS >> EDIT >> AFTER_EDIT
 """All but the class that stores the result."""
 
 PLANNED = tuple(dict.fromkeys(name for one in PLANNING for name in one.ensures))
@@ -89,7 +84,7 @@ HOLD = Pass(
     "hold",
     hold_pass,
     requires=(
-        *("path", "model", "outside", "statements", "progress", "keeps", "inside", "after", "first"),
+        *("path", "model", "outside", "statements", "progress", "keeps", "inside", "after", "first", "edited"),
         *("graph", "axes", "roles", "layers", "renamed", "lowered", "attributes", "outputs", "blends"),
         *("repairs", "assembled", "plan"),
     ),

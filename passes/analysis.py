@@ -15,10 +15,8 @@ from growc.passes.axes.units import count_units
 from growc.passes.compilation import (
     Analysis,
     Captured,
-    Model,
     Named,
     Normed,
-    Request,
     Simulated,
     Source,
     Spaced,
@@ -99,8 +97,3 @@ AXES = (
 """All but the layers."""
 
 ANALYSIS = AXES >> Pass("layers", layers_pass, requires=("axes", "roles"), ensures=("layers",))
-
-
-def edited(c: Request, model: Model) -> Request:
-    """A request on a model that was edited, which is analysed again."""
-    return Request(**vars(run(ANALYSIS, replace(c.part(Source), model=model))), first=c.first)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from growc.algebra.space import Size, Space
 from growc.errors.progress import Progress, quiet
-from growc.passes.edits import Edit, Repairs, Sampled
+from growc.passes.edits import HeadEdits, Repairs, Sampled
 from growc.passes.layers.layer_runs import Instance
 
 if TYPE_CHECKING:
@@ -136,9 +136,12 @@ class Analysis(Named):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Request(Analysis):
-    """A model that was edited as the statements ask. first: the analysis of the model as it was opened."""
+    """A model that was edited as the statements ask. first: the analysis of the model as it was opened;
+    edited: of the edited one, the same where nothing was.
+    """
 
     first: Analysis
+    edited: Analysis
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -235,7 +238,7 @@ class Model(Protocol):
     ) -> Mapping[Value, tuple[Size, ...] | None]:
         """The sizes of all values at other sizes of the inputs; empty where these contradict each other."""
 
-    def edit(self, edit: Edit) -> Self:
+    def edit(self, edit: HeadEdits) -> Self:
         """The model with another graph, which is to be captured."""
 
     def rearrange(

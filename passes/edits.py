@@ -19,16 +19,6 @@ if TYPE_CHECKING:
 # ---- edits of heads
 
 
-@dataclass
-class Unseen:
-    """`unfolds`: (value, its axis of one element); heads are in front of the channels on its last axis.
-    `repeats`: (product, operand, axis of heads, query heads for each).
-    """
-
-    unfolds: list[tuple[Value, int]] = field(default_factory=list)
-    repeats: list[tuple[Node, int, int, int]] = field(default_factory=list)
-
-
 @dataclass(frozen=True, eq=False)
 class PackedPart:
     """Queries, keys or values. `sizes`: of the axes that its rows are cut into, behind those of the packed
@@ -52,8 +42,17 @@ class Packed:
     uses: tuple[tuple[Value, int], ...]
 
 
-Edit = Unseen | Sequence[Packed]
-"""Heads that a graph does not count are counted, or projections of queries, keys and values are cut apart."""
+@dataclass(frozen=True)
+class HeadEdits:
+    """Operators that count heads, in front of what reads them, and projections that are cut apart.
+
+    `unfolds`: (value, its axis of one element); heads are in front of the channels on its last axis.
+    `repeats`: (product, operand, axis of heads, query heads for each).
+    """
+
+    unfolds: Sequence[tuple[Value, int]] = ()
+    repeats: Sequence[tuple[Node, int, int, int]] = ()
+    packed: Sequence[Packed] = ()
 
 
 # ---- repairs of shapes

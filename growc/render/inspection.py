@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from growc.algebra.space import atoms_of
 from growc.errors.json_data import Json
 from growc.ir.graph import Node
+from growc.passes.axes.queries import Flow
 from growc.passes.axes.ties import Tie
 from growc.passes.finish.assemble import count_parameters
 from growc.passes.layers.layer_runs import Run
 from growc.passes.lowering.scopes import numbers
+from growc.passes.raising.attention import Packing, left_plain, packing
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.why_tied import Frozen, Way, frozen_axes, ways
 from growc.plans.plan_to_json import one
@@ -35,6 +38,10 @@ def inspect_data(c: Analysis) -> dict[str, Json]:
         "runs": [
             {"scope": r.scope, "layers": len(r.layers), "kinds": list(r.kinds), "period": r.period}
             for r in c.layers.runs
+        ],
+        "attention": [
+            {"number": number, **asdict(kind), "packing": str(kind.packing)}
+            for kind, number in attention_kinds(c).items()
         ],
         "parameters": count_parameters(c.axes, c.ties),
         "frozen": [{"node": n.name, "op": n.kind, "reason": cause} for n, cause in nodes],
@@ -61,7 +68,7 @@ def inspect_lines(c: Analysis) -> Iterator[str]:
     yield f"{c.path.name} · {parameters} parameters · {many(len(c.graph.nodes), 'node')}"
     yield ""
     axes = c.roles.axes
-    rows = [*(role_row(c, name) for name in axes), *layer_rows(c.layers.runs)]
+    rows = [*(role_row(c, name) for name in axes), *layer_rows(c.layers.runs), *attention_rows(c)]
     yield from ("  " + line for line in table(rows, "<><"))
     yield from (f"  {line}" for line in absent(axes))
     if "hidden" in axes:
@@ -114,6 +121,41 @@ def layer_rows(runs: Sequence[Run]) -> Iterator[tuple[str, str, str]]:
         if len(set(run.kinds)) > 1:
             again = f", again after {run.period}" if run.period > 1 else ""
             yield "", "", f"{kinds_text(run.kinds)}{again}" + (f" ({run.scope})" if run.scope else "")
+
+
+def attention_rows(c: Analysis) -> Iterator[tuple[str, str, str]]:
+    """`attention`, `4`, `6 heads of 16; queries, keys and values packed in a row`: one row for each kind."""
+    for k, (kind, number) in enumerate(attention_kinds(c).items()):
+        yield "" if k else "attention", str(number), f"{kind.counted}; {kind.packing}"
+    for node in left_plain(Flow(c.axes), c.roles.attention):
+        yield "", "", f"stays plain operators: {node_text(node)}, whose scores are no product of activations"
+
+
+@dataclass(frozen=True)
+class AttentionKind:
+    """Attentions of so many heads, in so many groups, whose weights are packed in one way."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    packing: Packing
+
+    @property
+    def counted(self) -> str:
+        """`6 heads of 16`, `8 heads of 8 in 2 groups`."""
+        groups = f" in {many(self.kv_heads, 'group')}" if self.kv_heads != self.heads else ""
+        return f"{many(self.heads, 'head')} of {self.head_dim}{groups}"
+
+
+def attention_kinds(c: Analysis) -> Counter[AttentionKind]:
+    """How often there is each kind of attention, in canonical order."""
+    flow, found = Flow(c.axes), Counter[AttentionKind]()
+    for attention in c.roles.attention:
+        heads = RoleAxis(attention.heads)
+        keys = RoleAxis(tuple(s for s in attention.heads if s not in c.roles.expanded))
+        depth = next((RoleAxis(d).size for d in attention.depths if d), 1)
+        found[AttentionKind(heads.size, keys.size, depth, packing(flow, attention))] += 1
+    return found
 
 
 def kinds_text(kinds: Sequence[int]) -> str:

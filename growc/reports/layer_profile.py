@@ -187,7 +187,7 @@ def ordered(model: Path, run: int, order: Sequence[int]) -> Result:
     c = analysed(model)
     pasts = [Past.of(len(r.layers)) for r in c.layers.runs]
     pasts[run] = pasts[run].after(Move(0, tuple(order)), (False,) * len(order), (None,) * len(order))
-    request = Request(**vars(c), first=c)
+    request = Request(**vars(c), first=c, edited=c)
     return run_passes(AFTER_DEPTH, rearranged(request, Depth(tuple(pasts)), Branches(c.axes, c.layers)))
 
 

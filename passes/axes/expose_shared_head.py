@@ -1,9 +1,9 @@
 """One key/value head that nothing in the graph counts: where operators that count it would have to stand.
 
-Needs: the axis graph. Gives: `Unseen`. A product of two activations stretches one head of keys or values to
-all query heads: several heads would have to be repeated there. Where the one can be followed back to weights
-(growc.passes.axes.units), that is all. Else the axis of one element was put in front of something else, and
-heads have to be taken out of the channels behind it, as soon as these stand for themselves.
+Needs: the axis graph. Gives: `HeadEdits`. A product of two activations stretches one head of keys or values
+to all query heads: several heads would have to be repeated there. Where the one can be followed back to
+weights (growc.passes.axes.units), that is all. Else the axis of one element was put in front of something
+else, and heads have to be taken out of the channels behind it, as soon as these stand for themselves.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from growc.ir.graph import Node, Value, static_values
 from growc.ir.notation import labels
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.units import Place, Stretched, Way, by_group, is_group, is_one, merged
-from growc.passes.edits import Unseen
+from growc.passes.edits import HeadEdits
 
 
-def unseen_units(axes: Axes) -> Unseen:
+def unseen_units(axes: Axes) -> HeadEdits:
     """What would have to count the heads that all queries share."""
     by_node = {i.node: i for i in axes.instances}
     static = static_values(axes.graph)
@@ -28,13 +28,14 @@ def unseen_units(axes: Axes) -> Unseen:
         places += merged(axes, instance, by_node)
         if instance.line.treatment == "contract" and not any(v in static for v in instance.node.inputs):
             places += _shared(axes, instance, weighed)
-    done = Unseen()
+    unfolds: dict[Place, None] = {}
+    repeats: list[tuple[Node, int, int, int]] = []
     for group in by_group(places):
-        unfolds = _unfolds(axes, by_node, group)
-        if unfolds is not None:
-            done.unfolds += [p for p in unfolds if p not in done.unfolds]
-            done.repeats += [(*s.by, s.one[1], s.group.size[0]) for s in group if s.by is not None]
-    return done
+        found = _unfolds(axes, by_node, group)
+        if found is not None:
+            unfolds.update(dict.fromkeys(found))
+            repeats += [(*s.by, s.one[1], s.group.size[0]) for s in group if s.by is not None]
+    return HeadEdits([*unfolds], repeats)
 
 
 def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[Stretched]:

@@ -35,6 +35,7 @@ class Flow:
         self.maps = [
             i for i in axes.instances if i.line.treatment == "contract" and self.weight_of(i) is not None
         ]
+        self.weighted = {i.node: i for i in self.maps}
         self.on_weights = {
             leaf
             for m in self.maps
@@ -144,6 +145,14 @@ class Flow:
             if product and operand < 2:
                 return instance, 1 - operand
         return None
+
+    def projections(self, value: Value | None) -> list[Instance]:
+        """The products with weights that are the next above a value."""
+
+        def above(node: Node) -> Iterator[Node]:
+            return makers(node.inputs if node in self.by_node and node not in self.weighted else ())
+
+        return [self.weighted[node] for node in walk(makers([value]), above) if node in self.weighted]
 
     def made_from(self, branch: Value, base: Value) -> bool:
         """Whether `branch` is computed from `base` through at least one weight."""

@@ -22,7 +22,7 @@ from growc.ir.notation import Term, labels, names_of
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import Flow
 from growc.passes.axes.units import Place, Way, is_group, named_axes, ones_before, replace_spaces
-from growc.passes.raising.heads import merges, weighs
+from growc.passes.raising.attention import merges, weighs
 
 
 def count_heads(axes: Axes) -> None:

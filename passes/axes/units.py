@@ -23,7 +23,7 @@ from growc.ir.notation import Term, labels
 from growc.ir.traits import REPEAT, TURN
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, Instance, instantiate, space_of
-from growc.passes.raising.heads import REPEAT_OP
+from growc.passes.raising.attention import REPEAT_OP
 
 Place = tuple[Value, int]
 

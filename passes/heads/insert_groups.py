@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from growc.algebra.space import atoms_of, leaves
-from growc.ir.graph import Node, Value, backward, makers
-from growc.ir.walk import walk
+from growc.ir.graph import Node, Value, backward
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import Flow
 from growc.passes.axes.ties import Tie
-from growc.passes.edits import Unseen
-from growc.passes.raising.heads import operands_of, weighs
+from growc.passes.edits import HeadEdits
+from growc.passes.raising.attention import Attention, Operand, find_attention
 from growc.passes.roles.name_axes import Roles
 from growc.recipe import syntax_tree as ast
 from growc.recipe.ranking_rules import RANKINGS
@@ -29,11 +28,11 @@ def averages(statement: ast.Statement) -> bool:
     return isinstance(statement, ast.Subclone) and RANKINGS[statement.ranking.name].averages
 
 
-def groups_of_one(axes: Axes, roles: Roles, ties: Sequence[Tie]) -> Unseen:
+def groups_of_one(axes: Axes, roles: Roles, ties: Sequence[Tie]) -> HeadEdits:
     """What would have to repeat heads before they can be averaged; nothing where they come in groups."""
     finder = _Finder(axes, roles, ties)
-    places = (place for instance in axes.instances for place in finder.shared(instance))
-    return Unseen([], list(dict.fromkeys(places)))
+    places = (place for attention in find_attention(finder) for place in finder.shared(attention))
+    return HeadEdits(repeats=list(dict.fromkeys(places)))
 
 
 class _Finder(Flow):
@@ -43,40 +42,28 @@ class _Finder(Flow):
         alone = [a for a in roles.axes.get("heads", []) if not any(s in roles.expanded for s in a.spaces)]
         self.heads = {x for a in alone for x in atoms_of(a.spaces)}
 
-    def shared(self, instance: Instance) -> list[tuple[Node, int, int, int]]:
+    def shared(self, attention: Attention) -> list[tuple[Node, int, int, int]]:
         """Keys and values of one attention, each with the axis of its heads; all of them, or none."""
-        operands = operands_of(self, instance)
-        places = [self.place(*operand) for operand in [*operands[1:], *self.beside(instance, operands)]]
+        operands = [*attention.operands[1:], *self.beside(attention)]
+        places = [self.place(*operand) for operand in operands]
         return [p for p in places if p is not None] if None not in places else []
 
-    def beside(
-        self, instance: Instance, operands: Sequence[tuple[Instance, int]]
-    ) -> Iterator[tuple[Instance, int]]:
+    def beside(self, attention: Attention) -> Iterator[Operand]:
         """In other products that are added to the scores: what the weights of the keys make, and not those of
         queries (keys that are compared with positions, and positions that take their weights).
         """
-        if not weighs(instance.node) or not operands:
+        if not attention.operands or attention.node is attention.scores.node:
             return
-        queries, keys = (self.makers(one.node.inputs[operand]) for one, operand in operands[:2])
-        for product in sorted(self.products_above(instance.node), key=lambda i: self.order[i.node]):
-            for operand in (0, 1) if product is not operands[0][0] else ():
+        queries, keys = (self.makers(one.node.inputs[operand]) for one, operand in attention.operands[:2])
+        for product in sorted(self.products_above(attention.node), key=lambda i: self.order[i.node]):
+            for operand in (0, 1) if product is not attention.scores else ():
                 if self.makers(product.node.inputs[operand]) & (keys - queries):
                     yield product, operand
 
     def makers(self, value: Value | None) -> set[object]:
         """The weights next above a value; tied ones are one."""
-
-        def weight(node: Node) -> Value | None:
-            instance = self.by_node.get(node)
-            product = instance is not None and instance.line.treatment == "contract"
-            place = self.weight_of(instance) if product and instance is not None else None
-            return None if place is None else node.inputs[place]
-
-        def above(node: Node) -> Iterator[Node]:
-            return makers(node.inputs if node in self.by_node and weight(node) is None else ())
-
-        factors = (weight(node) for node in walk(makers([value]), above))
-        uses = {backward(use, lambda node: True) for use in factors if use is not None}
+        factors = (one.node.required(self.weight_of(one) or 0) for one in self.projections(value))
+        uses = {backward(use, lambda node: True) for use in factors}
         return {self.tied.get(use, use.weight) for use in uses}
 
     def place(self, instance: Instance, operand: int) -> tuple[Node, int, int, int] | None:

@@ -18,32 +18,18 @@ from growc.algebra.space import atoms_of, find, leaves
 from growc.ir.graph import Node, Value, makers
 from growc.ir.traits import SIZES, TURN, VIEW
 from growc.ir.walk import walk
-from growc.passes.analysis import edited
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes
 from growc.passes.axes.queries import Flow
-from growc.passes.compilation import Request
 from growc.passes.dataflow.trace_elements import moved
 from growc.passes.edits import Packed, PackedPart
-from growc.passes.heads.insert_groups import averages, groups_of_one
-from growc.passes.raising.heads import operands_of
+from growc.passes.raising.attention import Attention, find_attention
 from growc.passes.roles.name_axes import Roles
-
-
-def groups_pass(c: Request) -> Request:
-    """Groups of one head, where `by mean` is to make them larger; then the model is analysed again."""
-    if not any(averages(bound.statement) for bound in c.statements):
-        return c
-    packed = packed_heads(c.axes, c.roles)
-    if packed:
-        c = edited(c, c.model.edit(packed))
-    single = groups_of_one(c.axes, c.roles, c.ties)
-    return edited(c, c.model.edit(single)) if single.repeats else c
 
 
 def packed_heads(axes: Axes, roles: Roles) -> list[Packed]:
     """Every attention whose heads have to be put apart before key/value heads can be averaged."""
     finder = _Finder(axes, roles)
-    found = (finder.packed(operands) for i in axes.instances if (operands := operands_of(finder, i)))
+    found = map(finder.packed, (one for one in find_attention(finder) if one.operands))
     return [one for one in found if one is not None]
 
 
@@ -52,10 +38,10 @@ class _Finder(Flow):
         super().__init__(axes)
         self.heads = {x for a in roles.axes.get("heads", []) for x in atoms_of(a.spaces)}
 
-    def packed(self, operands: Sequence[tuple[Instance, int]]) -> Packed | None:
+    def packed(self, attention: Attention) -> Packed | None:
         """The projection that makes queries, keys and values of one attention, in an order that ties them."""
-        above = [ancestors(instance.node.inputs[i]) for instance, i in operands]
-        keys = operands[1][0].node.inputs[operands[1][1]]
+        values = [instance.node.inputs[i] for instance, i in attention.operands]
+        above, keys = [ancestors(value) for value in values], values[1]
         heads = set() if keys is None else self.heads & self.atoms(keys)
         for projection in reversed([m for m in self.maps if all(m.node.outputs[0] in a for a in above)]):
             rows = [s for s in self.made(projection) if any(x in heads for x in leaves(s))]

@@ -94,7 +94,8 @@ def rearranged(c: Request, depth: Depth, branches: Branches) -> Arranged:
     except GrowError as error:  # those of the source do not contradict each other: it was analysed before
         raise GrowError(*map(_of_the_order, error.diagnostics)) from error
     layers = placed.layers(again.graph, depth)
-    return Arranged(**vars(again), layers=layers, first=c.first, depth=depth, renamed=placed.renamed)
+    request = Request(**vars(again), layers=layers, first=c.first, edited=c.edited)
+    return Arranged(**vars(request), depth=depth, renamed=placed.renamed)
 
 
 def _of_the_order(found: Diagnostic) -> Diagnostic:

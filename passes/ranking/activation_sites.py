@@ -24,7 +24,7 @@ from growc.ir.notation import FACTORS, choosing, names_of
 from growc.ir.traits import SUM
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import THROUGH, Flow, through_casts
-from growc.passes.raising.heads import REPEAT_OP
+from growc.passes.raising.attention import REPEAT_OP
 from growc.passes.ranking.magnitude import placed
 from growc.passes.roles.residual_streams import Residual, residual_sums
 

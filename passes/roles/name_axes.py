@@ -21,13 +21,13 @@ import numpy as np
 
 from growc.algebra.space import Space, atoms_of, factors, find, leaves, segments
 from growc.errors.brief import brief
-from growc.ir.graph import Node, Value
-from growc.ir.notation import labels, names_of
+from growc.ir.graph import Value
+from growc.ir.notation import names_of
 from growc.ir.traits import REPEAT
 from growc.ir.walk import walk
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes
 from growc.passes.axes.queries import Flow
-from growc.passes.raising.heads import REPEAT_OP, weighs
+from growc.passes.raising.attention import REPEAT_OP, Attention, find_attention, stretched
 from growc.passes.roles.channels import channel_spaces, counters
 from growc.passes.roles.indexed_axes import experts, positions, routers, vocabularies
 from growc.passes.roles.residual_streams import feed_forward, residual_sums, streams
@@ -59,6 +59,7 @@ class Roles:
     __repr__ = brief
 
     axes: dict[str, list[RoleAxis]] = field(default_factory=dict)
+    attention: list[Attention] = field(default_factory=list)
     expanded: set[Space] = field(default_factory=set)
     counters: set[Space] = field(default_factory=set)
     scopes: Scopes = field(default_factory=Scopes)
@@ -84,9 +85,10 @@ class _Finder(Flow):
         found = Roles()
         sums = residual_sums(self)
         hidden = streams(self, sums)
-        attention = list(self.attention())
+        found.attention = find_attention(self)
         found.expanded = self.expanded()
-        heads = [RoleAxis(h) for h, _ in attention]
+        heads = [RoleAxis(a.heads) for a in found.attention]
+        depths = [depth for a in found.attention for depth in a.depths if depth]
         taken = {x for h in heads for x in h.spaces}
         grouped = any(s in found.expanded for h in heads for s in h.spaces)
         heads += [] if grouped else [RoleAxis((s,)) for s in self.beside(taken)]
@@ -94,8 +96,8 @@ class _Finder(Flow):
         found.axes["heads"] = _distinct(heads)
         kept = [tuple(s for s in h.spaces if s not in found.expanded) for h in heads]
         found.axes["kv_heads"] = _distinct([RoleAxis(k) for k in kept]) if grouped else found.axes["heads"]
-        found.axes["head_dim"] = _distinct([RoleAxis(d) for _, d in attention if d])
-        inside = [*(s for h in heads for s in h.spaces), *(s for _, d in attention for s in d)]
+        found.axes["head_dim"] = _distinct(list(map(RoleAxis, depths)))
+        inside = [*(s for h in heads for s in h.spaces), *(s for d in depths for s in d)]
         named = set(atoms_of(inside))
         found.axes["ffn"] = [RoleAxis((s,)) for s in feed_forward(self, hidden, named)]
         found.axes["vocab"] = [RoleAxis((s,)) for s in vocabularies(self)]
@@ -110,29 +112,6 @@ class _Finder(Flow):
         found.scopes = find_scopes(self, sums)
         return found
 
-    # ---- attention
-
-    def attention(self) -> Iterator[tuple[tuple[Space, ...], tuple[Space, ...]]]:
-        """(heads, head_dim) of every product of two activations under a softmax."""
-        for instance in self.axes.instances:
-            if instance.line.treatment == "attention":
-                yield from self.operator(instance)
-            if not weighs(instance.node):
-                continue
-            product = self.product_above(instance.node)
-            if product is None:
-                continue
-            both = [set(names_of(terms)) for terms in product.line.inputs[:2]]
-            shared = both[0] & both[1]
-            stretched = _stretched(product)
-            batch = [n for n in names_of(product.line.outputs[0]) if n in shared or n in stretched]
-            inner = [find(product.spaces[n]) for n in sorted(shared - set(batch))]
-            heads = tuple(x for n in batch for x in leaves(product.spaces[n]) if x in self.on_weights)
-            depth = [s for s in inner if any(x in self.on_weights for x in leaves(s))]
-            if heads or depth:
-                yield heads, tuple(depth)
-                yield heads, self.depth_of_values(instance.node)
-
     def beside(self, heads: Collection[Space]) -> Iterator[Space]:
         """What stands end to end with heads in front of the same factor."""
         for use in self.axes.graph.uses():
@@ -143,26 +122,6 @@ class _Finder(Flow):
                         others = (s for s in ends if s.kind == "atom" and not s.unit and s not in heads)
                         yield from (s for s in others if s in self.on_weights)
 
-    def depth_of_values(self, softmax: Node) -> tuple[Space, ...]:
-        """What a head of the values has, where the product of the probabilities with them is found."""
-        below = self.product_below(softmax)
-        if below is None:
-            return ()
-        instance, i = below
-        made = set(names_of(instance.line.outputs[0]))
-        ours = set(names_of(instance.line.inputs[1 - i]))
-        own = [find(instance.spaces[n]) for n in names_of(instance.line.inputs[i]) if n in made - ours]
-        return tuple(s for s in own if any(x in self.on_weights for x in leaves(s)))
-
-    def operator(self, instance: Instance) -> Iterator[tuple[tuple[Space, ...], tuple[Space, ...]]]:
-        """(heads, head_dim) of an attention operator."""
-        terms = instance.line.inputs[0] or ()
-        heads = [x for n in labels(terms[1]) for x in leaves(instance.spaces[n]) if x in self.on_weights]
-        depth = find(instance.spaces["d"])
-        if heads:
-            yield tuple(heads), (depth,)
-            yield tuple(heads), (find(instance.spaces["e"]),)
-
     def expanded(self) -> set[Space]:
         """Atoms that a broadcast makes and no weight but a query's bears: the groups of grouped attention."""
         found: set[Space] = set()
@@ -171,7 +130,7 @@ class _Finder(Flow):
             if shares and "g" in instance.spaces:
                 found |= set(leaves(instance.spaces["g"]))
             if instance.line.treatment == "contract" and self.weight_of(instance) is None:
-                found |= {x for n in _stretched(instance) for x in leaves(instance.spaces[n])}
+                found |= {x for n in stretched(instance) for x in leaves(instance.spaces[n])}
             if instance.node.has(REPEAT):
                 before = set(names_of(instance.line.inputs[0]))
                 if not any(x in self.on_weights for n in before for x in leaves(instance.spaces[n])):
@@ -207,18 +166,6 @@ class _Finder(Flow):
             if instance is not None and instance.line.treatment == "contract":
                 found |= atoms[below] & set(atoms_of(self.made(instance)))
         return found
-
-
-def _stretched(product: Instance) -> set[str]:
-    """Batch labels of a product that only one operand has: the other one is broadcast along them."""
-    out = product.line.outputs[0] or ()
-    found: set[str] = set()
-    for k in (0, 1):
-        own, other = product.line.inputs[k] or (), product.line.inputs[1 - k] or ()
-        for i in range(3, len(out) + 1):
-            if i <= len(own) and (i > len(other) or other[-i] == "1") and own[-i] == out[-i]:
-                found.update(labels(out[-i]))
-    return found
 
 
 def _distinct(axes: list[RoleAxis]) -> list[RoleAxis]:

@@ -35,6 +35,7 @@ def test_inspect_json_has_what_is_agreed(growc):
         "axes": {"hidden": 8, "ffn": 12, "vocab": 16, "layers": 1},
         "scopes": {},
         "runs": [{"scope": "", "layers": 1, "kinds": [0], "period": 1}],
+        "attention": [],
         "parameters": 372,
         "frozen": [],
         "flops": {

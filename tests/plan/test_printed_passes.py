@@ -95,8 +95,7 @@ CASES = {
     "ties": Case(TIED),
     "roles": Case(STREAM),
     "layers": Case(STREAM),
-    "untie": Case(TIED, "untie head"),
-    "groups": Case(ATTENTION, "subclone kv_heads to 2 by mean", 23),
+    "edit": Case(ATTENTION, "subclone kv_heads to 2 by mean", 23),
     "match": Case(
         STREAM, 'in layers 0 {\n    widen ffn to 14 with zero fill\n}\nmatch "other.onnx" with cyclic copy'
     ),

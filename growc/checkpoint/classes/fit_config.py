@@ -37,7 +37,7 @@ from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
 from growc.errors.source import Source as Text
 from growc.passes.axes.single_heads import inner_heads
-from growc.passes.compilation import Result, Source
+from growc.passes.compilation import Result
 from growc.passes.finish.certify import now_stored
 from growc.plans.execute import stays_zero
 from growc.plans.plan import Certificate, Gap, WeightPlan
@@ -165,10 +165,10 @@ def _works(c: Result, more: Sequence[str]) -> bool:
 
 def _again(c: Result, more: Sequence[Bound], inside: bool) -> Result:
     """The same plan with more statements; `inside`: as of a compilation's `Source`."""
-    from growc.passes import PLANNING, run
+    from growc.passes import AFTER_EDIT, run
+    from growc.passes.lowering.edit_model import asked_again
 
-    statements = (*c.statements, *more)
-    return run(PLANNING, Source(c.path, c.first.model, c.outside, statements, c.progress, c.keeps, inside))
+    return run(AFTER_EDIT, asked_again(c, (*c.statements, *more), inside))
 
 
 def _told(c: Result, bound: Bound, leader: Bound) -> str:

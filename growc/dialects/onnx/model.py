@@ -37,7 +37,7 @@ from growc.ir.rows import Site, opaque
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.unstacked_experts import Taken
 from growc.passes.compilation import Rearranged, Result
-from growc.passes.edits import Edit, Repairs, Sampled, Unseen
+from growc.passes.edits import HeadEdits, Repairs, Sampled
 from growc.passes.finish.assembled import Assembled
 from growc.passes.layers.layer_runs import Instance, Layers
 from growc.plans.scores import Scores
@@ -75,14 +75,12 @@ class IrModel(ABC):
         """The neutral graph."""
         return capture(self.source, self)
 
-    def edit(self, edit: Edit) -> Self:
-        """The model with heads that are counted, or queries, keys and values that are cut apart."""
+    def edit(self, edit: HeadEdits) -> Self:
+        """The model with heads that are counted, and queries, keys and values that are cut apart."""
         there = Clone.of(self.source)
         made = self.on(there)
-        if isinstance(edit, Unseen):
-            made.spreading += spread(edit, there, inside=not self.repeats)
-        else:
-            unpack(there, edit)
+        unpack(there, edit.packed)
+        made.spreading += spread(edit, there, inside=not self.repeats)
         return made
 
     def on(self, there: Clone) -> Self:

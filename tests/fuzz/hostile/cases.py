@@ -149,11 +149,11 @@ def _shape(value: onnx.ValueInfoProto) -> list[Any]:
 def planned(begun: Begun, text: str) -> Result:
     """The passes that are left for a recipe; they may change the graph of the model."""
     from growc.api import recipe as resolved
-    from growc.passes import AFTER_ANALYSIS, PIPELINE, run
+    from growc.passes import AFTER_EDIT, EDIT, PIPELINE, run
     from growc.passes.compilation import Analysis
 
     begun = replace(begun, statements=resolved(text).statements)
-    return run(AFTER_ANALYSIS, begun) if isinstance(begun, Analysis) else run(PIPELINE, begun)
+    return run(EDIT >> AFTER_EDIT, begun) if isinstance(begun, Analysis) else run(PIPELINE, begun)
 
 
 def seen(analysed: Analysis, model: onnx.ModelProto) -> Seen:

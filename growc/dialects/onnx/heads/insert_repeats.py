@@ -19,8 +19,8 @@ from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.origins import maker_of
 from growc.dialects.onnx.writer import Writer
-from growc.passes.edits import Unseen
-from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
+from growc.passes.edits import HeadEdits
+from growc.passes.raising.attention import REPEAT_OP, UNFOLD_OP
 
 ATTENDS = "growc::Attention"
 """Of a fused operator the part that shares key/value heads among query heads by itself."""
@@ -30,12 +30,12 @@ UNFOLDED = "growc.unfolded"
 """Key of the `meta` of the three nodes that take heads out of channels: how many, and their axis."""
 
 
-def spread(unseen: Unseen, there: Clone, *, inside: bool = True) -> list[ir.Node]:
+def spread(edit: HeadEdits, there: Clone, *, inside: bool = True) -> list[ir.Node]:
     """Put the operators into a copy of the model, and give them. `inside`: in fused attention, which shares
     heads by itself.
     """
     made = []
-    for value, axis in unseen.unfolds:
+    for value, axis in edit.unfolds:
         channels = there.value_of(value)
         producer, graph = maker_of(channels)
         node = _neutral(UNFOLD_OP, channels, {"num_heads": 1, "axis": axis, "rank": value.rank})
@@ -43,7 +43,7 @@ def spread(unseen: Unseen, there: Clone, *, inside: bool = True) -> list[ir.Node
         node.replace_input_with(0, channels)
         graph.insert_after(producer, node)
         made.append(node)
-    for reader, operand, axis, times in unseen.repeats:
+    for reader, operand, axis, times in edit.repeats:
         rank = reader.required(operand).rank
         attributes = {"times": times, "axis": axis, "rank": rank}
         own = there.node_of(reader)

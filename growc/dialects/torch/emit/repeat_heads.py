@@ -19,7 +19,7 @@ from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.heads.insert_repeats import UNFOLDED
 from growc.dialects.torch.emit.literals import BEFORE, refusal, said
 from growc.dialects.torch.operators.call import SITE, Place, Site
-from growc.passes.raising.heads import REPEAT_OP
+from growc.passes.raising.attention import REPEAT_OP
 
 PUT_IN = "growc.repeats"
 """Key of a call's `meta`: that no module made it."""

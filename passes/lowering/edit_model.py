@@ -1,7 +1,7 @@
-"""Which heads part from the tables that they are tied to.
+"""The model as its statements need it: heads without their tables, and key/value heads that can be averaged.
 
-Needs: the statements `untie head`, the analysed model. Gives: the numbers of the ties to cut. Raises
-GrowError (G307) where a scope holds no tied head.
+Needs: the statements, the analysed model. Gives: the model after all edits at once, analysed again. Raises
+GrowError (G307) where a scope of `untie head` holds no tied head.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from growc.passes.analysis import ANALYSIS
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import tied_heads
 from growc.passes.compilation import Analysis, Request, Source
+from growc.passes.heads.insert_groups import averages, groups_of_one
+from growc.passes.heads.unpack_qkv import packed_heads
 from growc.passes.layers.layer_runs import Layers
 from growc.passes.lowering.scopes import region_of, text_of
 from growc.passes.roles.submodels import Scopes
@@ -23,14 +25,26 @@ from growc.recipe import syntax_tree as ast
 from growc.resolve.bound import Bound
 
 
-def untie_pass(c: Analysis) -> Request:
-    """Which heads part from their tables; if any does, the model is analysed again."""
-    first = c
+def edit_pass(c: Analysis) -> Request:
+    """Heads without tables, groups of one head for `by mean`; if any, the model is analysed again."""
     asked = [b for b in c.statements if isinstance(b.statement, ast.Untie)]
     untied = heads_to_untie(asked, c.axes, c.roles.scopes, c.layers) if asked else frozenset()
-    if untied:
-        c = run(ANALYSIS, replace(c.part(Source), untied=untied))
-    return Request(**vars(c), first=first)
+    model = c.model
+    if any(averages(bound.statement) for bound in c.statements):
+        edit = replace(groups_of_one(c.axes, c.roles, c.ties), packed=packed_heads(c.axes, c.roles))
+        model = model.edit(edit) if edit.repeats or edit.packed else model
+    edited = c
+    if untied or model is not c.model:
+        edited = run(ANALYSIS, replace(c.part(Source), model=model, untied=untied))
+    return Request(**vars(edited), first=c, edited=edited)
+
+
+def asked_again(c: Request, statements: Sequence[Bound], inside: bool) -> Request:
+    """The edited model of a request with more statements; analysed again where the heads in parts count."""
+    edited = c.edited
+    if inside != c.inside:
+        edited = run(ANALYSIS, replace(edited.part(Source), inside=inside))
+    return Request(**vars(edited) | {"statements": statements}, first=c.first, edited=edited)
 
 
 def heads_to_untie(asked: Sequence[Bound], axes: Axes, scopes: Scopes, layers: Layers) -> frozenset[int]:

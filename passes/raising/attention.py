@@ -1,0 +1,195 @@
+"""Attention becomes one `Attention`, however it is spelt, and however its weights are packed.
+
+Needs: the axis graph. Gives: for every attention its queries, keys and values, each as an operand of the
+product that reads it, with the axes of its heads and of what one head has. Of the score function between the
+products nothing is known but the axes that it passes on.
+
+Spellings, by number (tests/plan/test_raised_attention.py has a model for each, and one that must not match):
+
+    A1  an operator that attends             its operands are queries, keys and values
+    A2  w = Softmax(… MatMul(q, k) …)        the nearest product of two activations above a softmax
+        y = MatMul(… w …, v)                 has queries and keys, the nearest below it values
+    A3  w = Softmax(… MatMul(x, weight) …)   no two activations meet above it: it stays plain operators
+        y = MatMul(… w …, v)
+
+    H1  a batch axis of both q and k         heads
+    H2  a batch axis that one of them has    heads that share what the other one has
+    H3  no batch axis                        one head (passes/axes/single_heads.py counts it)
+
+    P1  weights of their own                 apart
+    P2  one weight, (q + k + v)              in a row
+    P3  one weight, heads (q + k + v)        head by head; with a factor of heads alone, group by group
+    P4  one weight, heads channels (3)       channel by channel
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from growc.algebra.space import Space, atoms_of, factors, find, leaves
+from growc.ir.graph import Node
+from growc.ir.notation import labels, names_of
+from growc.passes.axes.infer import Instance
+from growc.passes.axes.queries import Flow
+
+UNFOLD_OP, REPEAT_OP = "growc::Unfold", "growc::Repeat"
+"""Operators that count heads where the model has none that does (growc.passes.axes.expose_shared_head)."""
+
+PARTS = ("queries", "keys", "values")
+
+Operand = tuple[Instance, int]
+"""A product, or an operator that attends, and the number of one of its operands."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """One attention. `node`: the softmax, or the operator. `operands`: queries, keys and values, or nothing
+    where they cannot be told apart. `heads` is row-major; `depths`: what a head of the keys has, and one of
+    the values.
+    """
+
+    node: Node
+    scores: Instance
+    operands: tuple[Operand, ...]
+    heads: tuple[Space, ...]
+    depths: tuple[tuple[Space, ...], ...]
+
+
+def weighs(node: Node) -> bool:
+    """Whether an operator may make the weights of attention from its scores."""
+    return node.op == "Softmax"
+
+
+def merges(node: Node) -> bool:
+    """Whether an operator merges axes: an axis of one element that it drops may have more elements then."""
+    return node.op == "Reshape"
+
+
+def find_attention(flow: Flow) -> list[Attention]:
+    """Every attention, in canonical order."""
+    found = (_raised(flow, instance) for instance in flow.axes.instances)
+    return [one for one in found if one is not None]
+
+
+def left_plain(flow: Flow, raised: Sequence[Attention]) -> list[Node]:
+    """Every softmax that weighs activations and is no attention (A3)."""
+    done = {one.node for one in raised}
+    softmaxes = [i.node for i in flow.axes.instances if weighs(i.node) and i.node not in done]
+    return [node for node in softmaxes if flow.product_below(node) is not None]
+
+
+def _raised(flow: Flow, instance: Instance) -> Attention | None:
+    if instance.line.treatment == "attention":
+        return _of_operator(flow, instance)
+    scores = flow.product_above(instance.node) if weighs(instance.node) else None
+    return None if scores is None else _of_products(flow, instance.node, scores)
+
+
+def _of_operator(flow: Flow, instance: Instance) -> Attention | None:
+    """A1."""
+    terms = instance.line.inputs[0] or ()
+    heads = [x for n in labels(terms[1]) for x in leaves(instance.spaces[n]) if x in flow.on_weights]
+    depths = tuple((find(instance.spaces[name]),) for name in "de")
+    operands = ((instance, place) for place in range(len(PARTS)))
+    return Attention(instance.node, instance, tuple(operands), tuple(heads), depths) if heads else None
+
+
+def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | None:
+    """A2."""
+    below, line = flow.product_below(softmax), scores.line
+    last = (line.outputs[0] or ("_",))[-1]
+    keys = [place for place in (0, 1) if last in (line.inputs[place] or ())]
+    operands: tuple[Operand, ...] = ()
+    if below is not None and len(keys) == 1:
+        operands = (scores, 1 - keys[0]), (scores, keys[0]), below
+    shared = set(names_of(line.inputs[0])) & set(names_of(line.inputs[1]))
+    batch = [n for n in names_of(line.outputs[0]) if n in shared or n in stretched(scores)]
+    heads = tuple(x for n in batch for x in leaves(scores.spaces[n]) if x in flow.on_weights)
+    depth = _on_weights(flow, (scores.spaces[n] for n in sorted(shared - set(batch))))
+    if not heads and not depth:
+        return None
+    return Attention(softmax, scores, operands, heads, (depth, _depth_of_values(flow, below)))
+
+
+def _depth_of_values(flow: Flow, below: Operand | None) -> tuple[Space, ...]:
+    """What a head of the values has, where the product of the probabilities with them is found."""
+    if below is None:
+        return ()
+    product, place = below
+    made, weights = names_of(product.line.outputs[0]), names_of(product.line.inputs[1 - place])
+    own = [n for n in names_of(product.line.inputs[place]) if n in made and n not in weights]
+    return _on_weights(flow, (product.spaces[n] for n in own))
+
+
+def _on_weights(flow: Flow, spaces: Iterable[Space]) -> tuple[Space, ...]:
+    """The spaces of which weights have an atom."""
+    found = map(find, spaces)
+    return tuple(s for s in found if any(x in flow.on_weights for x in leaves(s)))
+
+
+def stretched(product: Instance) -> set[str]:
+    """Batch labels of a product that only one operand has: the other one is broadcast along them (H2)."""
+    out = product.line.outputs[0] or ()
+    found: set[str] = set()
+    for k in (0, 1):
+        own, other = product.line.inputs[k] or (), product.line.inputs[1 - k] or ()
+        for i in range(3, len(out) + 1):
+            if i <= len(own) and (i > len(other) or other[-i] == "1") and own[-i] == out[-i]:
+                found.update(labels(out[-i]))
+    return found
+
+
+# ---------------------------------------------------------------------------------------- packed weights
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Which of queries, keys and values one projection makes, and in which order their units stand in it."""
+
+    parts: tuple[str, ...]
+    order: str
+
+    def __str__(self) -> str:
+        return f"{_listed(self.parts)} packed {self.order}" if self.order else f"{_listed(self.parts)} apart"
+
+
+def packing(flow: Flow, attention: Attention) -> Packing:
+    """How the weights of an attention are packed; without an order where each of its parts has its own."""
+    above = [_projections(flow, attention, operand) for operand in attention.operands]
+    for size in (3, 2):
+        for places in combinations(range(len(above)), size):
+            for projection in above[places[0]]:
+                if all(projection in above[place] for place in places):
+                    order = _order(flow.made(projection), attention)
+                    return Packing(tuple(PARTS[place] for place in places), order)
+    return Packing(PARTS, "")
+
+
+def _projections(flow: Flow, attention: Attention, operand: Operand) -> list[Instance]:
+    """The products with weights that make units of an operand, the next ones above it."""
+    value = operand[0].node.inputs[operand[1]]
+    own = set(attention.heads) or {*atoms_of(s for depth in attention.depths for s in depth)}
+    found = flow.projections(value)
+    return [one for one in found if not own.isdisjoint(atoms_of(flow.made(one)))]
+
+
+def _order(made: Sequence[Space], attention: Attention) -> str:
+    """Where the axis of parts stands in what a projection makes: in front of heads, behind them, or last."""
+    heads, depths = set(attention.heads), {*atoms_of(s for d in attention.depths for s in d)}
+    bearing = next((s for s in made if not (heads | depths).isdisjoint(leaves(s))), None)
+    passed: set[Space] = set()
+    for factor in [] if bearing is None else factors(bearing):
+        if factor not in heads | depths:
+            break
+        passed.add(factor)
+    if not passed:
+        return "in a row"
+    if depths <= passed:
+        return "channel by channel"
+    return "head by head" if heads <= passed else "group by group"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
