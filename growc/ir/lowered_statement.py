@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 
 from growc.algebra.draws import Draws
-from growc.algebra.indexmap import Bools, IndexMap, Ints
+from growc.algebra.indexmap import Bools, Floats, IndexMap, Ints
 from growc.algebra.space import Size, Space, find, plus, times
 from growc.errors.brief import brief
 from growc.errors.source import Span
@@ -51,38 +51,77 @@ class Request:
         return IndexMap.identity(self.map.size) if self.drops else self.map
 
 
+@dataclass(eq=False)
+class Units:
+    """Where the units of an axis come from: `index[i]` where the group of a unit is of the i-th kind.
+
+    `part`: which kind that is for each unit; -1 where the axis does not say.
+    """
+
+    index: Ints
+    part: Ints
+
+    def resolved(self) -> Ints | None:
+        """One index for each unit; None where it takes another axis to know."""
+        if (self.part < 0).any() and (self.index != self.index[:1])[:, self.part < 0].any():
+            return None
+        at: Ints = self.index[np.maximum(self.part, 0), np.arange(len(self.part))]
+        return at
+
+    def mean(self, size: int) -> Floats:
+        """Each unit as the mean of where it comes from in all kinds of groups, a row over `size` old ones."""
+        found: Floats = np.eye(size)[self.index].mean(axis=0)
+        return found
+
+
 @dataclass(frozen=True, eq=False)
-class Split:
-    """Every group of query heads splits into `parts`: the key/value heads become as many times more."""
+class Regroup:
+    """A map of the product (keys group): it takes both to know where a query head comes from.
+
+    `cannot`: what is refused where the map cannot act. `averages`: whether keys are means wherever nothing
+    says for which group they are read.
+    """
+
+    __repr__ = brief
 
     keys: Space
     group: Space
-    parts: int
+    of_keys: Units
+    of_group: Units
+    cannot: str
+    averages: bool = False
     span: Span | None = None
 
+    @property
+    def kinds(self) -> int:
+        """How many kinds of groups there are."""
+        return len(self.of_keys.index)
 
-@dataclass(frozen=True, eq=False)
-class Shuffle:
-    """The query heads of each group change places: the k-th group takes its own in the order `orders[k]`."""
-
-    keys: Space
-    group: Space
-    orders: Ints
-    span: Span | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Every `parts` key/value heads in a row become their mean, and their groups of query heads one group."""
-
-    keys: Space
-    group: Space
-    parts: int
-    span: Span | None = None
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many heads there are afterwards: keys, and queries for each."""
+        return len(self.of_keys.part), len(self.of_group.part)
 
 
-Regroup = Split | Shuffle
-"""What no map of either space says by itself: it takes both to know where a head comes from."""
+def split(keys: int, group: int, parts: int) -> tuple[Units, Units]:
+    """Every group splits into `parts`: query head (k, g) becomes (k·parts + g // G', g mod G')."""
+    new, inside = np.arange(keys * parts), group // parts
+    of_group = np.arange(inside) + inside * np.arange(parts)[:, None]
+    return Units(np.tile(new // parts, (parts, 1)), new % parts), Units(of_group, np.full(inside, -1))
+
+
+def shuffle(orders: Ints) -> tuple[Units, Units]:
+    """The k-th group takes its own heads in the order `orders[k]`."""
+    keys, group = orders.shape
+    each = np.arange(keys)
+    return Units(np.tile(each, (keys, 1)), each), Units(orders, np.full(group, -1))
+
+
+def pool(keys: int, group: int, parts: int) -> tuple[Units, Units]:
+    """`parts` groups become one: query head (k, g) becomes (k // parts, (k mod parts)·G + g)."""
+    left, new = np.arange(keys // parts), np.arange(group * parts)
+    of_keys = left * parts + np.arange(parts)[:, None]
+    return Units(of_keys, np.full(len(left), -1)), Units(np.tile(new % group, (parts, 1)), new // group)
 
 
 @dataclass(eq=False)
@@ -98,7 +137,6 @@ class Stage:
     requests: dict[Space, Request] = field(default_factory=dict)
     span: Span | None = None
     regroups: list[Regroup] = field(default_factory=list)
-    pools: list[Pool] = field(default_factory=list)
 
 
 @dataclass
@@ -146,9 +184,5 @@ class Sizes:
     def apply(self, stage: Stage) -> None:
         """Take over the sizes that a stage leaves."""
         self.current.update((key, request.map.size) for key, request in stage.requests.items())
-        for split in (r for r in stage.regroups if isinstance(r, Split)):
-            keys, group = self.of(split.keys)[0], self.of(split.group)[0]
-            self.current.update({split.keys: keys * split.parts, split.group: group // split.parts})
-        for pool in stage.pools:
-            keys, group = self.of(pool.keys)[0], self.of(pool.group)[0]
-            self.current.update({pool.keys: keys // pool.parts, pool.group: group * pool.parts})
+        for one in stage.regroups:
+            self.current.update(zip((one.keys, one.group), one.sizes, strict=True))

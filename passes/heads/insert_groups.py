@@ -17,7 +17,7 @@ from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import Flow
 from growc.passes.axes.ties import Tie
 from growc.passes.edits import HeadEdits
-from growc.passes.raising.attention import Attention, Operand, find_attention
+from growc.passes.raising.attention import Attention, Operand
 from growc.passes.roles.name_axes import Roles
 from growc.recipe import syntax_tree as ast
 from growc.recipe.ranking_rules import RANKINGS
@@ -31,7 +31,7 @@ def averages(statement: ast.Statement) -> bool:
 def groups_of_one(axes: Axes, roles: Roles, ties: Sequence[Tie]) -> HeadEdits:
     """What would have to repeat heads before they can be averaged; nothing where they come in groups."""
     finder = _Finder(axes, roles, ties)
-    places = (place for attention in find_attention(finder) for place in finder.shared(attention))
+    places = (place for attention in roles.attention for place in finder.shared(attention))
     return HeadEdits(repeats=list(dict.fromkeys(places)))
 
 

@@ -1,31 +1,27 @@
 """Key/value heads that become means, groups of heads that split or are shuffled: what that does to weights.
 
-Needs: a statement with `Pool`s or `Regroup`s, and sizes as they stand before it. Gives: the steps of every
-weight, maps of model outputs, gaps. None of these is a map of the key heads or of the heads in a group by
-itself. What statements on `heads` and `kv_heads` come to: growc.passes.lowering.grouped_query.
+Needs: a statement with `Regroup`s, and sizes as they stand before it. Gives: the steps of every weight, maps
+of model outputs, gaps. Each is a map of the product (keys group), and none of the keys or of a group alone.
+What statements on `heads` and `kv_heads` come to: growc.passes.lowering.grouped_query.
 
-Means: Ainslie et al., "GQA", section 2.1. The projection matrices of the key and value heads of a group are
-mean pooled into one, and the query heads of all of them share it. Query heads keep their places: (k, g)
-becomes (k // parts, (k mod parts)·G + g), which is the same number.
-
-Splitting into s parts, query head (k, g) becomes (k·s + g // G', g mod G'), which leaves an axis that holds
-both as it was, and copies an axis that holds key and value heads alone. A shuffle takes head (k, g) from
-(k, order[k][g]). Both are exact wherever groups are a batch.
+An axis that holds both has the map of the product. One that holds keys alone has each where they come from in
+every kind of group, if that is one place; else their mean (Ainslie et al., "GQA", section 2.1: the projection
+matrices of the key and value heads of a group are mean pooled into one, and the query heads of all of them
+share it). One that holds a group alone is refused, unless all groups move alike. Splits and shuffles are
+exact wherever groups are a batch.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from growc.algebra.indexmap import Floats, IndexMap, Ints
-from growc.algebra.space import Space, factors, find, leaves, product
+from growc.algebra.indexmap import Floats, IndexMap
+from growc.algebra.space import Space, atoms_of, factors, find, product
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Value
-from growc.ir.lowered_statement import Pool, Regroup, Sizes, Split, Stage
+from growc.ir.lowered_statement import Regroup, Sizes, Stage, Units
 from growc.ir.notation import names_of
 from growc.passes.axes.infer import Axes, Instance
 from growc.plans.plan import MEAN, AxisStep, Gap, Layout, LeafStep
@@ -43,12 +39,12 @@ def move_heads(
 
     Raises GrowError (G304) where an operator stands against it, or a weight has no means.
     """
-    found = (_Regrouping if stage.regroups else _Pooling)(axes, stage, sizes)
+    found = _Moving(axes, stage, sizes)
     found.check()
     steps = found.steps()
     outputs = {(v.name, axis): layout for v in axes.graph.outputs for axis, layout in found.changed(v)}
     maps = {place: layout.as_map() for place, layout in outputs.items()}
-    blends = {place: _matrix(layout) for place, layout in outputs.items() if stage.pools}
+    blends = {place: _matrix(layout) for place, layout in outputs.items() if found.first.averages}
     return steps, maps, blends
 
 
@@ -72,39 +68,27 @@ def _matrix(layout: Layout) -> Floats:
 
 def averaged(stage: Stage) -> Iterator[Gap]:
     """One gap for a statement that averages heads."""
-    counts = " or ".join(str(n) for n in sorted({p.parts for p in stage.pools}))
-    each = f", in each of {len(stage.pools)} spaces" if len(stage.pools) > 1 else ""
-    if stage.pools:
+    pools = [one for one in stage.regroups if one.averages]
+    counts = " or ".join(str(n) for n in sorted({one.kinds for one in pools}))
+    each = f", in each of {len(pools)} spaces" if len(pools) > 1 else ""
+    if pools:
         yield Gap("", "subclone", f"every {counts} {stage.axis} become their mean{each}")
 
 
-class _Moving(ABC):
-    """What becomes of axes that hold the heads of a statement. `cannot`, `halves`, `takes`: for refusals."""
-
-    cannot: str
-    halves: str
-    takes: str
-    moves: Sequence[Pool | Regroup]
+class _Moving:
+    """What becomes of axes that hold the heads of a statement."""
 
     def __init__(self, axes: Axes, stage: Stage, sizes: Sizes) -> None:
-        self.axes, self.stage, self.sizes = axes, stage, sizes
-        self.moves = [*stage.pools, *stage.regroups]
-        self.heads = {x for one in self.moves for x in (one.keys, one.group)}
-
-    @abstractmethod
-    def layout(self, spaces: Sequence[Space]) -> Layout | None:
-        """What becomes of a product; None where it has a group without the heads that it belongs to."""
-
-    @abstractmethod
-    def stands(self, layout: Layout | None, averages: bool) -> bool:
-        """Whether an operator that takes these units together makes the same of them."""
+        self.axes, self.stage, self.sizes, self.first = axes, stage, sizes, stage.regroups[0]
+        self.moves = {space: one for one in stage.regroups for space in (one.keys, one.group)}
+        self.kinds = max(one.kinds for one in stage.regroups)
 
     def steps(self) -> dict[Value, list[AxisStep]]:
         found: dict[Value, list[AxisStep]] = {}
         for use in self.axes.graph.uses():
             for axis, layout in self.changed(use):
                 floats = use.weight is not None and use.weight.stored is None and use.weight.floating
-                if self.stage.pools and not floats:
+                if self.first.averages and not floats:
                     raise self.refused(use.name, "holds them as integers, of which there is no mean")
                 found.setdefault(use, []).append(AxisStep(axis, layout, "makes", self.stage.axis))
         return found
@@ -114,12 +98,12 @@ class _Moving(ABC):
             if self.touches([space]):
                 layout = self.layout([space])
                 if layout is None:
-                    raise self.refused(value.name, self.halves)
+                    raise self.refused(value.name, "holds query heads of groups without their key heads")
                 if not layout.is_identity:
                     yield axis, layout
 
     def touches(self, spaces: Sequence[Space]) -> bool:
-        return any(not self.heads.isdisjoint(leaves(space)) for space in spaces)
+        return any(x in self.moves for x in atoms_of(spaces))
 
     def check(self) -> None:
         """Heads are a batch to every operator: it passes them on, or takes all that belong together."""
@@ -134,150 +118,91 @@ class _Moving(ABC):
         if kind in ("layout", "lookup") or not self.touches(spaces):
             return
         if not self.stands(self.layout(spaces), kind in AVERAGING):
-            raise self.refused(instance.node.name or instance.node.op, f"{self.takes} together ({kind})")
-
-    def refused(self, name: str, cause: str) -> GrowError:
-        return GrowError(Diagnostic("G304", f"{self.cannot}: `{name}` {cause}", self.moves[0].span))
-
-
-# ---------------------------------------------------------------------------------------------- means
-
-
-class _Pooling(_Moving):
-    """Key/value heads that become means."""
-
-    cannot = "key/value heads cannot become means"
-    halves = "holds query heads without their key heads"
-    takes = "takes them"
-
-    def __init__(self, axes: Axes, stage: Stage, sizes: Sizes) -> None:
-        super().__init__(axes, stage, sizes)
-        self.pools = {one.keys: one for one in stage.pools}
-        self.groups = {one.group for one in stage.pools}
+            raise self.refused(instance.node.name or instance.node.op, f"takes them together ({kind})")
 
     def stands(self, layout: Layout | None, averages: bool) -> bool:
-        return averages or (layout is not None and layout.is_identity)
+        """Whether an operator that takes these units together makes the same of them."""
+        made = None if layout is None else layout.as_map()
+        if made is None or made.junk.any():
+            return averages and self.first.averages
+        return bool((made.counts == (made.counts[0] if averages else 1)).all())
+
+    def refused(self, name: str, cause: str) -> GrowError:
+        return GrowError(Diagnostic("G304", f"{self.first.cannot}: `{name}` {cause}", self.first.span))
+
+    # ---- one axis
 
     def layout(self, spaces: Sequence[Space]) -> Layout | None:
-        parts: list[Layout] = []
-        pending = [f for space in spaces for f in factors(space)][::-1]
+        """What becomes of a product; None where it has a group without the heads that it belongs to."""
+        units, n = self.units(product(spaces)), self.sizes.product(spaces)
+        index = None if units is None else units.resolved()
+        if self.first.averages and (index is None or len(index) != n or (index != np.arange(n)).any()):
+            return self.with_means([f for space in spaces for f in factors(space)])
+        if index is None:
+            return None
+        step = LeafStep(n, index, np.ones(len(index)), np.zeros(len(index), dtype=np.int64))
+        return Layout("leaf", (), step)
+
+    def units(self, space: Space) -> Units | None:
+        """The units of an axis afterwards, in order; None where heads meet groups of other heads."""
+        space = find(space)
+        if space.kind == "atom":
+            return self.atom(space)
+        made, size = self.units(space.parts[0]), self.sizes.of(space.parts[0])[0]
+        for k, part in enumerate(space.parts[1:], 1):
+            other, n = self.units(part), self.sizes.of(part)[0]
+            strange = space.kind == "product" and self.strange(space.parts[:k], part)
+            if made is None or other is None or strange:
+                return None
+            if space.kind == "sum":
+                index = np.concatenate([made.index, other.index + size], axis=1)
+                made, size = Units(index, np.concatenate([made.part, other.part])), size + n
+            else:
+                index = (made.index[:, :, None] * n + other.index[:, None, :]).reshape(self.kinds, -1)
+                which = np.maximum(made.part[:, None], other.part[None, :]).reshape(-1)
+                made, size = Units(index, which), size * n
+        return made
+
+    def strange(self, spaces: Sequence[Space], other: Space) -> bool:
+        """Whether both of these have heads, and not of one attention alone."""
+        a, b = ({self.moves[x] for x in atoms_of(s) if x in self.moves} for s in (spaces, [other]))
+        return bool(a and b) and len(a | b) > 1
+
+    def atom(self, space: Space) -> Units:
+        size, one = self.sizes.of(space)[0], self.moves.get(space)
+        if one is None:
+            return Units(np.tile(np.arange(size), (self.kinds, 1)), np.full(size, -1))
+        made = one.of_keys if space is one.keys else one.of_group
+        kinds = np.minimum(np.arange(self.kinds), one.kinds - 1)
+        return Units(made.index[kinds], made.part)
+
+    def with_means(self, parts: Sequence[Space]) -> Layout | None:
+        """The same, with means of key/value heads wherever no query heads stand beside them."""
+        made: list[Layout] = []
+        pending = [*parts][::-1]
         while pending:
             space = pending.pop()
-            one = self.pools.get(space)
-            if one is not None and pending and pending[-1] is one.group:
-                parts += [self.kept(space), self.kept(pending.pop())]
-                continue
-            if space in self.groups:
+            one = self.moves.get(space)
+            if one is not None and space is one.group:
                 return None
-            inner = self.segments(space) if space.kind == "sum" else self.atom(space, one)
+            if one is not None and pending and pending[-1] is one.group:
+                both = self.sizes.of(space)[0] * self.sizes.of(pending.pop())[0]
+                made.append(Layout("leaf", (), LeafStep.keep(both)))
+                continue
+            inner = self.segments(space) if space.kind == "sum" else self.mean(space, one)
             if inner is None:
                 return None
-            parts.append(inner)
-        return parts[0] if len(parts) == 1 else Layout("product", tuple(parts))
+            made.append(inner)
+        return made[0] if len(made) == 1 else Layout("product", tuple(made))
 
     def segments(self, space: Space) -> Layout | None:
         parts = [self.layout([p]) for p in space.parts]
         return None if None in parts else Layout("sum", tuple(p for p in parts if p is not None))
 
-    def atom(self, space: Space, one: Pool | None) -> Layout:
-        if one is None:
-            return self.kept(space)
-        outer = Layout("leaf", (), LeafStep.keep(self.sizes.of(space)[0] // one.parts))
-        step = LeafStep(one.parts, np.array([-1]), np.ones(1), np.array([MEAN]))
-        return Layout("product", (outer, Layout("leaf", (), step)))
-
-    def kept(self, space: Space) -> Layout:
-        return Layout("leaf", (), LeafStep.keep(self.sizes.of(space)[0]))
-
-
-# ------------------------------------------------------------------------------------- other groups
-
-
-@dataclass(eq=False)
-class _Units:
-    """Where the units of an axis come from: `index[i]` where the group is of the i-th kind (of a split: the
-    i-th part of its old one; of a shuffle: the i-th group).
-
-    `part` is that i for each unit, -1 where the axis does not say.
-    """
-
-    index: Ints
-    part: Ints
-
-    def resolved(self) -> Ints | None:
-        """One index for each unit; None where it takes another axis to know."""
-        if (self.part < 0).any() and (self.index != self.index[:1])[:, self.part < 0].any():
-            return None
-        at: Ints = self.index[np.maximum(self.part, 0), np.arange(len(self.part))]
-        return at
-
-
-class _Regrouping(_Moving):
-    """Groups of query heads that split, or whose heads change places."""
-
-    halves = "holds query heads of groups without their key heads"
-    takes = "takes key/value heads"
-
-    def __init__(self, axes: Axes, stage: Stage, sizes: Sizes) -> None:
-        super().__init__(axes, stage, sizes)
-        splits = isinstance(stage.regroups[0], Split)
-        what = "split" if splits else "have their heads in another order"
-        self.cannot = f"groups of query heads cannot {what}"
-        self.keys = {one.keys: one for one in stage.regroups}
-        self.groups = {one.group: one for one in stage.regroups}
-        self.kinds = max(map(_kinds, stage.regroups))
-
-    def layout(self, spaces: Sequence[Space]) -> Layout | None:
-        index = self.units(product(spaces)).resolved()
-        if index is None:
-            return None
-        n = len(index)
-        step = LeafStep(self.sizes.product(spaces), index, np.ones(n), np.zeros(n, dtype=np.int64))
-        return Layout("leaf", (), step)
-
-    def stands(self, layout: Layout | None, averages: bool) -> bool:
-        counts = None if layout is None else layout.as_map().counts
-        return counts is not None and bool((counts == (counts[0] if averages else 1)).all())
-
-    def units(self, space: Space) -> _Units:
-        """The units of an axis afterwards, in order."""
-        space = find(space)
-        if space.kind == "atom":
-            return self.atom(space)
-        inner = [self.units(p) for p in space.parts]
-        sizes = [self.sizes.of(p)[0] for p in space.parts]
-        made, size = inner[0], sizes[0]
-        for other, n in zip(inner[1:], sizes[1:], strict=True):
-            if space.kind == "sum":
-                index = np.concatenate([made.index, other.index + size], axis=1)
-                made, size = _Units(index, np.concatenate([made.part, other.part])), size + n
-            else:
-                index = (made.index[:, :, None] * n + other.index[:, None, :]).reshape(self.kinds, -1)
-                part = np.maximum(made.part[:, None], other.part[None, :]).reshape(-1)
-                made, size = _Units(index, part), size * n
-        return made
-
-    def atom(self, space: Space) -> _Units:
+    def mean(self, space: Space, one: Regroup | None) -> Layout:
         size = self.sizes.of(space)[0]
-        if (one := self.keys.get(space)) is not None:
-            parts = one.parts if isinstance(one, Split) else 1
-            new = np.arange(size * parts)
-            part = new % parts if isinstance(one, Split) else new
-            return _Units(np.tile(new // parts, (self.kinds, 1)), part)
-        if (one := self.groups.get(space)) is not None:
-            rows = [_of_group(one, size, min(i, _kinds(one) - 1)) for i in range(self.kinds)]
-            return _Units(np.stack(rows), np.full(len(rows[0]), -1))
-        return _Units(np.tile(np.arange(size), (self.kinds, 1)), np.full(size, -1))
-
-
-def _kinds(one: Regroup) -> int:
-    return one.parts if isinstance(one, Split) else len(one.orders)
-
-
-def _of_group(one: Regroup, size: int, kind: int) -> Ints:
-    """Where each head of a group of a kind comes from."""
-    if isinstance(one, Split):
-        inside = size // one.parts
-        return np.arange(inside) + kind * inside
-    order: Ints = one.orders[kind]
-    return order
+        if one is None:
+            return Layout("leaf", (), LeafStep.keep(size))
+        outer = Layout("leaf", (), LeafStep.keep(size // one.kinds))
+        step = LeafStep(one.kinds, np.array([-1]), np.ones(1), np.array([MEAN]))
+        return Layout("product", (outer, Layout("leaf", (), step)))

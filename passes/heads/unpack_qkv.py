@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from growc.algebra.indexmap import Ints
-from growc.algebra.space import atoms_of, find, leaves
+from growc.algebra.space import find
 from growc.ir.graph import Node, Value, makers
 from growc.ir.traits import SIZES, TURN, VIEW
 from growc.ir.walk import walk
@@ -22,32 +22,24 @@ from growc.passes.axes.infer import Axes
 from growc.passes.axes.queries import Flow
 from growc.passes.dataflow.trace_elements import moved
 from growc.passes.edits import Packed, PackedPart
-from growc.passes.raising.attention import Attention, find_attention
+from growc.passes.raising.attention import Attention, shared_projection
 from growc.passes.roles.name_axes import Roles
 
 
 def packed_heads(axes: Axes, roles: Roles) -> list[Packed]:
     """Every attention whose heads have to be put apart before key/value heads can be averaged."""
-    finder = _Finder(axes, roles)
-    found = map(finder.packed, (one for one in find_attention(finder) if one.operands))
+    flow = Flow(axes)
+    found = (_packed(flow, attention) for attention in roles.attention if attention.heads)
     return [one for one in found if one is not None]
 
 
-class _Finder(Flow):
-    def __init__(self, axes: Axes, roles: Roles) -> None:
-        super().__init__(axes)
-        self.heads = {x for a in roles.axes.get("heads", []) for x in atoms_of(a.spaces)}
-
-    def packed(self, attention: Attention) -> Packed | None:
-        """The projection that makes queries, keys and values of one attention, in an order that ties them."""
-        values = [instance.node.inputs[i] for instance, i in attention.operands]
-        above, keys = [ancestors(value) for value in values], values[1]
-        heads = set() if keys is None else self.heads & self.atoms(keys)
-        for projection in reversed([m for m in self.maps if all(m.node.outputs[0] in a for a in above)]):
-            rows = [s for s in self.made(projection) if any(x in heads for x in leaves(s))]
-            if len(rows) == 1:
-                return _Cone(self, projection.node.outputs[0], above).packed()
+def _packed(flow: Flow, attention: Attention) -> Packed | None:
+    """The projection that makes queries, keys and values of one attention, in an order that ties them."""
+    places, projection = shared_projection(flow, attention)
+    if projection is None or len(places) < len(attention.operands):
         return None
+    above = [ancestors(instance.node.inputs[i]) for instance, i in attention.operands]
+    return _Cone(flow, projection.node.outputs[0], above).packed()
 
 
 def ancestors(value: Value | None) -> set[Value]:
@@ -62,7 +54,7 @@ def ancestors(value: Value | None) -> set[Value]:
 class _Cone:
     """What is made of a projection by moving its channels. `numbers`: which of them stand where."""
 
-    def __init__(self, flow: _Finder, made: Value, above: Sequence[set[Value]]) -> None:
+    def __init__(self, flow: Flow, made: Value, above: Sequence[set[Value]]) -> None:
         self.flow, self.above, self.top = flow, above, _biased(flow, made)
         sizes = self.top.sizes or ()
         self.point = int(np.argmax(np.prod(np.array(sizes), axis=0))) if sizes else 0

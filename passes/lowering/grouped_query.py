@@ -20,7 +20,7 @@ from growc.algebra.indexmap import IndexMap, Ints
 from growc.algebra.space import Space, atoms_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
-from growc.ir.lowered_statement import Pool, Shuffle, Split, Stage
+from growc.ir.lowered_statement import Regroup, Stage, Units, pool, shuffle, split
 from growc.passes.heads.insert_groups import averages
 from growc.passes.lowering.axis_maps import Ask, Requests, chosen, size_span
 from growc.passes.ranking.rankings import listed_units
@@ -28,6 +28,10 @@ from growc.passes.roles.name_axes import RoleAxis, Roles
 from growc.recipe import syntax_tree as ast
 from growc.recipe.option_rules import Options
 from growc.recipe.ranking_rules import RANKINGS
+
+POOL = "key/value heads cannot become means"
+SPLIT = "groups of query heads cannot split"
+SHUFFLE = "groups of query heads cannot have their heads in another order"
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +172,8 @@ class Pairs:
         goal = settle(keys, group, kv_heads, heads, spans[-1], spans[:-1])
         front = self.fronts.setdefault(mine[0].stage, [_front("heads"), _front("kv_heads")])
         if goal.split > 1:
-            self.split(pair, goal.split, mine[0], front[1])
+            units = split(keys, group, goal.split)
+            sizes.apply(self.regroup(pair, SPLIT, units, mine[0], front[1]))
         order = np.tile(np.arange(group), (keys, 1))
         for name, space, last in (("kv_heads", pair.keys, goal.keys), ("heads", pair.group, goal.group)):
             asks = [a for a in mine if a.stage.axis == name]
@@ -185,7 +190,9 @@ class Pairs:
                     self.requests.add(ask, [space], now, after)
                 sizes.apply_to(space, ask.stage)
         if (order != np.arange(group)).any():
-            front[0].regroups.append(Shuffle(pair.keys, pair.group, order, mine[0].statement.span))
+            of_keys, of_group = shuffle(order)
+            span = mine[0].statement.span
+            front[0].regroups.append(Regroup(pair.keys, pair.group, of_keys, of_group, SHUFFLE, span=span))
             self.held[pair] = np.take_along_axis(self.heads(pair), order, axis=1)
         self.check(pair, goal, spans[-1])
         for bearer in (pair.heads, pair.kv_heads):
@@ -202,12 +209,7 @@ class Pairs:
         parts = keys // ask.after
         if parts == 1:
             return
-        if frozen := [s for s in (pair.keys, pair.group) if s.frozen is not None]:
-            raise GrowError(self.requests.placing(ask).frozen(frozen[0]))
-        ask.stage.pools.append(Pool(pair.keys, pair.group, parts, ask.statement.span))
-        self.held[pair] = self.standing(pair, keys, group).reshape(ask.after, group * parts)
-        self.requests.rankings.pool(pair.keys, np.kron(np.eye(ask.after), np.full((1, parts), 1 / parts)))
-        self.requests.rankings.pool(pair.group, np.tile(np.eye(group), (parts, 1)))
+        self.regroup(pair, POOL, pool(keys, group, parts), ask, ask.stage)
         self.pooled.add(pair)
 
     def heads(self, pair: Pair) -> Ints:
@@ -226,19 +228,18 @@ class Pairs:
             return np.full((keys, group), -1)
         return held[rows.index][:, columns.index]
 
-    def split(self, pair: Pair, parts: int, ask: Ask, front: Stage) -> None:
-        """Every group becomes several."""
-        for space in (pair.keys, pair.group):
-            if space.frozen is not None:
-                raise GrowError(self.requests.placing(ask).frozen(space))
-        split = Split(pair.keys, pair.group, parts, ask.statement.span)
-        front.regroups.append(split)
+    def regroup(self, pair: Pair, cannot: str, units: tuple[Units, Units], ask: Ask, stage: Stage) -> Stage:
+        """Key/value heads and the query heads of their groups move together; the stage that says so alone."""
+        if frozen := [s for s in (pair.keys, pair.group) if s.frozen is not None]:
+            raise GrowError(self.requests.placing(ask).frozen(frozen[0]))
+        averaging = averages(ask.statement)
+        one = Regroup(pair.keys, pair.group, *units, cannot, averaging, ask.statement.span)
+        stage.regroups.append(one)
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
-        self.held[pair] = self.standing(pair, keys, group).reshape(keys * parts, group // parts)
-        self.requests.rankings.pool(pair.keys, np.repeat(np.eye(keys), parts, axis=0))
-        inside = np.kron(np.full((1, parts), 1 / parts), np.eye(group // parts))
-        self.requests.rankings.pool(pair.group, inside)
-        self.requests.sizes.apply(Stage(0, "", "", Options(), regroups=[split]))
+        self.held[pair] = self.standing(pair, keys, group).reshape(one.sizes)
+        for space, own, size in zip((pair.keys, pair.group), units, (keys, group), strict=True):
+            self.requests.rankings.pool(space, own.mean(size))
+        return Stage(0, "", "", Options(), regroups=[one])
 
     def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:
         """The heads of every group in their new order; where they become fewer, those that stay in front."""

@@ -89,7 +89,7 @@ class _Lowering:
         one_by_one = taken([(a, mapped(self.axes.of(a.whole)[a.axis], made)) for a in apart])
         self.done.taken = replace(one_by_one, constants=constants(self.axes, made))
         stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(own, ()), own)]
-        self.done.stages = [s for s in stages if s.requests or s.regroups or s.pools]
+        self.done.stages = [s for s in stages if s.requests or s.regroups]
         for name, found in self.roles.axes.items():
             before = tuple(dict.fromkeys(a.size for a in found))
             self.done.axes[name] = AxisChange(
@@ -130,7 +130,7 @@ class _Lowering:
 
     def measure(self, statement: ast.Measure) -> None:
         """Importance is that of the source, so nothing may have changed before."""
-        if any(stage.requests or stage.pools for stage in self.done.stages) or self.pairs.asks:
+        if any(stage.requests or stage.regroups for stage in self.done.stages) or self.pairs.asks:
             message = "importance is measured on the source, and a statement above has changed it"
             remedy = "write `measure importance` first"
             raise GrowError(Diagnostic("G315", message, statement.span, help=remedy))

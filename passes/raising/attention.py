@@ -24,13 +24,14 @@ Spellings, by number (tests/plan/test_raised_attention.py has a model for each, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from growc.algebra.space import Space, atoms_of, factors, find, leaves
-from growc.ir.graph import Node
+from growc.ir.graph import Node, Value
 from growc.ir.notation import labels, names_of
+from growc.ir.walk import walk
 from growc.passes.axes.infer import Instance
 from growc.passes.axes.queries import Flow
 
@@ -46,14 +47,15 @@ Operand = tuple[Instance, int]
 @dataclass(frozen=True, eq=False)
 class Attention:
     """One attention. `node`: the softmax, or the operator. `operands`: queries, keys and values, or nothing
-    where they cannot be told apart. `heads` is row-major; `depths`: what a head of the keys has, and one of
-    the values.
+    where they cannot be told apart. `heads` is row-major; `own`: those of its atoms that keys or values have,
+    and no broadcast brings in. `depths`: what a head of the keys has, and one of the values.
     """
 
     node: Node
     scores: Instance
     operands: tuple[Operand, ...]
     heads: tuple[Space, ...]
+    own: frozenset[Space]
     depths: tuple[tuple[Space, ...], ...]
 
 
@@ -92,8 +94,10 @@ def _of_operator(flow: Flow, instance: Instance) -> Attention | None:
     terms = instance.line.inputs[0] or ()
     heads = [x for n in labels(terms[1]) for x in leaves(instance.spaces[n]) if x in flow.on_weights]
     depths = tuple((find(instance.spaces[name]),) for name in "de")
-    operands = ((instance, place) for place in range(len(PARTS)))
-    return Attention(instance.node, instance, tuple(operands), tuple(heads), depths) if heads else None
+    if not heads:
+        return None
+    operands = tuple((instance, place) for place in range(len(PARTS)))
+    return Attention(instance.node, instance, operands, tuple(heads), _own(flow, heads, operands), depths)
 
 
 def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | None:
@@ -110,7 +114,39 @@ def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | Non
     depth = _on_weights(flow, (scores.spaces[n] for n in sorted(shared - set(batch))))
     if not heads and not depth:
         return None
-    return Attention(softmax, scores, operands, heads, (depth, _depth_of_values(flow, below)))
+    depths = depth, _depth_of_values(flow, below)
+    return Attention(softmax, scores, operands, heads, _own(flow, heads, operands), depths)
+
+
+def _own(flow: Flow, heads: Collection[Space], operands: Sequence[Operand]) -> frozenset[Space]:
+    """Of the atoms of heads those that keys or values have; all, where these cannot be told apart."""
+    values = [instance.node.required(place) for instance, place in operands[1:]]
+    brought = {x for value in values for x in _brought(flow, value)}
+    return frozenset(x for x in heads if x in brought or not values)
+
+
+def _brought(flow: Flow, value: Value) -> Iterator[Space]:
+    """The atoms of a value that the ends above it have: weights, inputs, and what only weights make."""
+
+    def above(place: tuple[Value, frozenset[Space]]) -> Iterator[tuple[Value, frozenset[Space]]]:
+        value, atoms = place
+        for operand in _made_of(flow, value):
+            yield operand, atoms & flow.atoms(operand)
+
+    for end, atoms in walk([(value, frozenset(flow.atoms(value)))], above):
+        if end.producer in flow.weighted:
+            yield from atoms.intersection(atoms_of(flow.made(flow.weighted[end.producer])))
+        elif not _made_of(flow, end):
+            yield from atoms
+
+
+def _made_of(flow: Flow, value: Value) -> list[Value]:
+    """The activations that a value is made of, up to products; of static values all."""
+    instance = flow.maker(value)
+    if instance is None or instance.line.treatment == "contract":
+        return []
+    operands = instance.node.operands
+    return [v for v in operands if v not in flow.static or value in flow.static]
 
 
 def _depth_of_values(flow: Flow, below: Operand | None) -> tuple[Space, ...]:
@@ -157,14 +193,21 @@ class Packing:
 
 def packing(flow: Flow, attention: Attention) -> Packing:
     """How the weights of an attention are packed; without an order where each of its parts has its own."""
+    places, projection = shared_projection(flow, attention)
+    if projection is None:
+        return Packing(PARTS, "")
+    return Packing(tuple(PARTS[k] for k in places), _order(flow.made(projection), attention))
+
+
+def shared_projection(flow: Flow, attention: Attention) -> tuple[tuple[int, ...], Instance | None]:
+    """Which operands one product with a weight makes, and that product: of three, else of two, or none."""
     above = [_projections(flow, attention, operand) for operand in attention.operands]
     for size in (3, 2):
         for places in combinations(range(len(above)), size):
             for projection in above[places[0]]:
                 if all(projection in above[place] for place in places):
-                    order = _order(flow.made(projection), attention)
-                    return Packing(tuple(PARTS[place] for place in places), order)
-    return Packing(PARTS, "")
+                    return places, projection
+    return (), None
 
 
 def _projections(flow: Flow, attention: Attention, operand: Operand) -> list[Instance]:

@@ -19,15 +19,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from growc.algebra.space import Space, atoms_of, factors, find, leaves, segments
+from growc.algebra.space import Space, atoms_of, factors, find, segments
 from growc.errors.brief import brief
 from growc.ir.graph import Value
-from growc.ir.notation import names_of
-from growc.ir.traits import REPEAT
-from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.queries import Flow
-from growc.passes.raising.attention import REPEAT_OP, Attention, find_attention, stretched
+from growc.passes.raising.attention import Attention, find_attention
 from growc.passes.roles.channels import channel_spaces, counters
 from growc.passes.roles.indexed_axes import experts, positions, routers, vocabularies
 from growc.passes.roles.residual_streams import feed_forward, residual_sums, streams
@@ -86,7 +83,8 @@ class _Finder(Flow):
         sums = residual_sums(self)
         hidden = streams(self, sums)
         found.attention = find_attention(self)
-        found.expanded = self.expanded()
+        own = {x for a in found.attention for x in a.own}
+        found.expanded = {x for a in found.attention for x in a.heads if x not in own}
         heads = [RoleAxis(a.heads) for a in found.attention]
         depths = [depth for a in found.attention for depth in a.depths if depth]
         taken = {x for h in heads for x in h.spaces}
@@ -121,51 +119,6 @@ class _Finder(Flow):
                     if any(one in heads for one in ends):
                         others = (s for s in ends if s.kind == "atom" and not s.unit and s not in heads)
                         yield from (s for s in others if s in self.on_weights)
-
-    def expanded(self) -> set[Space]:
-        """Atoms that a broadcast makes and no weight but a query's bears: the groups of grouped attention."""
-        found: set[Space] = set()
-        for instance in self.axes.instances:
-            shares = instance.line.treatment == "attention" or instance.node.op == REPEAT_OP
-            if shares and "g" in instance.spaces:
-                found |= set(leaves(instance.spaces["g"]))
-            if instance.line.treatment == "contract" and self.weight_of(instance) is None:
-                found |= {x for n in stretched(instance) for x in leaves(instance.spaces[n])}
-            if instance.node.has(REPEAT):
-                before = set(names_of(instance.line.inputs[0]))
-                if not any(x in self.on_weights for n in before for x in leaves(instance.spaces[n])):
-                    continue
-                after = names_of(instance.line.outputs[0])
-                found |= {x for n in after if n not in before for x in leaves(instance.spaces[n])}
-        return found - self.of_both_sides()
-
-    def of_both_sides(self) -> set[Space]:
-        """Atoms that weights make in both operands of a product: a part of a key may be broadcast too."""
-        found: set[Space] = set()
-        for product in self.axes.instances:
-            contracts = product.line.treatment == "contract" and self.weight_of(product) is None
-            if contracts or product.line.treatment == "attention":
-                a, b = (self.made_above(v) for v in product.node.inputs[:2] if v is not None)
-                found |= a & b
-        return found
-
-    def made_above(self, value: Value) -> set[Space]:
-        """Atoms of a value that the weights next above it make, and nothing in between brings in."""
-        found: set[Space] = set()
-        atoms = {value: self.atoms(value)}
-
-        def above(below: Value) -> Iterator[Value]:
-            instance = self.maker(below)
-            if instance is not None and instance.line.treatment != "contract":
-                for v in (v for v in instance.node.operands if v not in self.static):
-                    atoms.setdefault(v, atoms[below] & self.atoms(v))
-                    yield v
-
-        for below in walk([value], above):
-            instance = self.maker(below)
-            if instance is not None and instance.line.treatment == "contract":
-                found |= atoms[below] & set(atoms_of(self.made(instance)))
-        return found
 
 
 def _distinct(axes: list[RoleAxis]) -> list[RoleAxis]:

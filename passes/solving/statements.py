@@ -39,7 +39,7 @@ def solve_pass(c: Mapped) -> Solved:
     statements = _Statements(c)
     for stage in c.lowered.stages:
         statements.draw(stage.number)
-        if stage.regroups or stage.pools:
+        if stage.regroups:
             statements.move(stage)
         else:
             statements.solve(stage)
