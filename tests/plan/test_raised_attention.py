@@ -14,8 +14,9 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+import torch
 from graphs import save
-from models import FLAVOURS
+from models import FLAVOURS, build
 
 from growc import api
 from growc.passes.axes.queries import Flow
@@ -211,10 +212,14 @@ OF_A_CLASS = {
 
 
 @pytest.mark.parametrize("name", OF_A_CLASS)
-def test_every_file_of_a_class_says_the_same_of_its_attention(name, models):
+def test_every_file_of_a_class_and_the_module_say_the_same_of_its_attention(name, models):
     for flavour in FLAVOURS:
         data = inspect_data(api.inspect(models.path(name, flavour)))
         assert [tuple(kind.values()) for kind in data["attention"]] == OF_A_CLASS[name], flavour
+    ids = torch.randint(4, 90, (2, 7), generator=torch.Generator().manual_seed(0))
+    inputs = (ids, torch.ones_like(ids), ids % 2)[: 3 if name == "bert" else 2]
+    module = inspect_data(api.inspect(build(name), example_inputs=inputs))
+    assert [tuple(kind.values()) for kind in module["attention"]] == OF_A_CLASS[name]
 
 
 LOOK_ALIKES = {
