@@ -125,10 +125,13 @@ def layer_rows(runs: Sequence[Run]) -> Iterator[tuple[str, str, str]]:
 
 def attention_rows(c: Analysis) -> Iterator[tuple[str, str, str]]:
     """`attention`, `4`, `6 heads of 16; queries, keys and values packed in a row`: one row for each kind."""
-    for k, (kind, number) in enumerate(attention_kinds(c).items()):
+    kinds = attention_kinds(c)
+    for k, (kind, number) in enumerate(kinds.items()):
         yield "" if k else "attention", str(number), f"{kind.counted}; {kind.packing}"
-    for node in left_plain(Flow(c.axes), c.roles.attention):
-        yield "", "", f"stays plain operators: {node_text(node)}, whose scores are no product of activations"
+    if plain := left_plain(Flow(c.axes), c.roles.attention):
+        first = f"{node_text(plain[0])}{_more(len(plain))}"
+        cause = "no product of activations makes the scores"
+        yield "" if kinds else "attention", str(len(plain)), f"left as plain operators, {cause}: {first}"
 
 
 @dataclass(frozen=True)
