@@ -164,6 +164,17 @@ def test_a_directory_says_so_too(save, tmp_path, capsys, monkeypatch):
     assert main(["verify", str(path), str(tmp_path / "out")]) == 0
 
 
+@pytest.mark.soak
+def test_axes_of_new_layers_follow_as_those_do_that_they_come_from():
+    module = sequences()
+    stacked = growc.apply(module, "stack layers to 2 * layers by each", check=False)
+    widened = growc.apply(
+        module, "stack layers to 2 * layers by each\nwiden hidden to 2 * hidden with cyclic copy"
+    )
+    assert (widened.config.num_hidden_layers, widened.config.num_attention_heads) == (4, 8)
+    assert_same(widened, stacked, input_ids=IDS)
+
+
 @pytest.mark.parametrize(
     ("recipe", "follows"),
     [("widen hidden to 2 * hidden with cyclic copy", True), ("widen ffn to 2 * ffn with zero fill", False)],

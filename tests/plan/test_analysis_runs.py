@@ -117,7 +117,7 @@ def bert(path: Path) -> Path:
         "widen ffn to 2 * ffn with zero fill",
         "widen hidden to 2 * hidden with cyclic copy",
         "subclone hidden to hidden / 2 by magnitude",
-        f"widen ffn to 2 * ffn with zero fill\n{DEEPER}",
+        f"widen hidden to 2 * hidden with cyclic copy\n{DEEPER}",
     ],
 )
 def test_a_checkpoint_is_analysed_at_most_three_times(recipe, counted, tmp_path):

@@ -67,7 +67,7 @@ def follows(trials: Trials, trial: Trial) -> bool:
     """Whether what differs are axes alone that the plan leaves as they are."""
     if trial.read.keys() != trials.target.shapes.keys():
         return False
-    return all(trials.source.features.get(f) == trials.wanted[f] for f in trials.wrong(trial))
+    return all(trials.before[f] == trials.wanted[f] for f in trials.wrong(trial))
 
 
 def unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:

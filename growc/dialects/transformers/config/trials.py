@@ -128,6 +128,20 @@ class Trials:
             self.leaves = {p: v for p, v in self.leaves.items() if p[: len(path)] != path[: len(p)]}
         self.start = self.of({})
 
+    @cached_property
+    def before(self) -> dict[Feature, int]:
+        """The sizes of the source; of a layer that the result has, those of the one that it comes from."""
+        return {(n, k): self.source.features.get((self.origin(n), k), -1) for n, k in self.wanted}
+
+    def origin(self, name: str) -> str:
+        """The name that a tensor of the result has in the source: its layers may come from others there."""
+        words = name.split(".")
+        found = list(words)
+        for place, word in enumerate(words):
+            order = self.target.layers.get(".".join(words[:place]), ()) if word.isdigit() else ()
+            found[place] = str(order[int(word)]) if order and int(word) < len(order) else word
+        return ".".join(found)
+
     @property
     def refused(self) -> bool:
         """Whether the class refused a whole number that was changed alone."""
