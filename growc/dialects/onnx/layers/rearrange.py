@@ -170,7 +170,7 @@ class _Surgery:
 
     def rewire(self, number: int) -> None:
         """Let what reads the run's old layers read the new ones."""
-        old = [v for n in self.gone if self.source.home[n][0] == number for v in n.outputs]
+        old = [v for n, place in self.source.home.items() if place[0] == number for v in n.outputs]
         for value in [*old, *(v for p, own in self.source.inputs.items() if p[0] == number for v in own)]:
             for use in tuple(value.uses()):
                 reader = self.source.owners.outer.get(use.node, use.node)
