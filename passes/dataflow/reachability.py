@@ -9,9 +9,9 @@ Needs: a simulated graph. Gives: the data values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from growc.ir.graph import Graph, Node, Value, static_values
+from growc.ir.graph import Graph, Node, Value, static_values, used_by
 from growc.ir.traits import SIZES
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
@@ -44,6 +44,15 @@ def users(value: Value, data: frozenset[Value]) -> list[Node]:
     """The nodes that use the elements of a value for something that is used."""
     nodes = dict.fromkeys(node for node, _ in value.users)
     return [n for n in nodes if not n.has(SIZES) and any(o in data for o in n.outputs)]
+
+
+def made_from(values: Iterable[Value]) -> set[Value]:
+    """These values, and all that their elements go into."""
+
+    def behind(value: Value) -> Iterator[Value]:
+        yield from (out for node in used_by([value]) if not node.has(SIZES) for out in node.outputs)
+
+    return set(walk(values, behind))
 
 
 def learned_activations(axes: Axes) -> set[Value]:

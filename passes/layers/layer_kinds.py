@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
-from growc.ir.graph import Node, Value, used_by
+from growc.ir.graph import Node, Value
 from growc.ir.traits import JOIN, SAME, SIZES
-from growc.ir.walk import postorder, walk
+from growc.ir.walk import postorder
+from growc.passes.dataflow.reachability import made_from
 from growc.passes.layers.layer_runs import Layer, Rows
 
 SILENT = frozenset({"stash_type"})
@@ -31,7 +32,7 @@ def kinds_of(
 ) -> tuple[int, ...]:
     """A number for each layer, in the order in which kinds first appear."""
     shared = Counter(v for layer in layers for v in _from_outside(layer))
-    handed = _made_from(layers[0].start)
+    handed = made_from([layers[0].start])
     common = {v for v, n in shared.items() if n > 1 and v not in static and v not in handed}
     likeness = _Likeness(common, handed, rows)
     numbers: dict[Hashable, int] = {}
@@ -42,15 +43,6 @@ def _from_outside(layer: Layer) -> set[Value]:
     inside = {v for n in layer.nodes for v in n.outputs}
     read = {v for n in layer.nodes for v in n.operands}
     return {v for v in read - inside - {layer.start} if v.weight is None and v.known is None}
-
-
-def _made_from(start: Value) -> set[Value]:
-    """The values that elements of this one go into."""
-
-    def behind(value: Value) -> Iterator[Value]:
-        yield from (out for node in used_by([value]) if not node.has(SIZES) for out in node.outputs)
-
-    return set(walk([start], behind))
 
 
 def digest(value: Value) -> int:

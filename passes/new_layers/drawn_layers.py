@@ -18,7 +18,7 @@ table that is looked up, so that positions times frequencies are none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
@@ -28,9 +28,8 @@ import numpy as np
 from growc.algebra.draws import Draws
 from growc.ir.graph import Node, Value, Weight
 from growc.ir.notation import labels, names_of
-from growc.ir.traits import SIZES
-from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
+from growc.passes.dataflow.reachability import made_from
 from growc.passes.layers.layer_runs import Layer, Layers
 from growc.plans.plan import DRAWN, ONE, ZERO, AxisStep, Layout, LeafStep
 
@@ -75,7 +74,7 @@ class DrawnLayers:
         starts = [run.layers[0].start for run in layers.runs]
         inputs = [value for value in graph.inputs if value.floating]
         tables = [out for node in graph.nodes if _looks_up(node) for out in node.outputs]
-        self.activations = set(walk([*starts, *inputs, *tables], _made_of))
+        self.activations = made_from([*starts, *inputs, *tables])
 
     def of(self, layer: Layer) -> dict[Weight, Anew]:
         """What each weight becomes that becomes another one, in canonical order."""
@@ -123,12 +122,6 @@ class DrawnLayers:
 
 def _looks_up(node: Node) -> bool:
     return node.treatment == "lookup" and bool(node.inputs) and node.required(0).unmoved.weight is not None
-
-
-def _made_of(value: Value) -> Iterator[Value]:
-    """What depends on the elements of a value."""
-    for node, _ in value.users:
-        yield from () if node.has(SIZES) else node.outputs
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from graphs import save
 from judging import judge
 
 from growc import api
+from growc.errors.diagnostic import GrowError
 
 MODEL = """
 layers (float[B, S, 3] x) => (float[B, S, 4] y)
@@ -117,6 +118,11 @@ def test_layers_are_copied_and_dropped(tmp_path: Path, form: str, recipe: str) -
     else:
         assert not judged.certificate.exact
         assert judged.difference > 1e-4
+
+
+def test_a_refusal_names_the_first_layer_that_is_needed(tmp_path: Path) -> None:
+    with pytest.raises(GrowError, match="layer 1 cannot go: `MatMul` reads it"):
+        api.plan("subclone layers to 1 by first", model(tmp_path, SECOND_STREAM))
 
 
 @pytest.mark.parametrize("form", FORMS)

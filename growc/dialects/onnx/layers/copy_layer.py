@@ -101,12 +101,14 @@ class Building:
         """What stands for a value in the first layer that has it; None where no layer does."""
         return next((p.values[value] for p in self.runs[number] if value in p.values), None)
 
-    def elsewhere(self, value: ir.Value, reader: ir.Node) -> ir.Value:
-        """A value from outside of a layer, as the layer's copy reads it."""
+    def elsewhere(self, value: ir.Value, reader: ir.Node | ir.Value) -> ir.Value:
+        """What stands for a value, for who reads it outside of its layer. Raises GrowError (G314)."""
         place = self.source.place(value)
         if place is None or place[0] not in self.runs:
             return value
         found = self.now(place[0], value)
+        if found is None and isinstance(reader, ir.Node) and self.source.data.isdisjoint(reader.outputs):
+            return self.twin(value, self.runs[place[0]], place[0]) or value  # nobody may need what it reads
         if found is None:
             raise needed(place, reader)
         return found

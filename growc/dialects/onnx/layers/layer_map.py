@@ -63,11 +63,12 @@ class Layered:
     def port(self, value: ir.Value) -> Place | None:
         """The layer of an input or output of which every layer of the run has its own."""
         place = self.place(value)
-        if value in self.given or place is None:
-            return self.given.get(value)
-        last = self.value_of(self.layers.runs[place[0]].layers[-1].end)
-        behind = value is last and place[0] in {run for run, _ in self.given.values()}
-        return place if not behind and self.is_port(value, place) else None
+        if value in self.given or value in self.private or place is None:
+            return self.given.get(value, place)
+        run = self.layers.runs[place[0]].layers
+        behind = value is self.value_of(run[-1].end) and place[0] in {run for run, _ in self.given.values()}
+        each = all(self._same_place(value, place, i) in self.outputs for i in range(len(run)))
+        return place if each and not behind and (len(run) > 1 or value in self.states) else None
 
     def place(self, value: ir.Value) -> Place | None:
         """The layer whose node makes a value, or whose own input it is."""
@@ -75,14 +76,6 @@ class Layered:
         if node is not None:
             return self.home.get(node)
         return self.owners.of(value) if value in self.private else None
-
-    def is_port(self, value: ir.Value, place: Place) -> bool:
-        """Whether an input or output is one of which every layer of the run has its own."""
-        if value in self.private:
-            return True
-        count = len(self.layers.runs[place[0]].layers)
-        alike = [self._same_place(value, place, i) for i in range(count)]
-        return all(v in self.outputs for v in alike) and (count > 1 or value in self.states)
 
     def alike(self, value: ir.Value, place: Place) -> dict[int, ir.Value]:
         """For each layer of the run a value that has the size of this one of another layer."""

@@ -170,25 +170,13 @@ class _Surgery:
 
     def rewire(self, number: int) -> None:
         """Let what reads the run's old layers read the new ones."""
-        old = [v for n in self.gone if self.source.home[n][0] == number for v in n.outputs]
+        old = [v for n, place in self.source.home.items() if place[0] == number for v in n.outputs]
         for value in [*old, *(v for p, own in self.source.inputs.items() if p[0] == number for v in own)]:
             for use in tuple(value.uses()):
                 reader = self.source.owners.outer.get(use.node, use.node)
                 if self.source.home.get(reader, (-1, 0))[0] != number:
-                    self.taken[value] = self.tapped(number, value, reader)
+                    self.taken[value] = self.building.elsewhere(value, reader)
                     use.node.replace_input_with(use.idx, self.taken[value])
-
-    def tapped(self, number: int, value: ir.Value, reader: ir.Node | ir.Value) -> ir.Value:
-        """What stands for a value of a layer, for someone who reads it outside of the layers."""
-        placed = self.building.runs[number]
-        found = self.building.now(number, value)
-        if found is not None:
-            return found
-        if isinstance(reader, ir.Node) and not any(out in self.source.data for out in reader.outputs):
-            return self.building.twin(value, placed, number) or value  # nobody may need what it reads
-        place = self.source.place(value)
-        assert place is not None
-        raise needed(place, reader)
 
     def renew(self, side: MutableSequence[ir.Value]) -> None:
         """Give the model the inputs, or the outputs, of its new layers."""
@@ -196,7 +184,7 @@ class _Surgery:
         for number, placed in self.building.runs.items():
             ports = {v: p for v in listed if (p := self.source.port(v)) is not None and p[0] == number}
             inner = [v for v in listed if v not in ports and (self.source.place(v) or (-1, 0))[0] == number]
-            exits = {v: self.tapped(number, v, v) for v in inner}
+            exits = {v: self.building.elsewhere(v, v) for v in inner}
             own = _ordered(ports, placed)
             for old, new in [*exits.items(), *own]:  # inner values need not say what they are; outputs must
                 new.type, new.shape = new.type or old.type, new.shape or old.shape
