@@ -52,7 +52,7 @@ FORMS = {
     "[smaller by RANKING]",
     "untie": "untie head",
     "include": 'include "FILE"',
-    "expect": "expect AXIS == EXPR",
+    "expect": "expect exact | preserved within X | AXIS == EXPR",
     "in": "in SCOPE { … }",
 }
 """How each statement is written, by its verb."""
