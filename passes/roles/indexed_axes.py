@@ -94,8 +94,8 @@ def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
     routed = {s for m in flow.maps for s in flow.made(m)} - set(taken)
     for instance in flow.maps:
         found.update(dict.fromkeys(s for s in _stacked(flow, instance) if s in routed))
-    apart = (find(flow.axes.of(a.whole)[a.axis]) for a in (*flow.axes.apart, *flow.axes.refused))
-    found.update(dict.fromkeys(s for s in apart if s in routed))
+    listed = (find(flow.axes.of(e.whole)[e.axis]) for e in (*flow.axes.experts, *flow.axes.refused))
+    found.update(dict.fromkeys(s for s in listed if s in routed))
     return [s for s in found if s.kind == "atom" or all(x.unit for x in segments(s))]
 
 
