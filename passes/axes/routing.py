@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.notation import Axes, Line
 from growc.ir.traits import JOIN, RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
-from growc.ir.walk import walk
 
 WHOLE = ("int32", "int64")
 """Element types that hold every number of a unit."""
@@ -43,12 +42,15 @@ def find_routes(graph: Graph, compared: Collection[Node] = ()) -> Routes:
     `compared`: comparisons of numbers with constants, which follow them
     (growc.passes.axes.unstacked_experts).
     """
+    numbers: dict[Node, dict[Value, None]] = {}
+    for value, ranking in numbers_of_rankings(graph).items():
+        numbers.setdefault(ranking, {})[value] = None
     found: dict[Node, list[Stop]] = {}
-    outputs = set(graph.outputs)
-    for node in graph.nodes:
-        stops = _stops(node, outputs, compared) if node.has(RANK) else None
-        for at, stop in stops or ():
-            found.setdefault(at, []).append(stop)
+    for ranking, values in numbers.items():
+        axis = ranked_axis(ranking)
+        if axis is not None and values.keys().isdisjoint(graph.outputs):
+            for at, stop in _stops(ranking, axis, values, compared) or ():
+                found.setdefault(at, []).append(stop)
     return found
 
 
@@ -72,46 +74,37 @@ def fewest(ranking: Node) -> int:
     return max(int(k.reshape(-1)[0]) for k in count.known)
 
 
-def numbers_of(value: Value) -> tuple[Node, int] | None:
-    """The ranking that numbers are of, however moved, and the axis of the scores that it numbers."""
-    node = value.producer
-    if node is None:
-        return None
-    if node.has(RANK):
-        axis = _ranked_axis(node) if value is node.outputs[-1] else None
-        return None if axis is None else (node, axis)
-    given = [node.inputs[i] for i in node.taken] if _gives_on(node, 0) else []
-    found = {None if v is None else numbers_of(v) for v in given}
-    return found.pop() if len(found) == 1 else None
+def numbers_of_rankings(graph: Graph) -> dict[Value, Node]:
+    """The values that are numbers from a ranking, however moved, each with its ranking."""
+    found: dict[Value, Node] = {}
+    for node in graph.nodes:
+        if ranked_axis(node) is not None:
+            found[node.outputs[-1]] = node
+        given = [node.inputs[i] for i in node.taken] if _gives_on(node, 0) else []
+        rankings = {None if v is None else found.get(v) for v in given}
+        if len(rankings) == 1 and (ranking := rankings.pop()) is not None:
+            found.update(dict.fromkeys(node.outputs, ranking))
+    return found
 
 
-def _ranked_axis(ranking: Node) -> int | None:
-    scores = ranking.inputs[0]
-    if scores is None or not scores.sizes:
+def ranked_axis(ranking: Node) -> int | None:
+    """The axis of its scores that a ranking numbers; None where it cannot be followed, or there is none."""
+    scores = ranking.input(0)
+    if not ranking.has(RANK) or scores is None or not scores.sizes:
         return None
     last = len(ranking.outputs) > 1  # those that give the elements too count from the last axis
     axis = ranking.integer("axis", -1 if last else 0) % scores.rank
     return axis if len(set(scores.sizes[axis])) == 1 else None
 
 
-def _stops(ranking: Node, outputs: set[Value], compared: Collection[Node]) -> list[tuple[Node, Stop]] | None:
+def _stops(
+    ranking: Node, axis: int, numbers: Collection[Value], compared: Collection[Node]
+) -> list[tuple[Node, Stop]] | None:
     """Every place where the numbers of a ranking mean units; None where they mean anything else."""
-    axis = _ranked_axis(ranking)
-    if axis is None:
-        return None
-
-    def given_on(value: Value) -> Iterator[Node]:
-        yield from (node for node, operand in value.users if _gives_on(node, operand))
-
     found = [(ranking, Stop(ranking, False, 0, axis))]
-    numbers = list(
-        walk(ranking.outputs[-1:], lambda v: (out for node in given_on(v) for out in node.outputs))
-    )
-    joins = {node for value in numbers for node in given_on(value) if node.has(JOIN)}
-    if not outputs.isdisjoint(numbers) or not all(set(numbers).issuperset(node.operands) for node in joins):
-        return None
     for node, operand in (user for value in numbers for user in value.users):
-        if not (_gives_on(node, operand) or node.has(SIZES) or node in compared):
+        moved = _gives_on(node, operand) and node.outputs[0] in numbers
+        if not (moved or node.has(SIZES) or node in compared):
             stops = list(_numbered(ranking, node, operand))
             if not stops:
                 return None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,31 +21,32 @@ import numpy as np
 
 from growc.algebra.space import Reason
 from growc.ir.graph import Graph, Node, Value, Weight, static_values
-from growc.passes.axes.routing import numbers_of
+from growc.ir.traits import TAKE
+from growc.passes.axes.routing import numbers_of_rankings, ranked_axis
 from growc.passes.axes.unstacked_experts import Experts, Units
 
 TABLE = """
     #   operator                  operands                         result
 
-    5   SIZES                     any                              nothing
-    6   Not body                  any                              refusal  makes something else of them
-    7   SUM                       = unit|zero                      units
-    8   SUM                       = one|constant                   units    counted
-    9   SUM                       unit|zero                        units    alike
-    10  SUM                       unit|constant                    refusal  adds a constant to several of them
-    11  SUM                       any                              nothing  alike
-    12  WRITE                     = unit, = any                    units
-    13  WRITE                     other, = any                     nothing
-    14  multiply contract lookup  = any                            units
-    15  And GatherElements        = any                            units
-    16  divide                    = unit, = any                    units
-    17  select                    = any, = unit|zero, = unit|zero  units
-    18  select                    = unit, = any, = unit|zero       units
-    19  any                       = unit|constant                  units
-    20  any                       = any                            refusal  joins them with something else
-    21  any                       any                              refusal  joins what several of them give
+    4   SIZES                     any                              nothing
+    5   Not body                  any                              refusal  makes something else of them
+    6   SUM                       = unit|zero                      units
+    7   SUM                       = one|constant                   units    counted
+    8   SUM                       unit|zero                        units    alike
+    9   SUM                       unit|constant                    refusal  adds a constant to several of them
+    10  SUM                       any                              nothing  alike
+    11  WRITE                     = unit, = any                    units
+    12  WRITE                     other, = any                     nothing
+    13  multiply contract lookup  = any                            units
+    14  And GatherElements        = any                            units
+    15  divide                    = unit, = any                    units
+    16  select                    = any, = unit|zero, = unit|zero  units
+    17  select                    = unit, = any, = unit|zero       units
+    18  any                       = unit|constant                  units
+    19  any                       = any                            refusal  joins them with something else
+    20  any                       any                              refusal  joins what several of them give
 """
-"""What operators make of values that vanish with units. The first row that fits holds; CUTS are rows 1 to 4.
+"""What operators make of values that vanish with units. The first row that fits holds; CUTS are rows 1 to 3.
 
 An operator is a name, a treatment (small letters), a trait (capital letters) or `any`; `body` is one whose
 body takes such a value from around it. The last term stands for all further operands too. `unit` is a value
@@ -60,6 +61,7 @@ the unit that it is added to.
 class Row:
     """One row of the table: for each operand what it may be, and whether its tag is that of others."""
 
+    number: int
     operators: frozenset[str]
     operands: Sequence[tuple[frozenset[str], bool]]
     result: str
@@ -70,9 +72,9 @@ def _rows(text: str) -> list[Row]:
     found = []
     for line in text.strip().splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
-            _, operators, operands, result, *words = re.split(r"\s{2,}", line.strip())
+            number, operators, operands, result, *words = re.split(r"\s{2,}", line.strip())
             terms = [(frozenset(t.strip("= ").split("|")), t.startswith("=")) for t in operands.split(", ")]
-            found.append(Row(frozenset(operators.split()), terms, result, "".join(words)))
+            found.append(Row(int(number), frozenset(operators.split()), terms, result, "".join(words)))
     return found
 
 
@@ -108,7 +110,8 @@ class _Raising:
         for experts in every:
             units = {unit for cut in experts.cuts.values() for unit in cut}
             held = Counter(weight for unit in units for weight in matrices[experts, unit])
-            if all(any(held[weight] == 1 for weight in matrices[experts, unit]) for unit in units):
+            own = [unit for unit in units if any(held[weight] == 1 for weight in matrices[experts, unit])]
+            if len(own) == len(units) or (len(own) > 1 and experts in self.refusals):
                 if len({self.constants[experts][unit] for unit in units}) > 1:
                     cause = "gives units of which not all have constants added to them"
                     self.refuse(experts, next(iter(experts.cuts)), cause)
@@ -218,11 +221,8 @@ def _is_zero(value: Value) -> bool:
         return not np.asarray(value.weight.read()).any()
     if value.known is not None:
         return not any(k.any() for k in value.known)
-    node = value.producer
-    if node is None or node.op != "ConstantOfShape":
-        return False
-    filler = node.array("value")
-    return filler is None or not filler.any()
+    constant = None if value.producer is None else value.producer.laws.constant
+    return constant is not None and value.producer is not None and not constant(value.producer).any()
 
 
 # ------------------------------------------------------------------------------------ how units are cut out
@@ -236,44 +236,40 @@ class Cut(NamedTuple):
     units: tuple[int, ...]
 
 
-def _gathered(node: Node) -> Cut | None:
-    """1: Gather takes the unit of one number."""
-    whole, number = node.required(0), _number(node.input(1))
-    return None if number is None else Cut(whole, node.integer("axis", 0), (number,))
-
-
-def _sliced(node: Node) -> Cut | None:
-    """2: Slice takes one unit of one axis."""
-    whole, made, number = node.required(0), node.outputs[0].sizes or (), _number(node.input(1))
-    axes = [k for k, (a, b) in enumerate(zip(whole.sizes or (), made, strict=False)) if a != b]
-    if number is None or _number(node.input(2)) is None or len(axes) != 1 or set(made[axes[0]]) != {1}:
+def _by_number(node: Node, _: Rankings) -> Cut | None:
+    """1: one unit of operand 0 is taken by a constant number."""
+    places = [one for one in node.addresses if not one.result] if node.has(TAKE) else []
+    numbers = [_number(node.input(one.operand)) for one in places]
+    if None in numbers or len({one.axis for one in places}) != 1:
         return None
-    return Cut(whole, axes[0], (number,))
+    whole, made, axis = node.required(0), node.outputs[0], places[0].axis
+    alone = made.rank < whole.rank or (made.sizes is not None and set(made.sizes[axis]) == {1})
+    return Cut(whole, axis, (numbers[0] or 0,)) if alone else None
 
 
-def _parted(node: Node) -> Cut | None:
-    """3: Split gives every unit."""
-    whole, axis = node.required(0), node.integer("axis", 0)
+def _by_place(node: Node, _: Rankings) -> Cut | None:
+    """2: every unit is a result of its own."""
+    if node.op != "Split":
+        return None
+    axis = node.integer("axis", 0)
     single = all(out.sizes is not None and set(out.sizes[axis]) == {1} for out in node.outputs)
-    return Cut(whole, axis, tuple(range(len(node.outputs)))) if single else None
+    return Cut(node.required(0), axis, tuple(range(len(node.outputs)))) if single else None
 
 
-def _compared(node: Node) -> Cut | None:
-    """4: Equal asks which numbers of a ranking are one number."""
-    for numbers, other in (node.inputs, node.inputs[::-1]):
-        number, ranking = _number(other), None if numbers is None else numbers_of(numbers)
-        if number is not None and number >= 0 and ranking is not None:
-            return Cut(ranking[0].required(0), ranking[1], (number,))
+def _compared(node: Node, rankings: Rankings) -> Cut | None:
+    """3: the numbers of a ranking are compared with a constant one."""
+    for numbers, other in (node.inputs, node.inputs[::-1]) if node.op == "Equal" else ():
+        number, ranking = _number(other), None if numbers is None else rankings.get(numbers)
+        axis = None if ranking is None else ranked_axis(ranking)
+        if number is not None and number >= 0 and ranking is not None and axis is not None:
+            return Cut(ranking.required(0), axis, (number,))
     return None
 
 
-CUTS: Mapping[str, Callable[[Node], Cut | None]] = {
-    "Gather": _gathered,
-    "Slice": _sliced,
-    "Split": _parted,
-    "Equal": _compared,
-}
-"""Rows 1 to 4: how a unit is cut out of an axis, or is asked for by its number."""
+CUTS = (_by_number, _by_place, _compared)
+"""Rows 1 to 3: how a unit is cut out of an axis, or is asked for by its number."""
+
+Rankings = Mapping[Value, Node]
 
 
 def _cuts(
@@ -281,8 +277,9 @@ def _cuts(
 ) -> Iterator[tuple[tuple[Value, int], dict[Node, tuple[int, ...]]]]:
     """What is cut into several units, with its axis; and the units that each node takes out of it."""
     found: dict[tuple[Value, int], dict[Node, tuple[int, ...]]] = defaultdict(dict)
+    rankings = numbers_of_rankings(graph)
     for node in graph.nodes:
-        cut = CUTS[node.op](node) if node.op in CUTS else None
+        cut = next((cut for rule in CUTS if (cut := rule(node, rankings)) is not None), None)
         if cut is None or not cut.whole.sizes or cut.whole in static or cut.whole.known is not None:
             continue
         size = set(cut.whole.sizes[cut.axis])
