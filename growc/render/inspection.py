@@ -13,6 +13,7 @@ from growc.passes.axes.ties import Tie
 from growc.passes.finish.assemble import count_parameters
 from growc.passes.layers.layer_runs import Run
 from growc.passes.lowering.scopes import numbers
+from growc.passes.roles.indexed_axes import spelling_of_experts
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.why_tied import Frozen, Way, frozen_axes, ways
 from growc.plans.plan_to_json import one
@@ -36,6 +37,7 @@ def inspect_data(c: Analysis) -> dict[str, Json]:
             {"scope": r.scope, "layers": len(r.layers), "kinds": list(r.kinds), "period": r.period}
             for r in c.layers.runs
         ],
+        **({"experts": list(ways_of_experts(c))} if "experts" in c.roles.axes else {}),
         "parameters": count_parameters(c.axes, c.ties),
         "frozen": [{"node": n.name, "op": n.kind, "reason": cause} for n, cause in nodes],
     }
@@ -90,6 +92,12 @@ def _more(n: int) -> str:
     return "" if n == 1 else f", and {n - 1} more"
 
 
+def ways_of_experts(c: Analysis) -> dict[str, None]:
+    """How the networks of experts stand, each way once."""
+    axes, looped = c.axes, c.model.looped
+    return dict.fromkeys(spelling_of_experts(axes, a.spaces, looped) for a in c.roles.axes["experts"])
+
+
 def role_row(c: Analysis, name: str) -> tuple[str, str, str]:
     """`ffn`, `3072`, `12 spaces`."""
     found = c.roles.axes[name]
@@ -99,6 +107,7 @@ def role_row(c: Analysis, name: str) -> tuple[str, str, str]:
         fixed = sum(any(x.frozen for x in atoms_of(a.spaces)) for a in found)
         note = many(len(found), "space") + (f", {fixed} of them frozen" if fixed else "")
         note += "" if all(a.spaces for a in found) else ", where there is one nothing counts it"
+        note += f", {' / '.join(ways_of_experts(c))}" if name == "experts" else ""
     return name, " / ".join(map(str, c.roles.sizes(name))), note
 
 

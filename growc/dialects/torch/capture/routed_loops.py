@@ -26,7 +26,18 @@ from torch.export.graph_signature import InputKind
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.node import has_side_effect
 
-__all__ = ["SOME", "Chosen", "NotIdleError", "every", "forget", "over", "require_idle", "taken", "unrolls"]
+__all__ = [
+    "SOME",
+    "Chosen",
+    "NotIdleError",
+    "every",
+    "forget",
+    "looped",
+    "over",
+    "require_idle",
+    "taken",
+    "unrolls",
+]
 
 Chosen = Callable[[int, int], bool]
 """Whether loops run over a number, of so many that there can be."""
@@ -49,8 +60,8 @@ LIBRARY.impl("hits", lambda numbers, most: None, "CompositeExplicitAutograd")
 HITS = torch.ops.growc.hits.default
 """Says in a program that a loop ran over these numbers."""
 has_side_effect(HITS)
-TAKEN = "growc.hits"
-"""Key of a program's `meta`: what `taken` gives."""
+RAN = "growc.hits"
+"""Key of a program's `meta`: over how many numbers its loops ran, and where."""
 
 aten = torch.ops.aten
 FOUND = frozenset({aten.nonzero.default, aten.where.default})
@@ -150,10 +161,7 @@ def require_idle(whole: ExportedProgram, part: ExportedProgram, chosen: Chosen) 
 def forget(program: ExportedProgram) -> None:
     """Drop what says that loops ran; `taken` tells it from then on."""
     ran = [node for node in program.graph.nodes if node.target is HITS]
-    places = dict.fromkeys(
-        f"a loop over what is not zero runs over all of {n.args[1]}{_place(n)}" for n in ran
-    )
-    program.graph_module.meta[TAKEN] = tuple(f"{place}: the others do nothing" for place in places)
+    program.graph_module.meta[RAN] = tuple(dict.fromkeys((node.args[1], _place(node)) for node in ran))
     for node in ran:
         program.graph.erase_node(node)
     program.graph.eliminate_dead_code()
@@ -162,8 +170,14 @@ def forget(program: ExportedProgram) -> None:
 
 def taken(program: ExportedProgram) -> tuple[str, ...]:
     """What a reader of a plan should know of loops that run over all numbers."""
-    found: tuple[str, ...] = program.graph_module.meta.get(TAKEN, ())
-    return found
+    ran = program.graph_module.meta.get(RAN, ())
+    said = "a loop over what is not zero runs over all of {}{}: the others do nothing"
+    return tuple(said.format(*one) for one in ran)
+
+
+def looped(program: ExportedProgram) -> frozenset[int]:
+    """Over how many numbers its loops ran."""
+    return frozenset(most for most, _ in program.graph_module.meta.get(RAN, ()))
 
 
 def _most(tensor: Tensor) -> int | None:
