@@ -171,6 +171,17 @@ def test_their_axes_have_names(files: dict[str, Path], name: str) -> None:
     assert axes["layers"] == 2
 
 
+def test_inspect_says_how_they_stand(files: dict[str, Path]) -> None:
+    ways = {name: inspect_data(api.inspect(files[name])).get("experts") for name in ("listed", "looped")}
+    assert ways == {"listed": ["listed one by one"], "looped": ["looped over"]}
+
+
+def test_listed_experts_change_places_exactly(files: dict[str, Path], tmp_path: Path) -> None:
+    done = growc.apply("reorder experts by random seed 4", files["listed"], tmp_path / "out.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FILES)
 def test_fewer_units_leave_a_model_that_runs(files: dict[str, Path], tmp_path: Path, name: str) -> None:

@@ -13,7 +13,9 @@ from models import stored
 from planted import difference
 
 import growc
+from growc import api
 from growc.errors.diagnostic import GrowError
+from growc.render.inspection import inspect_data, inspect_lines
 
 E, H, F = 4, 6, 7
 WEIGHTS = ", ".join(
@@ -108,6 +110,12 @@ def model(path: Path, kind: str, **values: np.ndarray) -> Path:
 
 
 KINDS = [*CUTS, "written"]
+
+
+def test_inspect_says_that_they_are_listed(tmp_path: Path) -> None:
+    found = api.inspect(model(tmp_path / "m.onnx", "compare"))
+    assert inspect_data(found)["experts"] == ["listed one by one"]
+    assert "experts 4 1 space, listed one by one" in [" ".join(line.split()) for line in inspect_lines(found)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
