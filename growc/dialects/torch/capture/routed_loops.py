@@ -185,7 +185,7 @@ def _leave_out(graph: fx.Graph, stored: Mapping[fx.Node, Stored], chosen: Chosen
     for node in [node for node in graph.nodes if _has(node, WRITE)]:  # what is empty is written nowhere
         beside = [one.meta["val"] for one in node.all_input_nodes if one is not node.args[0]]
         if any(str(size) in empty for one in beside for size in getattr(one, "shape", ())):
-            node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
+            node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
 
 
