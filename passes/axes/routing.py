@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.notation import Axes, Line
 from growc.ir.traits import JOIN, RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
@@ -31,6 +33,8 @@ class Stop:
     result: bool
     place: int
     axis: int
+    compared: bool = False
+    """Whether it is the numbers of all units, with which others are compared."""
 
 
 Routes = Mapping[Node, Sequence[Stop]]
@@ -60,10 +64,24 @@ def routed(line: Line, stops: Sequence[Stop]) -> Line:
     for stop in stops:
         side = sides[stop.result]
         terms = side[stop.place] if stop.place < len(side) else None
-        if line.treatment == "opaque" or terms is None or terms[stop.axis] not in ("_", "#"):
+        if line.treatment == "opaque" or terms is None:
+            return line
+        if terms[stop.axis] not in ("_", "#") and not stop.compared:
             return line
         side[stop.place] = (*terms[: stop.axis], ROUTED, *terms[stop.axis + 1 :])
     return replace(line, inputs=tuple(sides[0]), outputs=tuple(sides[1]))
+
+
+def counting(node: Node) -> tuple[int, int] | None:
+    """The operand of a comparison that is 0, 1, 2, … along the last of its axes, and which axis of the result
+    that is.
+    """
+    for i, value in enumerate(node.inputs if node.laws.signs == {0} else ()):
+        if value is None or value.known is None or value.rank != 1 or value.dtype != "int64":
+            continue
+        if all(k.size > 1 and bool((k == np.arange(k.size)).all()) for k in value.known):
+            return i, node.outputs[0].rank - 1
+    return None
 
 
 def fewest(ranking: Node) -> int:
@@ -124,3 +142,8 @@ def _numbered(ranking: Node, node: Node, operand: int) -> Iterator[Stop]:
     found = [one for one in node.addresses if one.operand == operand]
     if not any(one.end or one.column for one in found):
         yield from (Stop(ranking, one.result, 0, one.axis) for one in found)
+    every, axis = counting(node), ranked_axis(ranking)
+    if every is not None and axis is not None and every[0] != operand:
+        scores, numbers, made = ranking.required(0).sizes, node.required(operand).sizes, node.outputs[0].sizes
+        if scores and numbers and made and set(numbers[-1]) == {1} and made[-1] == scores[axis]:
+            yield Stop(ranking, True, 0, every[1], compared=True)
