@@ -79,9 +79,7 @@ class Axes:
     ranked: dict[Node, Space] = field(default_factory=dict)
     """What each ranking of scores chooses from."""
     experts: list[Experts] = field(default_factory=list)
-    """Axes whose units are taken one by one."""
-    refused: list[Experts] = field(default_factory=list)
-    """Likewise, but units that go would leave something behind."""
+    """Axes whose units are taken one by one, those that cannot change included."""
 
     def of(self, value: Value) -> tuple[Space, ...]:
         """The space of each axis of a value; empty where its rank is unknown."""
@@ -90,7 +88,7 @@ class Axes:
     @cached_property
     def cuts(self) -> dict[Node, int]:
         """The nodes that take single units out of an axis, or compare their numbers, and the axis."""
-        return {node: experts.axis for experts in self.experts for node in experts.cuts}
+        return {node: one.axis for one in self.experts if one.refusal is None for node in one.cuts}
 
     @cached_property
     def used_often(self) -> frozenset[Weight]:
@@ -119,9 +117,7 @@ class Axes:
 
 def infer_spaces(graph: Graph) -> Axes:
     """Build the axis graph of a simulated graph."""
-    found = find_experts(graph)
-    axes = Axes(graph, experts=[e for e in found if e.refusal is None])
-    axes.refused = [e for e in found if e.refusal is not None]
+    axes = Axes(graph, experts=find_experts(graph))
     axes.routes = find_routes(graph, axes.cuts)
     for value in graph.values():
         axes.spaces[value] = tuple(Space(s) for s in value.sizes or ())

@@ -58,7 +58,7 @@ class Magnitudes:
     def _networks(self, atoms: Sequence[Space], units: int) -> Floats:
         """What networks of their own add to the scores of units: corresponding tensors count as one stack."""
         total = np.zeros(units)
-        for experts in self.axes.experts:
+        for experts in (e for e in self.axes.experts if e.refusal is None):
             space = find(self.axes.of(experts.whole)[experts.axis])
             own = [self._own(experts, unit) for unit in range(space.size[0])]
             if len({tuple(u.sizes or () for u in uses) for uses in own}) == 1:

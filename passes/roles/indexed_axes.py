@@ -94,7 +94,7 @@ def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
     routed = {s for m in flow.maps for s in flow.made(m)} - set(taken)
     for instance in flow.maps:
         found.update(dict.fromkeys(s for s in _stacked(flow, instance) if s in routed))
-    listed = (find(flow.axes.of(e.whole)[e.axis]) for e in (*flow.axes.experts, *flow.axes.refused))
+    listed = (find(flow.axes.of(e.whole)[e.axis]) for e in flow.axes.experts)
     found.update(dict.fromkeys(s for s in listed if s in routed))
     return [s for s in found if s.kind == "atom" or all(x.unit for x in segments(s))]
 
@@ -107,7 +107,7 @@ def spelling_of_experts(axes: Axes, spaces: Collection[Space], looped: Collectio
     def lies_on(value: Value, axis: int) -> bool:
         return any(find(axes.of(value)[axis]) is find(space) for space in spaces)
 
-    if any(lies_on(one.whole, one.axis) for one in (*axes.experts, *axes.refused)):
+    if any(lies_on(one.whole, one.axis) for one in axes.experts):
         return "looped over" if any(find(s).size[0] in looped for s in spaces) else "listed one by one"
     inner = (i for i in axes.instances if not axes.graph.dialect.outermost(i.node))
     chosen = ((v, k) for i in inner if i.line.treatment == "lookup" for v, k, _ in i.reads())
