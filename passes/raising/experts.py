@@ -11,7 +11,6 @@ some of them are given out, their axis cannot change, and the record names the n
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ import numpy as np
 
 from growc.algebra.space import Reason
 from growc.ir.graph import Graph, Node, Value, Weight, static_values
+from growc.ir.rows import columns
 from growc.ir.traits import TAKE
 from growc.passes.axes.routing import numbers_of_rankings, ranked_axis
 from growc.passes.axes.unstacked_experts import Experts, Units
@@ -68,17 +68,13 @@ class Row:
     words: str
 
 
-def _rows(text: str) -> list[Row]:
-    found = []
-    for line in text.strip().splitlines():
-        if line.strip() and not line.lstrip().startswith("#"):
-            number, operators, operands, result, *words = re.split(r"\s{2,}", line.strip())
-            terms = [(frozenset(t.strip("= ").split("|")), t.startswith("=")) for t in operands.split(", ")]
-            found.append(Row(int(number), frozenset(operators.split()), terms, result, "".join(words)))
-    return found
+def _rows(text: str) -> Iterator[Row]:
+    for number, operators, operands, result, *words in columns(text):
+        terms = [(frozenset(t.strip("= ").split("|")), t.startswith("=")) for t in operands.split(", ")]
+        yield Row(int(number), frozenset(operators.split()), terms, result, "".join(words))
 
 
-ROWS = _rows(TABLE)
+ROWS = list(_rows(TABLE))
 
 
 def find_experts(graph: Graph) -> list[Experts]:
