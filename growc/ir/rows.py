@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from growc.algebra.indexmap import Array
@@ -92,16 +92,20 @@ def opaque(site: Site) -> Line:
     return Line(tuple(map(frozen, site.inputs)), tuple(map(frozen, site.outputs)), "opaque")
 
 
+def columns(text: str) -> Iterator[list[str]]:
+    """The lines of a table, but for empty ones and those after `#`; columns are two or more spaces apart."""
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield re.split(r"\s{2,}", line.strip())
+
+
 def table(text: str, rules: Mapping[str, Rule]) -> dict[str, Row]:
     """Parse a table: one operator a line, columns two or more spaces apart; `name()` is a rule.
 
     Behind the treatment may stand traits, one space apart. `rules`: by their names.
     """
     rows: dict[str, Row] = {}
-    for line in text.strip().splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        op, pattern, treatment, *laws = re.split(r"\s{2,}", line.strip())
+    for op, pattern, treatment, *laws in columns(text):
         if treatment not in TREATMENTS:
             raise ValueError(f"{op}: no such treatment: {treatment}")
         traits = frozenset(Trait(word) for law in laws for word in law.split())

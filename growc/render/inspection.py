@@ -16,6 +16,7 @@ from growc.passes.finish.assemble import count_parameters
 from growc.passes.layers.layer_runs import Run
 from growc.passes.lowering.scopes import numbers
 from growc.passes.raising.attention import Packing, left_plain, packing
+from growc.passes.roles.indexed_axes import spelling_of_experts
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.why_tied import Frozen, Way, frozen_axes, ways
 from growc.plans.plan_to_json import one
@@ -43,6 +44,7 @@ def inspect_data(c: Analysis) -> dict[str, Json]:
             {"number": number, **asdict(kind), "packing": str(kind.packing)}
             for kind, number in attention_kinds(c).items()
         ],
+        **({"experts": list(ways_of_experts(c))} if "experts" in c.roles.axes else {}),
         "parameters": count_parameters(c.axes, c.ties),
         "frozen": [{"node": n.name, "op": n.kind, "reason": cause} for n, cause in nodes],
     }
@@ -97,6 +99,12 @@ def _more(n: int) -> str:
     return "" if n == 1 else f", and {n - 1} more"
 
 
+def ways_of_experts(c: Analysis) -> dict[str, None]:
+    """How the networks of experts stand, each way once."""
+    axes, looped = c.axes, c.model.looped
+    return dict.fromkeys(spelling_of_experts(axes, a.spaces, looped) for a in c.roles.axes["experts"])
+
+
 def role_row(c: Analysis, name: str) -> tuple[str, str, str]:
     """`ffn`, `3072`, `12 spaces`."""
     found = c.roles.axes[name]
@@ -106,6 +114,7 @@ def role_row(c: Analysis, name: str) -> tuple[str, str, str]:
         fixed = sum(any(x.frozen for x in atoms_of(a.spaces)) for a in found)
         note = many(len(found), "space") + (f", {fixed} of them frozen" if fixed else "")
         note += "" if all(a.spaces for a in found) else ", where there is one nothing counts it"
+        note += f", {' / '.join(ways_of_experts(c))}" if name == "experts" else ""
     return name, " / ".join(map(str, c.roles.sizes(name))), note
 
 

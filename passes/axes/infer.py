@@ -19,9 +19,9 @@ from growc.ir.graph import Graph, Node, Value, Weight
 from growc.ir.notation import Line, Operand, Term, labels
 from growc.ir.traits import SIZES
 from growc.ir.walk import walk
-from growc.passes.axes.expert_liveness import find_apart
 from growc.passes.axes.routing import ROUTED, Routes, find_routes, routed
-from growc.passes.axes.unstacked_experts import Apart, one_by_one
+from growc.passes.axes.unstacked_experts import Experts, one_by_one
+from growc.passes.raising.experts import find_experts
 
 
 @dataclass(eq=False)
@@ -78,10 +78,8 @@ class Axes:
     routes: Routes = field(default_factory=dict)
     ranked: dict[Node, Space] = field(default_factory=dict)
     """What each ranking of scores chooses from."""
-    apart: list[Apart] = field(default_factory=list)
-    """Axes whose units are taken out one by one."""
-    refused: list[Apart] = field(default_factory=list)
-    """Likewise, but units that go would leave something behind."""
+    experts: list[Experts] = field(default_factory=list)
+    """Axes whose units are taken one by one, those that cannot change included."""
 
     def of(self, value: Value) -> tuple[Space, ...]:
         """The space of each axis of a value; empty where its rank is unknown."""
@@ -90,7 +88,7 @@ class Axes:
     @cached_property
     def cuts(self) -> dict[Node, int]:
         """The nodes that take single units out of an axis, or compare their numbers, and the axis."""
-        return {node: apart.axis for apart in self.apart for node in apart.cuts}
+        return {node: one.axis for one in self.experts if one.refusal is None for node in one.cuts}
 
     @cached_property
     def used_often(self) -> frozenset[Weight]:
@@ -119,9 +117,7 @@ class Axes:
 
 def infer_spaces(graph: Graph) -> Axes:
     """Build the axis graph of a simulated graph."""
-    found = find_apart(graph)
-    axes = Axes(graph, apart=[a for a in found if a.refusal is None])
-    axes.refused = [a for a in found if a.refusal is not None]
+    axes = Axes(graph, experts=find_experts(graph))
     axes.routes = find_routes(graph, axes.cuts)
     for value in graph.values():
         axes.spaces[value] = tuple(Space(s) for s in value.sizes or ())

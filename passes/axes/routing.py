@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.notation import Axes, Line
 from growc.ir.traits import JOIN, RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
-from growc.ir.walk import walk
 
 WHOLE = ("int32", "int64")
 """Element types that hold every number of a unit."""
@@ -32,6 +33,8 @@ class Stop:
     result: bool
     place: int
     axis: int
+    compared: bool = False
+    """Whether it is the numbers of all units, with which others are compared."""
 
 
 Routes = Mapping[Node, Sequence[Stop]]
@@ -43,12 +46,15 @@ def find_routes(graph: Graph, compared: Collection[Node] = ()) -> Routes:
     `compared`: comparisons of numbers with constants, which follow them
     (growc.passes.axes.unstacked_experts).
     """
+    numbers: dict[Node, dict[Value, None]] = {}
+    for value, ranking in numbers_of_rankings(graph).items():
+        numbers.setdefault(ranking, {})[value] = None
     found: dict[Node, list[Stop]] = {}
-    outputs = set(graph.outputs)
-    for node in graph.nodes:
-        stops = _stops(node, outputs, compared) if node.has(RANK) else None
-        for at, stop in stops or ():
-            found.setdefault(at, []).append(stop)
+    for ranking, values in numbers.items():
+        axis = ranked_axis(ranking)
+        if axis is not None and values.keys().isdisjoint(graph.outputs):
+            for at, stop in _stops(ranking, axis, values, compared) or ():
+                found.setdefault(at, []).append(stop)
     return found
 
 
@@ -58,10 +64,24 @@ def routed(line: Line, stops: Sequence[Stop]) -> Line:
     for stop in stops:
         side = sides[stop.result]
         terms = side[stop.place] if stop.place < len(side) else None
-        if line.treatment == "opaque" or terms is None or terms[stop.axis] not in ("_", "#"):
+        if line.treatment == "opaque" or terms is None:
+            return line
+        if terms[stop.axis] not in ("_", "#") and not stop.compared:
             return line
         side[stop.place] = (*terms[: stop.axis], ROUTED, *terms[stop.axis + 1 :])
     return replace(line, inputs=tuple(sides[0]), outputs=tuple(sides[1]))
+
+
+def counting(node: Node) -> tuple[int, int] | None:
+    """The operand of a comparison that is 0, 1, 2, … along the last of its axes, and which axis of the result
+    that is.
+    """
+    for i, value in enumerate(node.inputs if node.laws.signs == {0} else ()):
+        if value is None or value.known is None or value.rank != 1 or value.dtype != "int64":
+            continue
+        if all(k.size > 1 and bool((k == np.arange(k.size)).all()) for k in value.known):
+            return i, node.outputs[0].rank - 1
+    return None
 
 
 def fewest(ranking: Node) -> int:
@@ -72,46 +92,37 @@ def fewest(ranking: Node) -> int:
     return max(int(k.reshape(-1)[0]) for k in count.known)
 
 
-def numbers_of(value: Value) -> tuple[Node, int] | None:
-    """The ranking that numbers are of, however moved, and the axis of the scores that it numbers."""
-    node = value.producer
-    if node is None:
-        return None
-    if node.has(RANK):
-        axis = _ranked_axis(node) if value is node.outputs[-1] else None
-        return None if axis is None else (node, axis)
-    given = [node.inputs[i] for i in node.taken] if _gives_on(node, 0) else []
-    found = {None if v is None else numbers_of(v) for v in given}
-    return found.pop() if len(found) == 1 else None
+def numbers_of_rankings(graph: Graph) -> dict[Value, Node]:
+    """The values that are numbers from a ranking, however moved, each with its ranking."""
+    found: dict[Value, Node] = {}
+    for node in graph.nodes:
+        if ranked_axis(node) is not None:
+            found[node.outputs[-1]] = node
+        given = [node.inputs[i] for i in node.taken] if _gives_on(node, 0) else []
+        rankings = {None if v is None else found.get(v) for v in given}
+        if len(rankings) == 1 and (ranking := rankings.pop()) is not None:
+            found.update(dict.fromkeys(node.outputs, ranking))
+    return found
 
 
-def _ranked_axis(ranking: Node) -> int | None:
-    scores = ranking.inputs[0]
-    if scores is None or not scores.sizes:
+def ranked_axis(ranking: Node) -> int | None:
+    """The axis of its scores that a ranking numbers; None where it cannot be followed, or there is none."""
+    scores = ranking.input(0)
+    if not ranking.has(RANK) or scores is None or not scores.sizes:
         return None
     last = len(ranking.outputs) > 1  # those that give the elements too count from the last axis
     axis = ranking.integer("axis", -1 if last else 0) % scores.rank
     return axis if len(set(scores.sizes[axis])) == 1 else None
 
 
-def _stops(ranking: Node, outputs: set[Value], compared: Collection[Node]) -> list[tuple[Node, Stop]] | None:
+def _stops(
+    ranking: Node, axis: int, numbers: Collection[Value], compared: Collection[Node]
+) -> list[tuple[Node, Stop]] | None:
     """Every place where the numbers of a ranking mean units; None where they mean anything else."""
-    axis = _ranked_axis(ranking)
-    if axis is None:
-        return None
-
-    def given_on(value: Value) -> Iterator[Node]:
-        yield from (node for node, operand in value.users if _gives_on(node, operand))
-
     found = [(ranking, Stop(ranking, False, 0, axis))]
-    numbers = list(
-        walk(ranking.outputs[-1:], lambda v: (out for node in given_on(v) for out in node.outputs))
-    )
-    joins = {node for value in numbers for node in given_on(value) if node.has(JOIN)}
-    if not outputs.isdisjoint(numbers) or not all(set(numbers).issuperset(node.operands) for node in joins):
-        return None
     for node, operand in (user for value in numbers for user in value.users):
-        if not (_gives_on(node, operand) or node.has(SIZES) or node in compared):
+        moved = _gives_on(node, operand) and node.outputs[0] in numbers
+        if not (moved or node.has(SIZES) or node in compared):
             stops = list(_numbered(ranking, node, operand))
             if not stops:
                 return None
@@ -131,3 +142,8 @@ def _numbered(ranking: Node, node: Node, operand: int) -> Iterator[Stop]:
     found = [one for one in node.addresses if one.operand == operand]
     if not any(one.end or one.column for one in found):
         yield from (Stop(ranking, one.result, 0, one.axis) for one in found)
+    every, axis = counting(node), ranked_axis(ranking)
+    if every is not None and axis is not None and every[0] != operand:
+        scores, numbers, made = ranking.required(0).sizes, node.required(operand).sizes, node.outputs[0].sizes
+        if scores and numbers and made and set(numbers[-1]) == {1} and made[-1] == scores[axis]:
+            yield Stop(ranking, True, 0, every[1], compared=True)

@@ -1,12 +1,8 @@
-"""Units that are taken out one by one, each for a network of its own (experts that are no stack).
+"""Experts whose units are taken one by one, each with a network of its own, and what becomes of them.
 
-Needs: a simulated graph. Gives: `Apart`s: of an axis that is cut into single units, or of scores of which the
-numbers of the highest are compared with constants, what each result is the unit of, and what vanishes where
-units go. Such an axis is no row of segments: its units may change places, or become fewer. What cuts them
-takes other numbers; sums lose the terms that are gone, and the networks behind these are used by nobody.
-
-A value vanishes with its units if it is made of them alone, or of them times something else. Nothing is found
-where the units have no weights of their own; where they meet in anything but sums, that is a refusal.
+`growc.passes.raising.experts` finds them. Such an axis is no row of segments: its units may change places, or
+become fewer. What cuts them takes other numbers; sums lose the terms that are gone, and the networks behind
+these are used by nobody.
 """
 
 from __future__ import annotations
@@ -27,51 +23,48 @@ Units = frozenset[int]
 
 
 @dataclass(frozen=True, eq=False)
-class Apart:
+class Experts:
     """An axis whose units are taken one by one.
 
-    cuts: for each node, the unit that each of its results is, or is compared with. fates: values, with the
-    units that they vanish with. owners: nodes that serve one unit alone. refusal: why units cannot go.
+    cuts: for each node, the unit that each of its results is, or is compared with. values: those that vanish
+    with units. owners: nodes that serve one unit alone, the last ones first. refusal: why units cannot go.
     """
 
     whole: Value
     axis: int
     cuts: Mapping[Node, Sequence[int]]
-    fates: Mapping[Value, Units] = field(default_factory=dict, repr=False)
-    owners: Mapping[Node, int] = field(default_factory=dict, repr=False)
+    values: dict[Value, Units] = field(default_factory=dict, repr=False)
+    owners: dict[Node, int] = field(default_factory=dict, repr=False)
     refusal: Reason | None = None
+
+    @property
+    def count(self) -> int:
+        """How many units the axis has."""
+        return (self.whole.sizes or ())[self.axis][0]
 
     @cached_property
     def networks(self) -> Mapping[int, Sequence[Value]]:
         """The uses of stored tensors that serve one unit alone, in canonical order."""
         found: dict[int, list[Value]] = defaultdict(list)
-        for node, unit in self.owners.items():
+        for node, unit in reversed(self.owners.items()):
             found[unit] += [v for v in node.operands if v.weight is not None]
         return found
 
     def dead(self, gone: Units) -> Iterator[Node]:
         """The nodes that nobody needs without these units."""
         yield from (node for node, unit in self.owners.items() if unit in gone)
-        yield from (v.producer for v, units in self.fates.items() if v.producer and units <= gone)
+        yield from (v.producer for v, units in self.values.items() if v.producer and units <= gone)
 
-    def left(self, gone: Units) -> dict[Node, tuple[int, ...]]:
-        """The operands that sums still have without these units, where they lose some and not all."""
-        found = {}
-        for value in self.fates:
-            for node, _ in value.users:
-                fates = [NEVER if v is None else self.fates.get(v, NEVER) for v in node.inputs]
-                kept = tuple(i for i, fate in enumerate(fates) if not fate <= gone)
-                loses = node.has(SUM) or (node.has(WRITE) and 0 in kept)
-                if (
-                    loses
-                    and len(kept) < len(node.inputs)
-                    and not self.fates.get(node.outputs[0], NEVER) <= gone
-                ):
-                    found[node] = kept if node.has(SUM) else (0,)
-        return found
+    def left(self, gone: Units) -> Iterator[tuple[Node, tuple[int, ...]]]:
+        """The operands that sums and writes still have without these units, where they lose some."""
 
+        def vanishes(value: Value | None) -> bool:
+            return value in self.values and self.values[value] <= gone
 
-NEVER: Units = frozenset({-1})
+        for node in dict.fromkeys(node for value in self.values for node, _ in value.users):
+            kept = tuple(i for i, value in enumerate(node.inputs) if not vanishes(value))
+            if node.has(SUM, WRITE) and len(kept) < len(node.inputs) and not vanishes(node.outputs[0]):
+                yield node, kept if node.has(SUM) else (0,)
 
 
 @dataclass(frozen=True)
@@ -90,20 +83,20 @@ class Taken:
     constants: Mapping[Node, tuple[int, ...]] = field(default_factory=dict)
 
 
-def taken(found: Sequence[tuple[Apart, IndexMap | None]]) -> Taken:
+def taken(found: Sequence[tuple[Experts, IndexMap | None]]) -> Taken:
     """What becomes of all of them, each with the map of its axis."""
     numbers: dict[Node, list[int | None]] = {}
     dead: set[Node] = set()
     left: dict[Node, Sequence[int]] = {}
-    for apart, made in found:
+    for experts, made in found:
         if made is None:
             continue
         place = {int(unit): k for k, unit in enumerate(made.index)}
         gone = frozenset(range(made.source)) - place.keys()
-        new = {node: [place.get(unit) for unit in units] for node, units in apart.cuts.items()}
-        numbers |= {node: found for node, found in new.items() if found != list(apart.cuts[node])}
-        dead |= set(apart.dead(gone))
-        left |= apart.left(gone)
+        new = {node: [place.get(unit) for unit in units] for node, units in experts.cuts.items()}
+        numbers |= {node: found for node, found in new.items() if found != list(experts.cuts[node])}
+        dead |= set(experts.dead(gone))
+        left |= dict(experts.left(gone))
     uses = (v for node in dead for v in node.operands if v.weight is not None)
     return Taken(numbers, frozenset(dead), frozenset(uses), left)
 

@@ -122,7 +122,7 @@ class Placing:
 
     def apart(self, space: Space) -> Diagnostic:
         """Units that are cut apart cannot go, and what would be left behind."""
-        for one in self.axes.refused:
+        for one in self.axes.experts:
             if one.refusal is not None and find(self.axes.of(one.whole)[one.axis]) is find(space):
                 node = one.refusal.node
                 assert isinstance(node, Node)

@@ -85,8 +85,8 @@ class _Lowering:
             raise GrowError(*self.errors)
         made = self.requests.rankings.since_source()
         self.done.numbers = renumbered(self.axes, made)
-        apart = self.axes.apart
-        one_by_one = taken([(a, mapped(self.axes.of(a.whole)[a.axis], made)) for a in apart])
+        movable = [e for e in self.axes.experts if e.refusal is None]
+        one_by_one = taken([(e, mapped(self.axes.of(e.whole)[e.axis], made)) for e in movable])
         self.done.taken = replace(one_by_one, constants=constants(self.axes, made))
         stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(own, ()), own)]
         self.done.stages = [s for s in stages if s.requests or s.regroups]

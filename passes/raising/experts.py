@@ -1,61 +1,289 @@
-"""How networks of single units are spelt (experts that are no stack).
+"""Experts that stand one by one become one `Experts`, recognised by where what each of them gives goes.
 
-A node cuts one unit out of an axis, or asks whether it was chosen; others give nothing where it was not.
+Needs: a simulated graph. Gives: a record for every axis whose units are cut out one by one, or asked for by
+their numbers, and have networks of their own: networks that meet in a sum are a stack along that axis.
+
+CUTS says how a unit is cut out. A single forward pass gives each value tags: the axes whose units it vanishes
+with, and these units. TABLE says what each operator makes of such values: another spelling is another row. A
+single pass backwards gives the nodes that serve one unit alone. Where units meet in anything but sums, or
+some of them are given out, their axis cannot change, and the record names the node.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from growc.ir.graph import Graph, Node, Value
-from growc.passes.axes.routing import numbers_of
+from growc.algebra.space import Reason
+from growc.ir.graph import Graph, Node, Value, Weight, static_values
+from growc.ir.rows import columns
+from growc.ir.traits import TAKE
+from growc.passes.axes.routing import numbers_of_rankings, ranked_axis
+from growc.passes.axes.unstacked_experts import Experts, Units
+
+TABLE = """
+    #   operator                  operands                         result
+
+    4   SIZES                     any                              nothing
+    5   Not body                  any                              refusal  makes something else of them
+    6   SUM                       = unit|zero                      units
+    7   SUM                       = one|constant                   units    counted
+    8   SUM                       unit|zero                        units    alike
+    9   SUM                       unit|constant                    refusal  adds a constant to several of them
+    10  SUM                       any                              nothing  alike
+    11  WRITE                     = unit, = any                    units
+    12  WRITE                     other, = any                     nothing
+    13  multiply contract lookup  = any                            units
+    14  And GatherElements        = any                            units
+    15  divide                    = unit, = any                    units
+    16  select                    = any, = unit|zero, = unit|zero  units
+    17  select                    = unit, = any, = unit|zero       units
+    18  any                       = unit|constant                  units
+    19  any                       = any                            refusal  joins them with something else
+    20  any                       any                              refusal  joins what several of them give
+"""
+"""What operators make of values that vanish with units. The first row that fits holds; CUTS are rows 1 to 3.
+
+An operator is a name, a treatment (small letters), a trait (capital letters) or `any`; `body` is one whose
+body takes such a value from around it. The last term stands for all further operands too. `unit` is a value
+with a tag, `one` is one with a single unit; `zero`, `constant` (zero too) and `other` have none. Behind `=`
+all tags are equal. `units`: the result vanishes with all units that went in; `nothing`: it stays. `alike`:
+the operands have the sizes of the result, which keeps them without some. `counted`: the constant belongs to
+the unit that it is added to.
+"""
 
 
-def cut_singly(
-    graph: Graph, static: Collection[Value]
-) -> Iterator[tuple[tuple[Value, int], dict[Node, tuple[int, ...]]]]:
-    """What is cut, with its axis; and which units each node takes out of it."""
-    found: dict[tuple[Value, int], dict[Node, tuple[int, ...]]] = defaultdict(dict)
-    for node in graph.nodes:
-        whole = node.input(0)
-        if whole is None or whole in static or whole.known is not None:
-            continue
-        place = _compared(node) if node.op == "Equal" else _single(node, whole)
-        if place is not None:
-            value, axis, units = place
-            found[value, axis][node] = units
-    for key, cuts in found.items():
-        if len({unit for units in cuts.values() for unit in units}) > 1:
-            yield key, cuts
+@dataclass(frozen=True)
+class Row:
+    """One row of the table: for each operand what it may be, and whether its tag is that of others."""
+
+    number: int
+    operators: frozenset[str]
+    operands: Sequence[tuple[frozenset[str], bool]]
+    result: str
+    words: str
 
 
-def _single(node: Node, whole: Value) -> tuple[Value, int, tuple[int, ...]] | None:
-    """The axis and the units of a cut that takes single ones."""
-    if whole.sizes is None or node.op not in ("Gather", "Slice", "Split"):
-        return None
-    if node.op == "Split":
-        axis = node.integer("axis", 0) % whole.rank
-        single = all(out.sizes is not None and set(out.sizes[axis]) == {1} for out in node.outputs)
-        return (whole, axis, tuple(range(len(node.outputs)))) if single else None
-    if node.op == "Gather":
-        axis, index = node.integer("axis", 0) % max(whole.rank, 1), _number(node.input(1))
-    else:
-        axes = [
-            k
-            for k, (a, b) in enumerate(zip(whole.sizes, node.outputs[0].sizes or (), strict=False))
-            if a != b
-        ]
-        bounds = [_number(node.input(i)) for i in (1, 2)]
-        if len(axes) != 1 or None in bounds or set((node.outputs[0].sizes or ())[axes[0]]) != {1}:
+def _rows(text: str) -> Iterator[Row]:
+    for number, operators, operands, result, *words in columns(text):
+        terms = [(frozenset(t.strip("= ").split("|")), t.startswith("=")) for t in operands.split(", ")]
+        yield Row(int(number), frozenset(operators.split()), terms, result, "".join(words))
+
+
+ROWS = list(_rows(TABLE))
+
+
+def find_experts(graph: Graph) -> list[Experts]:
+    """Every axis whose units have networks of their own, those that cannot change included."""
+    return list(_Raising(graph).found())
+
+
+class _Raising:
+    """The tags of all values, for all axes whose units are cut out."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.static, self.outputs = graph, static_values(graph), set(graph.outputs)
+        self.tagged: dict[Value, list[Experts]] = defaultdict(list)
+        self.refusals: dict[Experts, Reason] = {}
+        self.constants: dict[Experts, Counter[int]] = defaultdict(Counter)
+        """How many constants are added to what each unit gives."""
+
+    def found(self) -> Iterator[Experts]:
+        """Those whose units have networks of their own."""
+        every = [Experts(*place, cuts) for place, cuts in _cuts(self.graph, self.static)]
+        for experts in every:
+            for node, cut in experts.cuts.items():
+                for out, unit in zip(node.outputs, cut, strict=True):
+                    self.tag(experts, out, frozenset({unit}))
+        for node in self.graph.nodes:
+            for experts in dict.fromkeys(e for v in node.operands for e in self.tagged.get(v, ())):
+                self.follow(experts, node)
+        matrices = self.backward()
+        for experts in every:
+            units = {unit for cut in experts.cuts.values() for unit in cut}
+            held = Counter(weight for unit in units for weight in matrices[experts, unit])
+            own = [unit for unit in units if any(held[weight] == 1 for weight in matrices[experts, unit])]
+            if len(own) == len(units) or (len(own) > 1 and experts in self.refusals):
+                if len({self.constants[experts][unit] for unit in units}) > 1:
+                    cause = "gives units of which not all have constants added to them"
+                    self.refuse(experts, next(iter(experts.cuts)), cause)
+                yield replace(experts, refusal=self.refusals.get(experts))
+
+    def tag(self, experts: Experts, value: Value, units: Units) -> None:
+        """Note that a value vanishes with units."""
+        experts.values[value] = units
+        self.tagged[value].append(experts)
+
+    def refuse(self, experts: Experts, node: Node, cause: str) -> None:
+        """Note the first cause why units cannot go."""
+        self.refusals.setdefault(experts, Reason(node, cause))
+
+    def follow(self, experts: Experts, node: Node) -> None:
+        """Tag what a node gives, unless it is made of all units together."""
+        units = self.made(experts, node)
+        if units is None or len(units) == experts.count:
+            return
+        if not self.outputs.isdisjoint(node.outputs):
+            self.refuse(experts, node, "gives some of them out")
+        for out in node.outputs:
+            self.tag(experts, out, units)
+
+    def made(self, experts: Experts, node: Node) -> Units | None:
+        """The units that a node's results vanish with; None where they stay, or cannot be followed."""
+        names = {"any", node.op, node.treatment, *(trait.name for trait in node.traits)}
+        names = {"body"} if any(v in experts.values for v in node.captured) else names
+        row = next(r for r in ROWS if not r.operators.isdisjoint(names) and self.fits(r, experts, node))
+        given = [v for v in node.inputs if v is not None]
+        units: Units = frozenset().union(*(experts.values.get(v, ()) for v in given))
+        if row.words == "alike" and any(v.sizes != node.outputs[0].sizes for v in given):
+            self.refuse(experts, node, "stretches what one of them gives")
             return None
-        axis, index = axes[0], bounds[0]
-    size = set(whole.sizes[axis])
-    if index is None or len(size) != 1 or max(size) < 2:
+        if row.result == "refusal":
+            self.refuse(experts, node, row.words)
+        if row.words == "counted":
+            self.constants[experts].update(units)
+        return units if row.result == "units" else None
+
+    def fits(self, row: Row, experts: Experts, node: Node) -> bool:
+        """Whether a row speaks of these operands."""
+        same = set()
+        for i, value in enumerate(node.inputs):
+            kinds, equal = row.operands[min(i, len(row.operands) - 1)]
+            if value is not None and not self.is_one_of(kinds, value, experts.values.get(value)):
+                return False
+            if equal and value in experts.values:
+                same.add(experts.values[value])
+        return len(same) <= 1
+
+    def is_one_of(self, kinds: frozenset[str], value: Value, units: Units | None) -> bool:
+        """Whether an operand is what a term of the table says."""
+        if "any" in kinds:
+            return True
+        if units is not None:
+            return "unit" in kinds or ("one" in kinds and len(units) == 1)
+        constant = "constant" in kinds and (value in self.static or value.known is not None)
+        return (
+            "other" in kinds or constant or (not kinds.isdisjoint(("zero", "constant")) and _is_zero(value))
+        )
+
+    def backward(self) -> Mapping[tuple[Experts, int], set[Weight]]:
+        """Give nodes to the units that alone need them; the matrices of nodes that no other unit needs."""
+        serving: dict[Node, Mapping[Experts, Serving]] = {}
+        matrices: dict[tuple[Experts, int], set[Weight]] = defaultdict(set)
+        for node in reversed(self.graph.nodes):
+            needed = [out for out in node.outputs if out.users or out in self.outputs]
+            serving[node] = _agreed([self.serves(out, serving) for out in needed])
+            for experts, (unit, alone) in serving[node].items():
+                matrices[experts, unit].update(v.weight for v in node.operands if v.weight and v.rank > 1)
+                if alone:
+                    experts.owners[node] = unit
+        return matrices
+
+    def serves(
+        self, value: Value, serving: Mapping[Node, Mapping[Experts, Serving]]
+    ) -> dict[Experts, Serving]:
+        """The units that need a value: that of its tag, or that of all its readers."""
+        readers = [serving[node] for node, _ in value.users] + [{}] * (value in self.outputs)
+        found = _agreed(readers)
+        for experts in self.tagged.get(value, ()):
+            units = experts.values[value]
+            found.pop(experts, None)
+            found |= {experts: (min(units), True)} if len(units) == 1 else {}
+        return found
+
+
+Serving = tuple[int, bool]
+"""The only unit of an axis that needs something, and whether nothing else does."""
+
+
+def _agreed(readers: Sequence[Mapping[Experts, Serving]]) -> dict[Experts, Serving]:
+    """The units that are the only ones of their axes among readers."""
+    found: dict[Experts, Serving] = {}
+    for experts in dict.fromkeys(e for reader in readers for e in reader):
+        said = [reader.get(experts) for reader in readers]
+        units = {one[0] for one in said if one is not None}
+        if len(units) == 1:
+            found[experts] = units.pop(), all(one is not None and one[1] for one in said)
+    return found
+
+
+def _is_zero(value: Value) -> bool:
+    """Whether a value is zero throughout. Of stored tensors only those are read that are no vectors."""
+    if value.known is None and value.weight is not None and value.rank > 1:
+        return not np.asarray(value.weight.read()).any()
+    if value.known is not None:
+        return not any(k.any() for k in value.known)
+    constant = None if value.producer is None else value.producer.laws.constant
+    return constant is not None and value.producer is not None and not constant(value.producer).any()
+
+
+# ------------------------------------------------------------------------------------ how units are cut out
+
+
+class Cut(NamedTuple):
+    """What is cut, along which axis, and the unit of each result."""
+
+    whole: Value
+    axis: int
+    units: tuple[int, ...]
+
+
+def _by_number(node: Node, _: Rankings) -> Cut | None:
+    """1: one unit of operand 0 is taken by a constant number."""
+    places = [one for one in node.addresses if not one.result] if node.has(TAKE) else []
+    numbers = [_number(node.input(one.operand)) for one in places]
+    if None in numbers or len({one.axis for one in places}) != 1:
         return None
-    return whole, axis, (index % max(size),)
+    whole, made, axis = node.required(0), node.outputs[0], places[0].axis
+    alone = made.rank < whole.rank or (made.sizes is not None and set(made.sizes[axis]) == {1})
+    return Cut(whole, axis, (numbers[0] or 0,)) if alone else None
+
+
+def _by_place(node: Node, _: Rankings) -> Cut | None:
+    """2: every unit is a result of its own."""
+    if node.op != "Split":
+        return None
+    axis = node.integer("axis", 0)
+    single = all(out.sizes is not None and set(out.sizes[axis]) == {1} for out in node.outputs)
+    return Cut(node.required(0), axis, tuple(range(len(node.outputs)))) if single else None
+
+
+def _compared(node: Node, rankings: Rankings) -> Cut | None:
+    """3: the numbers of a ranking are compared with a constant one."""
+    for numbers, other in (node.inputs, node.inputs[::-1]) if node.op == "Equal" else ():
+        number, ranking = _number(other), None if numbers is None else rankings.get(numbers)
+        axis = None if ranking is None else ranked_axis(ranking)
+        if number is not None and number >= 0 and ranking is not None and axis is not None:
+            return Cut(ranking.required(0), axis, (number,))
+    return None
+
+
+CUTS = (_by_number, _by_place, _compared)
+"""Rows 1 to 3: how a unit is cut out of an axis, or is asked for by its number."""
+
+Rankings = Mapping[Value, Node]
+
+
+def _cuts(
+    graph: Graph, static: Iterable[Value]
+) -> Iterator[tuple[tuple[Value, int], dict[Node, tuple[int, ...]]]]:
+    """What is cut into several units, with its axis; and the units that each node takes out of it."""
+    found: dict[tuple[Value, int], dict[Node, tuple[int, ...]]] = defaultdict(dict)
+    rankings = numbers_of_rankings(graph)
+    for node in graph.nodes:
+        cut = next((cut for rule in CUTS if (cut := rule(node, rankings)) is not None), None)
+        if cut is None or not cut.whole.sizes or cut.whole in static or cut.whole.known is not None:
+            continue
+        size = set(cut.whole.sizes[cut.axis])
+        if len(size) == 1 and max(size) > 1 and all(-max(size) <= unit < max(size) for unit in cut.units):
+            found[cut.whole, cut.axis % cut.whole.rank][node] = tuple(unit % max(size) for unit in cut.units)
+    for place, cuts in found.items():
+        if len({unit for units in cuts.values() for unit in units}) > 1:
+            yield place, cuts
 
 
 def _number(value: Value | None) -> int | None:
@@ -64,37 +292,3 @@ def _number(value: Value | None) -> int | None:
     if known is None or known[0].size != 1 or known[0].dtype != np.int64 or known[0].ndim > 1:
         return None
     return int(known[0].reshape(-1)[0]) if all((k == known[0]).all() for k in known) else None
-
-
-def _compared(node: Node) -> tuple[Value, int, tuple[int, ...]] | None:
-    """The scores whose numbers are compared with a constant one."""
-    for numbers, other in (node.inputs, node.inputs[::-1]):
-        unit, ranking = _number(other), None if numbers is None else numbers_of(numbers)
-        scores = None if ranking is None else ranking[0].inputs[0]
-        if unit is not None and ranking is not None and scores is not None and scores.sizes is not None:
-            axis = ranking[1]
-            return (scores, axis, (unit,)) if 0 <= unit < scores.sizes[axis][0] else None
-    return None
-
-
-def multiplies(node: Node) -> bool:
-    """Whether an operator gives nothing where one of its operands is nothing, or chooses nothing."""
-    return node.op in ("And", "GatherElements") or node.treatment in ("multiply", "contract", "lookup")
-
-
-def negates(node: Node) -> bool:
-    """Whether an operator gives something where its operand is nothing."""
-    return node.op == "Not"
-
-
-def is_zero(value: Value) -> bool:
-    """Whether a value is zero throughout. Of stored tensors only those are read that are no vectors."""
-    if value.known is None and value.weight is not None and value.rank > 1:
-        return not np.asarray(value.weight.read()).any()
-    if value.known is not None:
-        return not any(k.any() for k in value.known)
-    node = value.producer
-    if node is None or node.op != "ConstantOfShape":
-        return False
-    filler = node.array("value")
-    return filler is None or not filler.any()

@@ -21,6 +21,7 @@ from itertools import product
 
 from growc.algebra.space import Size
 from growc.ir.graph import Graph, Node, Value, static_values
+from growc.ir.rows import columns
 from growc.ir.traits import REPEAT, SAME, VIEW
 from growc.passes.axes.norms import Formula, Norm, readers, scalar, stored
 
@@ -126,12 +127,10 @@ class Step:
 def _steps(text: str) -> dict[str, list[Step]]:
     """The rows of a table, by operator."""
     found: dict[str, list[Step]] = {}
-    for line in text.strip().splitlines():
-        if line.strip() and not line.lstrip().startswith("#"):
-            op, operands, form, *words = re.split(r"\s{2,}", line.strip())
-            laws = frozenset(word for group in words for word in group.split())
-            terms = tuple(re.split(r"\s*[,&]\s*", operands))
-            found.setdefault(op, []).append(Step(terms, form, laws, "&" in operands))
+    for op, operands, form, *words in columns(text):
+        laws = frozenset(word for group in words for word in group.split())
+        terms = tuple(re.split(r"\s*[,&]\s*", operands))
+        found.setdefault(op, []).append(Step(terms, form, laws, "&" in operands))
     return found
 
 

@@ -18,7 +18,7 @@ from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Value, wide
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import Tie
-from growc.passes.axes.unstacked_experts import Apart
+from growc.passes.axes.unstacked_experts import Experts
 
 ROWS = 1 << 20
 """Elements of a weight that are squared at a time."""
@@ -58,9 +58,9 @@ class Magnitudes:
     def _networks(self, atoms: Sequence[Space], units: int) -> Floats:
         """What networks of their own add to the scores of units: corresponding tensors count as one stack."""
         total = np.zeros(units)
-        for apart in self.axes.apart:
-            space = find(self.axes.of(apart.whole)[apart.axis])
-            own = [self._own(apart, unit) for unit in range(space.size[0])]
+        for experts in (e for e in self.axes.experts if e.refusal is None):
+            space = find(self.axes.of(experts.whole)[experts.axis])
+            own = [self._own(experts, unit) for unit in range(space.size[0])]
             if len({tuple(u.sizes or () for u in uses) for uses in own}) == 1:
                 table = np.array([[self._squares(use, ()).sum() for use in uses] for uses in own])
                 shares = (table / np.maximum(table.sum(axis=0), np.finfo(float).tiny)).sum(axis=1)
@@ -68,8 +68,8 @@ class Magnitudes:
         return total
 
     @staticmethod
-    def _own(apart: Apart, unit: int) -> list[Value]:
-        return [u for u in apart.networks.get(unit, ()) if u.weight is not None and u.weight.floating]
+    def _own(experts: Experts, unit: int) -> list[Value]:
+        return [u for u in experts.networks.get(unit, ()) if u.weight is not None and u.weight.floating]
 
     def _placed(self, use: Value, atoms: Sequence[Space]) -> tuple[Floats, Ints] | None:
         spaces = self.axes.of(use)

@@ -22,7 +22,7 @@ from growc.ir.graph import Node, Value, backward
 from growc.ir.notation import Term, labels, names_of
 from growc.ir.traits import RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
 from growc.ir.walk import walk
-from growc.passes.axes.infer import Instance
+from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import Flow
 from growc.passes.axes.routing import ROUTED
 
@@ -94,9 +94,24 @@ def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
     routed = {s for m in flow.maps for s in flow.made(m)} - set(taken)
     for instance in flow.maps:
         found.update(dict.fromkeys(s for s in _stacked(flow, instance) if s in routed))
-    apart = (find(flow.axes.of(a.whole)[a.axis]) for a in (*flow.axes.apart, *flow.axes.refused))
-    found.update(dict.fromkeys(s for s in apart if s in routed))
+    listed = (find(flow.axes.of(e.whole)[e.axis]) for e in flow.axes.experts)
+    found.update(dict.fromkeys(s for s in listed if s in routed))
     return [s for s in found if s.kind == "atom" or all(x.unit for x in segments(s))]
+
+
+def spelling_of_experts(axes: Axes, spaces: Collection[Space], looped: Collection[int]) -> str:
+    """How networks along an axis stand: in a stack, one by one, or in a loop. `looped`: of how many the loops
+    are that were captured once for each.
+    """
+
+    def lies_on(value: Value, axis: int) -> bool:
+        return any(find(axes.of(value)[axis]) is find(space) for space in spaces)
+
+    if any(lies_on(one.whole, one.axis) for one in axes.experts):
+        return "looped over" if any(find(s).size[0] in looped for s in spaces) else "listed one by one"
+    inner = (i for i in axes.instances if not axes.graph.dialect.outermost(i.node))
+    chosen = ((v, k) for i in inner if i.line.treatment == "lookup" for v, k, _ in i.reads())
+    return "looped over" if any(lies_on(*place) for place in chosen) else "stacked"
 
 
 def routers(flow: Flow, routed: Collection[Space]) -> set[Value]:

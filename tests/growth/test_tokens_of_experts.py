@@ -171,6 +171,29 @@ def test_their_axes_have_names(files: dict[str, Path], name: str) -> None:
     assert axes["layers"] == 2
 
 
+def test_inspect_says_how_they_stand(files: dict[str, Path]) -> None:
+    ways = {name: inspect_data(api.inspect(path))["experts"] for name, path in files.items()}
+    assert ways == {
+        "listed": ["listed one by one"],
+        "traced": ["listed one by one"],
+        "looped": ["looped over"],
+    }
+
+
+@pytest.mark.parametrize("name", ["listed", "traced"])
+def test_listed_experts_change_places_exactly(files: dict[str, Path], tmp_path: Path, name: str) -> None:
+    done = growc.apply("reorder experts by random seed 4", files[name], tmp_path / "out.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+
+
+@pytest.mark.parametrize("name", ["listed", "traced"])
+def test_listed_experts_leave_a_model_that_runs(files: dict[str, Path], tmp_path: Path, name: str) -> None:
+    done = growc.apply("subclone experts to 3 by first", files[name], tmp_path / "out.onnx", check=False)
+    assert inspect_data(api.inspect(done.written))["axes"]["experts"] == 3
+    assert np.isfinite(run(done.written, {"tokens": np.arange(20).reshape(2, 10)})["logits"]).all()
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FILES)
 def test_fewer_units_leave_a_model_that_runs(files: dict[str, Path], tmp_path: Path, name: str) -> None:

@@ -17,7 +17,7 @@ from one_node import Case, Feed, Judgement, OneNode, judge
 from growc.algebra.indexmap import IndexMap
 from growc.dialects.onnx.operators.table import OPERATORS
 from growc.ir.notation import choosing, labels, parse_axes
-from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
+from growc.passes.raising.attention import REPEAT_OP, UNFOLD_OP
 
 SHAPE_ARITHMETIC = {"Shape", "Size"}
 """Rows that only say that nothing is tied."""

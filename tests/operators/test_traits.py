@@ -22,7 +22,7 @@ from growc.dialects.onnx.operators.table import OPERATORS
 from growc.ir.notation import Line, names_of
 from growc.ir.traits import LAWS as WORDS
 from growc.ir.traits import Trait
-from growc.passes.raising.heads import REPEAT_OP, UNFOLD_OP
+from growc.passes.raising.attention import REPEAT_OP, UNFOLD_OP
 
 Arrays = list[NDArray[Any]]
 Law = Callable[["Node"], None]

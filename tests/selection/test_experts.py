@@ -14,6 +14,7 @@ from planted import difference
 import growc
 from growc.cli.main import main
 from growc.errors.diagnostic import GrowError
+from growc.render.inspection import inspect_data
 
 E, K, H, F = 5, 2, 6, 7
 
@@ -74,6 +75,11 @@ def weights() -> dict[str, np.ndarray]:
     random = np.random.default_rng(7)
     shapes = {"router": (H, E), "bias": (E,), "up": (E, H, F), "down": (E, F, H)}
     return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def test_inspect_says_that_they_are_stacked(tmp_path: Path) -> None:
+    for path in (mixture(tmp_path / "m.onnx"), every(tmp_path / "all.onnx")):
+        assert inspect_data(growc.inspect(path))["experts"] == ["stacked"]
 
 
 @pytest.mark.parametrize("ranking", ["magnitude", "random seed 4", "first"])

@@ -13,7 +13,9 @@ from models import stored
 from planted import difference
 
 import growc
+from growc import api
 from growc.errors.diagnostic import GrowError
+from growc.render.inspection import inspect_data, inspect_lines
 
 E, H, F = 4, 6, 7
 WEIGHTS = ", ".join(
@@ -63,18 +65,24 @@ PLACED = """
 """
 
 
+MASKS = {
+    "written": "    hot = OneHot(i, depth, onoff)\n",
+    "counted": "    at = Unsqueeze(i, n2)\n    eq = Equal(at, row)\n    hot = Cast <to = 7> (eq)\n",
+}
+RANKED = ("compare", *MASKS)
+
+
 def text(kind: str) -> str:
     body = SHARES
-    numbers = "int64[1] n4, int64[1] depth, int64[2] onoff"
-    if kind in ("compare", "written"):
+    numbers = f"int64[1] n4, int64[1] depth, int64[2] onoff, int64[{E}] row"
+    if kind in RANKED:
         body += CHOSEN
     if kind == "split":
         body += "    s0, s1, s2, s3 = Split <axis = -1, num_outputs = 4> (p)\n"
-    if kind == "written":
-        body += "    hot = OneHot(i, depth, onoff)\n"
+    body += MASKS.get(kind, "")
     total = "shared"
     for e in range(E):
-        if kind == "written":
+        if kind in MASKS:
             body += (WRITTEN + NETWORK + PLACED).format(e=e, x=f"x{e}", y=f"y{e - 1}" if e else "shared")
             total = f"y{e}"
         else:
@@ -99,7 +107,7 @@ def weights(seed: int = 7) -> dict[str, np.ndarray]:
     return (
         made
         | {f"n{e}": np.array([e]) for e in range(E + 1)}
-        | {"depth": np.array([E]), "onoff": np.array([0, 1])}
+        | {"depth": np.array([E]), "onoff": np.array([0, 1]), "row": np.arange(E)}
     )
 
 
@@ -107,7 +115,13 @@ def model(path: Path, kind: str, **values: np.ndarray) -> Path:
     return save(path, text(kind), opset=18, **weights() | values)
 
 
-KINDS = [*CUTS, "written"]
+KINDS = [*CUTS, *MASKS]
+
+
+def test_inspect_says_that_they_are_listed(tmp_path: Path) -> None:
+    found = api.inspect(model(tmp_path / "m.onnx", "compare"))
+    assert inspect_data(found)["experts"] == ["listed one by one"]
+    assert "experts 4 1 space, listed one by one" in [" ".join(line.split()) for line in inspect_lines(found)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,7 +156,7 @@ def expected(x: np.ndarray, kind: str, kept: list[int], path: Path) -> np.ndarra
     scores = x @ w["router"][:, kept] + w["bias"][kept]
     shares = np.exp(scores - scores.max(-1, keepdims=True))
     shares /= shares.sum(-1, keepdims=True)
-    if kind in ("compare", "written"):
+    if kind in RANKED:
         shares *= shares >= np.sort(shares, axis=-1)[:, [-2]]
     outs = [np.maximum(x @ w[f"up{e}"] + w[f"ub{e}"], 0) @ w[f"down{e}"] for e in kept]
     return x + x @ w["common"] + sum(s[:, None] * o for s, o in zip(shares.T, outs, strict=True))
@@ -187,6 +201,13 @@ def test_other_axes_change_along(tmp_path: Path) -> None:
     recipe = 'subclone experts to 3 by first\nwiden axis 1 of "up1" to 10 with tail copy'
     assert growc.apply(recipe, path, tmp_path / "out.onnx").verification is not None
     assert stored(tmp_path / "out.onnx")["up1"].shape == (H, 10)
+
+
+@pytest.mark.parametrize("row", [np.arange(1, E + 1), np.arange(E)[::-1], np.array([0, 1, 2, 2])])
+def test_numbers_compared_with_others_than_all_in_a_row_are_refused(tmp_path: Path, row: np.ndarray) -> None:
+    path = model(tmp_path / "m.onnx", "counted", row=row)
+    with pytest.raises(GrowError, match="the model has no `experts`"):
+        growc.plan("reorder experts by magnitude", path)
 
 
 def test_where_units_meet_in_more_than_a_sum_the_refusal_names_the_node(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from growc import api
 from growc.dialects.torch.capture.export import export, run
 from growc.errors.diagnostic import GrowError
+from growc.render.inspection import inspect_data, inspect_lines
 
 WIDTH, FFN, EXPERTS, VOCAB = 8, 12, 5, 16
 
@@ -109,6 +110,7 @@ def test_experts_that_no_token_chose_add_nothing(tokens):
         "widen hidden to 2 * hidden with cyclic copy\nwiden ffn to 3 * ffn / 2 with uniform copy",
         "stack layers to 4 by last with zero outputs",
         "reorder hidden by random seed 2",
+        "reorder experts by random seed 4",
     ],
 )
 def test_they_grow_exactly(recipe):
@@ -116,6 +118,24 @@ def test_they_grow_exactly(recipe):
     grown = api.grow(model, recipe, TOKENS, check=False)
     for tokens in (TOKENS, torch.arange(10).reshape(2, 5)):
         torch.testing.assert_close(grown(tokens), model(tokens), rtol=0, atol=1e-5)
+
+
+def test_an_expert_that_no_token_chose_leaves_without_a_trace():
+    model = drawn()
+    for experts in model.experts:
+        experts.router.bias[EXPERTS - 1] = -50
+    smaller = api.grow(model, f"subclone experts to {EXPERTS - 1} by first", TOKENS, check=False)
+    names = [name for name, _ in smaller.named_parameters()]
+    assert not any(f"expert_{EXPERTS - 1}" in name for name in names)
+    assert any(f"expert_{EXPERTS - 2}" in name for name in names)
+    for tokens in (TOKENS, torch.arange(10).reshape(2, 5)):
+        torch.testing.assert_close(smaller(tokens), model(tokens), rtol=0, atol=1e-5)
+
+
+def test_inspect_says_that_they_are_looped_over():
+    found = api.inspect(drawn(), example_inputs=TOKENS)
+    assert inspect_data(found)["experts"] == ["looped over"]
+    assert "experts 5 2 spaces, looped over" in [" ".join(line.split()) for line in inspect_lines(found)]
 
 
 def test_a_plan_says_over_what_its_loops_run():
@@ -196,8 +216,22 @@ class Earlier(Experts):
         return out.reshape(x.shape)
 
 
-@pytest.mark.sampled(7)
-@pytest.mark.parametrize("kind", [Biased, Counting, First, Others, Signed, Compared, Earlier])
+class Backwards(Experts):
+    """The chosen experts in another order, of which the last one writes over the others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, WIDTH)
+        shares, mask = self.mask(rows)
+        out = torch.zeros_like(rows)
+        for number in mask.sum(dim=(-1, -2)).nonzero().flip(0):
+            place, token = torch.where(mask[number].squeeze(0))
+            made = self.experts[f"expert_{number[0]}"](rows[None, token].reshape(-1, WIDTH))
+            out = out.index_copy(0, token, made * shares[token, place, None])
+        return out.reshape(x.shape)
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("kind", [Backwards, Biased, Counting, First, Others, Signed, Compared, Earlier])
 def test_a_loop_that_does_more_is_refused_by_its_place(kind):
     with pytest.raises(GrowError) as caught:
         export(drawn(kind), (TOKENS,))

@@ -15,7 +15,8 @@ from torch import nn
 
 from growc.dialects.torch.capture.export import export
 from growc.dialects.torch.lowering.lower import lower
-from growc.dialects.torch.operators.table import TABLE, key_of
+from growc.dialects.torch.operators.table import TABLE, TRAITS, key_of
+from growc.ir.traits import Trait
 
 LETTERS = "abcdefghijklmnopqrstuvw"
 
@@ -84,6 +85,34 @@ def test_every_row_has_a_case():
 @pytest.mark.parametrize("key", CASES)
 def test_a_row_computes_what_its_operator_does(key):
     judge(CASES[key], "" if key in UNSEEN else key)
+
+
+@pytest.mark.parametrize("key", TRAITS)
+def test_the_law_of_a_row_holds(key):
+    """On numbers that are all different; zeros are written, or the number of a case."""
+    function, spec = CASES[key]
+    first, *others = feed_of(spec, n=5, m=6).values()
+    if TRAITS[key] is Trait.WRITE:
+        others = [one * 0 if one.is_floating_point() else one for one in others]
+    made = function(first, *others)
+    results = made if isinstance(made, (list, tuple)) else [made]
+    found = [number for one in results for number in one.flatten().tolist()]
+    given = first.to(results[0].dtype).flatten().tolist()
+    match TRAITS[key]:
+        case Trait.SAME | Trait.VIEW:
+            assert found == given
+        case Trait.TURN:
+            assert sorted(found) == sorted(given)
+        case Trait.REPEAT:
+            assert set(found) == set(given)
+        case Trait.TAKE:
+            assert set(found) <= set(given)
+        case Trait.JOIN:
+            assert sorted(found) == sorted(
+                given + [number for one in others for number in one.flatten().tolist()]
+            )
+        case Trait.WRITE:
+            assert all(b in (a, 0, 1.5) for a, b in zip(given, found, strict=True))
 
 
 UNSEEN = frozenset({"aten.alias.default", "aten.lift_fresh_copy.default", "aten._to_copy.default"})

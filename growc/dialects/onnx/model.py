@@ -61,6 +61,8 @@ class IrModel(ABC):
     """What was measured of the model, by the inputs and the number of samples."""
     told: tuple[str, ...] = field(default=(), kw_only=True)
     """What a reader of any plan should know of how the model was captured."""
+    looped: frozenset[int] = field(default=frozenset(), kw_only=True)
+    """Of how many units the loops were whose bodies were captured once for each."""
     lenient = False
     """Whether masks that are not given are open."""
     repeats = False

@@ -16,7 +16,7 @@ from growc.dialects.onnx.model import IrModel
 from growc.dialects.torch.capture.example_inputs import capturable, register_caches, without_cache
 from growc.dialects.torch.capture.example_inputs import example_inputs as guessed
 from growc.dialects.torch.capture.export import Captured, export
-from growc.dialects.torch.capture.routed_loops import taken
+from growc.dialects.torch.capture.routed_loops import looped, taken
 from growc.dialects.torch.emit.literals import BEFORE, remember
 from growc.dialects.torch.emit.weight_norm import put_back
 from growc.dialects.torch.lowering.lower import Read, lower
@@ -44,7 +44,7 @@ class TorchModel(IrModel):
         super().__post_init__()
         self.lowered = LoweredFile(self.captured, self.read)
         self.gives = tuple(value.name or "" for value in self.source.graph.outputs)
-        self.told = taken(self.captured.program)
+        self.told, self.looped = taken(self.captured.program), looped(self.captured.program)
 
     @staticmethod
     def open(captured: Captured, read: Read) -> TorchModel:

@@ -28,6 +28,7 @@ from growc.dialects.onnx.capture.state_pairs import state_pairs
 from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of, stored_tensor
 from growc.dialects.onnx.files.bodies import written_out
 from growc.dialects.onnx.files.load import inlined
+from growc.dialects.onnx.operators.addresses import KEPT
 from growc.dialects.onnx.operators.table import has
 from growc.dialects.onnx.operators.value_laws import LAWS
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -259,7 +260,7 @@ class _Capture:
         made.part_of = step.node.meta.get(PART_OF, "")
         if (row := self.dialect.operators.get(step.op)) is not None:
             made.treatment = row.treatment
-            made.traits = frozenset() if may_drop(made) else row.traits
+            made.traits = frozenset() if may_drop(made) or reduces(made) else row.traits
         made.laws = LAWS.get(step.op, made.laws)
         for i, operand in enumerate([*inputs, *captured]):
             if operand is not None:
@@ -279,6 +280,11 @@ def may_drop(node: Node) -> bool:
     training = node.input(2) if node.op == "Dropout" else None
     stored = None if training is None or training.weight is None else training.weight.read()
     return training is not None and (stored is None or bool(np.any(stored)))
+
+
+def reduces(node: Node) -> bool:
+    """Whether a node multiplies or compares what it writes with what is there."""
+    return node.attributes.get("reduction", "none") not in KEPT
 
 
 def dtype_name(dtype: Any) -> str:

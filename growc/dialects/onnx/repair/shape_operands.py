@@ -17,6 +17,7 @@ from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.ir.graph import Node, Value
 from growc.ir.notation import labels
 from growc.passes.axes.infer import Instance
+from growc.passes.axes.routing import ROUTED, counting
 from growc.passes.edits import Entries, Part, Patch
 
 
@@ -210,6 +211,19 @@ def depth(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     axis = instance.node.integer("axis", -1) % out.rank
     size = (wants.demand(out) or ())[axis]
     return _judged(instance.node, {1: (size[0],)}, sim) if len(set(size)) == 1 else Patch()
+
+
+def numbers_of_all(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+    """The numbers of all units with which those of a ranking are compared."""
+    every = counting(instance.node)
+    if every is None or (instance.line.outputs[0] or ("",))[-1] != ROUTED:
+        return Patch()
+    operand, axis = every
+    before, after = (
+        (instance.node.outputs[0].sizes or ())[axis],
+        (wants.demand(instance.node.outputs[0]) or ())[axis],
+    )
+    return Patch(judged=(operand,)) if before == after else Patch({operand: tuple(range(after[0]))})
 
 
 def tile(wants: Demands, instance: Instance, sim: Simulation) -> Patch:

@@ -26,7 +26,21 @@ from torch.export.graph_signature import InputKind
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.node import has_side_effect
 
-__all__ = ["SOME", "Chosen", "NotIdleError", "every", "forget", "over", "require_idle", "taken", "unrolls"]
+from growc.dialects.torch.operators.table import TRAITS, key_of
+from growc.ir.traits import REPEAT, SAME, TAKE, TURN, VIEW, WRITE, Trait
+
+__all__ = [
+    "SOME",
+    "Chosen",
+    "NotIdleError",
+    "every",
+    "forget",
+    "looped",
+    "over",
+    "require_idle",
+    "taken",
+    "unrolls",
+]
 
 Chosen = Callable[[int, int], bool]
 """Whether loops run over a number, of so many that there can be."""
@@ -49,49 +63,18 @@ LIBRARY.impl("hits", lambda numbers, most: None, "CompositeExplicitAutograd")
 HITS = torch.ops.growc.hits.default
 """Says in a program that a loop ran over these numbers."""
 has_side_effect(HITS)
-TAKEN = "growc.hits"
-"""Key of a program's `meta`: what `taken` gives."""
+RAN = "growc.hits"
+"""Key of a program's `meta`: over how many numbers its loops ran, and where."""
 
 aten = torch.ops.aten
 FOUND = frozenset({aten.nonzero.default, aten.where.default})
 """What tells where a tensor is not zero."""
-MOVES = frozenset(
-    {
-        aten.alias.default,
-        aten.clone.default,
-        aten.contiguous.default,
-        aten.detach.default,
-        aten.expand.default,
-        aten.flatten.using_ints,
-        aten.lift_fresh_copy.default,
-        aten.permute.default,
-        aten.reshape.default,
-        aten.squeeze.default,
-        aten.squeeze.dim,
-        aten.squeeze.dims,
-        aten.transpose.int,
-        aten.unsqueeze.default,
-        aten.view.default,
-    }
-)
-"""Operators that give the elements that they are given."""
-LISTS = MOVES | {aten.select.int}
-CONVERSIONS = frozenset({aten.to.dtype, aten._to_copy.default})
 COMPARED = frozenset({aten.gt.Scalar, aten.greater.Scalar, aten.ne.Scalar, aten.not_equal.Scalar})
 """Comparisons: with zero they are false where a natural number is zero, and only there."""
 TOTALS = frozenset({aten.sum.dim_IntList, aten.any.dim, aten.any.dims, aten.amax.default})
 """What is zero where all natural numbers along some axes are."""
-NATURAL = frozenset({aten.one_hot.default})
-KEEPING = frozenset({aten.cumsum.default, aten.slice.Tensor, aten.select.int, aten.index.Tensor})
-"""Operators that give natural numbers, and that give them where they are given them."""
-PLACED = {
-    aten.index_add.default: 2,
-    aten.index_copy.default: 2,
-    aten.index_put.default: 1,
-    aten.scatter_add.default: 2,
-    aten.scatter.src: 2,
-}
-"""Operators that change some elements of their first operand, and the operand that numbers them."""
+MOVED = (SAME, VIEW, TURN, REPEAT)
+"""Laws of operators that give every element that they are given."""
 
 
 class NotIdleError(Exception):
@@ -150,10 +133,7 @@ def require_idle(whole: ExportedProgram, part: ExportedProgram, chosen: Chosen) 
 def forget(program: ExportedProgram) -> None:
     """Drop what says that loops ran; `taken` tells it from then on."""
     ran = [node for node in program.graph.nodes if node.target is HITS]
-    places = dict.fromkeys(
-        f"a loop over what is not zero runs over all of {n.args[1]}{_place(n)}" for n in ran
-    )
-    program.graph_module.meta[TAKEN] = tuple(f"{place}: the others do nothing" for place in places)
+    program.graph_module.meta[RAN] = tuple(dict.fromkeys((node.args[1], _place(node)) for node in ran))
     for node in ran:
         program.graph.erase_node(node)
     program.graph.eliminate_dead_code()
@@ -162,8 +142,14 @@ def forget(program: ExportedProgram) -> None:
 
 def taken(program: ExportedProgram) -> tuple[str, ...]:
     """What a reader of a plan should know of loops that run over all numbers."""
-    found: tuple[str, ...] = program.graph_module.meta.get(TAKEN, ())
-    return found
+    ran = program.graph_module.meta.get(RAN, ())
+    said = "a loop over what is not zero runs over all of {}{}: the others do nothing"
+    return tuple(said.format(*one) for one in ran)
+
+
+def looped(program: ExportedProgram) -> frozenset[int]:
+    """Over how many numbers its loops ran."""
+    return frozenset(most for most, _ in program.graph_module.meta.get(RAN, ()))
 
 
 def _most(tensor: Tensor) -> int | None:
@@ -196,11 +182,9 @@ def _leave_out(graph: fx.Graph, stored: Mapping[fx.Node, Stored], chosen: Chosen
             *of, number = row
             if any(of == counted and not chosen(number, most) for most, *counted in counts):
                 empty.add(_length(node))
-    changing: list[Any] = [node for node in graph.nodes if node.target in PLACED]
-    for node in changing:
-        places = node.args[PLACED[node.target]]
-        given = [one for one in (places if isinstance(places, (list, tuple)) else [places]) if one]
-        if any(str(size) in empty for one in given for size in one.meta["val"].shape):
+    for node in [node for node in graph.nodes if _has(node, WRITE)]:  # what is empty is written nowhere
+        beside = [one.meta["val"] for one in node.all_input_nodes if one is not node.args[0]]
+        if any(str(size) in empty for one in beside for size in getattr(one, "shape", ())):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
 
@@ -212,7 +196,7 @@ def _length(found: fx.Node) -> str:
 
 def _counted(hits: Any) -> tuple[fx.Node, int]:
     """What a loop counts the elements of that are not zero, and along which axis. Raises NotIdleError."""
-    found = _through(hits.args[0], LISTS)
+    found = _listed(hits.args[0])
     if found.target is not aten.nonzero.default:
         raise NotIdleError(f"its loop runs over numbers that data decide{_place(hits)}")
     node, axis = _compared(found.args[0]), 0
@@ -240,13 +224,14 @@ def _natural(node: Any) -> bool:
     if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), Tensor):
         return isinstance(node, int) and node >= 0
     dtype = node.meta["val"].dtype
-    if dtype in (torch.bool, torch.uint8) or node.target in NATURAL:
+    if dtype in (torch.bool, torch.uint8) or node.target is aten.one_hot.default:
         return True
     if dtype.is_floating_point or dtype.is_complex:
         return False
     if node.target is aten.mul.Tensor:
         return all(_natural(one) for one in node.args[:2])
-    return node.target in MOVES | KEEPING | TOTALS | CONVERSIONS and _natural(node.args[0])
+    kept = _has(node, *MOVED, TAKE) or node.target in TOTALS or node.target is aten.cumsum.default
+    return kept and _natural(node.args[0])
 
 
 def _row(node: Any, stored: Mapping[fx.Node, Stored]) -> tuple[fx.Node, int, int] | None:
@@ -254,7 +239,7 @@ def _row(node: Any, stored: Mapping[fx.Node, Stored]) -> tuple[fx.Node, int, int
 
     What compares them with zero is zero where they are.
     """
-    while node.target in MOVES | CONVERSIONS or (node.target in COMPARED and node.args[1] == 0):
+    while _has(node, *MOVED) or (node.target in COMPARED and node.args[1] == 0):
         node = node.args[0]
     if node.target is aten.select.int and isinstance(node.args[2], int):
         source, dim, number = node.args
@@ -270,15 +255,21 @@ def _known(node: fx.Node, stored: Mapping[fx.Node, Stored]) -> int | None:
     """The one number that a tensor of one element has."""
     if any(size != 1 for size in node.meta["val"].shape):
         return None
-    held = stored.get(_through(node, LISTS))
+    held = stored.get(_listed(node))
     numbers = held.numbers if held is not None else None
     return None if numbers is None or len(numbers) != 1 else int(numbers[0])
 
 
-def _through(node: Any, operators: frozenset[Any]) -> Any:
-    while node.target in operators:
+def _listed(node: Any) -> Any:
+    """What has the numbers of a list, in their order."""
+    while _has(node, SAME, VIEW) or node.target is aten.select.int:
         node = node.args[0]
     return node
+
+
+def _has(node: fx.Node, *traits: Trait) -> bool:
+    """Whether one of these laws holds of what a call gives."""
+    return node.op == "call_function" and TRAITS.get(key_of(node.target)) in traits
 
 
 # ---------------------------------------------------------------------------------- the same program

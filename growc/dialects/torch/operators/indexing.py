@@ -171,8 +171,8 @@ def one_hot(at: Call, x: Operand, num_classes: int) -> ir.Value:
     """Ones where the number is."""
     if num_classes < 0:
         raise UnknownError
-    wide = at.add("Unsqueeze", at.tensor(x), at.constant([-1]))
-    return at.cast(at.add("Equal", wide, at.constant(list(range(num_classes)))), at.dtype)
+    count = at.ints([num_classes], "num_classes")
+    return at.add("OneHot", at.tensor(x), count, at.constant([0, 1]), axis=-1)
 
 
 def select_scatter(at: Call, x: Operand, src: Operand, dim: int, index: Operand) -> ir.Value:

@@ -3,7 +3,8 @@
 A line says what stands for a call (growc.dialects.torch.operators.formula). An argument that a line or its
 function does not name must have its default, or say nothing about what is computed. Else the call becomes an
 opaque node: every axis that it touches is frozen, which is safe. So do operators that are missing and that
-torch does not make of others that are here (growc.dialects.torch.capture.decompose).
+torch does not make of others that are here (growc.dialects.torch.capture.decompose). A third column states a
+law of what is computed (growc.ir.traits), for those who ask before a program is lowered.
 """
 
 from __future__ import annotations
@@ -30,19 +31,20 @@ from growc.dialects.torch.operators import (
     variances,
 )
 from growc.dialects.torch.operators.formula import Row, Rule, row_of, stands_for
+from growc.ir.traits import Trait
 
 ROWS = """
     # nothing happens, but for the type
-    aten._to_copy.default           self
-    aten.alias.default              self
-    aten.clone.default              self
-    aten.contiguous.default         self
-    aten.detach.default             self
-    aten.lift_fresh_copy.default    self
+    aten._to_copy.default           self                              same
+    aten.alias.default              self                              same
+    aten.clone.default              self                              same
+    aten.contiguous.default         self                              same
+    aten.detach.default             self                              same
+    aten.lift_fresh_copy.default    self                              same
     aten.real.default               self
-    aten.to.device                  self
-    aten.to.dtype                   self
-    aten.to.dtype_layout            self
+    aten.to.device                  self                              same
+    aten.to.dtype                   self                              same
+    aten.to.dtype_layout            self                              same
     aten.dropout.default            dropout()
     aten.alpha_dropout.default      dropout()
     aten.feature_dropout.default    dropout()
@@ -251,70 +253,70 @@ ROWS = """
     aten.max_pool2d.default         pool(op=MaxPool, space=2)
 
     # by number
-    aten.embedding.default          Gather(weight, indices.own, axis=0)
-    aten.gather.default             gather()
-    aten.index.Tensor               index()
-    aten.index_add.default          put_along(reduction="add")
-    aten.index_copy.default         put_along()
-    aten.index_put.default          index_put()
-    aten.index_select.default       Gather(self, index.own, axis=dim)
+    aten.embedding.default          Gather(weight, indices.own, axis=0)  take
+    aten.gather.default             gather()                          take
+    aten.index.Tensor               index()                           take
+    aten.index_add.default          put_along(reduction="add")        write
+    aten.index_copy.default         put_along()                       write
+    aten.index_put.default          index_put()                       write
+    aten.index_select.default       Gather(self, index.own, axis=dim)  take
     aten.nonzero.default            nonzero()
     aten.one_hot.default            one_hot()
-    aten.scatter.src                scatter()
-    aten.scatter.value              scatter(src=value)
-    aten.scatter_add.default        scatter(reduction="add")
-    aten.select.int                 select()
-    aten.select_scatter.default     select_scatter()
-    aten.slice_scatter.default      slice_scatter()
-    aten.slice.Tensor               slice()
-    aten.narrow.default             narrow()
-    aten.take_along_dim.default     take_along_dim()
+    aten.scatter.src                scatter()                         write
+    aten.scatter.value              scatter(src=value)                write
+    aten.scatter_add.default        scatter(reduction="add")          write
+    aten.select.int                 select()                          take
+    aten.select_scatter.default     select_scatter()                  write
+    aten.slice_scatter.default      slice_scatter()                   write
+    aten.slice.Tensor               slice()                           take
+    aten.narrow.default             narrow()                          take
+    aten.take_along_dim.default     take_along_dim()                  take
 
     # layout
-    aten._unsafe_view.default       reshape()
-    aten.broadcast_to.default       expand()
-    aten.cat.default                cat()
-    aten.chunk.default              chunk()
+    aten._unsafe_view.default       reshape()                         view
+    aten.broadcast_to.default       expand()                          repeat
+    aten.cat.default                cat()                             join
+    aten.chunk.default              chunk()                           take
     aten.constant_pad_nd.default    pad()
-    aten.expand.default             expand()
-    aten.expand_as.default          expand_as()
-    aten.flatten.using_ints         flatten()
-    aten.flip.default               flip()
+    aten.expand.default             expand()                          repeat
+    aten.expand_as.default          expand_as()                       repeat
+    aten.flatten.using_ints         flatten()                         view
+    aten.flip.default               flip()                            turn
     aten.im2col.default             im2col()
     aten.meshgrid.indexing          meshgrid()
-    aten.movedim.int                movedim()
-    aten.mT.default                 transpose(dim0=-2, dim1=-1)
-    aten.numpy_T.default            turn()
+    aten.movedim.int                movedim()                         turn
+    aten.mT.default                 transpose(dim0=-2, dim1=-1)       turn
+    aten.numpy_T.default            turn()                            turn
     aten.pad.default                pad()
-    aten.permute.default            permute()
+    aten.permute.default            permute()                         turn
     aten.pixel_shuffle.default      pixel_shuffle()
     aten.pixel_unshuffle.default    pixel_unshuffle()
-    aten.repeat.default             repeat()
-    aten.repeat_interleave.self_int  repeat_interleave()
-    aten.reshape.default            reshape(size=shape)
-    aten.reshape_as.default         reshape_as()
-    aten.roll.default               roll()
-    aten.split.Tensor               split()
-    aten.split.sizes                split_sizes(split_sizes=split_size)
-    aten.split_with_sizes.default   split_sizes()
-    aten.squeeze.default            squeeze()
-    aten.squeeze.dim                squeeze()
-    aten.squeeze.dims               squeeze()
-    aten.stack.default              stack()
-    aten.t.default                  turn()
-    aten.tile.default               repeat(repeats=dims)
-    aten.transpose.int              transpose()
+    aten.repeat.default             repeat()                          repeat
+    aten.repeat_interleave.self_int  repeat_interleave()              repeat
+    aten.reshape.default            reshape(size=shape)               view
+    aten.reshape_as.default         reshape_as()                      view
+    aten.roll.default               roll()                            turn
+    aten.split.Tensor               split()                           take
+    aten.split.sizes                split_sizes(split_sizes=split_size)  take
+    aten.split_with_sizes.default   split_sizes()                     take
+    aten.squeeze.default            squeeze()                         view
+    aten.squeeze.dim                squeeze()                         view
+    aten.squeeze.dims               squeeze()                         view
+    aten.stack.default              stack()                           join
+    aten.t.default                  turn()                            turn
+    aten.tile.default               repeat(repeats=dims)              repeat
+    aten.transpose.int              transpose()                       turn
     aten.tril.default               triangle(upper=0)
     aten.triu.default               triangle(upper=1)
-    aten.unbind.int                 unbind()
-    aten.unflatten.int              unflatten()
-    aten.unsqueeze.default          unsqueeze()
+    aten.unbind.int                 unbind()                          take
+    aten.unflatten.int              unflatten()                       view
+    aten.unsqueeze.default          unsqueeze()                       view
     aten.upsample_bilinear2d.vec    upsample(mode="linear")
     aten.upsample_bicubic2d.vec     upsample(mode="cubic")
     aten.upsample_nearest1d.vec     upsample(mode="nearest")
     aten.upsample_nearest2d.vec     upsample(mode="nearest")
-    aten.view.default               reshape()
-    aten.view_as.default            reshape_as()
+    aten.view.default               reshape()                         view
+    aten.view_as.default            reshape_as()                      view
 
     # made from sizes
     aten.arange.default             Range(0, end, 1)
@@ -369,8 +371,14 @@ RULES: dict[str, Rule] = {
 }
 
 _LINES = (line.strip() for line in ROWS.splitlines() if line.strip() and not line.strip().startswith("#"))
-TEXTS: Mapping[str, str] = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in _LINES)
+_COLUMNS = [re.split(r"\s{2,}", line, maxsplit=1) for line in _LINES]
+_LAW = re.compile(rf"\s{{2,}}({'|'.join(Trait)})$")
+
+TEXTS: Mapping[str, str] = {key: _LAW.sub("", text) for key, text in _COLUMNS}
 """What stands for the calls of each operator."""
+
+TRAITS: Mapping[str, Trait] = {key: Trait(law[1]) for key, text in _COLUMNS if (law := _LAW.search(text))}
+"""The laws that rows state of their results, operand 0 being the tensor that they name first."""
 
 TABLE: Mapping[str, Row] = {key: row_of(text, RULES) for key, text in TEXTS.items()}
 
