@@ -9,9 +9,10 @@ is stored, but of some that are computed; an eps is the size of none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -83,11 +84,11 @@ def aligned(log: Log, target: Log) -> Iterator[tuple[int, Entry]]:
 
 
 class Proposals:
-    """What numbers say about fields. still: those that no number of a reading followed."""
+    """What numbers say about fields. still: those that no size followed."""
 
     def __init__(self, trials: Trials) -> None:
         self.trials, self.logs = trials, LOGS
-        self.still: set[tuple[bool, Path]] = set()
+        self.still: set[Path] = set()
         self.sizes = _sizes(trials)
         self.whole = _logged(trials, lambda entry: (*chain(*entry.shapes), *entry.whole))
         self.real = _logged(trials, lambda entry: map(rounded, entry.exact))
@@ -98,32 +99,46 @@ class Proposals:
         """
         if self.sizes.wrong(trial):
             yield from self.ranked(trial, self.sizes, self.moving(trial))
-        else:
-            source = self.trials.source
-            nearer = len(self.whole.of(source)) > len(self.whole.of(trial))
-            yield from self.by_log(source if nearer else trial, self.whole)
+            return
+        source = self.trials.of({}, logged=True)
+        nearer = len(self.whole.of(source)) > len(self.whole.of(trial))
+        at, moved = source if nearer else trial, self.sized
+        yield from self.by_log(at, self.whole, [path for path in self.trials.leaves if path not in moved])
+        yield from self.ranked(at, self.whole, self.followed(at, self.whole, moved))
 
     def exact(self, trial: Trial) -> Iterator[Values]:
-        """New values that real numbers of the log suggest."""
-        return self.by_log(trial, self.real)
+        """New values that real numbers of the log suggest: of fields that no size follows."""
+        return self.by_log(trial, self.real, [path for path in self.trials.leaves if path not in self.sized])
 
-    def by_log(self, trial: Trial, reading: Reading[Slot]) -> Iterator[Values]:
+    @cached_property
+    def sized(self) -> list[Path]:
+        """The fields that sizes follow."""
+        return [path for path, _ in self.moving(self.trials.start)]
+
+    def by_log(self, trial: Trial, reading: Reading[Slot], leaves: Sequence[Path]) -> Iterator[Values]:
         """New values from the log: of usual fields, then of all; last those that turn something on or off."""
+        values = {path: trial.values.get(path, self.trials.leaves[path]) for path in leaves}
+        wrong, here = reading.wrong(trial), reading.of(trial)
         for usual in (True, False):
-            paths = [path for path in self.trials.leaves if (path[-1] in USUAL) is usual]
-            yield from self.ranked(trial, reading, self.followed(trial, reading, paths))
-            for path in paths:
-                value = trial.values.get(path, self.trials.leaves[path])
-                if isinstance(value, bool) and self.moves(trial, path, not value):
-                    yield {path: not value}
+            some = {path: value for path, value in values.items() if (path[-1] in USUAL) is usual}
+            numbers = {path: probes(value)[0] for path, value in some.items() if probes(value)}
+            moved = self.movers(trial, numbers, lambda t: any(reading.of(t).get(p) != here[p] for p in wrong))
+            yield from self.ranked(trial, reading, self.followed(trial, reading, moved))
+            turned = {path: not value for path, value in some.items() if isinstance(value, bool)}
+            yield from ({p: turned[p]} for p in self.movers(trial, turned, lambda t: t.log != trial.log))
 
-    def moves(self, trial: Trial, path: Path, value: object) -> bool:
-        """Whether another value of a field gives another log."""
-        if (True, path) in self.still or not self.logs:
-            return False
+    def movers(self, trial: Trial, values: Values, moves: Callable[[Trial], bool]) -> Iterator[Path]:
+        """The fields with which a log moves. All change in one build; where that moves it, each half of them."""
+        if not values or not self.logs:
+            return
         self.logs -= 1
-        there = self.trials.of({**trial.values, path: value})
-        return there.log is not None and there.log != trial.log
+        there, paths = self.trials.of({**trial.values, **values}, logged=True), list(values)
+        if there.log is not None and not moves(there):
+            return
+        if len(paths) == 1:
+            yield from paths
+        for half in (paths[: len(paths) // 2], paths[len(paths) // 2 :]) if len(paths) > 1 else ():
+            yield from self.movers(trial, {path: values[path] for path in half}, moves)
 
     def ranked(
         self, trial: Trial, reading: Reading[Place], moving: Iterable[tuple[Path, dict[Place, Any]]]
@@ -167,7 +182,7 @@ class Proposals:
     ) -> Iterator[tuple[Path, dict[Place, Any]]]:
         """For each of these fields that numbers follow: the value that would give each of them as wanted."""
         for path in paths:
-            if (reading.logged, path) not in self.still:
+            if reading.logged or path not in self.still:
                 proposed = self.following(trial, reading, path)
                 if proposed:
                     yield path, proposed
@@ -185,9 +200,8 @@ class Proposals:
             moved = {p: (old, new) for p, (old, new) in both.items() if old != new}
             if not moved and value is None and probe != probes(value)[-1]:
                 continue  # what stands for None may be this very number
-            at_start = trial.key == self.trials.start.key
-            if not moved and at_start and (not reading.logged or there.log == trial.log):
-                self.still.add((reading.logged, path))
+            if not reading.logged and not moved and trial.key == self.trials.start.key:
+                self.still.add(path)
             made = {p: estimate(value, probe, *moved[p], reading.wanted[p]) for p in moved}
             return {p: estimated for p, estimated in made.items() if estimated is not None}
         return {}
@@ -214,8 +228,9 @@ class Proposals:
         yield values
         if followed:
             yield {**values, **followed}
-            for path, made in self.trials.relisted({**values, **followed}).items():
-                yield {**values, **followed, path: made}
+            for path in (path for path in followed if len(path) == 1 and self.trials.fills(str(path[0]))):
+                others = {p: v for p, v in {**values, **followed}.items() if p != path}
+                yield {**others, **self.trials.filled(others, [str(path[0])])}
 
     def lineage(self, trial: Trial, old: int, new: int) -> tuple[int, ...]:
         """Which layer each of a new number of them was: as the target says of a container of this length."""

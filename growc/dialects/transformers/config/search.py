@@ -65,11 +65,11 @@ def solve(
 
     known: what was built before for targets with the same inputs; more comes to it.
     """
+    known = {} if known is None else known
     trials = Trials(config, target, build, known, decided)
     found = _searched(trials)
     if isinstance(found, Unsolved) and trials.refused:
-        trials.pair()
-        paired = _searched(trials)
+        paired = _searched(Trials(config, target, build, known, decided, paired=True))
         return paired if isinstance(paired, Solved) else found
     return found
 
@@ -96,8 +96,7 @@ def explored(trials: Trials, proposals: Proposals) -> Trial:
             break
         trial = heappop(heap)[2]
         for values in proposals.of(trial):
-            made = trials.of({**trial.values, **values})
-            trials.refusals += [] if made.shapes else [made]
+            made = trials.propose({**trial.values, **values})
             if made.key not in queued:
                 queued.add(made.key)
                 heappush(heap, (-trials.score(made), next(order), made))

@@ -5,7 +5,7 @@ Needs: the source's config, `Target`, a function that builds. Gives: `Trials`, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,6 +89,11 @@ class Trial(Built):
         """The shapes of all that it reads, or of all where that is not known."""
         return self.shapes if self.log is None else read_by(self.log.reads, self.shapes, self.ties)
 
+    @property
+    def refused(self) -> bool:
+        """Whether the class refuses one new value alone."""
+        return not self.shapes and len(self.values) == 1
+
     @cached_property
     def key(self) -> str:
         """Equal for equal values."""
@@ -99,9 +104,8 @@ class Trials:
     """The source's config with other values, built when they are asked for.
 
     config: with all fields that the class has. leaves: its numbers that may change. wanted: the planned
-    sizes. decided: values that the caller decides. start: the source with these.
-    paired: where the class refuses a number alone, another one goes along in proportion. refusals: what it
-    said of numbers that sizes suggest.
+    sizes. decided: values that the caller decides. start: the source with these. paired: any other number
+    may go along with one that the class refuses alone. proposed: what sizes and logs suggest, in order.
     """
 
     def __init__(
@@ -111,18 +115,18 @@ class Trials:
         build: Build,
         known: Known | None = None,
         decided: Values | None = None,
+        paired: bool = False,
     ) -> None:
-        self.given, self.target, self.build, self.paired = dict(given), target, build, False
+        self.given, self.target, self.build, self.paired = dict(given), target, build, paired
         self.known: Known = {} if known is None else known
         self.config = complete(build(self.given), self.given)
         self.leaves = dict(leaves(self.config))
         self.wanted = features(target.shapes)
         self.seen: dict[str, Trial] = {}
-        self.partners: dict[Path, list[Path]] = {}
-        self.filled: dict[str, bool] = {}
-        self.refusals: list[Trial] = []
+        self.filling: dict[str, bool] = {}
+        self.proposed: list[Trial] = []
         self.decided: Values = {}
-        self.source = self.of({})
+        self.source = self.of({}, logged=False)
         self.decided = decided or {}
         for path in self.decided:
             self.leaves = {p: v for p, v in self.leaves.items() if p[: len(path)] != path[: len(p)]}
@@ -131,46 +135,53 @@ class Trials:
     @property
     def refused(self) -> bool:
         """Whether the class refused a whole number that was changed alone."""
-        alone = (t.values for t in self.seen.values() if t.failed and not t.shapes and len(t.values) == 1)
+        alone = (trial.values for trial in self.seen.values() if trial.refused)
         return any(type(value) is int for values in alone for value in values.values())
 
-    def pair(self) -> None:
-        """Let another number go along with one that the class refused alone; what failed is tried anew."""
-        self.paired = True
-        self.seen = {key: trial for key, trial in self.seen.items() if not trial.failed}
+    def propose(self, values: Values) -> Trial:
+        """The class with values that sizes or logs suggest."""
+        self.proposed.append(made := self.of(values))
+        return made
 
-    def of(self, values: Values, logged: bool = True) -> Trial:
-        """The class with other values; with its log, or its sizes alone."""
+    def of(self, values: Values, logged: bool | None = None) -> Trial:
+        """The class with other values. `logged`: with its log; None: with it where its sizes are as wanted."""
         values = {p: v for p, v in values.items() if p not in self.leaves or v != self.leaves[p]}
         values |= self.decided
-        asked = Trial(values=values)
-        known = self.seen.get(asked.key)
-        if known is not None and (known.log is not None or known.failed or not logged):
-            return known
-        self.seen[asked.key] = made = self._built(values, logged)
+        key = Trial(values=values).key
+        made = self.seen.get(key) or self._built(values, logged=False)
+        asked = made.features.items() >= self.wanted.items() if logged is None else logged
+        if asked and made.log is None and not made.failed:
+            made = self._built(made.values, logged=True)
+        self.seen[key] = made
         return made
 
     def _built(self, values: Values, logged: bool) -> Trial:
         try:
-            config = changed(self.config, values)
+            made = self._tried(values, logged)
         except (IndexError, KeyError, TypeError) as error:  # a list that is shorter by now
             return Trial(values=values, failed=said(error))
-        made = Trial(values=values, **vars(self.built(config, logged)))
-        if made.shapes:
-            return self._running(made) or made if made.failed else made
-        mended = (self._built({**more, **values}, logged) for more in self._insisted(values))
-        found = next((trial for trial in mended if trial.shapes), None)
-        return found or self._in_proportion(values, logged) or made
+        return (self._joined(made, logged) or made) if made.failed else made
 
-    def _running(self, made: Trial) -> Trial | None:
-        """A class that does not run, with one more of the numbers that were equal to a changed one, as that
-        is now: one that runs and has the same sizes.
+    def _tried(self, values: Values, logged: bool) -> Trial:
+        return Trial(values=values, **vars(self.built(changed(self.config, values), logged)))
+
+    def _joined(self, made: Trial, logged: bool) -> Trial | None:
+        """The class with more new values, where it refuses these alone, or builds and does not run.
+
+        More are what it fills by itself, or all numbers that were equal to a changed one, or one number in
+        proportion: heads times their width are as many as a layer is wide. Of these the one with most of the
+        planned sizes is taken; where the class did not run, one that runs with the same sizes.
         """
-        for path, value in self._equal(made.values).items():
-            values = {path: value, **made.values}
-            there = Trial(values=values, **vars(self.built(changed(self.config, values), logged=True)))
-            if there.log is not None and there.shapes == made.shapes:
-                return there
+        equal, ratios = self._equal(made.values), self._in_proportion(made.values)
+        if made.shapes or not self.paired:
+            ratios = [more for more in ratios if more.items() <= equal.items()]
+        for several in ([] if made.shapes else [self.filled(made.values, self.own)], [equal], ratios):
+            built = (self._tried({**more, **made.values}, logged=False) for more in several if more)
+            taken = [t for t in built if t.shapes and (not made.shapes or t.shapes == made.shapes)]
+            for there in sorted(taken, key=lambda t: -agreement(self.wanted, t.features)):
+                there = self._tried(there.values, logged)
+                if not there.failed:
+                    return there
         return None
 
     def built(self, config: dict[str, object], logged: bool) -> Built:
@@ -193,56 +204,27 @@ class Trials:
         assert attempt.error is not None
         return Built(shapes, ties, failed=said(attempt.error))
 
-    def _insisted(self, values: Values) -> Iterator[Values]:
-        """What else a class may insist on: what it fills by itself, and that equal numbers stay equal."""
-        filled = {path: new for path, new in self._filled(values).items() if path not in values}
-        yield from (more for more in (filled, self._equal(values)) if more)
-
     def _equal(self, values: Values) -> Values:
         """The numbers that were equal to changed ones, as these are now."""
         numbers = {self.leaves[p]: v for p, v in values.items() if type(v) is type(self.leaves.get(p)) is int}
         others = [p for p, value in self.leaves.items() if type(value) is int and p not in values]
         return {path: numbers[self.leaves[path]] for path in others if self.leaves[path] in numbers}
 
-    def _in_proportion(self, values: Values, logged: bool) -> Trial | None:
-        """One new number with another one in proportion, where a class insists on a product: heads times
-        their width are as many as what a layer is wide inside. The pair with the most of the planned sizes.
-        """
-        if not self.paired or len(values) != 1:
-            return None
-        [(path, new)] = values.items()
-        old = self.leaves.get(path)
-        if isinstance(old, bool) or not isinstance(old, int) or not isinstance(new, int):
-            return None
-        others = self.partners.get(path) or [p for p, v in self.leaves.items() if type(v) is int and v > 1]
-        pairs = [(p, scaled(self.leaves[p], new / max(old, 1))) for p in others if p != path]
-        built: dict[Path, Trial] = {}
-        for partner, value in pairs:
-            values = {path: new, partner: value}
-            if value is not None and (made := self.built(changed(self.config, values), logged=False)).shapes:
-                built[partner] = Trial(values=values, **vars(made))
-        if new == 2 * old:
-            self.partners[path] = list(built) or [path]  # by itself it has none
-        if not built:
-            return None
-        best = max(built.values(), key=lambda trial: agreement(self.wanted, trial.features))
-        return self._built(best.values, logged) if logged else best
+    def _in_proportion(self, values: Values) -> list[Values]:
+        """Each other number alone, times as much as the changed one, if one changed."""
+        [path, *more] = values or [()]
+        old, new = self.leaves.get(path), values.get(path)
+        if more or type(old) is not int or type(new) is not int or not old:
+            return []
+        others = ((p, v) for p, v in self.leaves.items() if type(v) is int and v > 1 and p != path)
+        return [{p: value} for p, v in others if (value := scaled(v, new / old)) is not None]
 
-    def _filled(self, values: Values) -> Values:
-        """What the class fills by itself from other values than the source's: names of stages, a quotient."""
-        own = [key for key in self.own if all(path[0] != key for path in values)]
-        mine = {key: v for key, v in changed(self.config, values).items() if key not in own}
-        made = self._completed(mine) if own else None
-        return {(key,): made[key] for key in own if made and made.get(key) != self.config[key]}
-
-    def relisted(self, values: Values) -> Values:
-        """Of the lists among new values, each that the class fills by itself, as it does: layer numbers."""
-        whole, found = changed(self.config, values), dict[Path, Any]()
-        for key in (str(p[0]) for p, value in values.items() if isinstance(value, list) and len(p) == 1):
-            if self._fills(key):
-                made = self._completed({k: v for k, v in whole.items() if k != key})
-                found |= {(key,): made[key]} if made and made.get(key) != whole[key] else {}
-        return found
+    def filled(self, values: Values, keys: Iterable[str]) -> Values:
+        """What the class fills by itself for fields that have no new values: names of stages, a quotient."""
+        keys = {key for key in keys if all(path[0] != key for path in values)}
+        whole = changed(self.config, values)
+        made = self._completed({k: v for k, v in whole.items() if k not in keys}) if keys else None
+        return {(key,): made[key] for key in keys if made and made.get(key) != whole[key]}
 
     @cached_property
     def own(self) -> tuple[str, ...]:
@@ -252,15 +234,15 @@ class Trials:
         numbers = [k for k, v in self.config.items() if isinstance(v, int) and not isinstance(v, bool)]
         found: list[str] = []
         for named in (lists, numbers):
-            more = [key for key in named if self._fills(key)]
+            more = [key for key in named if self.fills(key)]
             found += more if self._without([*found, *more]) == self.config else []
         return tuple(found)
 
-    def _fills(self, key: str) -> bool:
+    def fills(self, key: str) -> bool:
         """Whether the class fills a field as it is where the config has none."""
-        if key not in self.filled:
-            self.filled[key] = self._without([key]) == self.config
-        return self.filled[key]
+        if key not in self.filling:
+            self.filling[key] = self._without([key]) == self.config
+        return self.filling[key]
 
     def _without(self, keys: Sequence[str]) -> dict[str, object] | None:
         return self._completed({key: value for key, value in self.config.items() if key not in keys})
