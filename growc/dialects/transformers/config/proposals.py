@@ -9,15 +9,15 @@ is stored, but of some that are computed; an eps is the size of none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
-from growc.dialects.transformers.config.fields import Path, Values, changed, value_at
-from growc.dialects.transformers.config.shapes import Feature, layer_counts
+from growc.dialects.transformers.config.fields import Path, Values
+from growc.dialects.transformers.config.shapes import Feature
 from growc.dialects.transformers.config.trials import Trial, Trials
 from growc.dialects.transformers.log.entry import Entry, Log, rounded
 from growc.resolve.config_fields import FIELDS, SCOPED
@@ -94,41 +94,46 @@ class Proposals:
         self.real = _logged(trials, lambda entry: map(rounded, entry.exact))
 
     def of(self, trial: Trial) -> Iterator[Values]:
-        """New values: those that together give all numbers, then each alone. Sizes say them, else the log:
-        its own, or that of the source, where more operators are those of the target.
+        """New values: those that together give all numbers, then each alone.
+
+        Sizes say them; where all are as wanted, the whole numbers of the log: its own, or that of the source,
+        where more operators are those of the target; and where these are, its real numbers. What turns
+        operators on or off comes last.
         """
         if self.sizes.wrong(trial):
             yield from self.ranked(trial, self.sizes, self.moving(trial))
-            return
-        source = self.trials.of({}, logged=True)
-        nearer = len(self.whole.of(source)) > len(self.whole.of(trial))
-        at, moved = source if nearer else trial, self.sized
-        yield from self.by_log(at, self.whole, [path for path in self.trials.leaves if path not in moved])
-        yield from self.ranked(at, self.whole, self.followed(at, self.whole, moved))
-
-    def exact(self, trial: Trial) -> Iterator[Values]:
-        """New values that real numbers of the log suggest: of fields that no size follows."""
-        return self.by_log(trial, self.real, [path for path in self.trials.leaves if path not in self.sized])
+        elif self.trials.solves(trial):
+            yield from self.by_log(trial, self.real)
+        else:
+            source = self.trials.of({}, logged=True)
+            nearer = source if len(self.whole.of(source)) > len(self.whole.of(trial)) else trial
+            yield from self.by_log(nearer, self.whole)
+            yield from self.ranked(nearer, self.whole, self.followed(nearer, self.whole, self.sized))
+            values = {
+                p: nearer.values.get(p, v) for p, v in self.trials.leaves.items() if isinstance(v, bool)
+            }
+            turned = {path: not value for path, value in values.items()}
+            moved = self.movers(nearer, turned, lambda t: t.log != nearer.log)
+            yield from ({**nearer.values, path: turned[path]} for path in moved)
 
     @cached_property
     def sized(self) -> list[Path]:
         """The fields that sizes follow."""
         return [path for path, _ in self.moving(self.trials.start)]
 
-    def by_log(self, trial: Trial, reading: Reading[Slot], leaves: Sequence[Path]) -> Iterator[Values]:
-        """New values from the log: of usual fields, then of all; last those that turn something on or off."""
-        values = {path: trial.values.get(path, self.trials.leaves[path]) for path in leaves}
-        wrong, here = reading.wrong(trial), reading.of(trial)
+    def by_log(self, trial: Trial, reading: Reading[Slot]) -> Iterator[Values]:
+        """New values of fields that no size follows, which give numbers of the log: of usual ones first."""
+        here = reading.of(trial)
+        wrong = {place: here[place] for place in reading.wrong(trial)}
         for usual in (True, False):
-            some = {path: value for path, value in values.items() if (path[-1] in USUAL) is usual}
-            numbers = {path: probes(value)[0] for path, value in some.items() if probes(value)}
-            moved = self.movers(trial, numbers, lambda t: any(reading.of(t).get(p) != here[p] for p in wrong))
+            paths = (p for p in self.trials.leaves if (p[-1] in USUAL) is usual and p not in self.sized)
+            values = {path: trial.values.get(path, self.trials.leaves[path]) for path in paths if wrong}
+            tried = {path: probes(value)[0] for path, value in values.items() if probes(value)}
+            moved = self.movers(trial, tried, lambda t: not wrong.items() <= reading.of(t).items())
             yield from self.ranked(trial, reading, self.followed(trial, reading, moved))
-            turned = {path: not value for path, value in some.items() if isinstance(value, bool)}
-            yield from ({p: turned[p]} for p in self.movers(trial, turned, lambda t: t.log != trial.log))
 
     def movers(self, trial: Trial, values: Values, moves: Callable[[Trial], bool]) -> Iterator[Path]:
-        """The fields with which a log moves. All change in one build; where that moves it, each half of them."""
+        """The fields that move a log: all change in one build, and each half of them where that moves it."""
         if not values or not self.logs:
             return
         self.logs -= 1
@@ -160,9 +165,9 @@ class Proposals:
                 together[vote[0]] = values[vote]
                 wrong -= votes[vote]
         if len(together) > 1:
-            yield from self.with_lists(trial, together)
+            yield from self.with_lists({**trial.values, **together})
         for vote in ranked[:SINGLE]:
-            yield from self.with_lists(trial, {vote[0]: values[vote]})
+            yield from self.with_lists({**trial.values, vote[0]: values[vote]})
 
     def against(
         self, trial: Trial, reading: Reading[Place], path: Path, value: Any, places: set[Place]
@@ -182,17 +187,17 @@ class Proposals:
     ) -> Iterator[tuple[Path, dict[Place, Any]]]:
         """For each of these fields that numbers follow: the value that would give each of them as wanted."""
         for path in paths:
-            if reading.logged or path not in self.still:
-                proposed = self.following(trial, reading, path)
-                if proposed:
-                    yield path, proposed
+            self.logs -= reading.logged
+            asked = self.logs >= 0 if reading.logged else path not in self.still
+            if asked and (proposed := self.following(trial, reading, path)):
+                yield path, proposed
 
     def following(self, trial: Trial, reading: Reading[Place], path: Path) -> dict[Place, Any]:
         """The value of one field that would give each number that follows it as wanted."""
         value = trial.values.get(path, self.trials.leaves[path])
         here = reading.of(trial)
         for probe in probes(value):
-            there = self.probed(trial, path, value, probe, reading.logged)
+            there = self.trials.of({**trial.values, path: probe}, reading.logged)
             if not there.shapes or (reading.logged and there.log is None):
                 continue
             found = reading.of(there)
@@ -206,50 +211,16 @@ class Proposals:
             return {p: estimated for p, estimated in made.items() if estimated is not None}
         return {}
 
-    def probed(self, trial: Trial, path: Path, value: object, probe: Any, logged: bool = False) -> Trial:
-        """The trial with another number; with lists of its length too, where the class insists."""
-        if logged:
-            self.logs -= 1
-        logged = logged and self.logs >= 0
-        there = self.trials.of({**trial.values, path: probe}, logged=logged)
-        if there.shapes or not isinstance(value, int):
-            return there
-        lineage = tuple(min(i, value - 1) for i in range(probe))
-        lists = self.lists(trial, path[:-1], value, lineage)
-        return self.trials.of({**trial.values, path: probe, **lists}, logged=logged) if lists else there
-
-    def with_lists(self, trial: Trial, values: Values) -> Iterator[Values]:
-        """Values that change a number of layers, alone, and with the lists that go along."""
-        followed: dict[Path, Any] = {}
-        for path, new in values.items():
-            old = trial.values.get(path, self.trials.leaves[path])
-            if isinstance(old, int) and isinstance(new, int):
-                followed |= self.lists(trial, path[:-1], old, self.lineage(trial, old, new))
+    def with_lists(self, values: Values) -> Iterator[Values]:
+        """Values that may change a number of layers: alone, with the lists that go along, and with each of
+        these as the class fills it.
+        """
         yield values
-        if followed:
-            yield {**values, **followed}
-            for path in (path for path in followed if len(path) == 1 and self.trials.fills(str(path[0]))):
-                others = {p: v for p, v in {**values, **followed}.items() if p != path}
+        if lists := self.trials.lists(values):
+            yield {**values, **lists}
+            for path in (path for path in lists if len(path) == 1):
+                others = {p: v for p, v in {**values, **lists}.items() if p != path}
                 yield {**others, **self.trials.filled(others, [str(path[0])])}
-
-    def lineage(self, trial: Trial, old: int, new: int) -> tuple[int, ...]:
-        """Which layer each of a new number of them was: as the target says of a container of this length."""
-        known = layer_counts(trial.shapes)
-        for container, layers in self.trials.target.layers.items():
-            if known.get(container) == old and len(layers) == new:
-                return layers
-        return tuple(min(i, old - 1) for i in range(new))
-
-    def lists(self, trial: Trial, place: Path, old: int, lineage: tuple[int, ...]) -> dict[Path, Any]:
-        """Lists beside a number of layers, as long as it was: with the entries of the new layers."""
-        beside = value_at(changed(self.trials.config, trial.values), place)
-        if not isinstance(beside, dict):
-            return {}
-        return {
-            (*place, key): [value[i] for i in lineage]
-            for key, value in beside.items()
-            if isinstance(value, list) and len(value) == old
-        }
 
 
 def estimate(value: Any, probe: Any, old: float, new: float, wanted: float) -> Any:

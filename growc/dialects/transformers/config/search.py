@@ -79,7 +79,7 @@ def _searched(trials: Trials) -> Solved | Unsolved:
     proposals = Proposals(trials)
     best = explored(trials, proposals)
     if trials.solves(best):
-        return _solved(trials, fewest(trials, exact(trials, proposals, best)))
+        return _solved(trials, fewest(trials, best))
     idle = [trial for trial in trials.seen.values() if trials.idles(trial)]
     if idle:
         return _solved(trials, min(idle, key=lambda t: (len(t.values), -trials.score(t))))
@@ -90,30 +90,20 @@ def explored(trials: Trials, proposals: Proposals) -> Trial:
     """The best trial that sizes and logs lead to."""
     order = count()
     heap: list[tuple[float, int, Trial]] = [(0.0, next(order), trials.start)]
-    best, queued = trials.start, {trials.start.key}
+    best, queued = trials.start, {trials.start.key: False}
     for _ in range(ROUNDS):
-        if trials.solves(best) or not heap:
+        if not heap or (trials.solves(best) and (queued[best.key] or trials.exact(best))):
             break
         trial = heappop(heap)[2]
+        queued[trial.key] = True
         for values in proposals.of(trial):
-            made = trials.propose({**trial.values, **values})
+            made = trials.propose(values)
             if made.key not in queued:
-                queued.add(made.key)
+                queued[made.key] = False
                 heappush(heap, (-trials.score(made), next(order), made))
                 best = max(best, made, key=trials.score)
-            if trials.solves(best):
+            if trials.solves(best) and (trials.exact(best) or not trials.solves(trial)):
                 break
-    return best
-
-
-def exact(trials: Trials, proposals: Proposals, best: Trial) -> Trial:
-    """The same with the real literals of the target, as far as fields hold them."""
-    while best.log is None or not same_logs(trials.target.log, best.log):
-        tried = [trials.of({**best.values, **values}) for values in proposals.exact(best)]
-        better = max([best, *tried], key=trials.score)
-        if better is best:
-            break
-        best = better
     return best
 
 

@@ -5,7 +5,7 @@ Needs: the source's config, `Target`, a function that builds. Gives: `Trials`, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from growc.dialects.transformers.config.fields import Path, Values, changed, leaves, scaled
+from growc.dialects.transformers.config.fields import Path, Values, changed, leaves, scaled, value_at
 from growc.dialects.transformers.config.shapes import (
     Feature,
     Shape,
@@ -26,7 +26,7 @@ from growc.dialects.transformers.config.shapes import (
     shapes_of,
     ties_of,
 )
-from growc.dialects.transformers.log.entry import Log, alike
+from growc.dialects.transformers.log.entry import Log, alike, same_logs
 from growc.dialects.transformers.log.record import operator_log
 from growc.dialects.transformers.log.zero_branches import awake
 from growc.errors.diagnostic import Attempt
@@ -123,7 +123,6 @@ class Trials:
         self.leaves = dict(leaves(self.config))
         self.wanted = features(target.shapes)
         self.seen: dict[str, Trial] = {}
-        self.filling: dict[str, bool] = {}
         self.proposed: list[Trial] = []
         self.decided: Values = {}
         self.source = self.of({}, logged=False)
@@ -144,7 +143,7 @@ class Trials:
         return made
 
     def of(self, values: Values, logged: bool | None = None) -> Trial:
-        """The class with other values. `logged`: with its log; None: with it where its sizes are as wanted."""
+        """The class with other values. logged: with its log; None: with it where its sizes are as wanted."""
         values = {p: v for p, v in values.items() if p not in self.leaves or v != self.leaves[p]}
         values |= self.decided
         key = Trial(values=values).key
@@ -169,13 +168,15 @@ class Trials:
         """The class with more new values, where it refuses these alone, or builds and does not run.
 
         More are what it fills by itself, or all numbers that were equal to a changed one, or one number in
-        proportion: heads times their width are as many as a layer is wide. Of these the one with most of the
-        planned sizes is taken; where the class did not run, one that runs with the same sizes.
+        proportion, since heads times their width are as many as a layer is wide, or lists of layers. Of these
+        the one with most of the planned sizes is taken; where the class did not run, one that runs with the
+        same sizes.
         """
         equal, ratios = self._equal(made.values), self._in_proportion(made.values)
         if made.shapes or not self.paired:
             ratios = [more for more in ratios if more.items() <= equal.items()]
-        for several in ([] if made.shapes else [self.filled(made.values, self.own)], [equal], ratios):
+        filled = {} if made.shapes else self.filled(made.values, self.own)
+        for several in ([filled], [equal], ratios, [self.lists(made.values)]):
             built = (self._tried({**more, **made.values}, logged=False) for more in several if more)
             taken = [t for t in built if t.shapes and (not made.shapes or t.shapes == made.shapes)]
             for there in sorted(taken, key=lambda t: -agreement(self.wanted, t.features)):
@@ -226,26 +227,31 @@ class Trials:
         made = self._completed({k: v for k, v in whole.items() if k not in keys}) if keys else None
         return {(key,): made[key] for key in keys if made and made.get(key) != whole[key]}
 
+    def lists(self, values: Values) -> Values:
+        """Lists beside a number of layers, as long as it was: with the entries of the new layers, as the
+        target says of a container of this length.
+        """
+        counts, found = layer_counts(self.source.shapes), dict[Path, Any]()
+        for path, new in values.items():
+            old, beside = self.leaves.get(path), value_at(self.config, path[:-1])
+            if type(old) is not int or type(new) is not int or not isinstance(beside, dict):
+                continue
+            known = (k for c, k in self.target.layers.items() if counts.get(c) == old and len(k) == new)
+            lineage = next(known, tuple(min(i, old - 1) for i in range(new)))
+            lists = {(*path[:-1], k): v for k, v in beside.items() if isinstance(v, list) and len(v) == old}
+            found |= {p: [v[i] for i in lineage] for p, v in lists.items() if p not in values}
+        return found
+
     @cached_property
     def own(self) -> tuple[str, ...]:
         """Lists and whole numbers of the config that the class fills in the same way where it has none."""
         layers = set(layer_counts(self.source.shapes).values())  # lists of layers follow these instead
         lists = [k for k, v in self.config.items() if isinstance(v, list) and len(v) not in layers]
-        numbers = [k for k, v in self.config.items() if isinstance(v, int) and not isinstance(v, bool)]
-        found: list[str] = []
-        for named in (lists, numbers):
-            more = [key for key in named if self.fills(key)]
-            found += more if self._without([*found, *more]) == self.config else []
-        return tuple(found)
-
-    def fills(self, key: str) -> bool:
-        """Whether the class fills a field as it is where the config has none."""
-        if key not in self.filling:
-            self.filling[key] = self._without([key]) == self.config
-        return self.filling[key]
-
-    def _without(self, keys: Sequence[str]) -> dict[str, object] | None:
-        return self._completed({key: value for key, value in self.config.items() if key not in keys})
+        found: tuple[str, ...] = ()
+        for key in (*lists, *(k for k, v in self.config.items() if type(v) is int)):
+            without = {k: v for k, v in self.config.items() if k not in (*found, key)}
+            found += (key,) if self._completed(without) == self.config else ()
+        return found
 
     def _completed(self, given: dict[str, object]) -> dict[str, object] | None:
         """A config as the class has it; None where it refuses."""
@@ -267,6 +273,10 @@ class Trials:
     def solves(self, trial: Trial) -> bool:
         """Whether it is the planned program, but for real literals."""
         return self.compared(trial, frozenset()) is not None
+
+    def exact(self, trial: Trial) -> bool:
+        """Whether its log is the planned one."""
+        return trial.log is not None and same_logs(self.target.log, trial.log)
 
     def idles(self, trial: Trial) -> bool:
         """Whether it is, but for real literals and what adds nothing yet."""
