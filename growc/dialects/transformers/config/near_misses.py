@@ -47,7 +47,7 @@ class Unsolved:
     that differs are axes that the plan leaves as they are and the class does not: they can follow. leads: for
     each of these, the axes that the same fields resize as they are planned. refused: fields that sizes
     suggest first, and what the class says of them. others: where axes can follow, the configs that come next,
-    where other axes do.
+    where other axes do. decided: fields that the caller decides, and the values that the plan asks for.
     """
 
     config: dict[str, object]
@@ -61,6 +61,7 @@ class Unsolved:
     tied: tuple[Tied, ...] = ()
     refused: tuple[Fields, str] | None = None
     others: tuple[Unsolved, ...] = ()
+    decided: Fields = field(default_factory=dict)
 
 
 def follows(trials: Trials, trial: Trial) -> bool:
@@ -144,7 +145,7 @@ def _even(trials: Trials, proposals: Proposals, trial: Trial) -> None:
     ratios = sorted(set(_asked(trials).values()))
     made = ((p, n * new // old) for p, n in numbers for new, old in ratios if n * new % old == 0)
     for path, value in dict.fromkeys(made):
-        trials.propose({**trial.values, path: value})
+        trials.propose({**trial.values, path: value}, trial)
 
 
 def _asked(trials: Trials) -> dict[Feature, tuple[int, int]]:

@@ -9,7 +9,7 @@ is stored, but of some that are computed; an eps is the size of none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -31,6 +31,8 @@ USUAL = frozenset(n for table in (FIELDS, *SCOPED.values()) for names in table.v
 Slot = tuple[int, int]
 """The place of an operator in the target's log, and that of one of its numbers; COUNT: how many there are."""
 COUNT = -1
+Vote = tuple[Path, str]
+"""A field, and how its new value is spelled."""
 Place = TypeVar("Place", Feature, Slot)
 """Where a number stands."""
 
@@ -93,35 +95,35 @@ class Proposals:
         self.whole = _logged(trials, lambda entry: (*chain(*entry.shapes), *entry.whole))
         self.real = _logged(trials, lambda entry: map(rounded, entry.exact))
 
-    def of(self, trial: Trial) -> Iterator[Values]:
-        """New values: those that together give all numbers, then each alone.
+    def of(self, trial: Trial) -> Iterator[Iterator[Values]]:
+        """New values in stages: those that together give all numbers, then each alone.
 
         Sizes say them; where all are as wanted, the whole numbers of the log: its own, or that of the source,
         where more operators are those of the target; and where these are, its real numbers. What turns
         operators on or off comes last.
         """
         if self.sizes.wrong(trial):
-            yield from self.ranked(trial, self.sizes, self.moving(trial))
+            yield self.ranked(trial, self.sizes, self.moving(trial))
         elif self.trials.solves(trial):
             yield from self.by_log(trial, self.real)
         else:
             source = self.trials.of({}, logged=True)
             nearer = source if len(self.whole.of(source)) > len(self.whole.of(trial)) else trial
             yield from self.by_log(nearer, self.whole)
-            yield from self.ranked(nearer, self.whole, self.followed(nearer, self.whole, self.sized))
+            yield self.ranked(nearer, self.whole, self.followed(nearer, self.whole, self.sized))
             values = {
                 p: nearer.values.get(p, v) for p, v in self.trials.leaves.items() if isinstance(v, bool)
             }
             turned = {path: not value for path, value in values.items()}
             moved = self.movers(nearer, turned, lambda t: t.log != nearer.log)
-            yield from ({**nearer.values, path: turned[path]} for path in moved)
+            yield ({**nearer.values, path: turned[path]} for path in moved)
 
     @cached_property
     def sized(self) -> list[Path]:
         """The fields that sizes follow."""
         return [path for path, _ in self.moving(self.trials.start)]
 
-    def by_log(self, trial: Trial, reading: Reading[Slot]) -> Iterator[Values]:
+    def by_log(self, trial: Trial, reading: Reading[Slot]) -> Iterator[Iterator[Values]]:
         """New values of fields that no size follows, which give numbers of the log: of usual ones first."""
         here = reading.of(trial)
         wrong = {place: here[place] for place in reading.wrong(trial)}
@@ -130,7 +132,7 @@ class Proposals:
             values = {path: trial.values.get(path, self.trials.leaves[path]) for path in paths if wrong}
             tried = {path: probes(value)[0] for path, value in values.items() if probes(value)}
             moved = self.movers(trial, tried, lambda t: not wrong.items() <= reading.of(t).items())
-            yield from self.ranked(trial, reading, self.followed(trial, reading, moved))
+            yield self.ranked(trial, reading, self.followed(trial, reading, moved))
 
     def movers(self, trial: Trial, values: Values, moves: Callable[[Trial], bool]) -> Iterator[Path]:
         """The fields that move a log: all change in one build, and each half of them where that moves it."""
@@ -148,26 +150,21 @@ class Proposals:
     def ranked(
         self, trial: Trial, reading: Reading[Place], moving: Iterable[tuple[Path, dict[Place, Any]]]
     ) -> Iterator[Values]:
-        """Values of fields, those first that give most of what is wanted."""
+        """Values of fields, those first that give most of what is wanted: with others, and alone."""
         wrong = reading.wrong(trial)
-        votes: dict[tuple[Path, str], set[Place]] = {}
-        values: dict[tuple[Path, str], Any] = {}
+        votes: dict[Vote, set[Place]] = {}
+        values: dict[Vote, Any] = {}
         for path, proposed in moving if wrong else ():
             for place in proposed.keys() & wrong:
                 vote = path, repr(proposed[place])
                 values[vote] = proposed[place]
                 votes.setdefault(vote, set()).add(place)
         against = {v for v in votes if self.against(trial, reading, v[0], values[v], votes[v])}
-        ranked = sorted(votes, key=lambda vote: (-len(votes[vote]), vote in against, repr(vote)))
-        together: dict[Path, Any] = {}
-        for vote in ranked:
-            if votes[vote] & wrong and vote[0] not in together:
-                together[vote[0]] = values[vote]
-                wrong -= votes[vote]
-        if len(together) > 1:
-            yield from self.with_lists({**trial.values, **together})
-        for vote in ranked[:SINGLE]:
-            yield from self.with_lists({**trial.values, vote[0]: values[vote]})
+        ranked: list[Vote] = sorted(votes, key=lambda vote: (-len(votes[vote]), vote in against, repr(vote)))
+        firsts: list[Vote] = ranked[:SINGLE]
+        chosen = [_cover([first, *ranked], votes) for first in firsts] + [[first] for first in firsts]
+        for together in chosen:
+            yield from self.with_lists({**trial.values, **{vote[0]: values[vote] for vote in together}})
 
     def against(
         self, trial: Trial, reading: Reading[Place], path: Path, value: Any, places: set[Place]
@@ -221,6 +218,18 @@ class Proposals:
             for path in (path for path in lists if len(path) == 1):
                 others = {p: v for p, v in {**values, **lists}.items() if p != path}
                 yield {**others, **self.trials.filled(others, [str(path[0])])}
+
+
+def _cover(ranked: Sequence[Vote], votes: Mapping[Vote, set[Any]]) -> list[Vote]:
+    """The first vote, and more that give the other places: those first that give no place again."""
+    left: set[Any] = set().union(*votes.values())
+    chosen: dict[Path, Vote] = {}
+    for again in (False, True):
+        for vote in ranked:
+            if vote[0] not in chosen and (votes[vote] & left if again else votes[vote] <= left):
+                chosen[vote[0]] = vote
+                left -= votes[vote]
+    return [*chosen.values()]
 
 
 def estimate(value: Any, probe: Any, old: float, new: float, wanted: float) -> Any:

@@ -3,28 +3,29 @@
 Needs: the source's config, `Target` (shapes, ties and operator log of the planned program), and a function
 that builds the class on meta. Gives: `Solved`, or `Unsolved` with what stands in the way.
 
-Shapes are not enough: the number of heads shows in none of them, so that most configs with the right shapes
-are wrong ones. A config is taken only where shapes, ties and the log are equal.
+Each size and each number of the log is an equation in the fields of the config. One build for each field says
+how the numbers follow it, and so which value would give those that are planned (`Proposals`). Shapes are not
+enough: the number of heads shows in none of them, so that most configs with the right shapes are wrong ones.
+So sizes are solved first; where all hold, the whole numbers of the log are, and then its real numbers. A log
+is only taken where sizes hold.
 
-1. Every field of the config is changed, one at a time; what sizes do then says which value would give the
-   wanted ones. Of these proposals, alone and together, the best by shapes and common log is taken up next.
-2. Where all shapes are as wanted and the log is not, the numbers of the log say the same of fields that no
-   shape shows, and truth values are turned.
-3. Lists as long as the layers were follow the lineage of the layers.
-4. Where no config does, one is taken that differs only in what adds nothing yet, since it ends in zeros.
+The cost of a config: first the equations that do not hold, then the fields that change, then the numbers that
+become less where sizes become more, for a ratio mostly stays as it is. Of all values that are proposed,
+together and alone, the config that costs least is taken up next. It is an answer only where shapes, ties and
+the log are equal; where none is, one may differ in what adds nothing yet, since it ends in zeros.
 
-Where a class refuses a number alone, what it fills by itself goes along, or all that were equal to it. Where
-that leads nowhere, another number goes along in proportion: a class may insist on a product.
+A class may refuse some values alone. Then more go along (`Trials`): what it fills by itself, numbers that
+were equal, another number in proportion, or lists of layers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, takewhile
 
-from growc.dialects.transformers.config.fields import Path, Values, changed, value_at
+from growc.dialects.transformers.config.fields import Values, changed, spelled, value_at
 from growc.dialects.transformers.config.near_misses import (
     Fields,
     Unsolved,
@@ -33,13 +34,12 @@ from growc.dialects.transformers.config.near_misses import (
     unsolved,
 )
 from growc.dialects.transformers.config.proposals import Proposals
-from growc.dialects.transformers.config.shapes import Feature, shapes_of
+from growc.dialects.transformers.config.shapes import Feature
 from growc.dialects.transformers.config.trials import Build, Known, Target, Trial, Trials
 from growc.dialects.transformers.log.entry import same_logs
-from growc.dialects.transformers.log.record import operator_log
 
-ROUNDS = 24
-"""So many configs are taken up and gone on from."""
+ROUNDS = 64
+"""So many stages of proposals are tried."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,15 @@ def solve(
     found = _searched(trials)
     if isinstance(found, Unsolved) and trials.refused:
         paired = _searched(Trials(config, target, build, known, decided, paired=True))
-        return paired if isinstance(paired, Solved) else found
-    return found
+        found = paired if isinstance(paired, Solved) else found
+    if not decided or isinstance(found, Solved):
+        return found
+    free = solve(config, target, build, known)
+    if isinstance(free, Unsolved):
+        return found
+    before = {path: (None, value_at(trials.config, path)) for path in decided}
+    asked = {path: free.fields.get(spelled(path), before[path])[1] for path in decided}
+    return replace(found, decided={spelled(p): (v, asked[p]) for p, v in decided.items() if v != asked[p]})
 
 
 def _searched(trials: Trials) -> Solved | Unsolved:
@@ -87,22 +94,25 @@ def _searched(trials: Trials) -> Solved | Unsolved:
 
 
 def explored(trials: Trials, proposals: Proposals) -> Trial:
-    """The best trial that sizes and logs lead to."""
-    order = count()
-    heap: list[tuple[float, int, Trial]] = [(0.0, next(order), trials.start)]
-    best, queued = trials.start, {trials.start.key: False}
+    """The best trial that sizes and logs lead to: the best so far is gone on from, one stage at a time."""
+    order, best, queued = count(), trials.start, {trials.start.key}
+    heap = [(-trials.score(best), next(order), best, proposals.of(best))]
     for _ in range(ROUNDS):
-        if not heap or (trials.solves(best) and (queued[best.key] or trials.exact(best))):
+        if not heap or (trials.solves(best) and trials.exact(best)):
             break
-        trial = heappop(heap)[2]
-        queued[trial.key] = True
-        for values in proposals.of(trial):
-            made = trials.propose(values)
+        rank, _, trial, stages = heappop(heap)
+        if (stage := next(stages, None)) is None:
+            if trials.solves(trial):
+                break
+            continue
+        heappush(heap, (rank, next(order), trial, stages))
+        for values in stage:
+            made = trials.propose(values, trial)
             if made.key not in queued:
-                queued[made.key] = False
-                heappush(heap, (-trials.score(made), next(order), made))
+                queued.add(made.key)
+                heappush(heap, (-trials.score(made), next(order), made, proposals.of(made)))
                 best = max(best, made, key=trials.score)
-            if trials.solves(best) and (trials.exact(best) or not trials.solves(trial)):
+            if trials.solves(best) and not trials.solves(trial):
                 break
     return best
 
@@ -111,9 +121,8 @@ def fewest(trials: Trials, best: Trial) -> Trial:
     """The same program from fewer changed fields."""
     for path in best.values:
         fewer = trials.of({p: value for p, value in best.values.items() if p != path})
-        same = fewer.log is not None and best.log is not None and same_logs(fewer.log, best.log)
-        if same and trials.solves(fewer):
-            best = fewer
+        better = len(fewer.values) < len(best.values) and trials.score(fewer) >= trials.score(best)
+        best = fewer if better and trials.solves(fewer) else best
     return best
 
 
@@ -127,22 +136,11 @@ def _solved(trials: Trials, trial: Trial) -> Solved:
 def _written(trials: Trials, trial: Trial) -> dict[str, object]:
     """The config as its file is to say it: the source's fields and the changed ones, if that is enough."""
     whole = changed(trials.config, trial.values)
-    if not all(_within(trials.given, path) for path in trial.values):
-        return whole
-    short = changed(trials.given, trial.values)
-    module = trials.build(short, constants=True)
-    if dict(shapes_of(module)) != dict(trial.shapes) or trial.log is None:
-        return whole
-    log = operator_log(module, trials.target.inputs, trials.target.fixed)
-    return short if same_logs(trial.log, log) else whole
-
-
-def _within(config: Mapping[str, object], path: Path) -> bool:
-    """Whether a config has the list that a path leads into."""
-    try:
-        return not isinstance(path[-1], int) or value_at(config, path) is not None
-    except (KeyError, IndexError, TypeError):
-        return False
+    tops = [tuple(takewhile(lambda key: isinstance(key, str), path)) for path in trial.values]  # whole lists
+    short = changed(trials.given, {top: value_at(whole, top) for top in tops})
+    there = trials.built(short, logged=True)
+    same = trial.log is not None and there.log is not None and same_logs(trial.log, there.log)
+    return short if same and there.shapes == trial.shapes else whole
 
 
 def _unread(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:

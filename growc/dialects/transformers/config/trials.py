@@ -106,6 +106,7 @@ class Trials:
     config: with all fields that the class has. leaves: its numbers that may change. wanted: the planned
     sizes. decided: values that the caller decides. start: the source with these. paired: any other number
     may go along with one that the class refuses alone. proposed: what sizes and logs suggest, in order.
+    common: how much of the planned log the trial has that suggested another one.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Trials:
         self.wanted = features(target.shapes)
         self.seen: dict[str, Trial] = {}
         self.proposed: list[Trial] = []
+        self.common: dict[str, float] = {}
         self.decided: Values = {}
         self.source = self.of({}, logged=False)
         self.decided = decided or {}
@@ -137,9 +139,13 @@ class Trials:
         alone = (trial.values for trial in self.seen.values() if trial.refused)
         return any(type(value) is int for values in alone for value in values.values())
 
-    def propose(self, values: Values) -> Trial:
-        """The class with values that sizes or logs suggest."""
+    def propose(self, values: Values, origin: Trial) -> Trial:
+        """The class with values that sizes or logs of another trial suggest.
+
+        What is known of its log, if anything, is that of its origin.
+        """
         self.proposed.append(made := self.of(values))
+        self.common.setdefault(made.key, self.overlap(origin))
         return made
 
     def of(self, values: Values, logged: bool | None = None) -> Trial:
@@ -263,8 +269,13 @@ class Trials:
         """How close a trial is: what sizes have in common and what logs have, and whether ties are equal."""
         if not trial.shapes:
             return -1.0
-        overlap = trial.log.overlap(self.target.log) if trial.log else 0.0
-        return agreement(self.wanted, trial.features) + overlap + self.tied(trial)
+        return agreement(self.wanted, trial.features) + self.overlap(trial) + self.tied(trial)
+
+    def overlap(self, trial: Trial) -> float:
+        """What its log has in common with the planned one; without one, the log of what suggested it."""
+        if trial.log is None:
+            return 0.0 if trial.failed else self.common.get(trial.key, 0.0)
+        return trial.log.overlap(self.target.log)
 
     def tied(self, trial: Trial) -> bool:
         """Whether the same names are one tensor."""
