@@ -51,10 +51,6 @@ class Reading(Generic[Place]):
         return {place for place, n in self.wanted.items() if found.get(place, n) != n}
 
 
-def _sizes(trials: Trials) -> Reading[Feature]:
-    return Reading(lambda trial: trial.features, trials.wanted)
-
-
 def _logged(trials: Trials, numbers: Callable[[Entry], Iterable[float]]) -> Reading[Slot]:
     """How many operators there are, and numbers of those that stand where the target has the same one."""
     target, known = trials.target.log, dict[str, dict[Slot, float]]()
@@ -91,7 +87,7 @@ class Proposals:
     def __init__(self, trials: Trials) -> None:
         self.trials, self.logs = trials, LOGS
         self.still: set[Path] = set()
-        self.sizes = _sizes(trials)
+        self.sizes = Reading[Feature](lambda trial: trial.features, trials.wanted)
         self.whole = _logged(trials, lambda entry: (*chain(*entry.shapes), *entry.whole))
         self.real = _logged(trials, lambda entry: map(rounded, entry.exact))
 

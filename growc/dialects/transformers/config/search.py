@@ -36,7 +36,7 @@ from growc.dialects.transformers.config.near_misses import (
 from growc.dialects.transformers.config.proposals import Proposals
 from growc.dialects.transformers.config.shapes import Feature
 from growc.dialects.transformers.config.trials import Build, Known, Target, Trial, Trials
-from growc.dialects.transformers.log.entry import same_logs
+from growc.dialects.transformers.log.entry import Log, same_logs
 
 ROUNDS = 64
 """So many stages of proposals are tried."""
@@ -46,11 +46,13 @@ ROUNDS = 64
 class Solved:
     """A config with which the class is the planned program, but for real literals, which weights make up for.
 
-    leads: for axes of tensors that nothing reads and whose size changes, the axes that change with them.
+    log: of this class. leads: for axes of tensors that nothing reads and whose size changes, the axes that
+    change with them.
     """
 
     config: dict[str, object]
     fields: Fields
+    log: Log
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
 
 
@@ -68,7 +70,7 @@ def solve(
     known = {} if known is None else known
     trials = Trials(config, target, build, known, decided)
     found = _searched(trials)
-    if isinstance(found, Unsolved) and trials.refused:
+    if isinstance(found, Unsolved) and any(trial.refused for trial in trials.seen.values()):
         paired = _searched(Trials(config, target, build, known, decided, paired=True))
         found = paired if isinstance(paired, Solved) else found
     if not decided or isinstance(found, Solved):
@@ -87,7 +89,8 @@ def _searched(trials: Trials) -> Solved | Unsolved:
     best = explored(trials, proposals)
     if trials.solves(best):
         return _solved(trials, fewest(trials, best))
-    idle = [trial for trial in trials.seen.values() if trials.idles(trial)]
+    zeros = trials.target.zeros
+    idle = [trial for trial in trials.seen.values() if zeros and trials.solves(trial, zeros)]
     if idle:
         return _solved(trials, min(idle, key=lambda t: (len(t.values), -trials.score(t))))
     return unsolved(trials, proposals, best)
@@ -98,7 +101,7 @@ def explored(trials: Trials, proposals: Proposals) -> Trial:
     order, best, queued = count(), trials.start, {trials.start.key}
     heap = [(-trials.score(best), next(order), best, proposals.of(best))]
     for _ in range(ROUNDS):
-        if not heap or (trials.solves(best) and trials.exact(best)):
+        if not heap or trials.exact(best):
             break
         rank, _, trial, stages = heappop(heap)
         if (stage := next(stages, None)) is None:
@@ -130,17 +133,15 @@ def fewest(trials: Trials, best: Trial) -> Trial:
 
 
 def _solved(trials: Trials, trial: Trial) -> Solved:
-    return Solved(_written(trials, trial), fields_of(trials, trial), _unread(trials, trial))
-
-
-def _written(trials: Trials, trial: Trial) -> dict[str, object]:
     """The config as its file is to say it: the source's fields and the changed ones, if that is enough."""
+    assert trial.log is not None, "what is the planned program has a log"
     whole = changed(trials.config, trial.values)
     tops = [tuple(takewhile(lambda key: isinstance(key, str), path)) for path in trial.values]  # whole lists
     short = changed(trials.given, {top: value_at(whole, top) for top in tops})
     there = trials.built(short, logged=True)
-    same = trial.log is not None and there.log is not None and same_logs(trial.log, there.log)
-    return short if same and there.shapes == trial.shapes else whole
+    same = there.log is not None and same_logs(trial.log, there.log) and there.shapes == trial.shapes
+    config, log = (short, there.log) if there.log is not None and same else (whole, trial.log)
+    return Solved(config, fields_of(trials, trial), log, _unread(trials, trial))
 
 
 def _unread(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:

@@ -13,7 +13,15 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from growc.dialects.transformers.config.fields import Path, Values, changed, leaves, scaled, value_at
+from growc.dialects.transformers.config.fields import (
+    Path,
+    Values,
+    changed,
+    complete,
+    leaves,
+    scaled,
+    value_at,
+)
 from growc.dialects.transformers.config.shapes import (
     Feature,
     Shape,
@@ -133,12 +141,6 @@ class Trials:
             self.leaves = {p: v for p, v in self.leaves.items() if p[: len(path)] != path[: len(p)]}
         self.start = self.of({})
 
-    @property
-    def refused(self) -> bool:
-        """Whether the class refused a whole number that was changed alone."""
-        alone = (trial.values for trial in self.seen.values() if trial.refused)
-        return any(type(value) is int for values in alone for value in values.values())
-
     def propose(self, values: Values, origin: Trial) -> Trial:
         """The class with values that sizes or logs of another trial suggest.
 
@@ -154,7 +156,7 @@ class Trials:
         values |= self.decided
         key = Trial(values=values).key
         made = self.seen.get(key) or self._built(values, logged=False)
-        asked = made.features.items() >= self.wanted.items() if logged is None else logged
+        asked = not self.wrong(made) if logged is None else logged
         if asked and made.log is None and not made.failed:
             made = self._built(made.values, logged=True)
         self.seen[key] = made
@@ -281,34 +283,19 @@ class Trials:
         """Whether the same names are one tensor."""
         return among(trial.ties, trial.read) == self.target.ties
 
-    def solves(self, trial: Trial) -> bool:
-        """Whether it is the planned program, but for real literals."""
-        return self.compared(trial, frozenset()) is not None
+    def solves(self, trial: Trial, zeros: frozenset[str] = frozenset()) -> bool:
+        """Whether it is the planned program, but for real literals. zeros: where these tensors are zero."""
+        if trial.log is None or trial.read != self.target.shapes or not self.tied(trial):
+            return False
+        return alike(awake(self.target.log, zeros), awake(trial.log, zeros)) is not None
 
     def exact(self, trial: Trial) -> bool:
-        """Whether its log is the planned one."""
-        return trial.log is not None and same_logs(self.target.log, trial.log)
-
-    def idles(self, trial: Trial) -> bool:
-        """Whether it is, but for real literals and what adds nothing yet."""
-        return bool(self.target.zeros) and self.compared(trial, self.target.zeros) is not None
-
-    def compared(self, trial: Trial, zeros: frozenset[str]) -> tuple[Log, Log] | None:
-        """Its log and the planned one, which differ in real literals alone, where these tensors are zero."""
-        if trial.read != self.target.shapes or not self.tied(trial):
-            return None
-        return None if trial.log is None else alike(awake(self.target.log, zeros), awake(trial.log, zeros))
+        """Whether it is the planned program, real literals too."""
+        return self.solves(trial) and trial.log is not None and same_logs(self.target.log, trial.log)
 
     def wrong(self, trial: Trial) -> set[Feature]:
         """The planned sizes that a trial has otherwise."""
         return {f for f, n in self.wanted.items() if trial.features.get(f, n) != n}
-
-
-def complete(module: nn.Module, given: Mapping[str, object]) -> dict[str, object]:
-    """A config with all fields that its class has, defaults too."""
-    known: Any = getattr(module, "config", None)
-    fields = {} if known is None else known.to_dict()
-    return {**fields, **{name: value for name, value in given.items() if not isinstance(value, dict)}}
 
 
 def said(error: Exception) -> str:
