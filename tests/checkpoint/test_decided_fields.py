@@ -38,6 +38,12 @@ def test_a_wrong_value_is_refused_and_never_written(gpt2, config):
     assert caught.value.diagnostics[0].code in ("G318", "G319")
 
 
+def test_a_refusal_says_which_value_the_plan_asks_for(gpt2):
+    with pytest.raises(GrowError) as caught:
+        growc.plan(FFN, gpt2, config={"n_head": 8})
+    assert "the plan asks for `n_head` = 4, and 8 is decided" in caught.value.diagnostics[0].notes
+
+
 def test_a_field_that_is_none_is_named_with_the_nearest(gpt2):
     with pytest.raises(GrowError, match="no field `n_iner`") as caught:
         growc.plan(FFN, gpt2, config={"n_iner": 96})

@@ -103,6 +103,21 @@ def test_a_list_of_numbers_of_layers_is_as_the_class_fills_it():
     assert found.config["moe_layers"] == [0, 1, 2]
 
 
+def test_a_size_that_two_choices_give_is_found_without_a_field_in_between():
+    config = tiny_configs.LLAMA | {"head_dim": 8}
+    target = target_of(config | {"num_attention_heads": 8, "num_key_value_heads": 4}, inputs_of("LLAMA"))
+    logged: list[bool] = []
+
+    def built(values, *, constants=False):
+        logged.append(constants)
+        return build(values, constants=constants)
+
+    found = solve(config, target, built)
+    assert isinstance(found, Solved), found
+    assert found.fields == {"num_attention_heads": (4, 8), "num_key_value_heads": (2, 4)}
+    assert sum(logged) < 6  # twice as deep heads are the other choice: its log and that of the answer suffice
+
+
 XLNET = {
     "architectures": ["XLNetLMHeadModel"],
     "model_type": "xlnet",

@@ -30,7 +30,7 @@ from growc.dialects.transformers.config.shapes import (
 )
 from growc.dialects.transformers.config.trials import Target
 from growc.dialects.transformers.log.compensation import Compensation, compensate
-from growc.dialects.transformers.log.entry import alike, same_logs
+from growc.dialects.transformers.log.entry import Log, alike, same_logs
 from growc.dialects.transformers.log.record import operator_log
 from growc.dialects.transformers.log.zero_branches import awake
 from growc.errors.brief import brief
@@ -82,7 +82,7 @@ def hold(given: Result) -> Result:
     c, answer, target, told = found
     source = model.holder
     module = source.build(answer.config, constants=True)
-    made_up, idle = _made_up(module, target)
+    made_up, idle = _made_up(module, target, answer.log)
     held = GrownWeights(source, module, _planned(c), answer.config, made_up.factors, answer.leads)
     gaps = (*c.plan.certificate.gaps, *_gaps(module, made_up))
     written = sum(held.entry(name).nbytes for name in held.plans)  # in the types that are stored
@@ -157,7 +157,7 @@ def _works(c: Result, more: Sequence[str]) -> bool:
         if isinstance(held, Unsolved):
             return False
         c, answer, target, _ = held
-        _made_up(held_model(c).holder.build(answer.config, constants=True), target)
+        _made_up(held_model(c).holder.build(answer.config, constants=True), target, answer.log)
     except GrowError:
         return False
     return True
@@ -206,15 +206,14 @@ def _target(c: Result) -> Target:
     return Target(shapes, among(ties, shapes), log, inputs, _layers(planned), zeros, fixed)
 
 
-def _made_up(module: nn.Module, target: Target) -> tuple[Compensation, list[str]]:
+def _made_up(module: nn.Module, target: Target, log: Log) -> tuple[Compensation, list[str]]:
     """What makes up in weights for what the class computes from its config, and what nothing makes up for;
     and what is said of branches that add nothing yet, where the class computes something else in them.
 
     Raises GrowError (G319) where the class computes something else.
     """
-    log = operator_log(module, target.inputs, target.fixed)
     if same_logs(target.log, log):
-        check(module, target)
+        check(module, target, log)
         return Compensation(), []
     whole = compensate(target.log, log) if alike(target.log, log) is not None else None
     if whole is not None and not whole.gaps:
@@ -224,7 +223,7 @@ def _made_up(module: nn.Module, target: Target) -> tuple[Compensation, list[str]
     if some is not None and (whole is None or len(some.gaps) < len(whole.gaps)):
         return some, [_idle(type(module).__name__, sorted(target.zeros))]
     if whole is None:
-        check(module, target)
+        check(module, target, log)
     return whole or Compensation(), []
 
 

@@ -20,8 +20,8 @@ from growc.dialects.torch.capture.export import Captured, export
 from growc.dialects.torch.capture.tracing import by_name
 from growc.dialects.torch.lowering.lower import lower
 from growc.dialects.torch.model import TorchModel, arguments
-from growc.dialects.transformers.config.fields import Path, Values, path_of, value_at
-from growc.dialects.transformers.config.trials import Known, complete
+from growc.dialects.transformers.config.fields import Path, Values, complete, path_of, value_at
+from growc.dialects.transformers.config.trials import Known
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError, nearest, wrong
 from growc.errors.json_data import Json

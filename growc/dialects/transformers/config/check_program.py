@@ -16,20 +16,23 @@ from growc.dialects.transformers.log.zero_branches import awake
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 
 
-def check(module: nn.Module, target: Target) -> None:
+def check(module: nn.Module, target: Target, log: Log | None = None) -> None:
     """Raises GrowError (G319) where a class differs from the planned program in anything at all."""
-    found = difference(module, target)
+    found = difference(module, target, log)
     if found:
         message = f"`{type(module).__name__}` with this config does not compute what was planned"
         raise GrowError(Diagnostic("G319", message, notes=(found,)))
 
 
-def difference(module: nn.Module, target: Target) -> str:
-    """The first difference between a class and the planned program, in words; empty where there is none."""
+def difference(module: nn.Module, target: Target, log: Log | None = None) -> str:
+    """The first difference between a class and the planned program, in words; empty where there is none.
+
+    log: of the class, where it is known.
+    """
     with Attempt() as attempt:
-        log = operator_log(module, target.inputs, target.fixed)
-    if attempt.error is not None:
-        return f"the class does not run: {said(attempt.error)}"
+        log = log or operator_log(module, target.inputs, target.fixed)
+    if log is None:
+        return f"the class does not run: {said(attempt.error) if attempt.error else ''}"
     ties = ties_of(module)
     shapes = read_by(log.reads, shapes_of(module), ties)
     for name in (*target.shapes, *shapes):

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
+from torch import nn
+
 Path = tuple[str | int, ...]
 """Keys and places in lists, from the top."""
 Values = Mapping[Path, Any]
@@ -28,6 +30,13 @@ def leaves(config: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield path, config
     elif config is None or isinstance(config, (bool, int, float)):
         yield path, config
+
+
+def complete(module: nn.Module, given: Mapping[str, object]) -> dict[str, object]:
+    """A config with all fields that its class has, defaults too."""
+    known: Any = getattr(module, "config", None)
+    fields = {} if known is None else known.to_dict()
+    return {**fields, **{name: value for name, value in given.items() if not isinstance(value, dict)}}
 
 
 def value_at(config: Any, path: Path) -> Any:

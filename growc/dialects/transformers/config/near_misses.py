@@ -7,7 +7,7 @@ follow (growc.checkpoint.classes.dependent_axes), or a refusal is said
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,7 +47,7 @@ class Unsolved:
     that differs are axes that the plan leaves as they are and the class does not: they can follow. leads: for
     each of these, the axes that the same fields resize as they are planned. refused: fields that sizes
     suggest first, and what the class says of them. others: where axes can follow, the configs that come next,
-    where other axes do.
+    where other axes do. decided: fields that the caller decides, and the values that the plan asks for.
     """
 
     config: dict[str, object]
@@ -61,22 +61,29 @@ class Unsolved:
     tied: tuple[Tied, ...] = ()
     refused: tuple[Fields, str] | None = None
     others: tuple[Unsolved, ...] = ()
+    decided: Fields = field(default_factory=dict)
 
 
 def follows(trials: Trials, trial: Trial) -> bool:
     """Whether what differs are axes alone that the plan leaves as they are."""
-    if trial.read.keys() != trials.target.shapes.keys():
-        return False
+    return trial.read.keys() == trials.target.shapes.keys() and _leaves(trials, trial)
+
+
+def _leaves(trials: Trials, trial: Trial) -> bool:
+    """Whether the plan leaves all sizes that differ as they are."""
     return all(trials.before[f] == trials.wanted[f] for f in trials.wrong(trial))
 
 
 def unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
     """What a search that found no config comes to."""
-    _even(trials, proposals, _plainest(trials, best)[0])
+    best = trials.of(best.values, logged=True)
+    _even(trials, proposals, next(_plainest(trials, best)))
     others: dict[frozenset[Feature], Trial] = {}
     for other in _plainest(trials, best):
         others.setdefault(frozenset(trials.wrong(other)), other)
-    first, *found = (_missed(trials, proposals, other) for other in [*others.values()][: OTHERS + 1])
+        if len(others) > OTHERS:
+            break
+    first, *found = (_missed(trials, proposals, other) for other in others.values())
     return replace(first, others=tuple(found))
 
 
@@ -89,23 +96,26 @@ def _missed(trials: Trials, proposals: Proposals, trial: Trial) -> Unsolved:
     leads = leads_of(trials, trial, trials.wrong(trial)) if following else {}
     config = changed(trials.config, trial.values)
     parts = "" if sizes or names or trial.log is None else parting(trials.target.log, trial.log)
-    refused = next(((fields_of(trials, t), t.failed) for t in trials.refusals if len(t.values) == 1), None)
+    refused = next(((fields_of(trials, t), t.failed) for t in trials.proposed if t.refused), None)
     fields = fields_of(trials, trial)
     return Unsolved(config, fields, sizes, names, trial.failed, parts, following, leads, tied, refused)
 
 
-def _plainest(trials: Trials, best: Trial) -> list[Trial]:
+def _plainest(trials: Trials, best: Trial) -> Iterator[Trial]:
     """Configs where all that is left can follow, the one with the least of it first; else the best alone.
 
     Where the best config is none of these, less has to follow than was asked for.
     """
     if best.log is not None and best.read == trials.target.shapes:
-        return [best]
-    tried = [t for t in trials.seen.values() if t.log is not None and follows(trials, t)]
-    if not follows(trials, best):
-        asked = len(_asked(trials))
-        tried = [t for t in tried if len(trials.wrong(t)) < asked]
-    return sorted(tried, key=lambda t: _left(trials, t)) or [best]
+        yield best
+        return
+    most = len(trials.wanted) if follows(trials, best) else len(_asked(trials)) - 1
+    fits = (t for t in trials.proposed if t.shapes and _leaves(trials, t) and len(trials.wrong(t)) <= most)
+    ordered = sorted({t.key: t for t in fits}.values(), key=lambda t: _left(trials, t))
+    logged = (trials.of(trial.values, logged=True) for trial in ordered)
+    following = (trial for trial in logged if trial.log is not None and follows(trials, trial))
+    yield next(following, best)
+    yield from following
 
 
 def _left(trials: Trials, trial: Trial) -> tuple[bool, int, int]:
@@ -135,7 +145,7 @@ def _even(trials: Trials, proposals: Proposals, trial: Trial) -> None:
     ratios = sorted(set(_asked(trials).values()))
     made = ((p, n * new // old) for p, n in numbers for new, old in ratios if n * new % old == 0)
     for path, value in dict.fromkeys(made):
-        trials.of({**trial.values, path: value})
+        trials.propose({**trial.values, path: value}, trial)
 
 
 def _asked(trials: Trials) -> dict[Feature, tuple[int, int]]:

@@ -9,14 +9,15 @@ is stored, but of some that are computed; an eps is the size of none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
-from growc.dialects.transformers.config.fields import Path, Values, changed, value_at
-from growc.dialects.transformers.config.shapes import Feature, layer_counts
+from growc.dialects.transformers.config.fields import Path, Values
+from growc.dialects.transformers.config.shapes import Feature
 from growc.dialects.transformers.config.trials import Trial, Trials
 from growc.dialects.transformers.log.entry import Entry, Log, rounded
 from growc.resolve.config_fields import FIELDS, SCOPED
@@ -30,6 +31,8 @@ USUAL = frozenset(n for table in (FIELDS, *SCOPED.values()) for names in table.v
 Slot = tuple[int, int]
 """The place of an operator in the target's log, and that of one of its numbers; COUNT: how many there are."""
 COUNT = -1
+Vote = tuple[Path, str]
+"""A field, and how its new value is spelled."""
 Place = TypeVar("Place", Feature, Slot)
 """Where a number stands."""
 
@@ -46,10 +49,6 @@ class Reading(Generic[Place]):
         """The wanted numbers that a trial has otherwise."""
         found = self.of(trial)
         return {place for place, n in self.wanted.items() if found.get(place, n) != n}
-
-
-def _sizes(trials: Trials) -> Reading[Feature]:
-    return Reading(lambda trial: trial.features, trials.wanted)
 
 
 def _logged(trials: Trials, numbers: Callable[[Entry], Iterable[float]]) -> Reading[Slot]:
@@ -83,71 +82,85 @@ def aligned(log: Log, target: Log) -> Iterator[tuple[int, Entry]]:
 
 
 class Proposals:
-    """What numbers say about fields. still: those that no number of a reading followed."""
+    """What numbers say about fields. still: those that no size followed."""
 
     def __init__(self, trials: Trials) -> None:
         self.trials, self.logs = trials, LOGS
-        self.still: set[tuple[bool, Path]] = set()
-        self.sizes = _sizes(trials)
+        self.still: set[Path] = set()
+        self.sizes = Reading[Feature](lambda trial: trial.features, trials.wanted)
         self.whole = _logged(trials, lambda entry: (*chain(*entry.shapes), *entry.whole))
         self.real = _logged(trials, lambda entry: map(rounded, entry.exact))
 
-    def of(self, trial: Trial) -> Iterator[Values]:
-        """New values: those that together give all numbers, then each alone. Sizes say them, else the log:
-        its own, or that of the source, where more operators are those of the target.
+    def of(self, trial: Trial) -> Iterator[Iterator[Values]]:
+        """New values in stages: those that together give all numbers, then each alone.
+
+        Sizes say them; where all are as wanted, the whole numbers of the log: its own, or that of the source,
+        where more operators are those of the target; and where these are, its real numbers. What turns
+        operators on or off comes last.
         """
         if self.sizes.wrong(trial):
-            yield from self.ranked(trial, self.sizes, self.moving(trial))
+            yield self.ranked(trial, self.sizes, self.moving(trial))
+        elif self.trials.solves(trial):
+            yield from self.by_log(trial, self.real)
         else:
-            source = self.trials.source
-            nearer = len(self.whole.of(source)) > len(self.whole.of(trial))
-            yield from self.by_log(source if nearer else trial, self.whole)
+            source = self.trials.of({}, logged=True)
+            nearer = source if len(self.whole.of(source)) > len(self.whole.of(trial)) else trial
+            yield from self.by_log(nearer, self.whole)
+            yield self.ranked(nearer, self.whole, self.followed(nearer, self.whole, self.sized))
+            values = {
+                p: nearer.values.get(p, v) for p, v in self.trials.leaves.items() if isinstance(v, bool)
+            }
+            turned = {path: not value for path, value in values.items()}
+            moved = self.movers(nearer, turned, lambda t: t.log != nearer.log)
+            yield ({**nearer.values, path: turned[path]} for path in moved)
 
-    def exact(self, trial: Trial) -> Iterator[Values]:
-        """New values that real numbers of the log suggest."""
-        return self.by_log(trial, self.real)
+    @cached_property
+    def sized(self) -> list[Path]:
+        """The fields that sizes follow."""
+        return [path for path, _ in self.moving(self.trials.start)]
 
-    def by_log(self, trial: Trial, reading: Reading[Slot]) -> Iterator[Values]:
-        """New values from the log: of usual fields, then of all; last those that turn something on or off."""
+    def by_log(self, trial: Trial, reading: Reading[Slot]) -> Iterator[Iterator[Values]]:
+        """New values of fields that no size follows, which give numbers of the log: of usual ones first."""
+        here = reading.of(trial)
+        wrong = {place: here[place] for place in reading.wrong(trial)}
         for usual in (True, False):
-            paths = [path for path in self.trials.leaves if (path[-1] in USUAL) is usual]
-            yield from self.ranked(trial, reading, self.followed(trial, reading, paths))
-            for path in paths:
-                value = trial.values.get(path, self.trials.leaves[path])
-                if isinstance(value, bool) and self.moves(trial, path, not value):
-                    yield {path: not value}
+            paths = (p for p in self.trials.leaves if (p[-1] in USUAL) is usual and p not in self.sized)
+            values = {path: trial.values.get(path, self.trials.leaves[path]) for path in paths if wrong}
+            tried = {path: probes(value)[0] for path, value in values.items() if probes(value)}
+            moved = self.movers(trial, tried, lambda t: not wrong.items() <= reading.of(t).items())
+            yield self.ranked(trial, reading, self.followed(trial, reading, moved))
 
-    def moves(self, trial: Trial, path: Path, value: object) -> bool:
-        """Whether another value of a field gives another log."""
-        if (True, path) in self.still or not self.logs:
-            return False
+    def movers(self, trial: Trial, values: Values, moves: Callable[[Trial], bool]) -> Iterator[Path]:
+        """The fields that move a log: all change in one build, and each half of them where that moves it."""
+        if not values or not self.logs:
+            return
         self.logs -= 1
-        there = self.trials.of({**trial.values, path: value})
-        return there.log is not None and there.log != trial.log
+        there, paths = self.trials.of({**trial.values, **values}, logged=True), list(values)
+        if there.log is not None and not moves(there):
+            return
+        if len(paths) == 1:
+            yield from paths
+        for half in (paths[: len(paths) // 2], paths[len(paths) // 2 :]) if len(paths) > 1 else ():
+            yield from self.movers(trial, {path: values[path] for path in half}, moves)
 
     def ranked(
         self, trial: Trial, reading: Reading[Place], moving: Iterable[tuple[Path, dict[Place, Any]]]
     ) -> Iterator[Values]:
-        """Values of fields, those first that give most of what is wanted."""
+        """Values of fields, those first that give most of what is wanted: with others, and alone."""
         wrong = reading.wrong(trial)
-        votes: dict[tuple[Path, str], set[Place]] = {}
-        values: dict[tuple[Path, str], Any] = {}
+        votes: dict[Vote, set[Place]] = {}
+        values: dict[Vote, Any] = {}
         for path, proposed in moving if wrong else ():
             for place in proposed.keys() & wrong:
                 vote = path, repr(proposed[place])
                 values[vote] = proposed[place]
                 votes.setdefault(vote, set()).add(place)
         against = {v for v in votes if self.against(trial, reading, v[0], values[v], votes[v])}
-        ranked = sorted(votes, key=lambda vote: (-len(votes[vote]), vote in against, repr(vote)))
-        together: dict[Path, Any] = {}
-        for vote in ranked:
-            if votes[vote] & wrong and vote[0] not in together:
-                together[vote[0]] = values[vote]
-                wrong -= votes[vote]
-        if len(together) > 1:
-            yield from self.with_lists(trial, together)
-        for vote in ranked[:SINGLE]:
-            yield from self.with_lists(trial, {vote[0]: values[vote]})
+        ranked: list[Vote] = sorted(votes, key=lambda vote: (-len(votes[vote]), vote in against, repr(vote)))
+        firsts: list[Vote] = ranked[:SINGLE]
+        chosen = [_cover([first, *ranked], votes) for first in firsts] + [[first] for first in firsts]
+        for together in chosen:
+            yield from self.with_lists({**trial.values, **{vote[0]: values[vote] for vote in together}})
 
     def against(
         self, trial: Trial, reading: Reading[Place], path: Path, value: Any, places: set[Place]
@@ -167,17 +180,17 @@ class Proposals:
     ) -> Iterator[tuple[Path, dict[Place, Any]]]:
         """For each of these fields that numbers follow: the value that would give each of them as wanted."""
         for path in paths:
-            if (reading.logged, path) not in self.still:
-                proposed = self.following(trial, reading, path)
-                if proposed:
-                    yield path, proposed
+            self.logs -= reading.logged
+            asked = self.logs >= 0 if reading.logged else path not in self.still
+            if asked and (proposed := self.following(trial, reading, path)):
+                yield path, proposed
 
     def following(self, trial: Trial, reading: Reading[Place], path: Path) -> dict[Place, Any]:
         """The value of one field that would give each number that follows it as wanted."""
         value = trial.values.get(path, self.trials.leaves[path])
         here = reading.of(trial)
         for probe in probes(value):
-            there = self.probed(trial, path, value, probe, reading.logged)
+            there = self.trials.of({**trial.values, path: probe}, reading.logged)
             if not there.shapes or (reading.logged and there.log is None):
                 continue
             found = reading.of(there)
@@ -185,56 +198,34 @@ class Proposals:
             moved = {p: (old, new) for p, (old, new) in both.items() if old != new}
             if not moved and value is None and probe != probes(value)[-1]:
                 continue  # what stands for None may be this very number
-            at_start = trial.key == self.trials.start.key
-            if not moved and at_start and (not reading.logged or there.log == trial.log):
-                self.still.add((reading.logged, path))
+            if not reading.logged and not moved and trial.key == self.trials.start.key:
+                self.still.add(path)
             made = {p: estimate(value, probe, *moved[p], reading.wanted[p]) for p in moved}
             return {p: estimated for p, estimated in made.items() if estimated is not None}
         return {}
 
-    def probed(self, trial: Trial, path: Path, value: object, probe: Any, logged: bool = False) -> Trial:
-        """The trial with another number; with lists of its length too, where the class insists."""
-        if logged:
-            self.logs -= 1
-        logged = logged and self.logs >= 0
-        there = self.trials.of({**trial.values, path: probe}, logged=logged)
-        if there.shapes or not isinstance(value, int):
-            return there
-        lineage = tuple(min(i, value - 1) for i in range(probe))
-        lists = self.lists(trial, path[:-1], value, lineage)
-        return self.trials.of({**trial.values, path: probe, **lists}, logged=logged) if lists else there
-
-    def with_lists(self, trial: Trial, values: Values) -> Iterator[Values]:
-        """Values that change a number of layers, alone, and with the lists that go along."""
-        followed: dict[Path, Any] = {}
-        for path, new in values.items():
-            old = trial.values.get(path, self.trials.leaves[path])
-            if isinstance(old, int) and isinstance(new, int):
-                followed |= self.lists(trial, path[:-1], old, self.lineage(trial, old, new))
+    def with_lists(self, values: Values) -> Iterator[Values]:
+        """Values that may change a number of layers: alone, with the lists that go along, and with each of
+        these as the class fills it.
+        """
         yield values
-        if followed:
-            yield {**values, **followed}
-            for path, made in self.trials.relisted({**values, **followed}).items():
-                yield {**values, **followed, path: made}
+        if lists := self.trials.lists(values):
+            yield {**values, **lists}
+            for path in (path for path in lists if len(path) == 1):
+                others = {p: v for p, v in {**values, **lists}.items() if p != path}
+                yield {**others, **self.trials.filled(others, [str(path[0])])}
 
-    def lineage(self, trial: Trial, old: int, new: int) -> tuple[int, ...]:
-        """Which layer each of a new number of them was: as the target says of a container of this length."""
-        known = layer_counts(trial.shapes)
-        for container, layers in self.trials.target.layers.items():
-            if known.get(container) == old and len(layers) == new:
-                return layers
-        return tuple(min(i, old - 1) for i in range(new))
 
-    def lists(self, trial: Trial, place: Path, old: int, lineage: tuple[int, ...]) -> dict[Path, Any]:
-        """Lists beside a number of layers, as long as it was: with the entries of the new layers."""
-        beside = value_at(changed(self.trials.config, trial.values), place)
-        if not isinstance(beside, dict):
-            return {}
-        return {
-            (*place, key): [value[i] for i in lineage]
-            for key, value in beside.items()
-            if isinstance(value, list) and len(value) == old
-        }
+def _cover(ranked: Sequence[Vote], votes: Mapping[Vote, set[Any]]) -> list[Vote]:
+    """The first vote, and more that give the other places: those first that give no place again."""
+    left: set[Any] = set().union(*votes.values())
+    chosen: dict[Path, Vote] = {}
+    for again in (False, True):
+        for vote in ranked:
+            if vote[0] not in chosen and (votes[vote] & left if again else votes[vote] <= left):
+                chosen[vote[0]] = vote
+                left -= votes[vote]
+    return [*chosen.values()]
 
 
 def estimate(value: Any, probe: Any, old: float, new: float, wanted: float) -> Any:

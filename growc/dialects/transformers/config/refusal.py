@@ -48,7 +48,9 @@ def refusal(kind: str, found: Unsolved, asked: Asked, repeated: Mapping[str, int
     if repeated:
         remedy = "`keep_class=False`, in Python, gives a module that has all of them"
         return Diagnostic("G318", message, notes=(_repetition(repeated, asked.before),), help=remedy)
-    notes = [_difference(found)]
+    pairs = ((name, *values) for name, values in found.decided.items())
+    notes = [f"the plan asks for `{name}` = {new}, and {decided} is decided" for name, decided, new in pairs]
+    notes.append(_difference(found))
     if found.refused is not None:
         fields, why = found.refused
         values = " and ".join(f"`{field}` = {new}" for field, (_, new) in fields.items())
@@ -57,7 +59,9 @@ def refusal(kind: str, found: Unsolved, asked: Asked, repeated: Mapping[str, int
     tied, more = next(works, (next(iter(_least_first(found.tied, asked)), None), []))
     if tied is not None and found.refused is None:
         name, axis, size = tied.size
-        notes.append(f"axis {axis} of `{name}` is {size} with `{tied.field}` = {tied.value}")
+        then = (f", and then axis {k} of `{n}` is {new}, planned to be {old}" for n, k, old, new in tied.axes)
+        with_it = f"with `{tied.field}` = {tied.value}{next(then, '')}"
+        notes.append(f"axis {axis} of `{name}` is {size} {with_it}")
     statements = " and ".join(f"`{statement}`" for statement in more)
     remedy = f"the class ties these: {statements} too" if more else ""
     return Diagnostic("G318", message, notes=tuple(note for note in notes if note), help=remedy)

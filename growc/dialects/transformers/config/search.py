@@ -3,28 +3,29 @@
 Needs: the source's config, `Target` (shapes, ties and operator log of the planned program), and a function
 that builds the class on meta. Gives: `Solved`, or `Unsolved` with what stands in the way.
 
-Shapes are not enough: the number of heads shows in none of them, so that most configs with the right shapes
-are wrong ones. A config is taken only where shapes, ties and the log are equal.
+Each size and each number of the log is an equation in the fields of the config. One build for each field says
+how the numbers follow it, and so which value would give those that are planned (`Proposals`). Shapes are not
+enough: the number of heads shows in none of them, so that most configs with the right shapes are wrong ones.
+So sizes are solved first; where all hold, the whole numbers of the log are, and then its real numbers. A log
+is only taken where sizes hold.
 
-1. Every field of the config is changed, one at a time; what sizes do then says which value would give the
-   wanted ones. Of these proposals, alone and together, the best by shapes and common log is taken up next.
-2. Where all shapes are as wanted and the log is not, the numbers of the log say the same of fields that no
-   shape shows, and truth values are turned.
-3. Lists as long as the layers were follow the lineage of the layers.
-4. Where no config does, one is taken that differs only in what adds nothing yet, since it ends in zeros.
+The cost of a config: first the equations that do not hold, then the fields that change, then the numbers that
+become less where sizes become more, for a ratio mostly stays as it is. Of all values that are proposed,
+together and alone, the config that costs least is taken up next. It is an answer only where shapes, ties and
+the log are equal; where none is, one may differ in what adds nothing yet, since it ends in zeros.
 
-Where a class refuses a number alone, what it fills by itself goes along, or all that were equal to it. Where
-that leads nowhere, another number goes along in proportion: a class may insist on a product.
+A class may refuse some values alone. Then more go along (`Trials`): what it fills by itself, numbers that
+were equal, another number in proportion, or lists of layers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, takewhile
 
-from growc.dialects.transformers.config.fields import Path, Values, changed, value_at
+from growc.dialects.transformers.config.fields import Values, changed, spelled, value_at
 from growc.dialects.transformers.config.near_misses import (
     Fields,
     Unsolved,
@@ -33,24 +34,25 @@ from growc.dialects.transformers.config.near_misses import (
     unsolved,
 )
 from growc.dialects.transformers.config.proposals import Proposals
-from growc.dialects.transformers.config.shapes import Feature, shapes_of
+from growc.dialects.transformers.config.shapes import Feature
 from growc.dialects.transformers.config.trials import Build, Known, Target, Trial, Trials
-from growc.dialects.transformers.log.entry import same_logs
-from growc.dialects.transformers.log.record import operator_log
+from growc.dialects.transformers.log.entry import Log, same_logs
 
-ROUNDS = 24
-"""So many configs are taken up and gone on from."""
+ROUNDS = 64
+"""So many stages of proposals are tried."""
 
 
 @dataclass(frozen=True)
 class Solved:
     """A config with which the class is the planned program, but for real literals, which weights make up for.
 
-    leads: for axes of tensors that nothing reads and whose size changes, the axes that change with them.
+    log: of this class. leads: for axes of tensors that nothing reads and whose size changes, the axes that
+    change with them.
     """
 
     config: dict[str, object]
     fields: Fields
+    log: Log
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
 
 
@@ -65,13 +67,20 @@ def solve(
 
     known: what was built before for targets with the same inputs; more comes to it.
     """
+    known = {} if known is None else known
     trials = Trials(config, target, build, known, decided)
     found = _searched(trials)
-    if isinstance(found, Unsolved) and trials.refused:
-        trials.pair()
-        paired = _searched(trials)
-        return paired if isinstance(paired, Solved) else found
-    return found
+    if isinstance(found, Unsolved) and any(trial.refused for trial in trials.seen.values()):
+        paired = _searched(Trials(config, target, build, known, decided, paired=True))
+        found = paired if isinstance(paired, Solved) else found
+    if not decided or isinstance(found, Solved):
+        return found
+    free = solve(config, target, build, known)
+    if isinstance(free, Unsolved):
+        return found
+    before = {path: (None, value_at(trials.config, path)) for path in decided}
+    asked = {path: free.fields.get(spelled(path), before[path])[1] for path in decided}
+    return replace(found, decided={spelled(p): (v, asked[p]) for p, v in decided.items() if v != asked[p]})
 
 
 def _searched(trials: Trials) -> Solved | Unsolved:
@@ -79,42 +88,35 @@ def _searched(trials: Trials) -> Solved | Unsolved:
     proposals = Proposals(trials)
     best = explored(trials, proposals)
     if trials.solves(best):
-        return _solved(trials, fewest(trials, exact(trials, proposals, best)))
-    idle = [trial for trial in trials.seen.values() if trials.idles(trial)]
+        return _solved(trials, fewest(trials, best))
+    zeros = trials.target.zeros
+    idle = [trial for trial in trials.seen.values() if zeros and trials.solves(trial, zeros)]
     if idle:
         return _solved(trials, min(idle, key=lambda t: (len(t.values), -trials.score(t))))
     return unsolved(trials, proposals, best)
 
 
 def explored(trials: Trials, proposals: Proposals) -> Trial:
-    """The best trial that sizes and logs lead to."""
-    order = count()
-    heap: list[tuple[float, int, Trial]] = [(0.0, next(order), trials.start)]
-    best, queued = trials.start, {trials.start.key}
+    """The best trial that sizes and logs lead to: the best so far is gone on from, one stage at a time."""
+    order, best, queued = count(), trials.start, {trials.start.key}
+    heap = [(-trials.score(best), next(order), best, proposals.of(best))]
     for _ in range(ROUNDS):
-        if trials.solves(best) or not heap:
+        if not heap or trials.exact(best):
             break
-        trial = heappop(heap)[2]
-        for values in proposals.of(trial):
-            made = trials.of({**trial.values, **values})
-            trials.refusals += [] if made.shapes else [made]
+        rank, _, trial, stages = heappop(heap)
+        if (stage := next(stages, None)) is None:
+            if trials.solves(trial):
+                break
+            continue
+        heappush(heap, (rank, next(order), trial, stages))
+        for values in stage:
+            made = trials.propose(values, trial)
             if made.key not in queued:
                 queued.add(made.key)
-                heappush(heap, (-trials.score(made), next(order), made))
+                heappush(heap, (-trials.score(made), next(order), made, proposals.of(made)))
                 best = max(best, made, key=trials.score)
-            if trials.solves(best):
+            if trials.solves(best) and not trials.solves(trial):
                 break
-    return best
-
-
-def exact(trials: Trials, proposals: Proposals, best: Trial) -> Trial:
-    """The same with the real literals of the target, as far as fields hold them."""
-    while best.log is None or not same_logs(trials.target.log, best.log):
-        tried = [trials.of({**best.values, **values}) for values in proposals.exact(best)]
-        better = max([best, *tried], key=trials.score)
-        if better is best:
-            break
-        best = better
     return best
 
 
@@ -122,9 +124,8 @@ def fewest(trials: Trials, best: Trial) -> Trial:
     """The same program from fewer changed fields."""
     for path in best.values:
         fewer = trials.of({p: value for p, value in best.values.items() if p != path})
-        same = fewer.log is not None and best.log is not None and same_logs(fewer.log, best.log)
-        if same and trials.solves(fewer):
-            best = fewer
+        better = len(fewer.values) < len(best.values) and trials.score(fewer) >= trials.score(best)
+        best = fewer if better and trials.solves(fewer) else best
     return best
 
 
@@ -132,28 +133,15 @@ def fewest(trials: Trials, best: Trial) -> Trial:
 
 
 def _solved(trials: Trials, trial: Trial) -> Solved:
-    return Solved(_written(trials, trial), fields_of(trials, trial), _unread(trials, trial))
-
-
-def _written(trials: Trials, trial: Trial) -> dict[str, object]:
     """The config as its file is to say it: the source's fields and the changed ones, if that is enough."""
+    assert trial.log is not None, "what is the planned program has a log"
     whole = changed(trials.config, trial.values)
-    if not all(_within(trials.given, path) for path in trial.values):
-        return whole
-    short = changed(trials.given, trial.values)
-    module = trials.build(short, constants=True)
-    if dict(shapes_of(module)) != dict(trial.shapes) or trial.log is None:
-        return whole
-    log = operator_log(module, trials.target.inputs, trials.target.fixed)
-    return short if same_logs(trial.log, log) else whole
-
-
-def _within(config: Mapping[str, object], path: Path) -> bool:
-    """Whether a config has the list that a path leads into."""
-    try:
-        return not isinstance(path[-1], int) or value_at(config, path) is not None
-    except (KeyError, IndexError, TypeError):
-        return False
+    tops = [tuple(takewhile(lambda key: isinstance(key, str), path)) for path in trial.values]  # whole lists
+    short = changed(trials.given, {top: value_at(whole, top) for top in tops})
+    there = trials.built(short, logged=True)
+    same = there.log is not None and same_logs(trial.log, there.log) and there.shapes == trial.shapes
+    config, log = (short, there.log) if there.log is not None and same else (whole, trial.log)
+    return Solved(config, fields_of(trials, trial), log, _unread(trials, trial))
 
 
 def _unread(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:

@@ -5,7 +5,7 @@ Needs: the source's config, `Target`, a function that builds. Gives: `Trials`, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +13,15 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from growc.dialects.transformers.config.fields import Path, Values, changed, leaves, scaled
+from growc.dialects.transformers.config.fields import (
+    Path,
+    Values,
+    changed,
+    complete,
+    leaves,
+    scaled,
+    value_at,
+)
 from growc.dialects.transformers.config.shapes import (
     Feature,
     Shape,
@@ -26,7 +34,7 @@ from growc.dialects.transformers.config.shapes import (
     shapes_of,
     ties_of,
 )
-from growc.dialects.transformers.log.entry import Log, alike
+from growc.dialects.transformers.log.entry import Log, alike, same_logs
 from growc.dialects.transformers.log.record import operator_log
 from growc.dialects.transformers.log.zero_branches import awake
 from growc.errors.diagnostic import Attempt
@@ -89,6 +97,11 @@ class Trial(Built):
         """The shapes of all that it reads, or of all where that is not known."""
         return self.shapes if self.log is None else read_by(self.log.reads, self.shapes, self.ties)
 
+    @property
+    def refused(self) -> bool:
+        """Whether the class refuses one new value alone."""
+        return not self.shapes and len(self.values) == 1
+
     @cached_property
     def key(self) -> str:
         """Equal for equal values."""
@@ -99,9 +112,9 @@ class Trials:
     """The source's config with other values, built when they are asked for.
 
     config: with all fields that the class has. leaves: its numbers that may change. wanted: the planned
-    sizes. decided: values that the caller decides. start: the source with these.
-    paired: where the class refuses a number alone, another one goes along in proportion. refusals: what it
-    said of numbers that sizes suggest.
+    sizes. decided: values that the caller decides. start: the source with these. paired: any other number
+    may go along with one that the class refuses alone. proposed: what sizes and logs suggest, in order.
+    common: how much of the planned log the trial has that suggested another one.
     """
 
     def __init__(
@@ -111,18 +124,18 @@ class Trials:
         build: Build,
         known: Known | None = None,
         decided: Values | None = None,
+        paired: bool = False,
     ) -> None:
-        self.given, self.target, self.build, self.paired = dict(given), target, build, False
+        self.given, self.target, self.build, self.paired = dict(given), target, build, paired
         self.known: Known = {} if known is None else known
         self.config = complete(build(self.given), self.given)
         self.leaves = dict(leaves(self.config))
         self.wanted = features(target.shapes)
         self.seen: dict[str, Trial] = {}
-        self.partners: dict[Path, list[Path]] = {}
-        self.filled: dict[str, bool] = {}
-        self.refusals: list[Trial] = []
+        self.proposed: list[Trial] = []
+        self.common: dict[str, float] = {}
         self.decided: Values = {}
-        self.source = self.of({})
+        self.source = self.of({}, logged=False)
         self.decided = decided or {}
         for path in self.decided:
             self.leaves = {p: v for p, v in self.leaves.items() if p[: len(path)] != path[: len(p)]}
@@ -131,9 +144,9 @@ class Trials:
     @cached_property
     def before(self) -> dict[Feature, int]:
         """The sizes of the source; of a layer that the result has, those of the one that it comes from."""
-        return {(n, k): self.source.features.get((self.origin(n), k), -1) for n, k in self.wanted}
+        return {(n, k): self.source.features.get((self.source_name(n), k), -1) for n, k in self.wanted}
 
-    def origin(self, name: str) -> str:
+    def source_name(self, name: str) -> str:
         """The name that a tensor of the result has in the source: its layers may come from others there."""
         words = name.split(".")
         found = list(words)
@@ -142,49 +155,56 @@ class Trials:
             found[place] = str(order[int(word)]) if order and int(word) < len(order) else word
         return ".".join(found)
 
-    @property
-    def refused(self) -> bool:
-        """Whether the class refused a whole number that was changed alone."""
-        alone = (t.values for t in self.seen.values() if t.failed and not t.shapes and len(t.values) == 1)
-        return any(type(value) is int for values in alone for value in values.values())
+    def propose(self, values: Values, origin: Trial) -> Trial:
+        """The class with values that sizes or logs of another trial suggest.
 
-    def pair(self) -> None:
-        """Let another number go along with one that the class refused alone; what failed is tried anew."""
-        self.paired = True
-        self.seen = {key: trial for key, trial in self.seen.items() if not trial.failed}
+        What is known of its log, if anything, is that of its origin.
+        """
+        self.proposed.append(made := self.of(values))
+        self.common.setdefault(made.key, self.overlap(origin))
+        return made
 
-    def of(self, values: Values, logged: bool = True) -> Trial:
-        """The class with other values; with its log, or its sizes alone."""
+    def of(self, values: Values, logged: bool | None = None) -> Trial:
+        """The class with other values. logged: with its log; None: with it where its sizes are as wanted."""
         values = {p: v for p, v in values.items() if p not in self.leaves or v != self.leaves[p]}
         values |= self.decided
-        asked = Trial(values=values)
-        known = self.seen.get(asked.key)
-        if known is not None and (known.log is not None or known.failed or not logged):
-            return known
-        self.seen[asked.key] = made = self._built(values, logged)
+        key = Trial(values=values).key
+        made = self.seen.get(key) or self._built(values, logged=False)
+        asked = not self.wrong(made) if logged is None else logged
+        if asked and made.log is None and not made.failed:
+            made = self._built(made.values, logged=True)
+        self.seen[key] = made
         return made
 
     def _built(self, values: Values, logged: bool) -> Trial:
         try:
-            config = changed(self.config, values)
+            made = self._tried(values, logged)
         except (IndexError, KeyError, TypeError) as error:  # a list that is shorter by now
             return Trial(values=values, failed=said(error))
-        made = Trial(values=values, **vars(self.built(config, logged)))
-        if made.shapes:
-            return self._running(made) or made if made.failed else made
-        mended = (self._built({**more, **values}, logged) for more in self._insisted(values))
-        found = next((trial for trial in mended if trial.shapes), None)
-        return found or self._in_proportion(values, logged) or made
+        return (self._joined(made, logged) or made) if made.failed else made
 
-    def _running(self, made: Trial) -> Trial | None:
-        """A class that does not run, with one more of the numbers that were equal to a changed one, as that
-        is now: one that runs and has the same sizes.
+    def _tried(self, values: Values, logged: bool) -> Trial:
+        return Trial(values=values, **vars(self.built(changed(self.config, values), logged)))
+
+    def _joined(self, made: Trial, logged: bool) -> Trial | None:
+        """The class with more new values, where it refuses these alone, or builds and does not run.
+
+        More are what it fills by itself, or all numbers that were equal to a changed one, or one number in
+        proportion, since heads times their width are as many as a layer is wide, or lists of layers. Of these
+        the one with most of the planned sizes is taken; where the class did not run, one that runs with the
+        same sizes.
         """
-        for path, value in self._equal(made.values).items():
-            values = {path: value, **made.values}
-            there = Trial(values=values, **vars(self.built(changed(self.config, values), logged=True)))
-            if there.log is not None and there.shapes == made.shapes:
-                return there
+        equal, ratios = self._equal(made.values), self._in_proportion(made.values)
+        if made.shapes or not self.paired:
+            ratios = [more for more in ratios if more.items() <= equal.items()]
+        filled = {} if made.shapes else self.filled(made.values, self.own)
+        for several in ([filled], [equal], ratios, [self.lists(made.values)]):
+            built = (self._tried({**more, **made.values}, logged=False) for more in several if more)
+            taken = [t for t in built if t.shapes and (not made.shapes or t.shapes == made.shapes)]
+            for there in sorted(taken, key=lambda t: -agreement(self.wanted, t.features)):
+                there = self._tried(there.values, logged)
+                if not there.failed:
+                    return there
         return None
 
     def built(self, config: dict[str, object], logged: bool) -> Built:
@@ -207,55 +227,41 @@ class Trials:
         assert attempt.error is not None
         return Built(shapes, ties, failed=said(attempt.error))
 
-    def _insisted(self, values: Values) -> Iterator[Values]:
-        """What else a class may insist on: what it fills by itself, and that equal numbers stay equal."""
-        filled = {path: new for path, new in self._filled(values).items() if path not in values}
-        yield from (more for more in (filled, self._equal(values)) if more)
-
     def _equal(self, values: Values) -> Values:
         """The numbers that were equal to changed ones, as these are now."""
         numbers = {self.leaves[p]: v for p, v in values.items() if type(v) is type(self.leaves.get(p)) is int}
         others = [p for p, value in self.leaves.items() if type(value) is int and p not in values]
         return {path: numbers[self.leaves[path]] for path in others if self.leaves[path] in numbers}
 
-    def _in_proportion(self, values: Values, logged: bool) -> Trial | None:
-        """One new number with another one in proportion, where a class insists on a product: heads times
-        their width are as many as what a layer is wide inside. The pair with the most of the planned sizes.
+    def _in_proportion(self, values: Values) -> list[Values]:
+        """Each other number alone, times as much as the changed one, if one changed."""
+        [path, *more] = values or [()]
+        old, new = self.leaves.get(path), values.get(path)
+        if more or type(old) is not int or type(new) is not int or not old:
+            return []
+        others = ((p, v) for p, v in self.leaves.items() if type(v) is int and v > 1 and p != path)
+        return [{p: value} for p, v in others if (value := scaled(v, new / old)) is not None]
+
+    def filled(self, values: Values, keys: Iterable[str]) -> Values:
+        """What the class fills by itself for fields that have no new values: names of stages, a quotient."""
+        keys = {key for key in keys if all(path[0] != key for path in values)}
+        whole = changed(self.config, values)
+        made = self._completed({k: v for k, v in whole.items() if k not in keys}) if keys else None
+        return {(key,): made[key] for key in keys if made and made.get(key) != whole[key]}
+
+    def lists(self, values: Values) -> Values:
+        """Lists beside a number of layers, as long as it was: with the entries of the new layers, as the
+        target says of a container of this length.
         """
-        if not self.paired or len(values) != 1:
-            return None
-        [(path, new)] = values.items()
-        old = self.leaves.get(path)
-        if isinstance(old, bool) or not isinstance(old, int) or not isinstance(new, int):
-            return None
-        others = self.partners.get(path) or [p for p, v in self.leaves.items() if type(v) is int and v > 1]
-        pairs = [(p, scaled(self.leaves[p], new / max(old, 1))) for p in others if p != path]
-        built: dict[Path, Trial] = {}
-        for partner, value in pairs:
-            values = {path: new, partner: value}
-            if value is not None and (made := self.built(changed(self.config, values), logged=False)).shapes:
-                built[partner] = Trial(values=values, **vars(made))
-        if new == 2 * old:
-            self.partners[path] = list(built) or [path]  # by itself it has none
-        if not built:
-            return None
-        best = max(built.values(), key=lambda trial: agreement(self.wanted, trial.features))
-        return self._built(best.values, logged) if logged else best
-
-    def _filled(self, values: Values) -> Values:
-        """What the class fills by itself from other values than the source's: names of stages, a quotient."""
-        own = [key for key in self.own if all(path[0] != key for path in values)]
-        mine = {key: v for key, v in changed(self.config, values).items() if key not in own}
-        made = self._completed(mine) if own else None
-        return {(key,): made[key] for key in own if made and made.get(key) != self.config[key]}
-
-    def relisted(self, values: Values) -> Values:
-        """Of the lists among new values, each that the class fills by itself, as it does: layer numbers."""
-        whole, found = changed(self.config, values), dict[Path, Any]()
-        for key in (str(p[0]) for p, value in values.items() if isinstance(value, list) and len(p) == 1):
-            if self._fills(key):
-                made = self._completed({k: v for k, v in whole.items() if k != key})
-                found |= {(key,): made[key]} if made and made.get(key) != whole[key] else {}
+        counts, found = layer_counts(self.source.shapes), dict[Path, Any]()
+        for path, new in values.items():
+            old, beside = self.leaves.get(path), value_at(self.config, path[:-1])
+            if type(old) is not int or type(new) is not int or not isinstance(beside, dict):
+                continue
+            known = (k for c, k in self.target.layers.items() if counts.get(c) == old and len(k) == new)
+            lineage = next(known, tuple(min(i, old - 1) for i in range(new)))
+            lists = {(*path[:-1], k): v for k, v in beside.items() if isinstance(v, list) and len(v) == old}
+            found |= {p: [v[i] for i in lineage] for p, v in lists.items() if p not in values}
         return found
 
     @cached_property
@@ -263,21 +269,11 @@ class Trials:
         """Lists and whole numbers of the config that the class fills in the same way where it has none."""
         layers = set(layer_counts(self.source.shapes).values())  # lists of layers follow these instead
         lists = [k for k, v in self.config.items() if isinstance(v, list) and len(v) not in layers]
-        numbers = [k for k, v in self.config.items() if isinstance(v, int) and not isinstance(v, bool)]
-        found: list[str] = []
-        for named in (lists, numbers):
-            more = [key for key in named if self._fills(key)]
-            found += more if self._without([*found, *more]) == self.config else []
-        return tuple(found)
-
-    def _fills(self, key: str) -> bool:
-        """Whether the class fills a field as it is where the config has none."""
-        if key not in self.filled:
-            self.filled[key] = self._without([key]) == self.config
-        return self.filled[key]
-
-    def _without(self, keys: Sequence[str]) -> dict[str, object] | None:
-        return self._completed({key: value for key, value in self.config.items() if key not in keys})
+        found: tuple[str, ...] = ()
+        for key in (*lists, *(k for k, v in self.config.items() if type(v) is int)):
+            without = {k: v for k, v in self.config.items() if k not in (*found, key)}
+            found += (key,) if self._completed(without) == self.config else ()
+        return found
 
     def _completed(self, given: dict[str, object]) -> dict[str, object] | None:
         """A config as the class has it; None where it refuses."""
@@ -289,37 +285,31 @@ class Trials:
         """How close a trial is: what sizes have in common and what logs have, and whether ties are equal."""
         if not trial.shapes:
             return -1.0
-        overlap = trial.log.overlap(self.target.log) if trial.log else 0.0
-        return agreement(self.wanted, trial.features) + overlap + self.tied(trial)
+        return agreement(self.wanted, trial.features) + self.overlap(trial) + self.tied(trial)
+
+    def overlap(self, trial: Trial) -> float:
+        """What its log has in common with the planned one; without one, the log of what suggested it."""
+        if trial.log is None:
+            return 0.0 if trial.failed else self.common.get(trial.key, 0.0)
+        return trial.log.overlap(self.target.log)
 
     def tied(self, trial: Trial) -> bool:
         """Whether the same names are one tensor."""
         return among(trial.ties, trial.read) == self.target.ties
 
-    def solves(self, trial: Trial) -> bool:
-        """Whether it is the planned program, but for real literals."""
-        return self.compared(trial, frozenset()) is not None
+    def solves(self, trial: Trial, zeros: frozenset[str] = frozenset()) -> bool:
+        """Whether it is the planned program, but for real literals. zeros: where these tensors are zero."""
+        if trial.log is None or trial.read != self.target.shapes or not self.tied(trial):
+            return False
+        return alike(awake(self.target.log, zeros), awake(trial.log, zeros)) is not None
 
-    def idles(self, trial: Trial) -> bool:
-        """Whether it is, but for real literals and what adds nothing yet."""
-        return bool(self.target.zeros) and self.compared(trial, self.target.zeros) is not None
-
-    def compared(self, trial: Trial, zeros: frozenset[str]) -> tuple[Log, Log] | None:
-        """Its log and the planned one, which differ in real literals alone, where these tensors are zero."""
-        if trial.read != self.target.shapes or not self.tied(trial):
-            return None
-        return None if trial.log is None else alike(awake(self.target.log, zeros), awake(trial.log, zeros))
+    def exact(self, trial: Trial) -> bool:
+        """Whether it is the planned program, real literals too."""
+        return self.solves(trial) and trial.log is not None and same_logs(self.target.log, trial.log)
 
     def wrong(self, trial: Trial) -> set[Feature]:
         """The planned sizes that a trial has otherwise."""
         return {f for f, n in self.wanted.items() if trial.features.get(f, n) != n}
-
-
-def complete(module: nn.Module, given: Mapping[str, object]) -> dict[str, object]:
-    """A config with all fields that its class has, defaults too."""
-    known: Any = getattr(module, "config", None)
-    fields = {} if known is None else known.to_dict()
-    return {**fields, **{name: value for name, value in given.items() if not isinstance(value, dict)}}
 
 
 def said(error: Exception) -> str:

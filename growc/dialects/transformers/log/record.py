@@ -210,6 +210,9 @@ class Recorder(TorchDispatchMode):
         if chance or func._schema.is_mutable or symbols or sum(t.numel() for t in made) > LARGE:
             return []
         asked = name.startswith(TYPED) or name in SHAPED
+        tensors = (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor))
+        if not asked and any(self.wire.get(tensor) not in self.known for tensor in tensors):
+            return []
         with suppress(Exception), _disable_current_modes():  # what cannot be computed is not known
             known = tree_map_only(Tensor, _blank if asked else self._value, (args, kwargs))
             known = tree_map_only(torch.device, lambda _: torch.device("cpu"), known)
