@@ -19,10 +19,11 @@ from collections.abc import Iterator
 from growc.algebra.space import Space, find, leaves, product
 from growc.ir.graph import Value
 from growc.ir.notation import Term, labels, names_of
+from growc.ir.traits import VIEW
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import Flow
 from growc.passes.axes.units import Place, Way, is_group, named_axes, ones_before, replace_spaces
-from growc.passes.raising.attention import merges, weighs
+from growc.passes.raising.attention import weighs
 
 
 def count_heads(axes: Axes) -> None:
@@ -130,7 +131,7 @@ class Around(Way):
         """Through a reshape that puts the head in front of what it has."""
         after = terms[axis + 1] if axis + 1 < len(terms) else None
         out, made = instance.node.outputs[0], instance.line.outputs[0] or ()
-        if not merges(instance.node) or after is None or after not in made:
+        if not instance.node.has(VIEW) or after is None or after not in made:
             return False
         at = made.index(after)
         whole = self.axes.of(out)[at]
@@ -166,7 +167,7 @@ def count_inner_heads(axes: Axes) -> None:
 def _merged(axes: Axes, instance: Instance) -> list[tuple[Place, Place]]:
     """Where one element is merged with the axis in front of it: that element, and the axis that is made."""
     value, line = instance.node.input(0), instance.line
-    if not merges(instance.node) or value is None:
+    if not instance.node.has(VIEW) or value is None:
         return []
     own, made, out = line.inputs[0] or (), line.outputs[0] or (), instance.node.outputs[0]
     return [

@@ -64,11 +64,6 @@ def weighs(node: Node) -> bool:
     return node.op == "Softmax"
 
 
-def merges(node: Node) -> bool:
-    """Whether an operator merges axes: an axis of one element that it drops may have more elements then."""
-    return node.op == "Reshape"
-
-
 def find_attention(flow: Flow) -> list[Attention]:
     """Every attention, in canonical order."""
     found = (_raised(flow, instance) for instance in flow.axes.instances)

@@ -224,6 +224,8 @@ class Mender:
         """Sizes that are listed: what is right stays, what is static is written, at most one is -1."""
         node, i = instance.node, instance.node.laws.shape
         wanted, value = self.wants.demand(node.outputs[0]), None if i is None else node.input(i)
+        if i is None and (patch := cuts.as_reshape(self.wants, node, sim)) is not None:
+            return [patch]
         if i is None or wanted is None or value is None:
             return []
         known = sim.known.get(value)

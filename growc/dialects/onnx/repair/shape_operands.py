@@ -18,7 +18,7 @@ from growc.ir.graph import Node, Value
 from growc.ir.notation import labels
 from growc.passes.axes.infer import Instance
 from growc.passes.axes.routing import ROUTED, counting
-from growc.passes.edits import Entries, Part, Patch
+from growc.passes.edits import Attribute, Entries, Part, Patch
 
 
 def numbered(node: Node, numbers: Sequence[int | None] | None) -> Patch:
@@ -157,6 +157,19 @@ def _gather_all(wants: Demands, node: Node, index: Value, size: Size, sim: Simul
     entries = tuple(s[0] if len(set(s)) == 1 else -1 for s in wanted or ())
     given = ("axis", "batch_dims")
     return Patch({1: entries}, {n: None for n in given if n in node.attributes}, "Reshape")
+
+
+def as_reshape(wants: Demands, node: Node, sim: Simulation) -> Patch | None:
+    """A node that puts axes of one element in or leaves them out, where one of them has become several."""
+    wanted, source = wants.demand(node.outputs[0]), sim.sizes.get(node.required(0))
+    if node.op not in ("Squeeze", "Unsqueeze") or wanted is None or source is None:
+        return None
+    entries = tuple(
+        size[0] if len(set(size)) == 1 else 0 if source[axis : axis + 1] == (size,) else -1
+        for axis, size in enumerate(wanted)
+    )
+    gone: dict[str, Attribute] = {"axes": None} if "axes" in node.attributes else {}
+    return Patch({1: entries}, gone, "Reshape") if entries.count(-1) < 2 else None
 
 
 def _same_index(index: Value, wanted: tuple[int, ...], size: Size, sim: Simulation) -> bool:
