@@ -71,9 +71,11 @@ class Symmetry:
     def found(self) -> Iterator[Alike]:
         """One entry for each axis with units that are alike or dead, in the order of the statements."""
         asked: dict[Space, list[tuple[Stage, Request]]] = defaultdict(list)
+        moved: dict[Space, int] = {}
         for stage in self.c.lowered.stages:
             for atom, request in stage.requests.items():
                 asked[atom].append((stage, request))
+            moved |= {x: len(asked[x]) for one in stage.regroups for x in (one.keys, one.group)}
         grown = {atom: mine for atom, mine in asked.items() if any(r.fill for _, r in mine)}
         judged = {atom: self.units(mine[-1][1].space) for atom, mine in grown.items()}
         seen: set[object] = set()
@@ -85,7 +87,8 @@ class Symmetry:
             axis = self.axis(name, mine[-1][1].space)
             if axis not in seen:
                 seen.add(axis)
-                cure = remedy(mine, units.alike, self.shares(mine[-1][1].space)) if units.alike.any() else ""
+                last = mine[moved.get(atom, 0) :]  # maps before groups moved are of other units
+                cure = remedy(last, units.alike, self.shares(mine[-1][1].space)) if units.alike.any() else ""
                 yield self.entry(name, axis, judged, cure)
 
     def axis(self, name: str, atom: Space) -> RoleAxis:
@@ -229,6 +232,7 @@ def heard(solution: Solution, before: Mapping[Space, Bools]) -> dict[Space, Bool
     found: dict[Space, Bools] = {}
     for atom, request in solution.stage.requests.items():
         old = before.get(atom, np.ones(request.map.source, dtype=bool))
+        old = old if len(old) == request.map.source else np.ones(request.map.source, dtype=bool)  # moved
         copies = request.map.index >= 0
         found[atom] = copies & old[np.where(copies, request.map.index, 0)]
     for root, state in solution.read.items():

@@ -80,7 +80,10 @@ class _Moving:
 
     def __init__(self, axes: Axes, stage: Stage, sizes: Sizes) -> None:
         self.axes, self.stage, self.sizes, self.first = axes, stage, sizes, stage.regroups[0]
-        self.moves = {space: one for one in stage.regroups for space in (one.keys, one.group)}
+        self.keys: dict[Space, list[Regroup]] = {}
+        for one in stage.regroups:
+            self.keys.setdefault(one.keys, []).append(one)
+        self.groups = {one.group: one for one in stage.regroups}
         self.kinds = max(one.kinds for one in stage.regroups)
 
     def steps(self) -> dict[Value, list[AxisStep]]:
@@ -103,7 +106,7 @@ class _Moving:
                     yield axis, layout
 
     def touches(self, spaces: Sequence[Space]) -> bool:
-        return any(x in self.moves for x in atoms_of(spaces))
+        return any(x in self.keys or x in self.groups for x in atoms_of(spaces))
 
     def check(self) -> None:
         """Heads are a batch to every operator: it passes them on, or takes all that belong together."""
@@ -164,17 +167,28 @@ class _Moving:
         return made
 
     def strange(self, spaces: Sequence[Space], other: Space) -> bool:
-        """Whether both of these have heads, and not of one attention alone."""
-        a, b = ({self.moves[x] for x in atoms_of(s) if x in self.moves} for s in (spaces, [other]))
+        """Whether both of these have heads, and not those of the same keys alone."""
+        a, b = ({self.keys_of(x) for x in atoms_of(s)} - {None} for s in (spaces, [other]))
         return bool(a and b) and len(a | b) > 1
 
-    def atom(self, space: Space) -> Units:
-        size, one = self.sizes.of(space)[0], self.moves.get(space)
-        if one is None:
-            return Units(np.tile(np.arange(size), (self.kinds, 1)), np.full(size, -1))
-        made = one.of_keys if space is one.keys else one.of_group
-        kinds = np.minimum(np.arange(self.kinds), one.kinds - 1)
-        return Units(made.index[kinds], made.part)
+    def keys_of(self, atom: Space) -> Space | None:
+        """The key/value heads that an atom is, or that it is the group of."""
+        return atom if atom in self.keys else self.groups[atom].keys if atom in self.groups else None
+
+    def atom(self, space: Space) -> Units | None:
+        size = self.sizes.of(space)[0]
+        if space in self.keys:
+            found = [one.of_keys for one in self.keys[space]]
+            alike = all(np.array_equal(found[0].index, other.index) for other in found[1:])
+            return self.of_kinds(found[0]) if alike else None
+        if space in self.groups:
+            return self.of_kinds(self.groups[space].of_group)
+        return Units(np.tile(np.arange(size), (self.kinds, 1)), np.full(size, -1))
+
+    def of_kinds(self, units: Units) -> Units:
+        """The same for as many kinds of groups as any of the statement has."""
+        kinds = np.minimum(np.arange(self.kinds), len(units.index) - 1)
+        return Units(units.index[kinds], units.part)
 
     def with_means(self, parts: Sequence[Space]) -> Layout | None:
         """The same, with means of key/value heads wherever no query heads stand beside them."""
@@ -182,14 +196,13 @@ class _Moving:
         pending = [*parts][::-1]
         while pending:
             space = pending.pop()
-            one = self.moves.get(space)
-            if one is not None and space is one.group:
+            if space in self.groups:
                 return None
-            if one is not None and pending and pending[-1] is one.group:
+            if space in self.keys and pending and self.keys_of(pending[-1]) is space:
                 both = self.sizes.of(space)[0] * self.sizes.of(pending.pop())[0]
                 made.append(Layout("leaf", (), LeafStep.keep(both)))
                 continue
-            inner = self.segments(space) if space.kind == "sum" else self.mean(space, one)
+            inner = self.segments(space) if space.kind == "sum" else self.mean(space)
             if inner is None:
                 return None
             made.append(inner)
@@ -199,10 +212,13 @@ class _Moving:
         parts = [self.layout([p]) for p in space.parts]
         return None if None in parts else Layout("sum", tuple(p for p in parts if p is not None))
 
-    def mean(self, space: Space, one: Regroup | None) -> Layout:
-        size = self.sizes.of(space)[0]
-        if one is None:
+    def mean(self, space: Space) -> Layout | None:
+        size, kinds = self.sizes.of(space)[0], {one.kinds for one in self.keys.get(space, ())}
+        if not kinds:
             return Layout("leaf", (), LeafStep.keep(size))
-        outer = Layout("leaf", (), LeafStep.keep(size // one.kinds))
-        step = LeafStep(one.kinds, np.array([-1]), np.ones(1), np.array([MEAN]))
+        if len(kinds) > 1:
+            return None
+        parts = kinds.pop()
+        outer = Layout("leaf", (), LeafStep.keep(size // parts))
+        step = LeafStep(parts, np.array([-1]), np.ones(1), np.array([MEAN]))
         return Layout("product", (outer, Layout("leaf", (), step)))

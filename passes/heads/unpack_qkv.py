@@ -121,7 +121,8 @@ class _Cone:
     def last_part(self, value: Value, whole: Value) -> tuple[PackedPart, Ints] | None:
         """How a part lies before anything but moving is done to it: behind all cuts that do not matter."""
         found, following = self.part(value, whole), _only_user(value)
-        if following is None or following.outputs[0] not in self.numbers:
+        given = value in self.flow.axes.graph.outputs
+        if given or following is None or following.outputs[0] not in self.numbers:
             return found
         return self.last_part(following.outputs[0], whole) or found
 

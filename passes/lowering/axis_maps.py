@@ -94,15 +94,15 @@ class Requests:
 
     def put(self, ask: Ask, request: Request) -> None:
         """One atom takes a map."""
-        self.unmoved(ask, request)
+        self.unmoved(ask, request.space, request.map.index, request.map.source)
         ask.stage.requests[request.space] = request
         self.rankings.follow(request.space, request.map)
 
-    def unmoved(self, ask: Ask, request: Request) -> None:
-        """Units that computed numbers tell apart stay where they are."""
-        reason = self.computed.get(request.space)
-        left = min(request.map.source, request.map.size)
-        if reason is not None and (request.map.index[:left] != np.arange(left)).any():
+    def unmoved(self, ask: Ask, space: Space, index: Ints, source: int) -> None:
+        """Units that computed numbers tell apart stay where they are. Shape of `index`: (…, units)."""
+        reason = self.computed.get(space)
+        left = min(source, index.shape[-1])
+        if reason is not None and (index[..., :left] != np.arange(left)).any():
             assert isinstance(reason.node, Node)
             node = reason.node.name or reason.node.op
             message = f"units of `{ask.stage.axis}` cannot move: {reason.cause}, at `{node}`"

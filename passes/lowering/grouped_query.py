@@ -12,7 +12,7 @@ head (growc.passes.heads.insert_groups), statements before it are for both, as i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -230,8 +230,7 @@ class Pairs:
 
     def regroup(self, pair: Pair, cannot: str, units: tuple[Units, Units], ask: Ask, stage: Stage) -> Stage:
         """Key/value heads and the query heads of their groups move together; the stage that says so alone."""
-        if frozen := [s for s in (pair.keys, pair.group) if s.frozen is not None]:
-            raise GrowError(self.requests.placing(ask).frozen(frozen[0]))
+        self.require_free(ask, (pair.keys, pair.group), grows=not averages(ask.statement))
         averaging = averages(ask.statement)
         one = Regroup(pair.keys, pair.group, *units, cannot, averaging, ask.statement.span)
         stage.regroups.append(one)
@@ -240,6 +239,13 @@ class Pairs:
         for space, own, size in zip((pair.keys, pair.group), units, (keys, group), strict=True):
             self.requests.rankings.pool(space, own.mean(size))
         return Stage(0, "", "", Options(), regroups=[one])
+
+    def require_free(self, ask: Ask, spaces: Sequence[Space], *, grows: bool) -> None:
+        """Raise GrowError (G304) where an operator stands against other units, or against more."""
+        placing = replace(self.requests.placing(ask), grows=grows)
+        for space in spaces:
+            if placing.fixed(space) is not None:
+                raise GrowError(placing.frozen(space))
 
     def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:
         """The heads of every group in their new order; where they become fewer, those that stay in front."""
@@ -252,12 +258,15 @@ class Pairs:
             if drops or not rule.orders:
                 self.requests.add(ask, [pair.group], now, after)
             return order
+        self.require_free(ask, [pair.group], grows=False)
+        self.requests.rankings.allow(None, [pair.group], ranking.span)
         columns = self.columns(pair, ask, len(order), now)
         places = self.best(pair, ask, order[:, columns], after)
         if isinstance(statement, ast.Subclone):
             stays = np.zeros(places.shape, dtype=bool)
             np.put_along_axis(stays, places[:, :after], True, axis=1)
             places = np.argsort(~stays, axis=1, kind="stable")
+        self.requests.unmoved(ask, pair.group, places[:, :after], now)
         moved = order.copy()
         moved[:, columns] = np.take_along_axis(order[:, columns], places, axis=1)
         if after < now:

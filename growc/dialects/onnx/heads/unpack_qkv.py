@@ -43,7 +43,7 @@ def unpack(there: Clone, found: Sequence[Packed]) -> None:
                 "Transpose", [apart.outputs[0]], {"perm": list(part.order)}, name=f"{old.name}.Transpose"
             )
             turned.outputs[0].type, turned.outputs[0].shape = old.type, old.shape
-            old.replace_all_uses_with(turned.outputs[0])
+            old.replace_all_uses_with(turned.outputs[0], replace_graph_outputs=True)
             turned.outputs[0].name, old.name = old.name, f"{old.name}.packed"
             made += [apart, turned]
         graph.insert_after(after, made)
