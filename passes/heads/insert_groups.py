@@ -39,7 +39,8 @@ class _Finder(Flow):
     def __init__(self, axes: Axes, roles: Roles, ties: Sequence[Tie]) -> None:
         super().__init__(axes)
         self.tied = {use: k for k, tie in enumerate(ties) for use in tie.uses}
-        alone = [a for a in roles.axes.get("heads", []) if not any(s in roles.expanded for s in a.spaces)]
+        named = roles.axes.get("heads", [])
+        alone = [a for a in named if all(s.kind == "atom" and s not in roles.expanded for s in a.spaces)]
         self.heads = {x for a in alone for x in atoms_of(a.spaces)}
 
     def shared(self, attention: Attention) -> list[tuple[Node, int, int, int]]:

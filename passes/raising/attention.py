@@ -87,7 +87,7 @@ def _raised(flow: Flow, instance: Instance) -> Attention | None:
 def _of_operator(flow: Flow, instance: Instance) -> Attention | None:
     """A1."""
     terms = instance.line.inputs[0] or ()
-    heads = [x for n in labels(terms[1]) for x in leaves(instance.spaces[n]) if x in flow.on_weights]
+    heads = [x for n in labels(terms[1]) for x in _on_weights(flow, factors(instance.spaces[n]))]
     depths = tuple((find(instance.spaces[name]),) for name in "de")
     if not heads:
         return None
@@ -105,7 +105,7 @@ def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | Non
         operands = (scores, 1 - keys[0]), (scores, keys[0]), below
     shared = set(names_of(line.inputs[0])) & set(names_of(line.inputs[1]))
     batch = [n for n in names_of(line.outputs[0]) if n in shared or n in stretched(scores)]
-    heads = tuple(x for n in batch for x in leaves(scores.spaces[n]) if x in flow.on_weights)
+    heads = tuple(x for n in batch for x in _on_weights(flow, factors(scores.spaces[n])))
     depth = _on_weights(flow, (scores.spaces[n] for n in sorted(shared - set(batch))))
     if not heads and not depth:
         return None
@@ -117,7 +117,7 @@ def _own(flow: Flow, heads: Collection[Space], operands: Sequence[Operand]) -> f
     """Of the atoms of heads those that keys or values have; all, where these cannot be told apart."""
     values = [instance.node.required(place) for instance, place in operands[1:]]
     brought = {x for value in values for x in _brought(flow, value)}
-    return frozenset(x for x in heads if x in brought or not values)
+    return frozenset(x for x in heads if not values or not brought.isdisjoint(leaves(x)))
 
 
 def _brought(flow: Flow, value: Value) -> Iterator[Space]:
@@ -169,6 +169,8 @@ def stretched(product: Instance) -> set[str]:
         for i in range(3, len(out) + 1):
             if i <= len(own) and (i > len(other) or other[-i] == "1") and own[-i] == out[-i]:
                 found.update(labels(out[-i]))
+        alone = [n for n in names_of(out) if n in names_of(own) and n not in names_of(other)]
+        found.update(alone[:-1])  # the last one is that of rows, or of columns
     return found
 
 
@@ -208,14 +210,15 @@ def shared_projection(flow: Flow, attention: Attention) -> tuple[tuple[int, ...]
 def _projections(flow: Flow, attention: Attention, operand: Operand) -> list[Instance]:
     """The products with weights that make units of an operand, the next ones above it."""
     value = operand[0].node.inputs[operand[1]]
-    own = set(attention.heads) or {*atoms_of(s for depth in attention.depths for s in depth)}
+    own = {*atoms_of(attention.heads)} or {*atoms_of(s for depth in attention.depths for s in depth)}
     found = flow.projections(value)
     return [one for one in found if not own.isdisjoint(atoms_of(flow.made(one)))]
 
 
 def _order(made: Sequence[Space], attention: Attention) -> str:
     """Where the axis of parts stands in what a projection makes: in front of heads, behind them, or last."""
-    heads, depths = set(attention.heads), {*atoms_of(s for d in attention.depths for s in d)}
+    heads = {*atoms_of(attention.heads)}
+    depths = {*atoms_of(s for depth in attention.depths for s in depth)}
     bearing = next((s for s in made if not (heads | depths).isdisjoint(leaves(s))), None)
     passed: set[Space] = set()
     for factor in [] if bearing is None else factors(bearing):

@@ -204,6 +204,74 @@ def test_one_head_in_all_is_raised(tmp_path):
     assert str(packing(flow, one)) == "queries, keys and values apart"
 
 
+REPEATED_END_TO_END = """
+    q0 = MatMul(x, q_weight)
+    k0 = MatMul(x, k_weight)
+    v0 = MatMul(x, v_weight)
+    q1 = Reshape(q0, four)
+    q = Transpose <perm = [0, 2, 1, 3]> (q1)
+    k1 = Reshape(k0, four)
+    k2 = Transpose <perm = [0, 2, 3, 1]> (k1)
+    v1 = Reshape(v0, four)
+    v2 = Transpose <perm = [0, 2, 1, 3]> (v1)
+    q3 = Concat <axis = 1> (q, q)
+    k = Concat <axis = 1> (k2, k2)
+    v = Concat <axis = 1> (v2, v2)
+    s = MatMul(q3, k)
+    p = Softmax <axis = -1> (s)
+    c0 = MatMul(p, v)
+"""
+
+
+def test_heads_end_to_end_are_added_up(tmp_path):
+    path = model(tmp_path / "m.onnx", REPEATED_END_TO_END + MERGED, width=24)
+    [kind] = inspect_data(api.inspect(path))["attention"]
+    assert (kind["heads"], kind["kv_heads"], kind["head_dim"]) == (6, 6, 4)
+
+
+GROUPED_BY_EINSUM = """
+    z = MatMul(x, grouped_weight)
+    r = Reshape(z, groups)
+    qs, k4, v4 = Split <axis = 3> (r, shares)
+    third = Constant <value_ints = [3]> ()
+    k = Squeeze(k4, third)
+    v = Squeeze(v4, third)
+    s = Einsum <equation = "bskgd,btkd->bkgst"> (qs, k)
+    p = Softmax <axis = -1> (s)
+    c0 = Einsum <equation = "bkgst,btkd->bskgd"> (p, v)
+    c = Reshape(c0, back)
+"""
+
+
+def test_groups_that_only_an_equation_stretches_are_groups(tmp_path):
+    path = model(tmp_path / "m.onnx", GROUPED_BY_EINSUM, width=36)
+    [kind] = inspect_data(api.inspect(path))["attention"]
+    assert (kind["heads"], kind["kv_heads"], kind["head_dim"]) == (9, 3, 4)
+    assert kind["packing"] == "queries, keys and values packed group by group"
+
+
+BIASED = """
+biased (int64[N, S] tokens) => (float[N, S, 9] logits)
+<float[9, 8] table, float[8, 12] q_weight, float[8, 12] k_weight, float[8, 12] v_weight, float[36] bias,
+ float[12, 8] o_weight, float[8, 9] head>
+{
+    x = Gather(table, tokens)
+    q = MatMul(x, q_weight)
+    k = MatMul(x, k_weight)
+    v = MatMul(x, v_weight)
+    c = com.microsoft.MultiHeadAttention <num_heads = 3> (q, k, v, bias)
+    o = MatMul(c, o_weight)
+    y = Add(x, o)
+    logits = MatMul(y, head)
+}
+"""
+
+
+def test_a_bias_in_a_row_does_not_pack_the_weights(tmp_path):
+    flow, [one] = raised(save(tmp_path / "m.onnx", BIASED))
+    assert str(packing(flow, one)) == "queries, keys and values apart"
+
+
 OF_A_CLASS = {
     "gpt2": [(2, 6, 6, 8, "queries, keys and values packed in a row")],
     "llama": [(2, 6, 2, 8, "queries, keys and values apart")],

@@ -180,7 +180,7 @@ OPERATORS = table(
     growc::SplitHeads        b s (h d) -> b h s d | b h s d -> b h s d   layout  turn
     growc::MergeHeads        b h s e -> b s (h e)                  layout       turn
     growc::SplitPacked       split_packed()                        layout       take
-    growc::SplitBias         ((h d) + (i e) + (j f)), b h s d, c i t e, c j t f -> h 1 d, i 1 e, j 1 f  layout
+    growc::SplitBias  ((h d) + (i e) + (j f)), b h s d, c i t e, c j t f -> h 1 d, i 1 e, j 1 f  layout  take
     growc::Unfold            unfold()                              layout       turn
     growc::Repeat            repeat()                              layout       repeat
     growc::Unpack            b s h _ d -> b h s d                  layout       take
