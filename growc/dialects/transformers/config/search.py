@@ -121,8 +121,13 @@ def explored(trials: Trials, proposals: Proposals) -> Trial:
 
 
 def fewest(trials: Trials, best: Trial) -> Trial:
-    """The same program from fewer changed fields."""
+    """The same program from fewer changed fields. Lists that the class fills by itself stay as it does."""
+    lists = {path: value for path, value in best.values.items() if isinstance(value, list)}
+    others = {path: value for path, value in best.values.items() if path not in lists}
+    filled = trials.filled(others, trials.own) if lists else {}
     for path in best.values:
+        if path in lists and filled.get(path) == lists[path]:
+            continue
         fewer = trials.of({p: value for p, value in best.values.items() if p != path})
         better = len(fewer.values) < len(best.values) and trials.score(fewer) >= trials.score(best)
         best = fewer if better and trials.solves(fewer) else best
