@@ -32,6 +32,8 @@ class Trait(StrEnum):
 
 SAME, VIEW, TURN, REPEAT = Trait.SAME, Trait.VIEW, Trait.TURN, Trait.REPEAT
 TAKE, JOIN, WRITE, SIZES = Trait.TAKE, Trait.JOIN, Trait.WRITE, Trait.SIZES
+MOVES = SAME, VIEW, TURN, REPEAT, TAKE, JOIN
+"""Traits of operators that only move the elements that they give."""
 SUM, RANK, JUMP, POLE = Trait.SUM, Trait.RANK, Trait.JUMP, Trait.POLE
 WHOLE, QUANTISE, DEQUANTISE = Trait.WHOLE, Trait.QUANTISE, Trait.DEQUANTISE
 

@@ -13,7 +13,7 @@ from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Node, Value, backward, makers, static_values
 from growc.ir.notation import Axes as Terms
 from growc.ir.notation import labels, names_of
-from growc.ir.traits import DEQUANTISE, JOIN, QUANTISE, REPEAT, SAME, TAKE, TURN, VIEW
+from growc.ir.traits import DEQUANTISE, MOVES, QUANTISE, SAME
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.raising.norms import find_norms
@@ -150,8 +150,7 @@ class Flow:
         """The products with weights that are the next above a value."""
 
         def above(node: Node) -> Iterator[Node]:
-            moves = node.has(VIEW, TURN, REPEAT, TAKE, JOIN)
-            given = [node.inputs[i] for i in node.taken] if moves else node.inputs
+            given = [node.inputs[i] for i in node.taken] if node.has(*MOVES) else node.inputs
             return makers(given if node in self.by_node and node not in self.weighted else ())
 
         return [self.weighted[node] for node in walk(makers([value]), above) if node in self.weighted]

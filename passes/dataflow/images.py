@@ -14,7 +14,7 @@ import numpy as np
 from growc.algebra.indexmap import Bools, Floats
 from growc.algebra.unit_ranges import Range
 from growc.ir.graph import Clamp, Node, Operands, Value
-from growc.ir.traits import JOIN, POLE, REPEAT, SAME, TAKE, TURN, VIEW
+from growc.ir.traits import MOVES, POLE
 from growc.passes.axes.norms import scalar, without_eps
 
 MEANS = ("mean", "extreme")
@@ -62,7 +62,7 @@ def _clamped(node: Node, clamp: Clamp, given: Operands) -> Range:
 
 def gives_on(node: Node) -> bool:
     """Whether a node gives elements that it is given, or means of these."""
-    return node.has(SAME, VIEW, TURN, REPEAT, TAKE, JOIN) or node.treatment in MEANS
+    return node.has(*MOVES) or node.treatment in MEANS
 
 
 def has_pole(node: Node) -> bool:

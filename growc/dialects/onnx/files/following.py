@@ -12,11 +12,8 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.operators.table import OPERATORS, backward, has, treatment_of
-from growc.ir.traits import DEQUANTISE, JOIN, REPEAT, SAME, SUM, TAKE, TURN, VIEW, WRITE, Trait
+from growc.ir.traits import DEQUANTISE, JOIN, MOVES, SAME, SUM, WRITE, Trait
 from growc.ir.walk import walk
-
-MOVES = (SAME, VIEW, TURN, REPEAT, TAKE, JOIN)
-"""Traits of operators that only move the elements that they give."""
 
 LINEAR = frozenset({"add", "multiply", "divide", "contract"})
 PRODUCTS = frozenset({"contract", "recurrent"})
