@@ -203,7 +203,8 @@ def _target(c: Result) -> Target:
     shapes = read_by(log.reads, shapes_of(program), ties)
     planned = _planned(c)
     zeros = frozenset(name for name, plan in planned.items() if stays_zero(plan))
-    return Target(shapes, among(ties, shapes), log, inputs, _layers(planned), zeros, fixed)
+    origins = {name: plan.copy_of or plan.source for name, plan in planned.items()}
+    return Target(shapes, among(ties, shapes), log, inputs, _layers(origins), zeros, fixed, origins)
 
 
 def _made_up(module: nn.Module, target: Target, log: Log) -> tuple[Compensation, list[str]]:
@@ -259,15 +260,15 @@ def _stay_on_cpu(program: Any) -> None:
     program.recompile()
 
 
-def _layers(planned: Mapping[str, WeightPlan]) -> dict[str, tuple[int, ...]]:
+def _layers(origins: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
     """For each container of layers, which of the source each one of the result is."""
     found: dict[str, dict[int, int]] = {}
-    for name, plan in planned.items():
-        new, old = name.split("."), (plan.copy_of or plan.source).split(".")
+    for name, origin in origins.items():
+        new, old = name.split("."), origin.split(".")
         for at, (a, b) in enumerate(zip(new, old, strict=False)):
             if at and a.isdigit() and b.isdigit():
                 found.setdefault(".".join(new[:at]), {})[int(a)] = int(b)
-    counts = layer_counts(planned)
+    counts = layer_counts(origins)
     return {
         container: tuple(layers[k] for k in sorted(layers))
         for container, layers in found.items()

@@ -55,7 +55,8 @@ class Target:
     shapes: of all that the result's checkpoint holds and the program reads: what else its class has is free.
     ties: names that are one tensor. log: of the planned program on `inputs`. layers: for each container whose
     layers change, the source layer of each new one. zeros: stored tensors that are zero. fixed: the program
-    takes no other sizes, but for rows.
+    takes no other sizes, but for rows. origins: of tensors of the result, those of the source that they come
+    from.
     """
 
     shapes: Mapping[str, Shape]
@@ -65,6 +66,7 @@ class Target:
     layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     zeros: frozenset[str] = frozenset()
     fixed: bool = False
+    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -144,16 +146,8 @@ class Trials:
     @cached_property
     def before(self) -> dict[Feature, int]:
         """The sizes of the source; of a layer that the result has, those of the one that it comes from."""
-        return {(n, k): self.source.features.get((self.source_name(n), k), -1) for n, k in self.wanted}
-
-    def source_name(self, name: str) -> str:
-        """The name that a tensor of the result has in the source: its layers may come from others there."""
-        words = name.split(".")
-        found = list(words)
-        for place, word in enumerate(words):
-            order = self.target.layers.get(".".join(words[:place]), ()) if word.isdigit() else ()
-            found[place] = str(order[int(word)]) if order and int(word) < len(order) else word
-        return ".".join(found)
+        origins = self.target.origins
+        return {(n, k): self.source.features.get((origins.get(n, n), k), -1) for n, k in self.wanted}
 
     def propose(self, values: Values, origin: Trial) -> Trial:
         """The class with values that sizes or logs of another trial suggest.
