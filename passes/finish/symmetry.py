@@ -148,7 +148,7 @@ class Symmetry:
                 if not any(s.axis == axis and s.verb == "scales" for s in self.c.steps.get(use, ())):
                     dead &= ~slices.any(axis=1)
         heard = self.c.heard.get(atom, np.zeros(size, dtype=bool))
-        dead = dead & ~heard if len(heard) == size else np.zeros(size, dtype=bool)  # pooled units: all alive
+        dead &= ~heard
         kinds = np.unique(key, return_inverse=True)[1].reshape(-1)
         return Units(kinds, dead)
 
@@ -232,7 +232,6 @@ def heard(solution: Solution, before: Mapping[Space, Bools]) -> dict[Space, Bool
     found: dict[Space, Bools] = {}
     for atom, request in solution.stage.requests.items():
         old = before.get(atom, np.ones(request.map.source, dtype=bool))
-        old = old if len(old) == request.map.source else np.ones(request.map.source, dtype=bool)  # moved
         copies = request.map.index >= 0
         found[atom] = copies & old[np.where(copies, request.map.index, 0)]
     for root, state in solution.read.items():

@@ -81,6 +81,10 @@ class _Statements:
         for place, state in kept.items():
             self.outgoing.follow(place, state, blends.get(place))
         self.gaps += averaged(stage)
+        for one in stage.regroups:
+            for atom, size in zip((one.keys, one.group), one.sizes, strict=True):
+                if len(self.heard.get(atom, ())) not in (0, size):
+                    self.heard[atom] = np.ones(size, dtype=bool)
 
     def solve(self, stage: Stage) -> None:
         """A statement with maps."""
