@@ -116,3 +116,118 @@ towers (float[N, 6] a, float[N, 7] b) => (float[N, M] scores)
     scores = MatMul(x, yt)
 }
 """
+
+
+GROUPED = """
+attention (float[B, S, {width}] x{given}) => (float[B, S, {width}] y{outputs})
+<float[{width}, {queries}] q_weight, float[{width}, {shared}] k_weight, float[{width}, {shared}] v_weight,
+ float[{queries}, {width}] o_weight, int64[5] wide, int64[4] merged, int64[4] few, int64[4] flat4,
+ int64[3] back, int64[1] two{weights}>
+{{
+    q1 = MatMul(x, q_weight)
+    q2 = Reshape(q1, merged)
+    q = Transpose <perm = [0, 2, 1, 3]> (q2)
+    k1 = MatMul(x, k_weight)
+    k2 = Reshape(k1, few)
+    k3 = Transpose <perm = [0, 2, 1, 3]> (k2)
+    v1 = MatMul(x, v_weight)
+    v2 = Reshape(v1, few)
+    v3 = Transpose <perm = [0, 2, 1, 3]> (v2)
+{keys}
+    k5 = Unsqueeze(k4, two)
+    k6 = Expand(k5, wide)
+    k7 = Reshape(k6, flat4)
+    k = Transpose <perm = [0, 1, 3, 2]> (k7)
+    v5 = Unsqueeze(v4, two)
+    v6 = Expand(v5, wide)
+    v = Reshape(v6, flat4)
+    s = MatMul(q, k)
+{scores}
+    p = Softmax <axis = -1> (scores)
+    c0 = MatMul(p, v)
+    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
+    c = Reshape(c1, back)
+    y = MatMul(c, o_weight)
+}}
+"""
+SAME_KEYS, SAME_SCORES = "    k4 = Identity(k3)\n    v4 = Identity(v3)", "    scores = Identity(s)"
+
+
+def grouped(path: Path, keys: int, group: int, depth: int, width: int, **more: Any) -> Path:
+    """Save grouped attention: `group` query heads of `depth` units for each of `keys` key/value heads.
+
+    Keywords are values of weights, or texts: `keys_of` makes k4 and v4 of k3 and v3, `scores` scores of s;
+    `given`, `outputs` and `weights` stand behind the other inputs, outputs and weights.
+    """
+    texts = {name: more.pop(name, "") for name in ("given", "outputs", "weights")}
+    texts |= {"keys": more.pop("keys_of", SAME_KEYS), "scores": more.pop("scores", SAME_SCORES)}
+    queries, shared = keys * group * depth, keys * depth
+    numbers = {
+        "wide": [1, 1, group, 1, 1],
+        "merged": [0, 0, keys * group, depth],
+        "few": [0, 0, keys, depth],
+        "flat4": [0, keys * group, -1, depth],
+        "back": [0, 0, -1],
+        "two": [2],
+    }
+    made = {name: np.array(value, dtype=np.int64) for name, value in numbers.items()}
+    return save(path, GROUPED.format(width=width, queries=queries, shared=shared, **texts), **made, **more)
+
+
+ONE_HEAD = """
+attention (int64[N, S] tokens) => (float[N, S, 9] logits)
+<float[9, 8] table, float[8, {queries}] q_weight, float[8, 4] k_weight, float[8, 4] v_weight,
+ float[{queries}, 8] o_weight, float[8, 9] head, int64[1] one, int64[1] two, int64[4] shape, int64[4] many,
+ int64[3] back>
+{{
+    x = Gather(table, tokens)
+    q0 = MatMul(x, q_weight)
+    k0 = MatMul(x, k_weight)
+    v0 = MatMul(x, v_weight)
+    q1 = {opened}
+    q = Transpose <perm = [0, 2, 1, 3]> (q1)
+{keys}
+    s = MatMul(q, k)
+    p = Softmax <axis = -1> (s)
+    c0 = MatMul(p, v)
+    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
+    c = {closed}
+    o = MatMul(c, o_weight)
+    y = Add(x, o)
+    logits = MatMul(y, head)
+}}
+"""
+ONE_KEY = {
+    "reshaped": """
+    k1 = Reshape(k0, shape)
+    k = Transpose <perm = [0, 2, 3, 1]> (k1)
+    v1 = Reshape(v0, shape)
+    v = Transpose <perm = [0, 2, 1, 3]> (v1)""",
+    "unsqueezed in front of channels": """
+    k1 = Unsqueeze(k0, two)
+    k = Transpose <perm = [0, 2, 3, 1]> (k1)
+    v1 = Unsqueeze(v0, two)
+    v = Transpose <perm = [0, 2, 1, 3]> (v1)""",
+    "turned, then unsqueezed": """
+    k1 = Transpose <perm = [0, 2, 1]> (k0)
+    k = Unsqueeze(k1, one)
+    v = Unsqueeze(v0, one)""",
+    "unsqueezed in front of positions": """
+    k1 = Unsqueeze(k0, one)
+    k = Transpose <perm = [0, 1, 3, 2]> (k1)
+    v = Unsqueeze(v0, one)""",
+}
+"""How one key/value head of four units is put in."""
+
+
+def one_key_head(
+    path: Path,
+    keys: str,
+    heads: int = 3,
+    opened: str = "Reshape(q0, many)",
+    closed: str = "Reshape(c1, back)",
+) -> Path:
+    """Save attention of `heads` query heads with one key/value head, put in as ONE_KEY says."""
+    text = ONE_HEAD.format(keys=ONE_KEY[keys], queries=4 * heads, opened=opened, closed=closed)
+    numbers = {"one": [1], "two": [2], "shape": [0, 0, 1, 4], "many": [0, 0, 3, 4], "back": [0, 0, 4 * heads]}
+    return save(path, text, **{name: np.array(value) for name, value in numbers.items()})

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from graphs import ROOT, save
+from graphs import ROOT, one_key_head
 
 from growc import api
 from growc.errors.diagnostic import GrowError
@@ -69,35 +69,9 @@ def test_edits_of_heads_are_analysed_together(recipe, counted):
     assert counted["infer_spaces"] <= 3 + others
 
 
-ONE_SHARED_HEAD = """
-shared (int64[N, S] tokens) => (float[N, S, 9] logits)
-<float[9, 8] table, float[8, 12] q_weight, float[8, 4] k_weight, float[8, 4] v_weight, float[12, 8] o_weight,
- float[8, 9] head, int64[4] many, int64[1] first, int64[3] back>
-{
-    x = Gather(table, tokens)
-    q0 = MatMul(x, q_weight)
-    q1 = Reshape(q0, many)
-    q = Transpose <perm = [0, 2, 1, 3]> (q1)
-    k0 = MatMul(x, k_weight)
-    k1 = Unsqueeze(k0, first)
-    k = Transpose <perm = [0, 1, 3, 2]> (k1)
-    v0 = MatMul(x, v_weight)
-    v = Unsqueeze(v0, first)
-    s = MatMul(q, k)
-    p = Softmax <axis = -1> (s)
-    c0 = MatMul(p, v)
-    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
-    c = Reshape(c1, back)
-    o = MatMul(c, o_weight)
-    y = Add(x, o)
-    logits = MatMul(y, head)
-}
-"""
-
-
 def test_a_shared_head_that_nothing_counts_is_found_within_one_analysis(tmp_path, counted):
-    numbers = {"many": [0, 0, 3, 4], "first": [1], "back": [0, 0, 12]}
-    api.plan("widen kv_heads to 3 with neighbor copy", save(tmp_path / "m.onnx", ONE_SHARED_HEAD, **numbers))
+    model = one_key_head(tmp_path / "m.onnx", "unsqueezed in front of positions")
+    api.plan("widen kv_heads to 3 with neighbor copy", model)
     assert counted["find_layers"] == 1
     assert counted["infer_spaces"] <= 2
 

@@ -6,43 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import save
+from graphs import grouped
 from models import stored
 
 import growc
 from growc.errors.diagnostic import GrowError
 
 K, G, D, H = 3, 4, 2, 6
-
-ATTENTION = """
-attention (float[B, S, 6] x) => (float[B, S, 6] y)
-<float[6, 24] q_weight, float[6, 6] k_weight, float[6, 6] v_weight, float[24, 6] o_weight,
- int64[5] wide, int64[4] merged, int64[4] few, int64[4] flat4, int64[3] back, int64[1] two>
-{
-    q1 = MatMul(x, q_weight)
-    q2 = Reshape(q1, merged)
-    q = Transpose <perm = [0, 2, 1, 3]> (q2)
-    k1 = MatMul(x, k_weight)
-    k2 = Reshape(k1, few)
-    k4 = Transpose <perm = [0, 2, 1, 3]> (k2)
-    k5 = Unsqueeze(k4, two)
-    k6 = Expand(k5, wide)
-    k7 = Reshape(k6, flat4)
-    k = Transpose <perm = [0, 1, 3, 2]> (k7)
-    v0 = MatMul(x, v_weight)
-    v2 = Reshape(v0, few)
-    v4 = Transpose <perm = [0, 2, 1, 3]> (v2)
-    v5 = Unsqueeze(v4, two)
-    v6 = Expand(v5, wide)
-    v = Reshape(v6, flat4)
-    s = MatMul(q, k)
-    p = Softmax <axis = -1> (s)
-    c0 = MatMul(p, v)
-    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
-    c = Reshape(c1, back)
-    y = MatMul(c, o_weight)
-}
-"""
 
 
 @pytest.fixture
@@ -51,15 +21,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def attention(path: Path, **weights: np.ndarray) -> Path:
-    shapes = {
-        "wide": [1, 1, G, 1, 1],
-        "merged": [0, 0, K * G, D],
-        "few": [0, 0, K, D],
-        "flat4": [0, K * G, -1, D],
-        "back": [0, 0, -1],
-        "two": [2],
-    }
-    return save(path, ATTENTION, **{k: np.array(v, dtype=np.int64) for k, v in shapes.items()}, **weights)
+    return grouped(path, K, G, D, H, **weights)
 
 
 def sizes(path: Path) -> tuple[list[int], list[int]]:

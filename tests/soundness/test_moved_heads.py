@@ -8,67 +8,19 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from graphs import save
+from graphs import grouped, save
 from judging import judge
 
 from growc import api
 from growc.errors.diagnostic import GrowError
 
-KEYS, GROUP, DEPTH = 2, 4, 4
-
-MODEL = """
-grouped (float[B, S, 12] x{given}) => (float[B, S, 12] y{outputs})
-<float[12, 32] q_weight, float[12, 8] k_weight, float[12, 8] v_weight, float[32, 12] o_weight,
- float[12, 2] gate, int64[4] many,
- int64[4] few, int64[5] wide, int64[4] flat, int64[3] back, int64[1] one, int64[1] two,
- int64[8] turned, int64[2] order>
-{{
-    q0 = MatMul(x, q_weight)
-    q1 = Reshape(q0, many)
-    q = Transpose <perm = [0, 2, 1, 3]> (q1)
-    k0 = MatMul(x, k_weight)
-    k1 = Reshape(k0, few)
-    k2 = Transpose <perm = [0, 2, 1, 3]> (k1)
-    v0 = MatMul(x, v_weight)
-    v1 = Reshape(v0, few)
-    v2 = Transpose <perm = [0, 2, 1, 3]> (v1)
-{keys}
-    k4 = Unsqueeze(k3, two)
-    k5 = Expand(k4, wide)
-    k6 = Reshape(k5, flat)
-    k = Transpose <perm = [0, 1, 3, 2]> (k6)
-    v4 = Unsqueeze(v3, two)
-    v5 = Expand(v4, wide)
-    v = Reshape(v5, flat)
-    s = MatMul(q, k)
-{scores}
-    p = Softmax <axis = -1> (scores)
-    c0 = MatMul(p, v)
-    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
-    c = Reshape(c1, back)
-    y = MatMul(c, o_weight)
-}}
-"""
-NUMBERS = {
-    "many": [0, 0, KEYS * GROUP, DEPTH],
-    "few": [0, 0, KEYS, DEPTH],
-    "wide": [1, 1, GROUP, 1, 1],
-    "flat": [0, KEYS * GROUP, -1, DEPTH],
-    "back": [0, 0, KEYS * GROUP * DEPTH],
-    "one": [1],
-    "two": [2],
-    "turned": [7, 6, 5, 4, 3, 2, 1, 0],
-    "order": [2, 1],
-}
-PLAIN_KEYS = "    k3 = Identity(k2)\n    v3 = Identity(v2)\n"
-PLAIN_SCORES = "    scores = Identity(s)\n"
+WEIGHTS = ", float[12, 2] gate, int64[8] turned, int64[2] order"
 
 
-def grouped(
-    path: Path, scores: str = PLAIN_SCORES, keys: str = PLAIN_KEYS, given: str = "", outputs: str = ""
-) -> Path:
-    text = MODEL.format(given=given, outputs=outputs, keys=keys, scores=scores)
-    return save(path, text, **{name: np.array(value) for name, value in NUMBERS.items()})
+def model(path: Path, **texts: str) -> Path:
+    """Two key/value heads, each for four query heads."""
+    numbers = {"turned": np.arange(8)[::-1], "order": np.array([2, 1])}
+    return grouped(path, 2, 4, 4, 12, weights=WEIGHTS, **numbers, **texts)
 
 
 NUMBERED = {
@@ -87,7 +39,6 @@ NUMBERED = {
         "    slopes = Unsqueeze(slope, order)\n    scores = Mul(s, slopes)\n"
     },
     "the weights of each head are given out": {
-        "scores": PLAIN_SCORES,
         "outputs": ", float[B, 8, S, S] p",
     },
 }
@@ -96,7 +47,7 @@ NUMBERED = {
 @pytest.mark.parametrize("name", NUMBERED)
 @pytest.mark.parametrize("recipe", ["reorder heads by random seed 5", "subclone heads to 4 by magnitude"])
 def test_query_heads_that_something_numbers_keep_their_order(name, recipe, tmp_path):
-    path = grouped(tmp_path / "m.onnx", **NUMBERED[name])
+    path = model(tmp_path / "m.onnx", **NUMBERED[name])
     with pytest.raises(GrowError) as refused:
         api.plan(recipe, path)
     assert refused.value.diagnostics[0].code in ("G304", "G313")
@@ -106,15 +57,15 @@ SHARED_OUT = {
     "a softmax over key/value heads gates values": "    g0 = MatMul(x, gate)\n"
     "    g1 = Softmax <axis = -1> (g0)\n    g2 = Transpose <perm = [0, 2, 1]> (g1)\n"
     "    last = Constant <value_ints = [3]> ()\n    g = Unsqueeze(g2, last)\n"
-    "    k3 = Identity(k2)\n    v3 = Mul(v2, g)\n",
-    "values are shares over key/value heads": "    k3 = Identity(k2)\n    v3 = Softmax <axis = 1> (v2)\n",
-    "keys are shares over key/value heads": "    k3 = Softmax <axis = 1> (k2)\n    v3 = Identity(v2)\n",
+    "    k4 = Identity(k3)\n    v4 = Mul(v3, g)\n",
+    "values are shares over key/value heads": "    k4 = Identity(k3)\n    v4 = Softmax <axis = 1> (v3)\n",
+    "keys are shares over key/value heads": "    k4 = Softmax <axis = 1> (k3)\n    v4 = Identity(v3)\n",
 }
 
 
 @pytest.mark.parametrize("name", SHARED_OUT)
 def test_key_value_heads_that_share_out_one_do_not_split(name, tmp_path):
-    path = grouped(tmp_path / "m.onnx", keys=SHARED_OUT[name])
+    path = model(tmp_path / "m.onnx", keys_of=SHARED_OUT[name])
     with pytest.raises(GrowError, match="Softmax reads this axis as a whole"):
         api.plan("widen kv_heads to 4 with neighbor copy", path)
 
@@ -130,13 +81,13 @@ def test_key_value_heads_that_share_out_one_do_not_split(name, tmp_path):
     ],
 )
 def test_without_such_a_reader_they_move_exactly(recipe, tmp_path):
-    judge(recipe, grouped(tmp_path / "m.onnx"), tmp_path / "out.onnx").assert_exact()
+    judge(recipe, model(tmp_path / "m.onnx"), tmp_path / "out.onnx").assert_exact()
 
 
 @pytest.mark.parametrize("fill", ["neighbor copy", "zero fill", "average fill"])
 def test_query_heads_grow_and_then_groups_become_means(fill, tmp_path):
     recipe = f"widen heads to 16 with {fill}\nsubclone kv_heads to 1 by mean"
-    plan = api.plan(recipe, grouped(tmp_path / "m.onnx"))
+    plan = api.plan(recipe, model(tmp_path / "m.onnx"))
     assert [gap.cause for gap in plan.certificate.gaps] == ["every 2 kv_heads become their mean"]
 
 
