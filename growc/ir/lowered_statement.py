@@ -185,4 +185,8 @@ class Sizes:
         """Take over the sizes that a stage leaves."""
         self.current.update((key, request.map.size) for key, request in stage.requests.items())
         for one in stage.regroups:
-            self.current.update(zip((one.keys, one.group), one.sizes, strict=True))
+            self.regroup(one)
+
+    def regroup(self, one: Regroup) -> None:
+        """Take over the numbers of heads that other groups have."""
+        self.current.update(zip((one.keys, one.group), one.sizes, strict=True))

@@ -17,7 +17,7 @@ from growc.passes.layers.layer_runs import Run
 from growc.passes.lowering.scopes import numbers
 from growc.passes.raising.attention import Packing, left_plain, packing
 from growc.passes.roles.indexed_axes import spelling_of_experts
-from growc.passes.roles.name_axes import RoleAxis
+from growc.passes.roles.name_axes import RoleAxis, Roles
 from growc.passes.roles.why_tied import Frozen, Way, frozen_axes, ways
 from growc.plans.plan_to_json import one
 from growc.render.picture import picture_lines
@@ -42,7 +42,7 @@ def inspect_data(c: Analysis) -> dict[str, Json]:
         ],
         "attention": [
             {"number": number, **asdict(kind), "packing": str(kind.packing)}
-            for kind, number in attention_kinds(c).items()
+            for kind, number in attention_kinds(Flow(c.axes), c.roles).items()
         ],
         **({"experts": list(ways_of_experts(c))} if "experts" in c.roles.axes else {}),
         "parameters": count_parameters(c.axes, c.ties),
@@ -134,10 +134,11 @@ def layer_rows(runs: Sequence[Run]) -> Iterator[tuple[str, str, str]]:
 
 def attention_rows(c: Analysis) -> Iterator[tuple[str, str, str]]:
     """`attention`, `4`, `6 heads of 16; queries, keys and values packed in a row`: one row for each kind."""
-    kinds = attention_kinds(c)
+    flow = Flow(c.axes)
+    kinds = attention_kinds(flow, c.roles)
     for k, (kind, number) in enumerate(kinds.items()):
         yield "" if k else "attention", str(number), f"{kind.counted}; {kind.packing}"
-    if plain := left_plain(Flow(c.axes), c.roles.attention):
+    if plain := left_plain(flow, c.roles.attention):
         first = f"{node_text(plain[0])}{_more(len(plain))}"
         cause = "no product of activations makes the scores"
         yield "" if kinds else "attention", str(len(plain)), f"left as plain operators, {cause}: {first}"
@@ -159,12 +160,12 @@ class AttentionKind:
         return f"{many(self.heads, 'head')} of {self.head_dim}{groups}"
 
 
-def attention_kinds(c: Analysis) -> Counter[AttentionKind]:
+def attention_kinds(flow: Flow, roles: Roles) -> Counter[AttentionKind]:
     """How often there is each kind of attention, in canonical order."""
-    flow, found = Flow(c.axes), Counter[AttentionKind]()
-    for attention in c.roles.attention:
+    found = Counter[AttentionKind]()
+    for attention in roles.attention:
         heads = RoleAxis(attention.heads)
-        keys = RoleAxis(tuple(s for s in attention.heads if s not in c.roles.expanded))
+        keys = RoleAxis(roles.without_groups(attention.heads))
         depth = next((RoleAxis(d).size for d in attention.depths if d), 1)
         found[AttentionKind(heads.size, keys.size, depth, packing(flow, attention))] += 1
     return found

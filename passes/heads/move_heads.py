@@ -139,12 +139,13 @@ class _Moving:
         """What becomes of a product; None where it has a group without the heads that it belongs to."""
         units, n = self.units(product(spaces)), self.sizes.product(spaces)
         index = None if units is None else units.resolved()
-        if self.first.averages and (index is None or len(index) != n or (index != np.arange(n)).any()):
+        layout = None
+        if index is not None:
+            step = LeafStep(n, index, np.ones(len(index)), np.zeros(len(index), dtype=np.int64))
+            layout = Layout("leaf", (), step)
+        if self.first.averages and (layout is None or not layout.is_identity):
             return self.with_means([f for space in spaces for f in factors(space)])
-        if index is None:
-            return None
-        step = LeafStep(n, index, np.ones(len(index)), np.zeros(len(index), dtype=np.int64))
-        return Layout("leaf", (), step)
+        return layout
 
     def units(self, space: Space) -> Units | None:
         """The units of an axis afterwards, in order; None where heads meet groups of other heads."""

@@ -57,10 +57,10 @@ def pairs_of(roles: Roles) -> list[Pair]:
     """Every attention whose heads are a row-major (keys group), each an atom."""
     found = []
     for heads in roles.axes.get("heads", []):
-        keys = [s for s in heads.spaces if s not in roles.expanded]
+        keys = roles.without_groups(heads.spaces)
         group = [s for s in heads.spaces if s in roles.expanded]
         if len(keys) == len(group) == 1:
-            found.append(Pair(heads, RoleAxis(tuple(keys)), keys[0], group[0]))
+            found.append(Pair(heads, RoleAxis(keys), keys[0], group[0]))
     return found
 
 
@@ -173,7 +173,7 @@ class Pairs:
         front = self.fronts.setdefault(mine[0].stage, [_front("heads"), _front("kv_heads")])
         if goal.split > 1:
             units = split(keys, group, goal.split)
-            sizes.apply(self.regroup(pair, SPLIT, units, mine[0], front[1]))
+            sizes.regroup(self.regroup(pair, SPLIT, units, mine[0], front[1]))
         order = np.tile(np.arange(group), (keys, 1))
         for name, space, last in (("kv_heads", pair.keys, goal.keys), ("heads", pair.group, goal.group)):
             asks = [a for a in mine if a.stage.axis == name]
@@ -190,9 +190,8 @@ class Pairs:
                     self.requests.add(ask, [space], now, after)
                 sizes.apply_to(space, ask.stage)
         if (order != np.arange(group)).any():
-            of_keys, of_group = shuffle(order)
             span = mine[0].statement.span
-            front[0].regroups.append(Regroup(pair.keys, pair.group, of_keys, of_group, SHUFFLE, span=span))
+            front[0].regroups.append(Regroup(pair.keys, pair.group, *shuffle(order), SHUFFLE, span=span))
             self.held[pair] = np.take_along_axis(self.heads(pair), order, axis=1)
         self.check(pair, goal, spans[-1])
         for bearer in (pair.heads, pair.kv_heads):
@@ -228,17 +227,17 @@ class Pairs:
             return np.full((keys, group), -1)
         return held[rows.index][:, columns.index]
 
-    def regroup(self, pair: Pair, cannot: str, units: tuple[Units, Units], ask: Ask, stage: Stage) -> Stage:
-        """Key/value heads and the query heads of their groups move together; the stage that says so alone."""
-        self.require_free(ask, (pair.keys, pair.group), grows=not averages(ask.statement))
+    def regroup(self, pair: Pair, cannot: str, units: tuple[Units, Units], ask: Ask, stage: Stage) -> Regroup:
+        """Key/value heads and the query heads of their groups move together."""
         averaging = averages(ask.statement)
+        self.require_free(ask, (pair.keys, pair.group), grows=not averaging)
         one = Regroup(pair.keys, pair.group, *units, cannot, averaging, ask.statement.span)
         stage.regroups.append(one)
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
         self.held[pair] = self.standing(pair, keys, group).reshape(one.sizes)
         for space, own, size in zip((pair.keys, pair.group), units, (keys, group), strict=True):
             self.requests.rankings.pool(space, own.mean(size))
-        return Stage(0, "", "", Options(), regroups=[one])
+        return one
 
     def require_free(self, ask: Ask, spaces: Sequence[Space], *, grows: bool) -> None:
         """Raise GrowError (G304) where an operator stands against other units, or against more."""

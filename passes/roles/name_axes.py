@@ -14,7 +14,7 @@ Needs: the axis graph after ties. Gives: `Roles`, for every name the axes that b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,6 +63,10 @@ class Roles:
     routers: frozenset[Value] = frozenset()
     """Uses of weights that score experts."""
 
+    def without_groups(self, heads: Iterable[Space]) -> tuple[Space, ...]:
+        """Of the factors of `heads` those that key/value heads have too."""
+        return tuple(space for space in heads if space not in self.expanded)
+
     def groups(self) -> list[Space]:
         """What of every `heads` shares a key/value head."""
         return [s for a in self.axes.get("heads", []) for s in a.spaces if s in self.expanded]
@@ -92,7 +96,7 @@ class _Finder(Flow):
         heads += [] if grouped else [RoleAxis((s,)) for s in self.beside(taken)]
         found.axes["hidden"] = [RoleAxis((s,)) for s in hidden]
         found.axes["heads"] = _distinct(heads)
-        kept = [tuple(s for s in h.spaces if s not in found.expanded) for h in heads]
+        kept = [found.without_groups(h.spaces) for h in heads]
         found.axes["kv_heads"] = _distinct([RoleAxis(k) for k in kept]) if grouped else found.axes["heads"]
         found.axes["head_dim"] = _distinct(list(map(RoleAxis, depths)))
         inside = [*(s for h in heads for s in h.spaces), *(s for d in depths for s in d)]

@@ -34,6 +34,7 @@ from growc.dialects.torch.model import TorchModel, reader
 from growc.errors.diagnostic import GrowError
 from growc.formats.compiler import outside
 from growc.passes import ANALYSIS, PIPELINE, run
+from growc.passes.axes.queries import Flow
 from growc.passes.compilation import Analysis, Result, Source
 from growc.passes.finish.assemble import count_parameters
 from growc.render.inspection import attention_kinds
@@ -78,7 +79,9 @@ def analysed(c: Analysis) -> Facts:
     """What the analysis says."""
     found: Facts = {f"axes `{name}`": _spaces(c, name) for name in c.roles.axes}
     found["layers"] = [f"{len(r.layers)} {r.scope} {r.kinds} {r.period}" for r in c.layers.runs]
-    found["attention"] = [f"{n} x {kind.counted}, {kind.packing}" for kind, n in attention_kinds(c).items()]
+    found["attention"] = [
+        f"{n} x {kind.counted}, {kind.packing}" for kind, n in attention_kinds(Flow(c.axes), c.roles).items()
+    ]
     found["free axes of matrices"] = sorted(
         {
             space.size[0]
