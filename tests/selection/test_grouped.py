@@ -20,8 +20,8 @@ def model(tmp_path: Path) -> Path:
     return attention(tmp_path / "m.onnx")
 
 
-def attention(path: Path, **weights: np.ndarray) -> Path:
-    return grouped(path, K, G, D, H, **weights)
+def attention(path: Path, **more: np.ndarray | str) -> Path:
+    return grouped(path, K, G, D, H, **more)
 
 
 def sizes(path: Path) -> tuple[list[int], list[int]]:

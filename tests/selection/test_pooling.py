@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from graphs import SAME_KEYS
 from judging import run
 from models import export, maker, stored
-from test_grouped import ATTENTION, G, H, attention
+from test_grouped import G, H, attention
 
 import growc
 from growc.errors.diagnostic import GrowError
@@ -281,14 +282,11 @@ def test_what_cannot_be_averaged_is_refused(tmp_path: Path, case: str) -> None:
 
 
 def test_heads_that_a_node_sums_over_are_refused(tmp_path: Path) -> None:
-    from graphs import save
-
-    text = ATTENTION.replace("float[B, S, 6] y)", "float[B, S, 6] y, float[B, S, 5] z)").replace(
-        "int64[5] wide", "float[6, 5] side, int64[5] wide"
+    model = attention(
+        tmp_path / "m.onnx",
+        outputs=", float[B, S, 5] z",
+        weights=", float[6, 5] side",
+        keys_of=f"    z = MatMul(k1, side)\n{SAME_KEYS}",
     )
-    text = text.replace("k2 = Reshape", "z = MatMul(k1, side)\n    k2 = Reshape")
-    values = {"wide": [1, 1, 4, 1, 1], "merged": [0, 0, 12, 2], "few": [0, 0, 3, 2], "flat4": [0, 12, -1, 2]}
-    values |= {"back": [0, 0, -1], "two": [2]}
-    model = save(tmp_path / "m.onnx", text, **{k: np.array(v, dtype=np.int64) for k, v in values.items()})
     with pytest.raises(GrowError, match="takes them together"):
         growc.plan("subclone kv_heads to 1 by mean", model)
