@@ -21,7 +21,7 @@ from growc.errors.source import Span
 from growc.ir.graph import Node
 from growc.ir.lowered_statement import Request, Sizes, Stage
 from growc.passes.axes.infer import Axes
-from growc.passes.lowering.choose_factor import Place, Placing
+from growc.passes.lowering.choose_factor import FixedError, Place, Placing
 from growc.passes.lowering.renumber_inputs import computed_along
 from growc.passes.lowering.resolve_axis import why_same
 from growc.passes.ranking.rankings import Rankings
@@ -105,8 +105,9 @@ class Requests:
         if reason is not None and (index[..., :left] != np.arange(left)).any():
             assert isinstance(reason.node, Node)
             node = reason.node.name or reason.node.op
-            message = f"units of `{ask.stage.axis}` cannot move: {reason.cause}, at `{node}`"
-            raise GrowError(Diagnostic("G304", message, ask.statement.axis.span))
+            cause = f"{reason.cause}, at `{node}`"
+            message = f"units of `{ask.stage.axis}` cannot move: {cause}"
+            raise FixedError(Diagnostic("G304", message, ask.statement.axis.span), cause)
 
     def filled(self, ask: Ask, statement: ast.Widen, place: Place) -> Request:
         """The map of a fill."""
@@ -156,6 +157,18 @@ class Requests:
             message = f"{before} and {after} are not both multiples of {block}"
             raise GrowError(Diagnostic("G305", message, said.span))
         return self.placing(ask).resized(spaces, before, after, block)
+
+    def fixed(self, ask: Ask) -> FixedError | None:
+        """Why the axis cannot change, whatever its size."""
+        spaces = ask.target.spaces
+        size = self.sizes.product(spaces)
+        try:
+            self.placing(ask).resized(spaces, size, size)
+        except FixedError as error:
+            return error
+        except GrowError:
+            return None
+        return None
 
     def inside_groups(
         self, spaces: Sequence[Space], before: int, after: int, statement: Resizing

@@ -20,6 +20,14 @@ from growc.passes.axes.infer import Axes
 APART = "its units are cut apart, one by one, and each has what reads it"
 
 
+class FixedError(GrowError):
+    """An axis cannot change its size (G304), whatever the size. cause: why, and at which node."""
+
+    def __init__(self, diagnostic: Diagnostic, cause: str) -> None:
+        super().__init__(diagnostic)
+        self.cause = cause
+
+
 @dataclass(frozen=True)
 class Place:
     """An atom, its size before and after, and how many of its elements one unit has."""
@@ -53,20 +61,20 @@ class Placing:
     def resized(self, spaces: Sequence[Space], before: int, after: int, block: int = 1) -> list[Place]:
         """The atoms that take the map of a row-major product."""
         if not spaces:
-            raise GrowError(self.refused("there is one, and nothing counts it"))
+            raise self.refused("there is one, and nothing counts it")
         if len(spaces) > 1:
             return self._factor(spaces, before, after, block)
         space = find(spaces[0])
         if self.fixed(space) is not None:
-            raise GrowError(self.frozen(space))
+            raise self.frozen(space)
         if space.kind == "sum" and not any(True for _ in leaves(space)):
-            raise GrowError(self.apart(space))
+            raise self.apart(space)
         if space.kind == "sum":
             return self._segments(space, before, after, block)
         if space.kind == "product":
             return self.resized(list(space.parts), before, after, block)
         if space.unit:
-            raise GrowError(self.refused("a part of it is a single unit"))
+            raise self.refused("a part of it is a single unit")
         if before % block or after % block:
             sizes = f"goes from {before} to {after} units, and blocks of {block} cut it"
             raise GrowError(Diagnostic("G305", f"a part of `{self.name}` {sizes}", self.size))
@@ -78,7 +86,7 @@ class Placing:
         free = [x for x in atoms if self.fixed(x) is None]
         if not free:
             apart = len(spaces) == 1 and find(spaces[0]).kind == "sum"
-            raise GrowError(
+            raise (
                 self.frozen(find(spaces[0]))
                 if atoms
                 else self.apart(spaces[0])
@@ -103,7 +111,7 @@ class Placing:
                 continue
         free = [s for s in spaces if not all(self.fixed(x) is not None for x in leaves(s))]
         if not free:
-            raise GrowError(self.frozen(find(spaces[0])))
+            raise self.frozen(find(spaces[0]))
         parts = " x ".join(str(self.sizes.of(s)[0]) for s in spaces)
         wanted = f"{after}" if block == 1 else f"{after} in blocks of {block}"
         message = f"`{self.name}` is made of {parts} units, and {wanted} keeps none of these factors whole"
@@ -120,7 +128,7 @@ class Placing:
             found += self.resized([part], size, after * size // before, block)
         return found
 
-    def apart(self, space: Space) -> Diagnostic:
+    def apart(self, space: Space) -> FixedError:
         """Units that are cut apart cannot go, and what would be left behind."""
         for one in self.axes.experts:
             if one.refusal is not None and find(self.axes.of(one.whole)[one.axis]) is find(space):
@@ -129,22 +137,24 @@ class Placing:
                 return self.refused(f"{APART}; `{node.name or node.kind}` ({node.kind}) {one.refusal.cause}")
         return self.refused(APART)
 
-    def refused(self, cause: str) -> Diagnostic:
+    def refused(
+        self, cause: str, label: str = "", notes: tuple[str, ...] = (), remedy: str = ""
+    ) -> FixedError:
         """The axis cannot change."""
-        return Diagnostic("G304", f"`{self.name}` cannot change its size: {cause}", self.axis)
+        message = f"`{self.name}` cannot change its size: {cause}"
+        return FixedError(Diagnostic("G304", message, self.axis, label, notes, remedy), cause)
 
-    def frozen(self, space: Space) -> Diagnostic:
+    def frozen(self, space: Space) -> FixedError:
         """The axis cannot change, and where it was frozen."""
         from growc.passes.roles.why_tied import way_to_reason
 
         found = next((x for x in [space, *leaves(space)] if self.fixed(x) is not None), space)
-        reason, message = self.fixed(found), f"`{self.name}` cannot change its size"
+        reason = self.fixed(found)
         if reason is None:
-            return Diagnostic("G304", message, self.axis)
+            return self.apart(space)
         node, cause, remedy = reason.node, reason.cause, reason.remedy
         if not isinstance(node, Node):
-            return Diagnostic("G304", f"{message}: {cause}", self.axis, "frozen", (), remedy)
+            return self.refused(cause, "frozen", (), remedy)
         way = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, found, reason)]
         notes = (f"it comes there by {', '.join(way)}",) if way else ()
-        at = f"{message}: {cause}, at `{node.name or node.kind}`"
-        return Diagnostic("G304", at, self.axis, "frozen", notes)
+        return self.refused(f"{cause}, at `{node.name or node.kind}`", "frozen", notes)

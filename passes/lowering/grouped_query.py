@@ -244,7 +244,7 @@ class Pairs:
         placing = replace(self.requests.placing(ask), grows=grows)
         for space in spaces:
             if placing.fixed(space) is not None:
-                raise GrowError(placing.frozen(space))
+                raise placing.frozen(space)
 
     def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:
         """The heads of every group in their new order; where they become fewer, those that stay in front."""

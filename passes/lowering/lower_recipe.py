@@ -23,6 +23,7 @@ from growc.passes.heads.insert_groups import averages
 from growc.passes.layers.layer_runs import Depth
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.lowering.axis_maps import Ask, Requests, Resizing, options_of
+from growc.passes.lowering.choose_factor import FixedError
 from growc.passes.lowering.grouped_query import Pairs, pairs_of
 from growc.passes.lowering.lowered import Lowered
 from growc.passes.lowering.renumber_inputs import constants, mapped, renumbered
@@ -106,27 +107,63 @@ class _Lowering:
         stage = Stage(bound.number, name, name, options_of(statement), span=statement.span)
         self.done.stages.append(stage)
         changes: list[tuple[int, int]] = []
+        fixed: list[tuple[int, FixedError]] = []
         put_off = 0
         places = self.ancestry.ordinals([target.spaces for target in targets], bound.number)
         for ordinal, target in enumerate(targets):
             before = self.done.sizes.product(target.spaces)
-            after = before
-            if not isinstance(statement, ast.Reorder):
-                after = self.evaluate(statement.size, region, target, ordinal)
-                self.judge(statement, target, before, after)
-            if (before, after) not in changes:
-                changes.append((before, after))
             place = 0 if name in ("vocab", "positions") else places[ordinal]
-            ask = Ask(stage, bound, statement, target, place, after)
-            alone = self.pairs.without_groups(name, target)
-            if self.pairs.takes(ask):
-                put_off += 1
-            elif before != after or (isinstance(statement, ast.Reorder) and before > 1):
-                self.requests.add(ask, target.spaces if alone is None else [alone.keys], before, after)
+            ask = Ask(stage, bound, statement, target, place, before)
+            undo = self.requests.rankings.copy(), dict(stage.requests)
+            try:
+                ask = replace(ask, after=self.asked(ask, region, ordinal))
+                put_off += self.request(ask, before)
+            except GrowError as error:
+                reason = error if isinstance(error, FixedError) else self.requests.fixed(ask)
+                if reason is None:
+                    raise
+                self.requests.rankings, stage.requests = undo
+                fixed.append((before, reason))
+                continue
+            if (before, ask.after) not in changes:
+                changes.append((before, ask.after))
+        self.stay(bound, statement, fixed, len(targets))
         self.done.sizes.apply(stage)
         changed = (key for key in stage.requests if not self.pairs.bears(key))
         self.touched.update((key, (statement.span, name)) for key in changed)
         self.summarise(statement, changes, len(stage.requests) + put_off)
+
+    def asked(self, ask: Ask, region: Region, ordinal: int) -> int:
+        """The size that a statement gives an axis, judged."""
+        if isinstance(ask.statement, ast.Reorder):
+            return ask.after
+        after = self.evaluate(ask.statement.size, region, ask.target, ordinal)
+        self.judge(ask.statement, ask.target, ask.after, after)
+        return after
+
+    def request(self, ask: Ask, before: int) -> bool:
+        """Put maps into the stage; whether that waits for another statement."""
+        alone = self.pairs.without_groups(ask.stage.axis, ask.target)
+        if self.pairs.takes(ask):
+            return True
+        if before != ask.after or (isinstance(ask.statement, ast.Reorder) and before > 1):
+            self.requests.add(ask, ask.target.spaces if alone is None else [alone.keys], before, ask.after)
+        return False
+
+    def stay(
+        self, bound: Bound, statement: Resizing, fixed: Sequence[tuple[int, FixedError]], count: int
+    ) -> None:
+        """Axes that cannot change stay as they are, where a statement names no part of the model and others
+        follow it.
+        """
+        one_part = bound.scopes or not isinstance(statement.axis, ast.NamedAxis)
+        if fixed and (one_part or len(fixed) == count):
+            raise fixed[0][1]
+        for cause in dict.fromkeys(error.cause for _, error in fixed):
+            sizes = [size for size, error in fixed if error.cause == cause]
+            of = f"{len(sizes)} of {count} spaces of `{statement.axis.name}`"
+            listed = "/".join(map(str, dict.fromkeys(sizes)))
+            self.done.notes.append(f"{of} ({listed}) stay as they are: {cause}")
 
     def measure(self, statement: ast.Measure) -> None:
         """Importance is that of the source, so nothing may have changed before."""

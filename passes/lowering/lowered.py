@@ -23,6 +23,7 @@ class Lowered:
     numbers: dict[str, Ints] = field(default_factory=dict)
     """For inputs that number units of which some are gone, the old number of each."""
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     taken: Taken = field(default_factory=Taken)
     """What becomes of units that are taken out one by one."""
 

@@ -52,6 +52,9 @@ FILLED = {
 """Tensors of the type of another one, which is read for nothing else, and how they are made without it."""
 
 
+PARTED = frozenset({aten.chunk.default, aten.split.Tensor})
+"""Tensors in parts of one size, whose last one may be smaller: then the sizes are said."""
+
 FORETOLD = {aten.repeat_interleave.self_int: "output_size"}
 """Arguments that say a size beforehand which follows from the others."""
 
@@ -77,6 +80,8 @@ def clean(program: ExportedProgram) -> None:
             node.kwargs = {"dtype": made.dtype, "device": made.device}
         if node.target in FORETOLD:
             node.kwargs = {k: v for k, v in node.kwargs.items() if k != FORETOLD[node.target]}
+        if node.target in PARTED and (sizes := _uneven(node)) is not None:
+            node.target, node.args = aten.split_with_sizes.default, (node.args[0], sizes, *node.args[2:])
         if node.target is aten.expand.default:
             node.args = (node.args[0], _stretched(node), *node.args[2:])
         if node.target in CLAIMS:
@@ -100,6 +105,14 @@ def _stretched(node: fx.Node) -> list[Any]:
     new = len(sizes) - len(before)
     stays = [k >= new and type(n) is int and n == 1 == before[k - new] for k, n in enumerate(sizes)]
     return [-1 if one else n for n, one in zip(sizes, stays, strict=True)]
+
+
+def _uneven(node: fx.Node) -> list[int] | None:
+    """The sizes of a tensor's parts; None where they are all the same, as many as asked for, or not known."""
+    axis = node.kwargs.get("dim", node.args[2] if len(node.args) > 2 else 0)
+    sizes = [part.shape[axis] for part in node.meta["val"]]
+    fewer = node.target is aten.chunk.default and len(sizes) != node.args[1]
+    return sizes if all(type(n) is int for n in sizes) and (fewer or len(set(sizes)) > 1) else None
 
 
 def _same(node: fx.Node) -> bool:

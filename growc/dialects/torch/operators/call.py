@@ -7,7 +7,7 @@ operand or an attribute stays traceable: the node that takes it remembers which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from torch import fx
 
 from growc.dialects.onnx.capture.capture import ASSUMED
 from growc.dialects.onnx.capture.fused_ops import Lowering
+from growc.ir.walk import walk
 
 SITE = "growc.fx"
 """Key of a node's `meta`: its `Site`."""
@@ -262,10 +263,14 @@ class Call(Lowering):
 
 def is_stored(value: ir.Value) -> bool:
     """Whether a value is a stored tensor, or made of such alone."""
-    node = value.producer()
-    if value.const_value is not None or node is None:
-        return value.const_value is not None
-    return all(v is None or is_stored(v) for v in node.inputs)
+
+    def operands(made: ir.Value) -> Iterator[ir.Value]:
+        node = made.producer()
+        if made.const_value is None and node is not None:
+            yield from (v for v in node.inputs if v is not None)
+
+    behind = walk([value], operands)
+    return all(v.const_value is not None or v.producer() is not None for v in behind)
 
 
 def element(dtype: torch.dtype | None) -> int:

@@ -125,14 +125,12 @@ def split_sizes(at: Call, x: Operand, split_sizes: Sequence[Size], dim: int = 0)
 
 
 def chunk(at: Call, x: Operand, chunks: int, dim: int = 0) -> list[ir.Value]:
-    """A number of parts of one size; the last one may be smaller."""
+    """A number of parts of one size."""
     axis, parts = at.axis(dim, x), len(at.result)
     sizes = [sizes_of(part)[axis] for part in at.result]
-    if all(s == sizes[0] for s in sizes) and parts == chunks:
-        return at.several("Split", at.tensor(x), outputs=parts, axis=axis, num_outputs=parts)
-    if not all(isinstance(s, int) for s in sizes):
+    if parts != chunks or any(s != sizes[0] for s in sizes):
         raise UnknownError
-    return at.several("Split", at.tensor(x), at.constant(sizes), outputs=parts, axis=axis)
+    return at.several("Split", at.tensor(x), outputs=parts, axis=axis, num_outputs=parts)
 
 
 def unbind(at: Call, x: Operand, dim: int = 0) -> list[ir.Value]:
@@ -236,6 +234,17 @@ def pixel_unshuffle(at: Call, x: Operand, downscale_factor: int) -> ir.Value:
     value = at.add("Reshape", value, at.constant([0, channels, height // r, r, width // r, r]))
     value = at.add("Transpose", value, perm=[0, 1, 3, 5, 2, 4])
     return at.add("Reshape", value, at.constant([0, -1, height // r, width // r]))
+
+
+def unfold(at: Call, x: Operand, dimension: int, size: int, step: int) -> ir.Value:
+    """The windows of an axis, and their places on a new one behind all others."""
+    axis, behind, value = at.axis(dimension, x), at.rank(x), at.tensor(x)
+    found: list[ir.Value] = []
+    for place in range(size):
+        cuts = ([place], [(place - size + 1) or LAST], [axis], [step])
+        part = at.add("Slice", value, *map(at.constant, cuts))
+        found.append(at.add("Unsqueeze", part, at.constant([behind])))
+    return at.add("Concat", *found, axis=behind)
 
 
 def im2col(

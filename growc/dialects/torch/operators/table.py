@@ -309,6 +309,7 @@ ROWS = """
     aten.tril.default               triangle(upper=0)
     aten.triu.default               triangle(upper=1)
     aten.unbind.int                 unbind()                          take
+    aten.unfold.default             unfold()
     aten.unflatten.int              unflatten()                       view
     aten.unsqueeze.default          unsqueeze()                       view
     aten.upsample_bilinear2d.vec    upsample(mode="linear")

@@ -47,13 +47,16 @@ def value_at(config: Any, path: Path) -> Any:
 
 
 def changed(config: Mapping[str, Any], values: Values) -> dict[str, object]:
-    """A copy with other leaves; a path that the config lacks is added."""
+    """A copy with other leaves; a path that the config lacks is added, but for elements behind the end of a
+    list: whole lists come first, and may have become shorter.
+    """
     made = deepcopy(dict(config))
     for path in sorted(values, key=len):
         holder: Any = made
         for key in path[:-1]:
             holder = holder.setdefault(key, {}) if isinstance(holder, dict) else holder[key]
-        holder[path[-1]] = deepcopy(values[path])
+        if isinstance(holder, dict) or path[-1] < len(holder):
+            holder[path[-1]] = deepcopy(values[path])
     return made
 
 
