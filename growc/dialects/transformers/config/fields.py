@@ -55,8 +55,9 @@ def changed(config: Mapping[str, Any], values: Values) -> dict[str, object]:
         holder: Any = made
         for key in path[:-1]:
             holder = holder.setdefault(key, {}) if isinstance(holder, dict) else holder[key]
-        if isinstance(holder, dict) or path[-1] < len(holder):
-            holder[path[-1]] = deepcopy(values[path])
+        last: Any = path[-1]
+        if isinstance(holder, dict) or last < len(holder):
+            holder[last] = deepcopy(values[path])
     return made
 
 
