@@ -107,7 +107,8 @@ class _Finder(Flow):
         found.axes["experts"] = [RoleAxis((s,)) for s in routed]
         found.routers = frozenset(routers(self, set(routed)))
         found.axes["positions"] = [RoleAxis((s,)) for s in positions(self, taken | set(routed))]
-        channels = channel_spaces(self.axes, set(hidden), named)
+        apart = named - set(atoms_of(hidden))  # what a head has may be a part of the stream
+        channels = channel_spaces(self.axes, set(hidden), apart)
         found.axes["channels"] = [RoleAxis(c) for c in channels]
         found.counters = counters(self.axes, channels)
         found.axes = {name: found.axes[name] for name in NAMES if found.axes[name]}

@@ -6,7 +6,8 @@ Needs: the flow of an axis graph. Gives: the spaces of `hidden` and of `ffn`.
   one weight. Where weights
   mix places too, both axes of the sum are that; one that no weight makes at the start of the stream counts
   places, and is not hidden.
-- ffn: made from a stream and read into a stream, without heads in it. Where such a space is only ever worked
+- ffn: made from a stream and read into a stream, without heads in it; in a model without streams, made and
+  read by weights that are no kernels. Where such a space is only ever worked
   on unit by unit, those in which positions meet (recurrences, convolutions, attention) have no name; what
   convolutions make of a stream and mix over places are channels.
 """
@@ -128,16 +129,17 @@ def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[Space]
     What is worked on along another axis is none, nor what is made of that: the gates of a context.
     """
     on_stream = set(hidden)
+    maps = flow.maps if hidden else [m for m in flow.maps if not m.line.slides]
     made: dict[Space, None] = {}
     read: set[Space] = set()
     convolved: set[Space] = set()
-    for instance in flow.maps:
+    for instance in maps:
         ins, outs = flow.read(instance), flow.made(instance)
-        if any(s in on_stream for s in ins):
+        if not hidden or any(s in on_stream for s in ins):
             parts = [p for s in outs for x in segments(s) for p in {find(x): 0, **dict.fromkeys(factors(x))}]
             made.update(dict.fromkeys(parts))
             convolved |= {p for p in parts if instance.line.slides}
-        if any(s in on_stream for s in outs):
+        if not hidden or any(s in on_stream for s in outs):
             read |= {find(p) for s in ins for p in segments(s)}
     tables = set(_of_tables(flow))
     wanted = [s for s in made if s in read and s not in on_stream and s not in tables]
