@@ -10,7 +10,7 @@ from checkpoints import tiny_config
 import growc
 from growc import api
 from growc.cli.main import main
-from growc.dialects.transformers.config.fields import changed, path_of, spelled
+from growc.dialects.transformers.config.fields import path_of, spelled
 from growc.errors.diagnostic import GrowError
 
 FFN = "widen ffn to 160 with zero fill"
@@ -68,11 +68,3 @@ def test_a_path_is_read_as_it_is_spelled(spelling):
 def test_what_is_no_path_is_refused(spelling):
     with pytest.raises(ValueError, match="no path"):
         path_of(spelling)
-
-
-def test_an_element_behind_the_end_of_a_shortened_list_falls_away():
-    """As where one vote shortens a list of layers, and another one says what its last layer is."""
-    made = changed(
-        {"depths": [1, 2, 3], "width": 4}, {("depths", 2): 7, ("depths",): [5, 6], ("depths", 1): 8}
-    )
-    assert made == {"depths": [5, 8], "width": 4}

@@ -178,6 +178,14 @@ def test_an_entry_behind_the_end_of_a_list_is_no_config():
     trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
     tried = trials.of({("layer_types",): ["full_attention"], ("layer_types", 1): "sliding_attention"})
     assert tried.failed
+    assert trials.filled(tried.values, ["architectures"]) == {}
+
+
+def test_no_layers_do_not_become_lists():
+    """A number that is zero beside an empty list counts none of its entries."""
+    config = tiny_configs.GEMMA2 | {"pruned": 0, "pruned_heads": []}
+    trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
+    assert ("pruned_heads",) not in trials.lists({("pruned",): 1})
 
 
 def test_lists_with_an_entry_for_each_layer_follow_the_lineage():

@@ -47,17 +47,16 @@ def value_at(config: Any, path: Path) -> Any:
 
 
 def changed(config: Mapping[str, Any], values: Values) -> dict[str, object]:
-    """A copy with other leaves; a path that the config lacks is added, but for elements behind the end of a
-    list: whole lists come first, and may have become shorter.
+    """A copy with other leaves; a path that the config lacks is added.
+
+    Raises IndexError for an entry behind the end of a list: that is no config.
     """
     made = deepcopy(dict(config))
     for path in sorted(values, key=len):
         holder: Any = made
         for key in path[:-1]:
             holder = holder.setdefault(key, {}) if isinstance(holder, dict) else holder[key]
-        last: Any = path[-1]
-        if isinstance(holder, dict) or last < len(holder):
-            holder[last] = deepcopy(values[path])
+        holder[path[-1]] = deepcopy(values[path])
     return made
 
 

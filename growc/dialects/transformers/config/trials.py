@@ -171,14 +171,15 @@ class Trials:
         return made
 
     def _built(self, values: Values, logged: bool) -> Trial:
-        try:
-            made = self._tried(values, logged)
-        except (IndexError, KeyError, TypeError) as error:  # a list that is shorter by now
-            return Trial(values=values, failed=said(error))
+        made = self._tried(values, logged)
         return (self._joined(made, logged) or made) if made.failed else made
 
     def _tried(self, values: Values, logged: bool) -> Trial:
-        return Trial(values=values, **vars(self.built(changed(self.config, values), logged)))
+        try:
+            config = changed(self.config, values)
+        except (IndexError, KeyError, TypeError) as error:  # a list that is shorter by now
+            return Trial(values=values, failed=said(error))
+        return Trial(values=values, **vars(self.built(config, logged)))
 
     def _joined(self, made: Trial, logged: bool) -> Trial | None:
         """The class with more new values, where it refuses these alone, or builds and does not run.
@@ -239,7 +240,10 @@ class Trials:
     def filled(self, values: Values, keys: Iterable[str]) -> Values:
         """What the class fills by itself for fields that have no new values: names of stages, a quotient."""
         keys = {key for key in keys if all(path[0] != key for path in values)}
-        whole = changed(self.config, values)
+        try:
+            whole = changed(self.config, values)
+        except IndexError:
+            return {}
         made = self._completed({k: v for k, v in whole.items() if k not in keys}) if keys else None
         return {(key,): made[key] for key in keys if made and made.get(key) != whole[key]}
 
@@ -250,7 +254,7 @@ class Trials:
         counts, found = layer_counts(self.source.shapes), dict[Path, Any]()
         for path, new in values.items():
             old, beside = self.leaves.get(path), value_at(self.config, path[:-1])
-            if type(old) is not int or type(new) is not int or not isinstance(beside, dict):
+            if type(old) is not int or type(new) is not int or not old or not isinstance(beside, dict):
                 continue
             known = (k for c, k in self.target.layers.items() if counts.get(c) == old and len(k) == new)
             lineage = next(known, tuple(min(i, old - 1) for i in range(new)))
