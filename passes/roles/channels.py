@@ -37,8 +37,9 @@ def channel_spaces(axes: Axes, streams: Collection[Space], named: Collection[Spa
 
 
 def counters(axes: Axes, channels: Sequence[Factors]) -> set[Space]:
-    """The factors of channels that say how many groups there are, or how many results each channel
-    has.
+    """The factors of channels that say how many groups there are, or how many results each channel has.
+
+    A statistic over one factor makes the one beside it a number of groups, but for one over groups.
     """
     found: set[Space] = set()
     for instance in _convolutions(axes):
@@ -47,11 +48,12 @@ def counters(axes: Axes, channels: Sequence[Factors]) -> set[Space]:
             found |= set(leaves(spaces["g"]))
         elif "o" in spaces and "g" in spaces:
             found |= set(leaves(spaces["o"]))
+    groups = frozenset(found)
     for instance in axes.instances:
         inside, beside = _normalised(axes, instance)
         for parts in channels:
             own = set(atoms_of(parts))
-            if own & inside:
+            if own & inside - groups:
                 found |= own & beside - inside
     return found
 
