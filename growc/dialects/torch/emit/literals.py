@@ -98,12 +98,15 @@ def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir
 
     stored: the tensors among its arguments that the module holds, as they are by now.
 
-    Raises GrowError (G308) where something changes that is no literal of the call.
+    Raises GrowError (G308) where something changes that is neither a literal nor a size of its
+    tensors.
     """
     found: dict[Path, Any] = {}
     for part in parts:
         carried = {place.where: (path, place) for path, place in part.meta[SITE].carried.items()}
         for where, old, new in _changes(part):
+            if where not in carried and where in part.meta[SITE].implied:
+                continue
             if where not in carried:
                 raise refusal(part, f"its {_label(where)} changes, which the call does not say")
             path, place = carried[where]

@@ -59,12 +59,14 @@ class Site:
 
     results: for outputs of the node, what they are in the FX graph: a call, or item `k` of it.
     operands: for operands of the node, the arguments of the call that they are.
+    implied: operands and attributes that are sizes of the call's tensors: the call does not say them.
     """
 
     node: fx.Node
     carried: dict[Path, Place] = field(default_factory=dict)
     results: dict[int, list[tuple[fx.Node, int | None]]] = field(default_factory=dict)
     operands: dict[int, fx.Node] = field(default_factory=dict)
+    implied: set[int | str] = field(default_factory=set)
 
 
 TYPES: Mapping[torch.dtype, ir.DataType] = {
@@ -102,6 +104,8 @@ class Call(Lowering):
     program: Any = None
     tracked: dict[ir.Value, tuple[Path, int, int | None]] = field(default_factory=dict)
     """Operands made of literals: the argument, the first element that is its, and how many are."""
+    implied: set[ir.Value] = field(default_factory=set)
+    """Operands with sizes of tensors in them, as numbers."""
 
     # ---------------------------------------------------------------- making nodes
 
@@ -122,10 +126,19 @@ class Call(Lowering):
                 site.carried[path] = Place(i, first, count)
             if value is not None and value in given:
                 site.operands[i] = given[value]
+            if value is not None and value in self.implied:
+                site.implied.add(i)
         self.made[-1].meta[SITE] = site
         if len(self.made) > 1:
             self.made[-1].name = f"{self.name}.{len(self.made)}"
         return made
+
+    def implies(self, value: ir.Value, attribute: str) -> ir.Value:
+        """An attribute of the node that makes `value` is a size of the call's tensors."""
+        node = value.producer()
+        assert node is not None
+        node.meta[SITE].implied.add(attribute)
+        return value
 
     def follows(self, value: ir.Value, **arguments: str) -> ir.Value:
         """Arguments of the call (keys) follow attributes (by name) of the node that makes `value`."""
@@ -230,6 +243,8 @@ class Call(Lowering):
             if item is not None:
                 parts.append(item if isinstance(item, ir.Value) else self.program.value(item))
         made = parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=0)
+        if any(part in self.implied for part in parts):
+            self.implied.add(made)
         return self.took(made, argument)
 
     def took(self, value: ir.Value, argument: str, first: int = 0, count: int | None = None) -> ir.Value:
@@ -241,7 +256,9 @@ class Call(Lowering):
     def shape(self, value: ir.Value, start: int = 0, end: int | None = None) -> ir.Value:
         """Sizes of a value at run time; those of what is stored are numbers."""
         if is_stored(value) and value.shape is not None and value.shape.is_static():
-            return self.constant([int(d) for d in value.shape][start:end])  # type: ignore[arg-type]
+            made = self.constant([int(d) for d in value.shape][start:end])  # type: ignore[arg-type]
+            self.implied.add(made)
+            return made
         return self.add("Shape", value, start=start, end=end)
 
     def size(self, argument: Operand, axis: int) -> int | ir.Value:

@@ -68,7 +68,9 @@ def _layer(
     options["direction"] = "bidirectional" if len(params) == 2 else "forward"
     if op == "GRU":
         options["linear_before_reset"] = 1
-    return at.several(op, x, w, r, biases, None, *states, outputs=len(states) + 1, **options)
+    made = at.several(op, x, w, r, biases, None, *states, outputs=len(states) + 1, **options)
+    at.implies(made[0], "hidden_size")
+    return made
 
 
 def _stacked(at: Call, values: Sequence[ir.Value]) -> ir.Value:
@@ -77,10 +79,9 @@ def _stacked(at: Call, values: Sequence[ir.Value]) -> ir.Value:
 
 def _gates(at: Call, parameter: Operand, order: Sequence[int]) -> ir.Value:
     """A parameter as (1, gates · units, …), its gates in onnx's order."""
-    behind = [at.fixed(parameter, k) for k in range(1, at.rank(parameter))]
-    apart = at.add("Reshape", at.tensor(parameter), at.constant([len(order), -1, *behind]))
-    turned = at.add("Gather", apart, at.constant(list(order)), axis=0)
-    return at.add("Reshape", turned, at.constant([1, -1, *behind]))
+    count = len(order)
+    gates = at.several("Split", at.tensor(parameter), outputs=count, axis=0, num_outputs=count)
+    return at.add("Unsqueeze", at.add("Concat", *(gates[k] for k in order), axis=0), at.constant([0]))
 
 
 def _joined(at: Call, steps: ir.Value, directions: int) -> ir.Value:
