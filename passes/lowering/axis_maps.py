@@ -82,6 +82,8 @@ class Requests:
         """Map a row-major product of spaces."""
         if ask.stage.axis == "channels":
             spaces, before, after = self.inside_groups(spaces, before, after, ask.statement)
+        if before != after and self.has_come(ask.stage, spaces, after):
+            return
         places = self.places(ask, spaces, before, after)
         for k, place in enumerate(places):
             space = find(place.space)
@@ -91,6 +93,15 @@ class Requests:
                 self.put(ask, self.filled(ask, ask.statement, place))
             else:
                 self.put(ask, self.ranked(ask, ask.statement, place, k))
+
+    def has_come(self, stage: Stage, spaces: Sequence[Space], after: int) -> bool:
+        """Whether a product has its size by a factor that another axis of the statement shares: channels that
+        are shuffled have the factors of those before, in another order.
+        """
+        sizes, atoms = self.sizes.copy(), [find(x) for x in atoms_of(spaces)]
+        for atom in atoms:
+            sizes.apply_to(atom, stage)
+        return any(x in stage.requests for x in atoms) and sizes.product(spaces) == after
 
     def put(self, ask: Ask, request: Request) -> None:
         """One atom takes a map."""

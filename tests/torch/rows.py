@@ -189,6 +189,41 @@ ALONG: dict[str, Case] = {
     "aten.sum.dim_IntList": (lambda x: A.sum.dim_IntList(x, [0]), "n 4:i5"),
     "aten.adaptive_avg_pool1d.default": (lambda x: A.adaptive_avg_pool1d.default(x, [1]), "n 4 6"),
     "aten.adaptive_avg_pool2d.default": (lambda x: A.adaptive_avg_pool2d.default(x, [3, 2]), "n 4 6 6"),
+    "aten.adaptive_avg_pool3d.default": (lambda x: A.adaptive_avg_pool3d.default(x, [2, 3, 5]), "n 4 6 7 4"),
+    "aten.adaptive_max_pool1d.default": (lambda x: A.adaptive_max_pool1d.default(x, [3])[0], "n 4 7"),
+    "aten.adaptive_max_pool2d.default": (lambda x: A.adaptive_max_pool2d.default(x, [3, 2])[0], "n 4 6 6"),
+    "aten.adaptive_max_pool3d.default": (
+        lambda x: A.adaptive_max_pool3d.default(x, [1, 1, 1])[0],
+        "n 2 3 4 5",
+    ),
+    "aten.avg_pool3d.default": (lambda x: A.avg_pool3d.default(x, [2, 2, 2], [1, 2, 1]), "n 2 4 5 6"),
+    "aten.max_pool3d.default": (
+        lambda x: A.max_pool3d.default(x, [2, 2, 2], [1, 2, 1], [1, 0, 1]),
+        "n 2 4 5 6",
+    ),
+    "aten.max_pool1d_with_indices.default": (lambda x: A.max_pool1d_with_indices.default(x, [2])[0], "n 2 6"),
+    "aten.max_pool2d_with_indices.default": (
+        lambda x: A.max_pool2d_with_indices.default(x, [3, 3], [2, 2], [1, 1])[0],
+        "n 2 6 7",
+    ),
+    "aten.max_pool3d_with_indices.default": (
+        lambda x: A.max_pool3d_with_indices.default(x, [2, 2, 2], [2, 2, 2])[0],
+        "n 2 4 6 4",
+    ),
+    "aten.conv_transpose3d.input": (
+        lambda x, w, b: A.conv_transpose3d.input(x, w, b, [2, 1, 2], [0, 1, 0], [1, 0, 1]),
+        "n 4 3 4 5; 4 6 2 3 2; 6",
+    ),
+    "aten.channel_shuffle.default": (lambda x: A.channel_shuffle.default(x, 3), "n 6 4 5"),
+    "aten.upsample_linear1d.vec": (lambda x: A.upsample_linear1d.vec(x, None, False, [2.0]), "n 2 5"),
+    "aten.upsample_trilinear3d.vec": (
+        lambda x: A.upsample_trilinear3d.vec(x, [5, 6, 7], True, None),
+        "n 2 3 4 5",
+    ),
+    "aten.upsample_nearest3d.vec": (
+        lambda x: A.upsample_nearest3d.vec(x, None, [2.0, 1.0, 3.0]),
+        "n 2 3 4 5",
+    ),
     "aten.avg_pool1d.default": (lambda x: A.avg_pool1d.default(x, [3], [2], [1]), "n 4 9"),
     "aten.avg_pool2d.default": (
         lambda x: A.avg_pool2d.default(x, [2, 2], [2, 2], [1, 1], False, False),

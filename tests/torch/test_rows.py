@@ -137,8 +137,8 @@ def test_what_torch_makes_of_others_is_taken_apart(name, case):
 def test_a_composition_of_what_the_table_lacks_stays_whole():
     model = lowered(One(torch.nn.functional.mse_loss), {"a": torch.ones(4, 3), "b": torch.ones(4, 3)}, {})
     assert opaque(model) == ["mse_loss.default"]
-    image = One(lambda x: torch.nn.functional.interpolate(x, scale_factor=2.0, mode="linear"))
-    assert opaque(lowered(image, {"a": torch.ones(1, 2, 3)}, {})) == ["upsample_linear1d.vec"]
+    image = One(lambda x: torch.nn.functional.interpolate(x, [3, 2], mode="bilinear", antialias=True))
+    assert opaque(lowered(image, {"a": torch.ones(1, 2, 4, 5)}, {})) == ["_upsample_bilinear2d_aa.vec"]
 
 
 def test_what_the_table_lacks_is_opaque_and_has_its_sizes():

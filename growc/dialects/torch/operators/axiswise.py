@@ -105,16 +105,53 @@ def pool(
     )
 
 
-def adaptive_pool(at: Call, x: Operand, output_size: Sequence[int]) -> ir.Value:
-    """Means of windows, so many that a given number of them covers the image."""
-    space = len(output_size)
+def adaptive_pool(at: Call, x: Operand, output_size: Sequence[int], statistic: str = "Mean") -> ir.Value:
+    """Means or largest elements of windows, so many that a given number of them covers the image.
+
+    Where they overlap, one axis after the other: window k of n sizes goes from ⌊k·size/n⌋ to ⌈(k+1)·size/n⌉.
+    """
+    space, value = len(output_size), at.tensor(x)
     if at.rank(x) != space + 2:
         raise UnknownError
+    whole = {"Mean": "Average", "Max": "Max"}[statistic]
     if all(s == 1 for s in output_size):
-        axes = list(range(2, at.rank(x)))
-        return at.add("GlobalAveragePool", at.tensor(x)) if axes else at.tensor(x)
+        return at.add(f"Global{whole}Pool", value)
     sizes = [at.fixed(x, k + 2) for k in range(space)]
-    if any(s % o for s, o in zip(sizes, output_size, strict=True)):
+    if not any(s % o for s, o in zip(sizes, output_size, strict=True)):
+        window = [s // o for s, o in zip(sizes, output_size, strict=True)]
+        return at.add(f"{whole}Pool", value, kernel_shape=window, strides=window)
+    for axis, (size, count) in enumerate(zip(sizes, output_size, strict=True), start=2):
+        parts: list[ir.Value] = []
+        for k in range(count):
+            ends = ([k * size // count], [-(-(k + 1) * size // count)])
+            part = at.add("Slice", value, *map(at.constant, (*ends, [axis])))
+            parts.append(at.add(f"Reduce{statistic}", part, at.constant([axis]), keepdims=1))
+        value = at.add("Concat", *parts, axis=axis)
+    return value
+
+
+def adaptive_max(at: Call, x: Operand, output_size: Sequence[int]) -> list[ir.Value]:
+    """Largest elements of windows, where nothing asks for their places."""
+    _require_alone(at)
+    return [adaptive_pool(at, x, output_size, "Max")]
+
+
+def max_alone(
+    at: Call,
+    x: Operand,
+    space: int,
+    kernel_size: Extents,
+    stride: Extents,
+    padding: Extents,
+    dilation: Extents = 1,
+    ceil_mode: bool = False,
+) -> list[ir.Value]:
+    """Largest elements of windows, where nothing asks for their places."""
+    _require_alone(at)
+    return [pool(at, x, "MaxPool", space, kernel_size, stride, padding, dilation, ceil_mode)]
+
+
+def _require_alone(at: Call) -> None:
+    """Raise UnknownError where anything asks for another result than the first."""
+    if any(user.args[1] for user in at.node.users):
         raise UnknownError
-    window = [s // o for s, o in zip(sizes, output_size, strict=True)]
-    return at.add("AveragePool", at.tensor(x), kernel_shape=window, strides=window)

@@ -227,13 +227,22 @@ def pixel_shuffle(at: Call, x: Operand, upscale_factor: int) -> ir.Value:
 def pixel_unshuffle(at: Call, x: Operand, downscale_factor: int) -> ir.Value:
     """Pixels become channels: (c r s), of which SpaceToDepth makes (r s c)."""
     r = downscale_factor
-    value = at.add("Unsqueeze", at.tensor(x), at.constant([2, 4]))
-    channels, height, width = at.sizes(x)[1:]
-    if not all(isinstance(s, int) for s in (channels, height, width)):
+    if at.rank(x) != 4:
         raise UnknownError
-    value = at.add("Reshape", value, at.constant([0, channels, height // r, r, width // r, r]))
+    height, width = (at.fixed(x, axis) for axis in (2, 3))
+    value = at.add("Reshape", at.tensor(x), at.constant([0, 0, height // r, r, width // r, r]))
     value = at.add("Transpose", value, perm=[0, 1, 3, 5, 2, 4])
     return at.add("Reshape", value, at.constant([0, -1, height // r, width // r]))
+
+
+def channel_shuffle(at: Call, x: Operand, groups: int) -> ir.Value:
+    """The first channel of each group, then the second of each, and so on."""
+    value, rank = at.tensor(x), at.rank(x)
+    places = [at.shape(value, 2)] if rank > 2 else []
+    sizes = at.took(at.ints([0, groups, -1, *places]), "groups", 1, 1)
+    apart = at.add("Reshape", value, sizes)
+    turned = at.add("Transpose", apart, perm=[0, 2, 1, *range(3, rank + 1)])
+    return at.add("Reshape", turned, at.ints([0, -1, *places]))
 
 
 def unfold(at: Call, x: Operand, dimension: int, size: int, step: int) -> ir.Value:

@@ -180,6 +180,7 @@ ROWS = """
     aten.conv2d.padding             conv()
     aten.conv_transpose1d.default   conv_transpose()
     aten.conv_transpose2d.input     conv_transpose()
+    aten.conv_transpose3d.input     conv_transpose()
     aten.dot.default                MatMul(self, tensor)
     aten.einsum.default             einsum()
     aten.linear.default             linear()
@@ -247,10 +248,19 @@ ROWS = """
     aten._fft_r2c.default           transform_plain()
     aten.adaptive_avg_pool1d.default  adaptive_pool()
     aten.adaptive_avg_pool2d.default  adaptive_pool()
+    aten.adaptive_avg_pool3d.default  adaptive_pool()
+    aten.adaptive_max_pool1d.default  adaptive_max()
+    aten.adaptive_max_pool2d.default  adaptive_max()
+    aten.adaptive_max_pool3d.default  adaptive_max()
     aten.avg_pool1d.default         pool(op=AveragePool, space=1)
     aten.avg_pool2d.default         pool(op=AveragePool, space=2)
+    aten.avg_pool3d.default         pool(op=AveragePool, space=3)
     aten.max_pool1d.default         pool(op=MaxPool, space=1)
     aten.max_pool2d.default         pool(op=MaxPool, space=2)
+    aten.max_pool3d.default         pool(op=MaxPool, space=3)
+    aten.max_pool1d_with_indices.default  max_alone(space=1)
+    aten.max_pool2d_with_indices.default  max_alone(space=2)
+    aten.max_pool3d_with_indices.default  max_alone(space=3)
 
     # by number
     aten.embedding.default          Gather(weight, indices.own, axis=0)  take
@@ -289,6 +299,7 @@ ROWS = """
     aten.numpy_T.default            turn()                            turn
     aten.pad.default                pad()
     aten.permute.default            permute()                         turn
+    aten.channel_shuffle.default    channel_shuffle()
     aten.pixel_shuffle.default      pixel_shuffle()
     aten.pixel_unshuffle.default    pixel_unshuffle()
     aten.repeat.default             repeat()                          repeat
@@ -312,10 +323,13 @@ ROWS = """
     aten.unfold.default             unfold()
     aten.unflatten.int              unflatten()                       view
     aten.unsqueeze.default          unsqueeze()                       view
+    aten.upsample_linear1d.vec      upsample(mode="linear")
     aten.upsample_bilinear2d.vec    upsample(mode="linear")
+    aten.upsample_trilinear3d.vec   upsample(mode="linear")
     aten.upsample_bicubic2d.vec     upsample(mode="cubic")
     aten.upsample_nearest1d.vec     upsample(mode="nearest")
     aten.upsample_nearest2d.vec     upsample(mode="nearest")
+    aten.upsample_nearest3d.vec     upsample(mode="nearest")
     aten.view.default               reshape()                         view
     aten.view_as.default            reshape_as()                      view
 
