@@ -188,6 +188,15 @@ def test_no_layers_do_not_become_lists():
     assert ("pruned_heads",) not in trials.lists({("pruned",): 1})
 
 
+def test_a_number_that_no_layers_have_makes_no_list():
+    """A proposal may be any number: a list of so many entries would fill the memory."""
+    config = tiny_configs.GEMMA2
+    trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
+    layers = len(config["layer_types"])
+    assert trials.lists({("num_hidden_layers",): layers})
+    assert trials.lists({("num_hidden_layers",): 10**12}) == {}
+
+
 def test_lists_with_an_entry_for_each_layer_follow_the_lineage():
     config = tiny_configs.GEMMA2
     true = config | {

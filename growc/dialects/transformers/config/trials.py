@@ -252,9 +252,10 @@ class Trials:
         target says of a container of this length.
         """
         counts, found = layer_counts(self.source.shapes), dict[Path, Any]()
+        planned = set(layer_counts(self.target.shapes).values())
         for path, new in values.items():
             old, beside = self.leaves.get(path), value_at(self.config, path[:-1])
-            if type(old) is not int or type(new) is not int or not old or not isinstance(beside, dict):
+            if type(old) is not int or not old or new not in planned or not isinstance(beside, dict):
                 continue
             known = (k for c, k in self.target.layers.items() if counts.get(c) == old and len(k) == new)
             lineage = next(known, tuple(min(i, old - 1) for i in range(new)))
