@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo coverage agreement cov soak hostile corpus models fmt clean
+.PHONY: demo examples plans test check zoo coverage agreement cov soak hostile corpus libraries models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -64,6 +64,14 @@ hostile: .venv/dev.stamp
 
 corpus: zoo
 	$(BIN)/python tests/corpus/corpus.py build/zoo --jobs 2
+
+libraries: build/libraries.stamp
+	PYTHONPATH=build/libraries $(BIN)/python benchmarks/libraries/run.py --json build/libraries.json
+
+build/libraries.stamp: .venv/dev.stamp benchmarks/libraries/requirements.txt
+	rm -rf build/libraries
+	$(PIP) --no-deps --target build/libraries -r benchmarks/libraries/requirements.txt
+	@touch $@
 
 models: .venv/dev.stamp
 	$(BIN)/python examples/make_models.py --out build/models --anon

@@ -1,0 +1,168 @@
+"""Whether a grown module is right: growc's own verification has no part in it.
+
+A model's weights, norms and running statistics are drawn off their start. What is said to be equal is run
+beside the source; what has dropped units is run beside the source with those units at zero, and norms that
+take their statistics over the units that stay.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils._pytree import tree_leaves
+
+from growc.plans.plan import Plan, WeightPlan
+
+CLOSE = 2e-4
+"""Outputs that are equal differ by no more, relative to the largest number."""
+Feed = Mapping[str, Any]
+
+
+def drawn(module: nn.Module, feed: Feed, seed: int = 0) -> nn.Module:
+    """The module in evaluation mode, its weights and statistics off their start, in place.
+
+    Running statistics are first those of the feed, so that signals neither vanish nor explode.
+    """
+    torch.manual_seed(seed)
+    noise = torch.Generator().manual_seed(seed)
+    norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.is_floating_point():
+                off = torch.randn(parameter.shape, generator=noise).to(parameter.dtype)
+                spread = float(parameter.std()) if parameter.numel() > 1 else 0.0
+                parameter.add_(off * (0.2 if parameter.ndim < 2 else 0.2 * spread or 0.02))
+        _settled(module, norms, feed)
+        for norm in norms:
+            if norm.running_mean is not None and norm.running_var is not None:
+                deviation = norm.running_var.sqrt()
+                norm.running_mean.add_(0.2 * deviation * torch.randn(deviation.shape, generator=noise))
+                norm.running_var.clamp_min_(0.1 * float(norm.running_var.mean()))
+                norm.running_var.mul_(0.7 + 0.6 * torch.rand(deviation.shape, generator=noise))
+    return module.eval()
+
+
+def _settled(module: nn.Module, norms: Sequence[Any], feed: Feed) -> None:
+    for norm in norms:
+        norm.momentum = 1.0
+    module.eval()
+    for norm in norms:
+        norm.train()
+    with suppress(ValueError):  # a statistic over one value
+        module(**feed)
+    module.eval()
+
+
+def outputs(module: nn.Module, feed: Feed) -> list[Tensor]:
+    """The floating-point tensors that a model gives, in order."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        made = module(**feed)
+    if hasattr(made, "to_tuple"):
+        made = made.to_tuple()
+    return [t for t in tree_leaves(made) if isinstance(t, Tensor) and t.is_floating_point()]
+
+
+def precise(modules: Sequence[nn.Module], feed: Feed) -> Feed:
+    """The feed in float64, and the modules with it, in place, so that rounding is not in the way; else as
+    they are, where one of them only runs in float32.
+    """
+    exact = {k: v.double() if isinstance(v, Tensor) and v.is_floating_point() else v for k, v in feed.items()}
+    try:
+        for module in modules:
+            outputs(module.double(), exact)
+    except (RuntimeError, TypeError):
+        for module in modules:
+            module.float()
+        return feed
+    return exact
+
+
+def difference(wanted: Sequence[Tensor], made: Sequence[Tensor]) -> float:
+    """The largest difference, relative to the largest number of the output; infinite where shapes differ."""
+    if len(wanted) != len(made):
+        return float("inf")
+    found = 0.0
+    for a, b in zip(wanted, made, strict=True):
+        if a.shape != b.shape or not bool(b.isfinite().all()):
+            return float("inf")
+        found = max(found, float((a - b).abs().max() / a.abs().max().clamp_min(1e-30)))
+    return found
+
+
+def informative(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    """Whether a model's outputs for two inputs are finite and differ by much more than rounding."""
+    finite = all(bool(t.isfinite().all()) for t in (*first, *second))
+    return finite and difference(first, second) > 1e-3
+
+
+def kept(weight: WeightPlan) -> dict[int, np.ndarray]:
+    """The old rows that stay, for every axis of a weight on which some go."""
+    found: dict[int, np.ndarray] = {}
+    for step in weight.steps:
+        rows = found.get(step.axis, np.arange(weight.before[step.axis]))
+        index = step.layout.as_map().index
+        found[step.axis] = rows[index[index >= 0]]
+    return {axis: rows for axis, rows in found.items() if len(np.unique(rows)) < weight.before[axis]}
+
+
+def without(source: nn.Module, plan: Plan) -> tuple[nn.Module, dict[int, Tensor]]:
+    """A copy of the source with the dropped units at zero; the rows that stay of its vectors, by address."""
+    module = copy.deepcopy(source)
+    tensors = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
+    vectors: dict[int, Tensor] = {}
+    with torch.no_grad():
+        for weight in plan.weights:
+            tensor = tensors.get(weight.source)
+            if tensor is None or not tensor.is_floating_point():
+                continue
+            for axis, rows in kept(weight).items():
+                gone = torch.ones(tensor.shape[axis], dtype=torch.bool)
+                gone[torch.from_numpy(rows)] = False
+                if weight.source.endswith("running_var"):
+                    continue
+                tensor.index_fill_(axis, gone.nonzero().flatten(), 0.0)
+                if tensor.ndim == 1:
+                    vectors[tensor.data_ptr()] = torch.from_numpy(np.unique(rows))
+    return module, vectors
+
+
+@contextmanager
+def statistics_of(vectors: Mapping[int, Tensor]) -> Iterator[None]:
+    """Norms whose gain is among the vectors take their statistics over the rows that stay."""
+
+    def rows_of(weight: Tensor | None) -> Tensor | None:
+        return None if weight is None else vectors.get(weight.data_ptr())
+
+    def over(kind: Callable[..., Tensor], axis: int) -> Callable[..., Tensor]:
+        def norm(x: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> Tensor:
+            rows = rows_of(weight)
+            if rows is None:
+                extra = (weight,) if kind is rms else (weight, bias)
+                return kind(x, shape, *extra, eps)
+            extra = (weight[rows],) if kind is rms else (weight[rows], None if bias is None else bias[rows])
+            shape = shape if kind is group else (len(rows),)
+            made = kind(x.index_select(axis, rows), shape, *extra, eps)
+            return torch.zeros_like(x).index_copy(axis, rows, made)
+
+        return norm
+
+    layer, group, rms = functional.layer_norm, functional.group_norm, functional.rms_norm
+
+    def rms_norm(x: Tensor, shape: Any, weight: Any = None, eps: Any = None) -> Tensor:
+        return over(rms, -1)(x, shape, weight, None, eps)
+
+    with (
+        mock.patch.object(functional, "layer_norm", over(layer, -1)),
+        mock.patch.object(functional, "group_norm", over(group, 1)),
+        mock.patch.object(functional, "rms_norm", rms_norm),
+    ):
+        yield

@@ -1,0 +1,73 @@
+"""The judge of whole libraries: it calls right what is right, and sees a fault."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks" / "libraries"))
+
+import judge
+import measure
+import subjects
+
+import growc
+
+FEEDS = subjects.images(8)
+
+
+class Normed(nn.Module):
+    """A convolution under a batch norm, one under a layer norm over channels, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.batch = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.last, self.layer, self.head = nn.Conv2d(4, 6, 1), nn.LayerNorm(6), nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One row for each image."""
+        x = self.last(self.batch(self.first(x)).relu()).permute(0, 2, 3, 1)
+        return self.head(self.layer(x).mean((1, 2)))
+
+
+@pytest.fixture
+def module() -> nn.Module:
+    torch.manual_seed(0)
+    return judge.drawn(Normed(), FEEDS[0])
+
+
+def test_what_is_right_is_called_so(module: nn.Module) -> None:
+    for name, text in measure.statements("channels").items():
+        found = measure.outcome(module, FEEDS, text)
+        assert found.status == measure.RIGHT, name
+        assert found.difference < 1e-9
+
+
+@pytest.mark.parametrize("spoilt", ["first.weight", "batch.running_var", "layer.bias", "head.weight"])
+def test_a_spoilt_number_is_seen(module: nn.Module, spoilt: str) -> None:
+    made = growc.apply(module, measure.statements("channels")["channels ×2"], example_inputs=FEEDS[0])
+    with torch.no_grad():
+        made.state_dict()[spoilt].view(-1)[0] += 1.0
+    assert measure._difference(module, made, FEEDS) > 50 * judge.CLOSE
+
+
+def test_drawing_moves_every_number_off_its_start(module: nn.Module) -> None:
+    assert all(float(p.detach().std()) > 0 for p in module.parameters())
+    running = module.get_buffer("batch.running_mean"), module.get_buffer("batch.running_var")
+    assert all(float(one.std()) > 0 for one in running)
+
+
+def test_a_model_that_hides_its_input_says_nothing() -> None:
+    same = [torch.ones(2, 3)]
+    assert not judge.informative(same, same)
+
+
+def test_an_axis_that_a_model_lacks_is_not_asked_for(module: nn.Module) -> None:
+    heads = measure.statements("heads")["heads ×2"]
+    assert measure.outcome(module, FEEDS, heads).status == measure.NO_AXIS
+    odd = measure.outcome(module, FEEDS, "subclone channels to channels / 4 by magnitude")
+    assert odd.status == measure.ODD
