@@ -155,7 +155,7 @@ class Requests:
         front = isinstance(statement, ast.Widen) and FILLS[statement.fill.name].whole_runs
         name, span = statement.axis.name, statement.axis.span
         grows = isinstance(statement, ast.Widen)
-        return Placing(self.axes, self.sizes, name, span, size_span(statement), front, grows)
+        return Placing(self.axes, self.sizes, name, span, size_span(statement), front, ask.target.at, grows)
 
     def places(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> list[Place]:
         """The atoms that the statement maps."""

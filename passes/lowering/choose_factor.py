@@ -51,6 +51,8 @@ class Placing:
     axis: Span
     size: Span
     front: bool = False
+    at: Node | None = None
+    """The attention whose heads they are."""
     grows: bool = False
     """Whether units are to be more, which what chooses from them does not follow."""
 
@@ -61,7 +63,7 @@ class Placing:
     def resized(self, spaces: Sequence[Space], before: int, after: int, block: int = 1) -> list[Place]:
         """The atoms that take the map of a row-major product."""
         if not spaces:
-            raise self.refused("there is one, and nothing counts it")
+            raise self.uncounted()
         if len(spaces) > 1:
             return self._factor(spaces, before, after, block)
         space = find(spaces[0])
@@ -91,7 +93,7 @@ class Placing:
                 if atoms
                 else self.apart(spaces[0])
                 if apart
-                else self.refused("there is one, and nothing counts it")
+                else self.uncounted()
             )
         sizes = [self.sizes.of(x)[0] for x in free]
         return [Place(x, n, n, 1) for x, n in zip(free, sizes, strict=True)]
@@ -136,6 +138,11 @@ class Placing:
                 assert isinstance(node, Node)
                 return self.refused(f"{APART}; `{node.name or node.kind}` ({node.kind}) {one.refusal.cause}")
         return self.refused(APART)
+
+    def uncounted(self) -> FixedError:
+        """No axis of any tensor counts them."""
+        where = "" if self.at is None else f", at `{self.at.name or self.at.kind}`"
+        return self.refused(f"there is one, and nothing counts it{where}")
 
     def refused(
         self, cause: str, label: str = "", notes: tuple[str, ...] = (), remedy: str = ""

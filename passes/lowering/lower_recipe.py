@@ -49,6 +49,10 @@ def lowered(c: Request, statements: Sequence[Bound], depth: Depth) -> Lowered:
     return _Lowering(c).run(statements, depth)
 
 
+BY_PARTS = ("channels", "heads", "ffn")
+"""Names of many spaces, each of which may grow by itself: one that cannot change is left out."""
+
+
 class _Lowering:
     def __init__(self, c: Request) -> None:
         self.c, self.roles, self.axes, self.layers = c, c.roles, c.axes, c.layers
@@ -120,14 +124,14 @@ class _Lowering:
                 put_off += self.request(ask, before)
             except GrowError as error:
                 reason = error if isinstance(error, FixedError) else self.requests.fixed(ask)
-                if reason is None:
+                if reason is None or bound.scopes or name not in BY_PARTS:
                     raise
                 self.requests.rankings, stage.requests = undo
                 fixed.append((before, reason))
                 continue
             if (before, ask.after) not in changes:
                 changes.append((before, ask.after))
-        self.stay(bound, statement, fixed, len(targets))
+        self.stay(name, fixed, len(targets))
         self.done.sizes.apply(stage)
         changed = (key for key in stage.requests if not self.pairs.bears(key))
         self.touched.update((key, (statement.span, name)) for key in changed)
@@ -150,18 +154,13 @@ class _Lowering:
             self.requests.add(ask, ask.target.spaces if alone is None else [alone.keys], before, ask.after)
         return False
 
-    def stay(
-        self, bound: Bound, statement: Resizing, fixed: Sequence[tuple[int, FixedError]], count: int
-    ) -> None:
-        """Axes that cannot change stay as they are, where a statement names no part of the model and others
-        follow it.
-        """
-        one_part = bound.scopes or not isinstance(statement.axis, ast.NamedAxis)
-        if fixed and (one_part or len(fixed) == count):
+    def stay(self, name: str, fixed: Sequence[tuple[int, FixedError]], count: int) -> None:
+        """Axes that cannot change stay as they are, where others follow the statement."""
+        if fixed and len(fixed) == count:
             raise fixed[0][1]
         for cause in dict.fromkeys(error.cause for _, error in fixed):
             sizes = [size for size, error in fixed if error.cause == cause]
-            of = f"{len(sizes)} of {count} spaces of `{statement.axis.name}`"
+            of = f"{len(sizes)} of {count} spaces of `{name}`"
             listed = "/".join(map(str, dict.fromkeys(sizes)))
             self.done.notes.append(f"{of} ({listed}) stay as they are: {cause}")
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from growc.algebra.space import Space, atoms_of, factors, find, segments
 from growc.errors.brief import brief
-from growc.ir.graph import Value
+from growc.ir.graph import Node, Value
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.queries import Flow
 from growc.passes.raising.attention import Attention, find_attention
@@ -35,11 +35,14 @@ NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions",
 
 @dataclass(frozen=True)
 class RoleAxis:
-    """One axis that bears a name: a space, or a row-major product of several."""
+    """One axis that bears a name: a space, or a row-major product of several. at: the attention whose heads
+    they are.
+    """
 
     __repr__ = brief
 
     spaces: tuple[Space, ...]
+    at: Node | None = field(default=None, compare=False)
 
     @property
     def size(self) -> int:
@@ -89,15 +92,15 @@ class _Finder(Flow):
         found.attention = find_attention(self)
         own = {x for a in found.attention for x in a.own}
         found.expanded = {x for a in found.attention for x in a.heads if x not in own}
-        heads = [RoleAxis(a.heads) for a in found.attention]
+        heads = [RoleAxis(a.heads, a.node) for a in found.attention]
         depths = [depth for a in found.attention for depth in a.depths if depth]
         taken = {x for h in heads for x in h.spaces}
         grouped = any(s in found.expanded for h in heads for s in h.spaces)
         heads += [] if grouped else [RoleAxis((s,)) for s in self.beside(taken)]
         found.axes["hidden"] = [RoleAxis((s,)) for s in hidden]
         found.axes["heads"] = _distinct(heads)
-        kept = [found.without_groups(h.spaces) for h in heads]
-        found.axes["kv_heads"] = _distinct([RoleAxis(k) for k in kept]) if grouped else found.axes["heads"]
+        kept = [RoleAxis(found.without_groups(h.spaces), h.at) for h in heads]
+        found.axes["kv_heads"] = _distinct(kept) if grouped else found.axes["heads"]
         found.axes["head_dim"] = _distinct(list(map(RoleAxis, depths)))
         inside = [*(s for h in heads for s in h.spaces), *(s for d in depths for s in d)]
         named = set(atoms_of(inside))

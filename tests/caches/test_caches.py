@@ -112,8 +112,12 @@ def test_an_input_that_no_output_carries_on_is_fixed(decoder, tmp_path):
     del model.graph.output[:]
     model.graph.output.extend(kept)
     onnx.save(model, tmp_path / "model.onnx")
+    recipe = "widen heads to 8 with cyclic copy"
+    [note] = compiled(parsed(recipe), tmp_path / "model.onnx").plan.notes
+    assert "stay as they are" in note
+    assert "input `past2`" in note
     with pytest.raises(GrowError, match="input `past2`"):
-        compiled(parsed("widen heads to 8 with cyclic copy"), tmp_path / "model.onnx")
+        compiled(parsed(f"in layers 1 {{ {recipe} }}"), tmp_path / "model.onnx")
 
 
 @pytest.mark.sampled(7)

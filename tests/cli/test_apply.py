@@ -76,7 +76,7 @@ def test_a_file_that_growc_did_not_make_is_replaced_only_by_force(growc, tmp_pat
     assert growc("apply", "-e", WIDER, "stream.onnx", "-o", out).status == 4
     assert (tmp_path / out).read_bytes() == before
     assert growc("apply", "-e", WIDER, "stream.onnx", "-o", out, "--force").status == 0
-    assert growc("apply", "-e", "widen ffn to 36 with tail copy", "mlp.onnx", "-o", out).status == 3
+    assert growc("apply", "-e", "widen hidden to 36 with tail copy", "mlp.onnx", "-o", out).status == 3
     assert growc("apply", "-e", "widen vocab to 20 with zero fill", out, "-o", out).status == 0
 
 

@@ -140,9 +140,10 @@ def test_a_plan_that_fails_an_expectation_is_shown_and_exits_with_1(growc):
     assert "error[G401]" in run.err
 
 
-def test_inspect_says_what_was_not_found(growc):
+def test_inspect_says_what_was_not_found(growc, tmp_path):
     assert "No attention was found." in growc("inspect", "stream.onnx").out
-    assert 'axis N of "PARAMETER"' in growc("inspect", "mlp.onnx").out
+    save(tmp_path / "one.onnx", "one (float[N, 4] x) => (float[N, 3] y) <float[4, 3] w> { y = MatMul(x, w) }")
+    assert 'axis N of "PARAMETER"' in growc("inspect", "one.onnx").out
 
 
 def test_windows_of_convolutions_are_no_news(growc, tmp_path):

@@ -110,7 +110,7 @@ def test_a_batch_of_one_is_no_head(tmp_path):
 def test_a_head_in_a_cache_is_not_counted(tmp_path):
     path = model(tmp_path, "cached")
     assert api.inspect(path).roles.sizes("heads") == [1]
-    with pytest.raises(GrowError, match="there is one, and nothing counts it"):
+    with pytest.raises(GrowError, match="there is one, and nothing counts it, at `"):
         api.plan("widen heads to 2 with neighbor copy", path)
 
 

@@ -232,8 +232,8 @@ COUNTED = MIXTURE.replace(
 WRONG = {
     "fewer than are chosen": (MIXTURE, "subclone experts to 1 by first", "chooses 2 of them"),
     "more": (MIXTURE, "widen experts to 6 with zero fill", "what a ranking chose"),
-    "numbers that are given out": (GIVEN_OUT, "reorder experts by magnitude", "by their numbers"),
-    "numbers that are counted with": (COUNTED, "reorder experts by magnitude", "by their numbers"),
+    "numbers that are given out": (GIVEN_OUT, "reorder experts by magnitude", "TopK reads this"),
+    "numbers that are counted with": (COUNTED, "reorder experts by magnitude", "TopK reads this"),
 }
 
 
