@@ -52,7 +52,7 @@ def test_a_spoilt_number_is_seen(module: nn.Module, spoilt: str) -> None:
     made = growc.apply(module, measure.statements("channels")["channels ×2"], example_inputs=FEEDS[0])
     with torch.no_grad():
         made.state_dict()[spoilt].view(-1)[0] += 1.0
-    assert measure._difference(module, made, FEEDS) > 50 * judge.CLOSE
+    assert measure.distance(module, made, FEEDS) > 50 * judge.CLOSE
 
 
 def test_drawing_moves_every_number_off_its_start(module: nn.Module) -> None:

@@ -122,13 +122,11 @@ def without(source: nn.Module, plan: Plan) -> tuple[nn.Module, dict[int, Tensor]
     with torch.no_grad():
         for weight in plan.weights:
             tensor = tensors.get(weight.source)
-            if tensor is None or not tensor.is_floating_point():
+            if tensor is None or not tensor.is_floating_point() or weight.source.endswith("running_var"):
                 continue
             for axis, rows in kept(weight).items():
                 gone = torch.ones(tensor.shape[axis], dtype=torch.bool)
                 gone[torch.from_numpy(rows)] = False
-                if weight.source.endswith("running_var"):
-                    continue
                 tensor.index_fill_(axis, gone.nonzero().flatten(), 0.0)
                 if tensor.ndim == 1:
                     vectors[tensor.data_ptr()] = torch.from_numpy(np.unique(rows))
@@ -144,11 +142,10 @@ def statistics_of(vectors: Mapping[int, Tensor]) -> Iterator[None]:
 
     def over(kind: Callable[..., Tensor], axis: int) -> Callable[..., Tensor]:
         def norm(x: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> Tensor:
-            rows = rows_of(weight)
+            rows, given = rows_of(weight), (weight,) if kind is rms else (weight, bias)
             if rows is None:
-                extra = (weight,) if kind is rms else (weight, bias)
-                return kind(x, shape, *extra, eps)
-            extra = (weight[rows],) if kind is rms else (weight[rows], None if bias is None else bias[rows])
+                return kind(x, shape, *given, eps)
+            extra = (None if one is None else one[rows] for one in given)
             shape = shape if kind is group else (len(rows),)
             made = kind(x.index_select(axis, rows), shape, *extra, eps)
             return torch.zeros_like(x).index_copy(axis, rows, made)

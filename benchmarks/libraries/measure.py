@@ -78,7 +78,7 @@ def outcome(module: nn.Module, feeds: Feeds, text: str) -> Outcome:
     try:
         made = growc.apply(module, text, example_inputs=dict(feeds[0]), check=False, keep_class=False)
         seconds = time.process_time() - start
-        off = _difference(module, made, feeds)
+        off = distance(module, made, feeds)
     except GrowError as error:
         return _refused(error, text.split()[1], time.process_time() - start)
     except Exception as error:  # noqa: BLE001 - a crash is an outcome as well
@@ -91,7 +91,7 @@ def outcome(module: nn.Module, feeds: Feeds, text: str) -> Outcome:
     return Outcome(status, gaps, off, seconds, fixed)
 
 
-def _difference(module: nn.Module, made: Any, feeds: Feeds) -> float:
+def distance(module: nn.Module, made: Any, feeds: Feeds) -> float:
     """How far the result is from its source, or from the source without what was dropped."""
     source = copy.deepcopy(module)
     precise = [judge.precise((source, made), feed) for feed in feeds]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,7 +35,9 @@ class TooLargeError(Exception):
 
 def declare_torchvision() -> None:
     """Declare torchvision's compiled operators where they do not load, so that its models can be made."""
-    if hasattr(torch.ops.torchvision, "nms"):
+    with suppress(RuntimeError):  # an operator that does not exist
+        import torchvision  # noqa: F401
+
         return
     boxes = "Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
     sizes = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
@@ -75,17 +80,18 @@ def images(side: int, frames: int = 0, batch: int = 2) -> Feeds:
     """Two batches of images, or of films."""
     draw = torch.Generator().manual_seed(1)
     shape = (batch, 3, frames, side, side) if frames else (batch, 3, side, side)
-    return tuple({"x": torch.randn(shape, generator=draw)} for _ in range(2))  # type: ignore[return-value]
+    return {"x": torch.randn(shape, generator=draw)}, {"x": torch.randn(shape, generator=draw)}
 
 
-def runs(module: nn.Module, feeds: Feeds) -> bool:
-    """Whether a module takes its inputs."""
-    try:
-        with torch.no_grad():
-            module.eval()(**feeds[0])
-    except Exception:  # noqa: BLE001 - whatever it raises, it does not take them
-        return False
-    return True
+def fed(module: nn.Module, frames: int = 0) -> Feeds | None:
+    """Images of the least side that a module takes, by the name of its argument; None where it takes none."""
+    key = next(iter(inspect.signature(module.forward).parameters))
+    for side in PIXELS:
+        first, second = (feed["x"] for feed in images(side, frames))
+        with suppress(Exception), torch.no_grad():  # whatever it raises, it does not take them
+            module.eval()(first)
+            return {key: first}, {key: second}
+    return None
 
 
 def torchvision_subjects() -> Iterator[Subject]:
@@ -94,39 +100,25 @@ def torchvision_subjects() -> Iterator[Subject]:
     from torchvision import models
 
     for name in models.list_models():
-        if name.startswith(("quantized_", "raft")):
-            continue
-        builder = models.get_model_builder(name)
-        family = builder.__module__.rsplit(".", 1)[-1]
-        detector = ".detection." in builder.__module__
-
-        def make(name: str = name, detector: bool = detector) -> tuple[nn.Module, Feeds]:
-            from torchvision import models
-
-            video = ".video." in models.get_model_builder(name).__module__
-            if detector:
-                return _detector(models.get_model(name, weights=None, weights_backbone=None))
-            options: list[dict[str, Any]] = [{"image_size": 64}] if name.startswith("vit") else [{}]
-            if ".segmentation." in models.get_model_builder(name).__module__:
-                options = [{"weights_backbone": None}]
-            for option in options:
-                with torch.device("meta"):
-                    bounded(models.get_model(name, weights=None, **option))
-                module = models.get_model(name, weights=None, **option)
-                for side in PIXELS:
-                    feeds = _keyed(module, images(side, 16 if video else 0))
-                    if runs(module, feeds):
-                        return module, feeds
-            raise ValueError("no image is taken")
-
-        yield Subject("torchvision", name, family, make)
+        if not name.startswith(("quantized_", "raft")):
+            place = models.get_model_builder(name).__module__
+            yield Subject("torchvision", name, place.rsplit(".", 1)[-1], partial(_torchvision, name, place))
 
 
-def _keyed(module: nn.Module, feeds: Feeds) -> Feeds:
-    import inspect
+def _torchvision(name: str, place: str) -> tuple[nn.Module, Feeds]:
+    from torchvision import models
 
-    key = next(iter(inspect.signature(module.forward).parameters))
-    return tuple({key: feed["x"]} for feed in feeds)  # type: ignore[return-value]
+    options: dict[str, Any] = {"image_size": 64} if name.startswith("vit") else {}
+    if ".detection." in place or ".segmentation." in place:
+        options = {"weights_backbone": None}
+    with torch.device("meta"):
+        bounded(models.get_model(name, weights=None, **options))
+    module = models.get_model(name, weights=None, **options)
+    module = Detected(module) if ".detection." in place else module
+    feeds = fed(module, 16 if ".video." in place else 0)
+    if feeds is None:
+        raise ValueError("no image is taken")
+    return module, feeds
 
 
 class Detected(nn.Module):
@@ -147,37 +139,23 @@ class Detected(nn.Module):
         return self.head(maps)
 
 
-def _detector(detector: nn.Module) -> tuple[nn.Module, Feeds]:
-    module = bounded(Detected(detector))
-    for side in PIXELS:
-        if runs(module, images(side)):
-            return module, images(side)
-    raise ValueError("no image is taken")
-
-
 def timm_subjects() -> Iterator[Subject]:
     """For each module of timm the registered model with the fewest parameters, ties by name."""
     declare_torchvision()
     import timm
 
     for family in timm.list_modules():
-        yield Subject("timm", family, family, lambda family=family: _timm(family))
+        yield Subject("timm", family, family, partial(_timm, family))
 
 
 def _timm(family: str) -> tuple[nn.Module, Feeds]:
     import timm
 
-    module = None
     name = min(timm.list_models(module=family), key=lambda n: (_count(n), n))
     for options in ({"img_size": 64}, {}):
-        try:
-            module = timm.create_model(name, **options)
-        except (TypeError, AssertionError, RuntimeError, ValueError):
-            continue
-        bounded(module)
-        for side in PIXELS:
-            feeds = _keyed(module, images(side))
-            if runs(module, feeds):
+        with suppress(TypeError, AssertionError, RuntimeError, ValueError):  # it has its own size
+            module = bounded(timm.create_model(name, **options))
+            if (feeds := fed(module)) is not None:
                 return module, feeds
     raise ValueError(f"{name} takes no image")
 

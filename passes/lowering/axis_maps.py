@@ -98,10 +98,13 @@ class Requests:
         """Whether a product has its size by a factor that another axis of the statement shares: channels that
         are shuffled have the factors of those before, in another order.
         """
-        sizes, atoms = self.sizes.copy(), [find(x) for x in atoms_of(spaces)]
-        for atom in atoms:
+        mapped = [x for x in map(find, atoms_of(spaces)) if x in stage.requests]
+        if not mapped:
+            return False
+        sizes = self.sizes.copy()
+        for atom in mapped:
             sizes.apply_to(atom, stage)
-        return any(x in stage.requests for x in atoms) and sizes.product(spaces) == after
+        return sizes.product(spaces) == after
 
     def put(self, ask: Ask, request: Request) -> None:
         """One atom takes a map."""

@@ -123,8 +123,10 @@ class _Lowering:
                 ask = replace(ask, after=self.asked(ask, region, ordinal))
                 put_off += self.request(ask, before)
             except GrowError as error:
+                if bound.scopes or name not in BY_PARTS:
+                    raise
                 reason = error if isinstance(error, FixedError) else self.requests.fixed(ask)
-                if reason is None or bound.scopes or name not in BY_PARTS:
+                if reason is None:
                     raise
                 self.requests.rankings, stage.requests = undo
                 fixed.append((before, reason))

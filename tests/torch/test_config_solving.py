@@ -179,6 +179,9 @@ def test_an_entry_behind_the_end_of_a_list_is_no_config():
     tried = trials.of({("layer_types",): ["full_attention"], ("layer_types", 1): "sliding_attention"})
     assert tried.failed
     assert trials.filled(tried.values, ["architectures"]) == {}
+    below = {("layer_types",): 3, ("layer_types", 1): "sliding_attention"}
+    assert trials.of(below).failed
+    assert trials.filled(below, ["architectures"]) == {}
 
 
 def test_no_layers_do_not_become_lists():

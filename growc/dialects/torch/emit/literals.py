@@ -105,9 +105,9 @@ def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir
     for part in parts:
         carried = {place.where: (path, place) for path, place in part.meta[SITE].carried.items()}
         for where, old, new in _changes(part):
-            if where not in carried and where in part.meta[SITE].implied:
-                continue
             if where not in carried:
+                if where in part.meta[SITE].implied:
+                    continue
                 raise refusal(part, f"its {_label(where)} changes, which the call does not say")
             path, place = carried[where]
             given = argument(call, path)

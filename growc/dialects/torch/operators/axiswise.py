@@ -88,12 +88,12 @@ def pool(
     dilation: Extents = 1,
     ceil_mode: bool = False,
     count_include_pad: bool | None = None,
-) -> ir.Value:
+) -> ir.Value | list[ir.Value]:
     """Means or largest elements of windows."""
     if at.rank(x) != space + 2:
         raise UnknownError
     window = spread(kernel_size, space)
-    return at.add(
+    made = at.add(
         op,
         at.tensor(x),
         kernel_shape=window,
@@ -103,9 +103,12 @@ def pool(
         ceil_mode=int(ceil_mode),
         count_include_pad=None if count_include_pad is None else int(count_include_pad),
     )
+    return _first(at, made)
 
 
-def adaptive_pool(at: Call, x: Operand, output_size: Sequence[int], statistic: str = "Mean") -> ir.Value:
+def adaptive_pool(
+    at: Call, x: Operand, output_size: Sequence[int], statistic: str = "Mean"
+) -> ir.Value | list[ir.Value]:
     """Means or largest elements of windows, so many that a given number of them covers the image.
 
     Where they overlap, one axis after the other: window k of n sizes goes from ⌊k·size/n⌋ to ⌈(k+1)·size/n⌉.
@@ -115,43 +118,25 @@ def adaptive_pool(at: Call, x: Operand, output_size: Sequence[int], statistic: s
         raise UnknownError
     whole = {"Mean": "Average", "Max": "Max"}[statistic]
     if all(s == 1 for s in output_size):
-        return at.add(f"Global{whole}Pool", value)
-    sizes = [at.fixed(x, k + 2) for k in range(space)]
-    if not any(s % o for s, o in zip(sizes, output_size, strict=True)):
-        window = [s // o for s, o in zip(sizes, output_size, strict=True)]
-        return at.add(f"{whole}Pool", value, kernel_shape=window, strides=window)
-    for axis, (size, count) in enumerate(zip(sizes, output_size, strict=True), start=2):
+        return _first(at, at.add(f"Global{whole}Pool", value))
+    pairs = [(at.fixed(x, k), count) for k, count in enumerate(output_size, start=2)]
+    if not any(size % count for size, count in pairs):
+        window = [size // count for size, count in pairs]
+        return _first(at, at.add(f"{whole}Pool", value, kernel_shape=window, strides=window))
+    for axis, (size, count) in enumerate(pairs, start=2):
         parts: list[ir.Value] = []
         for k in range(count):
             ends = ([k * size // count], [-(-(k + 1) * size // count)])
             part = at.add("Slice", value, *map(at.constant, (*ends, [axis])))
-            parts.append(at.add(f"Reduce{statistic}", part, at.constant([axis]), keepdims=1))
+            parts.append(_reduced(at, f"Reduce{statistic}", part, [axis], keep=True))
         value = at.add("Concat", *parts, axis=axis)
-    return value
+    return _first(at, value)
 
 
-def adaptive_max(at: Call, x: Operand, output_size: Sequence[int]) -> list[ir.Value]:
-    """Largest elements of windows, where nothing asks for their places."""
-    _require_alone(at)
-    return [adaptive_pool(at, x, output_size, "Max")]
-
-
-def max_alone(
-    at: Call,
-    x: Operand,
-    space: int,
-    kernel_size: Extents,
-    stride: Extents,
-    padding: Extents,
-    dilation: Extents = 1,
-    ceil_mode: bool = False,
-) -> list[ir.Value]:
-    """Largest elements of windows, where nothing asks for their places."""
-    _require_alone(at)
-    return [pool(at, x, "MaxPool", space, kernel_size, stride, padding, dilation, ceil_mode)]
-
-
-def _require_alone(at: Call) -> None:
-    """Raise UnknownError where anything asks for another result than the first."""
+def _first(at: Call, made: ir.Value) -> ir.Value | list[ir.Value]:
+    """The one result of a call, or the first of several where nothing asks for another one: for places."""
+    if not isinstance(at.result, (list, tuple)):
+        return made
     if any(user.args[1] for user in at.node.users):
         raise UnknownError
+    return [made]

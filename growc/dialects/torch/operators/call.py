@@ -133,12 +133,11 @@ class Call(Lowering):
             self.made[-1].name = f"{self.name}.{len(self.made)}"
         return made
 
-    def implies(self, value: ir.Value, attribute: str) -> ir.Value:
+    def implies(self, value: ir.Value, attribute: str) -> None:
         """An attribute of the node that makes `value` is a size of the call's tensors."""
         node = value.producer()
         assert node is not None
         node.meta[SITE].implied.add(attribute)
-        return value
 
     def follows(self, value: ir.Value, **arguments: str) -> ir.Value:
         """Arguments of the call (keys) follow attributes (by name) of the node that makes `value`."""

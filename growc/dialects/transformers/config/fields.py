@@ -18,6 +18,10 @@ Values = Mapping[Path, Any]
 """New values of some leaves."""
 
 
+class NoConfigError(Exception):
+    """Values that make no config: an entry behind the end of a list, or below what is no list."""
+
+
 def leaves(config: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Numbers, truth values and None, with their paths; lists of numbers also as a whole."""
     if isinstance(config, dict):
@@ -49,14 +53,17 @@ def value_at(config: Any, path: Path) -> Any:
 def changed(config: Mapping[str, Any], values: Values) -> dict[str, object]:
     """A copy with other leaves; a path that the config lacks is added.
 
-    Raises IndexError for an entry behind the end of a list: that is no config.
+    Raises NoConfigError.
     """
     made = deepcopy(dict(config))
-    for path in sorted(values, key=len):
-        holder: Any = made
-        for key in path[:-1]:
-            holder = holder.setdefault(key, {}) if isinstance(holder, dict) else holder[key]
-        holder[path[-1]] = deepcopy(values[path])
+    try:
+        for path in sorted(values, key=len):
+            holder: Any = made
+            for key in path[:-1]:
+                holder = holder.setdefault(key, {}) if isinstance(holder, dict) else holder[key]
+            holder[path[-1]] = deepcopy(values[path])
+    except (IndexError, KeyError, TypeError) as error:
+        raise NoConfigError from error
     return made
 
 

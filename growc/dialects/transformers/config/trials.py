@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from growc.dialects.transformers.config.fields import (
+    NoConfigError,
     Path,
     Values,
     changed,
@@ -177,7 +178,7 @@ class Trials:
     def _tried(self, values: Values, logged: bool) -> Trial:
         try:
             config = changed(self.config, values)
-        except (IndexError, KeyError, TypeError) as error:  # a list that is shorter by now
+        except NoConfigError as error:  # a list that is shorter by now
             return Trial(values=values, failed=said(error))
         return Trial(values=values, **vars(self.built(config, logged)))
 
@@ -242,7 +243,7 @@ class Trials:
         keys = {key for key in keys if all(path[0] != key for path in values)}
         try:
             whole = changed(self.config, values)
-        except IndexError:
+        except NoConfigError:
             return {}
         made = self._completed({k: v for k, v in whole.items() if k not in keys}) if keys else None
         return {(key,): made[key] for key in keys if made and made.get(key) != whole[key]}
