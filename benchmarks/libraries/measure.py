@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import time
 import traceback
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import judge
@@ -14,12 +15,19 @@ from torch import nn
 
 import growc
 from growc.errors.diagnostic import GrowError
+from growc.plans.plan import Plan
 
 AXES = (("channels",), ("ffn", "heads"), ("hidden",))
 """The first that a model has is asked for; a name of several is asked for by itself."""
 RIGHT, AS_PLANNED, WRONG, REFUSED, CRASHED = "right", "as planned", "wrong", "refused", "crash"
 NO_AXIS, ODD = "no axis", "odd"
 """The model lacks the axis, or a size of it has no half: nothing is asked then."""
+RUNS = "runs"
+"""The result runs, and there is nothing that it can be compared with."""
+
+
+class UnsoundError(Exception):
+    """What was written does not load as what it is said to be."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +57,37 @@ DEEPER = "stack layers to layers + 1 by last with zero outputs"
 def measured(subject: Subject) -> dict[str, Any]:
     """Outcomes by case, with the time that all of them took."""
     start = time.process_time()
+    module, feeds = prepared(subject)
+    return report(subject, module, start, lambda text: outcome(module, feeds, text))
+
+
+def prepared(subject: Subject) -> tuple[nn.Module, Feeds]:
+    """A model with its weights drawn, and its inputs. Raises ValueError where the outputs say nothing."""
     module, feeds = subject.make()
     module = judge.drawn(module, feeds[0])
-    first = [judge.outputs(module, feed) for feed in feeds]
-    if not judge.informative(*first):
+    if not judge.informative(*(judge.outputs(module, feed) for feed in feeds)):
         raise ValueError("the outputs say nothing")
+    return module, feeds
+
+
+def report(
+    subject: Subject, module: nn.Module, start: float, ask: Callable[[str], Outcome]
+) -> dict[str, Any]:
+    """Outcomes of every statement that is asked of a model; an axis that it must have, and lacks, is refused."""
     cases: dict[str, Any] = {}
-    for names in AXES:
+    for names in [subject.axes] if subject.axes else AXES:
         found = {n: t for axis in names for n, t in statements(axis).items()}
-        outcomes = {n: outcome(module, feeds, text) for n, text in found.items()}
+        outcomes = {n: ask(text) for n, text in found.items()}
+        if subject.axes:
+            lacking = {n: o for n, o in outcomes.items() if o.status == NO_AXIS}
+            outcomes |= {n: replace(o, status=REFUSED, named=False) for n, o in lacking.items()}
         here = {n: o for n, o in outcomes.items() if o.status != NO_AXIS}
         if here:
             cases |= {n: asdict(o) for n, o in here.items()}
             break
-    deeper = outcome(module, feeds, DEEPER)
+    if not cases:
+        cases["any axis"] = asdict(Outcome(REFUSED, "none is found", named=False))
+    deeper = ask(DEEPER)
     if deeper.status != NO_AXIS:
         cases["layers + 1"] = asdict(deeper)
     return {
@@ -74,28 +99,42 @@ def measured(subject: Subject) -> dict[str, Any]:
 
 def outcome(module: nn.Module, feeds: Feeds, text: str) -> Outcome:
     """What became of one statement."""
+
+    def grow() -> Any:
+        return growc.apply(module, text, example_inputs=dict(feeds[0]), check=False, keep_class=False)
+
+    return judged(text, grow, lambda made: distance(module, made, feeds))
+
+
+def judged(text: str, grow: Callable[[], Any], compare: Callable[[Any], float | None]) -> Outcome:
+    """What became of one statement. grow: what has the plan; compare: how far that is off, if it is known."""
     start = time.process_time()
     try:
-        made = growc.apply(module, text, example_inputs=dict(feeds[0]), check=False, keep_class=False)
+        made = grow()
         seconds = time.process_time() - start
-        off = distance(module, made, feeds)
+        off = compare(made)
     except GrowError as error:
         return _refused(error, text.split()[1], time.process_time() - start)
+    except UnsoundError as error:
+        return Outcome(WRONG, str(error), float("inf"), time.process_time() - start)
     except Exception as error:  # noqa: BLE001 - a crash is an outcome as well
         said = f"{type(error).__name__}: {error}\n{traceback.format_exc()[-1500:]}"
         return Outcome(CRASHED, said, seconds=time.process_time() - start)
     gaps = "; ".join(f"{gap.node}: {gap.cause}" for gap in made.plan.certificate.gaps[:3])
+    fixed = tuple(note for note in made.plan.notes if "stay as they are" in note)
+    if off is None:
+        return Outcome(RUNS, gaps, 0.0, seconds, fixed)
     exact = made.plan.certificate.exact
     status = RIGHT if off <= judge.CLOSE else WRONG if exact else AS_PLANNED
-    fixed = tuple(note for note in made.plan.notes if "stay as they are" in note)
     return Outcome(status, gaps, off, seconds, fixed)
 
 
-def distance(module: nn.Module, made: Any, feeds: Feeds) -> float:
+def distance(module: nn.Module, made: Any, feeds: Feeds, plan: Plan | None = None) -> float:
     """How far the result is from its source, or from the source without what was dropped."""
+    plan = made.plan if plan is None else plan
     source = copy.deepcopy(module)
     precise = [judge.precise((source, made), feed) for feed in feeds]
-    source, vectors = judge.without(source, made.plan) if made.plan.reduces else (source, {})
+    source, vectors = judge.without(source, plan) if plan.reduces else (source, {})
     off = 0.0
     for feed in precise:
         with judge.statistics_of(vectors):

@@ -21,16 +21,29 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import new_classes
+import own_choice
 import subjects
 
 LIMIT = 900
 """Seconds for one model."""
-LIBRARIES = {"torchvision": subjects.torchvision_subjects, "timm": subjects.timm_subjects}
+LIBRARIES = {
+    "torchvision": subjects.torchvision_subjects,
+    "timm": subjects.timm_subjects,
+    "own": own_choice.own_subjects,
+    "transformers": new_classes.new_subjects,
+    "directories": new_classes.new_subjects,
+}
+"""Directories are the checkpoints of the models of transformers."""
 
 
 def _work(library: str, name: str, pipe: Any) -> None:
     import torch
-    from measure import measured
+
+    if library == "directories":
+        from directories import measured_directory as measured
+    else:
+        from measure import measured
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -73,7 +86,7 @@ def main() -> None:
     found: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
     for library in [options.library] if options.library else LIBRARIES:
         for subject in LIBRARIES[library]():
-            key = f"{subject.library} {subject.name}"
+            key = f"{subject.library} {subject.name}{' (directory)' * (library == 'directories')}"
             wanted = subject.name in options.names if options.names else key not in found
             if wanted:
                 found[key] = one(library, subject.name)

@@ -21,12 +21,15 @@ PIXELS = (64, 96, 128, 160, 192, 224, 256, 384)
 
 @dataclass(frozen=True)
 class Subject:
-    """One model. make: the module, and two inputs of its forward."""
+    """One model. make: the module, and two inputs of its forward. axes: what it has, where that is said
+    beforehand: then it has to be found.
+    """
 
     library: str
     name: str
     family: str
     make: Callable[[], tuple[nn.Module, Feeds]]
+    axes: tuple[str, ...] = ()
 
 
 class TooLargeError(Exception):
@@ -111,9 +114,9 @@ def _torchvision(name: str, place: str) -> tuple[nn.Module, Feeds]:
     options: dict[str, Any] = {"image_size": 64} if name.startswith("vit") else {}
     if ".detection." in place or ".segmentation." in place:
         options = {"weights_backbone": None}
-    with torch.device("meta"):
+    with suppress(NotImplementedError), torch.device("meta"):  # some draw weights in a way that meta lacks
         bounded(models.get_model(name, weights=None, **options))
-    module = models.get_model(name, weights=None, **options)
+    module = bounded(models.get_model(name, weights=None, **options))
     module = Detected(module) if ".detection." in place else module
     feeds = fed(module, 16 if ".video." in place else 0)
     if feeds is None:

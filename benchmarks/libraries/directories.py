@@ -1,0 +1,79 @@
+"""What becomes of one model's checkpoint directory under every statement that is asked of it.
+
+The class saves it, growc grows it, and the class loads the result: its config and its file names included.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import judge
+import transformers
+from measure import Outcome, UnsoundError, distance, judged, prepared, report
+from safetensors import safe_open
+from subjects import Feeds, Subject
+from torch import nn
+
+import growc
+from growc.plans.plan import Plan
+
+
+def measured_directory(subject: Subject) -> dict[str, Any]:
+    """Outcomes by case, with the time that all of them took: as of the module."""
+    start = time.process_time()
+    logging.disable(logging.CRITICAL)
+    transformers.utils.logging.disable_progress_bar()
+    module, feeds = prepared(subject)
+    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+        source = Path(folder) / "source"
+        module.save_pretrained(source)
+        return report(subject, module, start, lambda text: directory_outcome(module, feeds, source, text))
+
+
+def directory_outcome(module: nn.Module, feeds: Feeds, source: Path, text: str) -> Outcome:
+    """What became of one statement."""
+    target = source.with_name("grown")
+
+    def compare(done: growc.Applied) -> float | None:
+        made = loaded(module, target)
+        if unknown(module, source, done.plan):
+            return ran(made, feeds)
+        return distance(module, made, feeds, done.plan)
+
+    return judged(text, lambda: growc.apply(text, source, target, check=False, force=True), compare)
+
+
+def loaded(module: Any, path: Path) -> nn.Module:
+    """A directory, by a module's class. Raises UnsoundError where a tensor is missing or unexpected."""
+    kind = type(module)
+    try:
+        made, said = kind.from_pretrained(path, output_loading_info=True)
+    except AttributeError:  # a class that takes what is loaded for the model alone
+        made, said = kind.from_pretrained(path), {}
+    except (RuntimeError, ValueError) as error:
+        raise UnsoundError(f"loading: {type(error).__name__}: {error}") from error
+    if any(said.values()):
+        raise UnsoundError(f"loading: { {name: found for name, found in said.items() if found} }")
+    made.config._experts_implementation = module.config._experts_implementation
+    return made.eval()
+
+
+def unknown(module: nn.Module, path: Path, plan: Plan) -> bool:
+    """Whether tensors lose rows that the file has under names of its own, so that the judge knows none."""
+    names = {*dict(module.named_parameters(remove_duplicate=False)), *dict(module.named_buffers())}
+    stored: set[str] = set()
+    for file in path.glob("*.safetensors"):
+        with safe_open(file, "pt") as tensors:
+            stored.update(tensors.keys())
+    return any(w.source in stored - names and judge.kept(w) for w in plan.weights)
+
+
+def ran(module: nn.Module, feeds: Feeds) -> None:
+    """Run a module. Raises UnsoundError where a number that comes of it is none."""
+    for feed in feeds:
+        if not all(bool(tensor.isfinite().all()) for tensor in judge.outputs(module, feed)):
+            raise UnsoundError("the outputs are not finite")

@@ -1,0 +1,198 @@
+"""What Torch-Pruning makes of torchvision's models: half of the channels, by magnitude, as its README prunes.
+
+    python benchmarks/libraries/pruning.py [NAME…] [--json FILE]
+
+Each model is pruned in a process of its own; what the file has already is not run again, unless it is named.
+What comes out is run, and compared with the source whose dropped channels are at zero.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import multiprocessing
+import os
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import judge
+import subjects
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+LIMIT = 300
+"""Seconds for one model."""
+PREDICTIONS = ("cls_logits", "bbox_pred", "bbox_reg", "bbox_ctrness", "fpn")
+"""Names of the layers that the library's own example for torchvision leaves as they are in detectors."""
+SAME, DIFFERS, SHAPES, LARGE, ERROR = "same", "differs", "other shapes", "not smaller", "error"
+"""Outputs are the source's without the dropped channels; others; ill-shaped; nothing went; it raised."""
+
+
+def ignored(module: nn.Module, package: str, classes: set[int]) -> list[nn.Module]:
+    """The layers that make the outputs: classifiers, by their number of classes, and heads of detectors."""
+    if isinstance(module, subjects.Detected):
+        found = [m for name, m in module.named_modules() if name.rsplit(".", 1)[-1] in PREDICTIONS]
+        return [*found, module.head] if "ssd" in package and module.head is not None else found
+    sizes = ((m, getattr(m, "out_features", getattr(m, "out_channels", 0))) for m in module.modules())
+    return [m for m, size in sizes if size in classes]
+
+
+def halve(module: nn.Module, inputs: Any, package: str, classes: set[int]) -> None:
+    """Drop half of the channels, in place."""
+    import torch_pruning
+    from torchvision.models import VisionTransformer
+
+    pruner = torch_pruning.pruner.BasePruner(
+        module,
+        inputs,
+        importance=torch_pruning.importance.GroupMagnitudeImportance(p=2),
+        pruning_ratio=0.5,
+        ignored_layers=ignored(module, package, classes),
+        num_heads={m: m.num_heads for m in module.modules() if isinstance(m, nn.MultiheadAttention)},
+        output_transform=floats,
+    )
+    pruner.step()
+    if isinstance(module, VisionTransformer):  # as the example does: its forward reads the size
+        module.hidden_dim = module.conv_proj.out_channels
+
+
+def floats(made: Any) -> list[Tensor]:
+    """The floating-point tensors of an output."""
+    return [t for t in tree_leaves(made) if isinstance(t, Tensor) and t.is_floating_point()]
+
+
+def number(module: nn.Module) -> None:
+    """Give every weight a gradient that counts its elements: it is pruned along with the weight."""
+    for weight in module.parameters():
+        weight.requires_grad_(True)
+        weight.grad = torch.arange(weight.numel(), dtype=weight.dtype).view(weight.shape)
+
+
+def kept(source: nn.Module, made: nn.Module) -> dict[str, list[Tensor]]:
+    """The rows of the source that stay, by weight and axis, read from the numbered gradients."""
+    found = {}
+    after = dict(made.named_parameters())
+    for name, weight in source.named_parameters():
+        if (numbers := after[name].grad) is not None and numbers.ndim == weight.ndim:
+            codes = numbers.long()
+            found[name] = [
+                (codes // weight.stride(axis) % size).unique() for axis, size in enumerate(weight.shape)
+            ]
+    return found
+
+
+def without(source: nn.Module, rows: Mapping[str, Sequence[Tensor]]) -> tuple[nn.Module, dict[int, Tensor]]:
+    """A copy of the source with the dropped rows at zero; the rows that stay of its vectors, by address."""
+    module = copy.deepcopy(source)
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    vectors: dict[int, Tensor] = {}
+    with torch.no_grad():
+        for name, axes in rows.items():
+            mean = tensors.get(f"{name.rpartition('.')[0]}.running_mean")
+            for axis, stay in enumerate(axes):
+                gone = torch.ones(tensors[name].shape[axis], dtype=torch.bool)
+                gone[stay] = False
+                if not gone.any():
+                    continue
+                tensors[name].index_fill_(axis, gone.nonzero().flatten(), 0.0)
+                if tensors[name].ndim == 1:
+                    vectors[tensors[name].data_ptr()] = stay
+                    if mean is not None:
+                        mean.masked_fill_(gone, 0.0)
+    return module, vectors
+
+
+def pruned(source: nn.Module, feed: judge.Feed, package: str) -> dict[str, Any]:
+    """What became of one model."""
+    before = [t.shape for t in judge.outputs(source, feed)]
+    made = copy.deepcopy(source)
+    number(made)
+    start = time.process_time()
+    halve(made, next(iter(feed.values())), package, {shape[1] for shape in before})
+    seconds = time.process_time() - start
+    outputs = judge.outputs(made, feed)
+    removed, vectors = without(source, kept(source, made))
+    with judge.statistics_of(vectors):
+        off = judge.difference(judge.outputs(removed, feed), outputs)
+    sizes = [sum(p.numel() for p in m.parameters()) for m in (source, made)]
+    status = SAME if off <= judge.CLOSE else DIFFERS
+    status = SHAPES if [t.shape for t in outputs] != before else status
+    status = LARGE if sizes[1] >= sizes[0] else status
+    return {"status": status, "parameters": sizes, "difference": off, "seconds": seconds}
+
+
+def _work(name: str, pipe: Any) -> None:
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    subject = next(s for s in subjects.torchvision_subjects() if s.name == name)
+    try:
+        source, feeds = subject.make()
+        source = judge.drawn(source, feeds[0])
+        if not judge.informative(*(judge.outputs(source, feed) for feed in feeds)):
+            raise ValueError("the outputs say nothing")
+        feed = judge.precise((source,), feeds[0])
+    except Exception as error:  # noqa: BLE001 - it is not made here either
+        large = isinstance(error, subjects.TooLargeError)
+        said = "more parameters than are run" if large else f"{type(error).__name__}: {error}"
+        pipe.send({"skipped": said})
+        return
+    try:
+        pipe.send(pruned(source, feed, subject.family))
+    except Exception as error:  # noqa: BLE001 - it is an outcome
+        said = f"{type(error).__name__}: {error}"
+        pipe.send({"status": ERROR, "said": said, "trace": traceback.format_exc()[-1500:]})
+
+
+def one(name: str) -> dict[str, Any]:
+    """What became of a model, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(name, theirs))
+    process.start()
+    theirs.close()
+    try:
+        found = ours.recv() if ours.poll(LIMIT) else {"status": ERROR, "said": "time limit"}
+    except EOFError:
+        found = {"status": ERROR, "said": "the process ended"}
+    process.kill()
+    process.join()
+    return dict(found)
+
+
+def main() -> None:
+    """Prune what is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--json", type=Path, default=Path("build/pruning.json"))
+    options = parser.parse_args()
+    found: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
+    for subject in subjects.torchvision_subjects():
+        if subject.name in options.names if options.names else subject.name not in found:
+            found[subject.name] = one(subject.name)
+            options.json.write_text(json.dumps(found, indent=1))
+            print(*_lines(subject.name, found[subject.name]), sep="\n", flush=True)
+
+
+def _lines(name: str, model: Mapping[str, Any]) -> Iterator[str]:
+    if "skipped" in model:
+        yield f"{name:36} not run: {model['skipped']}"
+    elif model["status"] == ERROR:
+        yield f"{name:36} {ERROR:12} {model['said'][:150]}"
+    else:
+        before, after = model["parameters"]
+        yield f"{name:36} {model['status']:12} {before:>10} -> {after:>10} {model['difference']:7.0e}"
+
+
+if __name__ == "__main__":
+    main()
