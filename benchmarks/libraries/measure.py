@@ -73,7 +73,7 @@ def prepared(subject: Subject) -> tuple[nn.Module, Feeds]:
 def report(
     subject: Subject, module: nn.Module, start: float, ask: Callable[[str], Outcome]
 ) -> dict[str, Any]:
-    """Outcomes of every statement that is asked of a model; an axis that it must have, and lacks, is refused."""
+    """Outcomes of all statements asked of a model; an axis that it must have and lacks is refused."""
     cases: dict[str, Any] = {}
     for names in [subject.axes] if subject.axes else AXES:
         found = {n: t for axis in names for n, t in statements(axis).items()}

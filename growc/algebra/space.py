@@ -233,6 +233,20 @@ def unify(a: Space, b: Space, node: Where) -> None:
         _match_sum_product(list(b.parts), list(a.parts), node)
 
 
+def merge_equal(spaces: Iterable[Space]) -> None:
+    """Make spaces one that have the same parts in the same order: one axis, put together again."""
+    known: dict[object, Space] = {}
+
+    def key(space: Space) -> object:
+        parts = factors(space) if space.kind == "product" else segments(space)
+        return space if len(parts) < 2 else (space.kind, *map(key, parts))
+
+    for root in map(find, spaces):
+        first = known.setdefault(key(root), root)
+        if first is not root:
+            _link(root, first)
+
+
 def _inside(part: Space, whole: Space) -> bool:
     """Whether a space is a part of another, at any depth."""
     return any(find(p) is part or _inside(part, find(p)) for p in whole.parts)

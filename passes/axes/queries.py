@@ -6,7 +6,7 @@ whether a value is made from another one through a weight.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 from growc.algebra.space import Space, atoms_of, find, leaves
@@ -117,34 +117,83 @@ class Flow:
 
     def products_above(self, softmax: Node) -> Iterator[Instance]:
         """All products of activations that a softmax normalises the sum of, the nearest first."""
-
-        def above(values: Iterable[Value | None]) -> Iterator[Instance]:
-            made = makers(v for v in values if v not in self.static)
-            yield from (self.by_node[node] for node in made if node in self.by_node)
-
-        def behind(one: Instance) -> Iterator[Instance]:
-            return above(() if one.line.treatment == "contract" else one.node.inputs)
-
-        for one in walk(above(softmax.inputs[:1]), behind, nearest=True):
-            if one.line.treatment == "contract" and self.weight_of(one) is None:
-                yield one
+        for node, _ in self._next_to(softmax, down=False):
+            instance = self.by_node[node]
+            if instance.line.treatment == "contract" and self.weight_of(instance) is None:
+                yield instance
 
     def product_below(self, softmax: Node) -> tuple[Instance, int] | None:
         """The product of what a softmax gives with another activation, and which operand that is."""
-
-        def readers(node: Node) -> Iterator[tuple[Node, int]]:
-            yield from (use for v in node.outputs for use in v.users if use[0] in self.by_node)
-
-        def behind(use: tuple[Node, int]) -> Iterator[tuple[Node, int]]:
-            product = self.by_node[use[0]].line.treatment == "contract"
-            return iter(()) if product else readers(use[0])
-
-        for node, operand in walk(readers(softmax), behind, nearest=True):
+        passed = {softmax}
+        for node, _ in self._next_to(softmax, down=True):
             instance = self.by_node[node]
-            product = instance.line.treatment == "contract" and self.weight_of(instance) is None
-            if product and operand < 2:
-                return instance, 1 - operand
+            if instance.line.treatment == "contract" and self.weight_of(instance) is None:
+                for value in node.inputs[:2]:
+                    if value is not None and value.producer in passed:
+                        return instance, 1 - node.inputs.index(value)
+            passed.add(node)
         return None
+
+    def mixings(self, softmax: Node) -> list[Instance]:
+        """The products with weights that mix heads next to a softmax, before it and behind it."""
+        found = (
+            self.by_node[node]
+            for down in (False, True)
+            for node, columns in self._next_to(softmax, down)
+            if self.beside_weight(self.by_node[node], columns, down) is not None
+        )
+        return list(dict.fromkeys(found))
+
+    def _next_to(self, softmax: Node, down: bool) -> Iterator[tuple[Node, Space]]:
+        """The nodes before a softmax, or behind it, up to products: those of activations are the last, and
+        those with a weight that leaves the axis alone that the softmax normalises. With what that axis is.
+        """
+        value, terms = softmax.required(0), self.by_node[softmax].line.inputs[0] or ()
+        own = [find(s) for s, term in zip(self.axes.of(value), terms, strict=False) if term == "_"]
+
+        def beside(node: Node, columns: Space) -> Iterator[tuple[Node, Space]]:
+            given = (v for v in node.inputs if v not in self.static)
+            nodes = (user for v in node.outputs for user, _ in v.users) if down else makers(given)
+            yield from ((n, columns) for n in nodes if n in self.by_node)
+
+        def behind(place: tuple[Node, Space]) -> Iterator[tuple[Node, Space]]:
+            node, columns = place
+            if self.by_node[node].line.treatment != "contract":
+                return beside(node, columns)
+            left = self.beside_weight(self.by_node[node], columns, down)
+            return iter(()) if left is None else beside(node, left)
+
+        return walk(beside(softmax, own[0] if own else Space(())), behind, nearest=True)
+
+    def beside_weight(self, instance: Instance, space: Space, down: bool) -> Space | None:
+        """An axis of the result of a product with a weight (down: of what it reads), as it is on the other
+        side; None where the weight has a part in it, or the product looks at more than one place.
+        """
+        operand = self.weight_of(instance)
+        if operand is None or not self.is_pointwise(instance):
+            return None
+        read, made = (
+            list(zip(self.axes.of(value), terms or (), strict=False))
+            for value, terms in (
+                (instance.node.required(1 - operand), instance.line.inputs[1 - operand]),
+                (instance.node.outputs[0], instance.line.outputs[0]),
+            )
+        )
+        here, there = (read, made) if down else (made, read)
+        weight = set(names_of(instance.line.inputs[operand]))
+        for axis, (own, term) in enumerate(here):
+            if find(own) is find(space) and weight.isdisjoint(labels(term)):
+                same = there[axis : axis + 1] if term == "_" else there
+                return next((find(other) for other, t in same if t == term), None)
+        return None
+
+    def is_pointwise(self, instance: Instance) -> bool:
+        """Whether a product with a weight works on each position alone: no window, no depthwise kernel."""
+        weight = self.weight_of(instance) or 0
+        value, terms = instance.node.required(weight), instance.line.inputs[weight] or ()
+        made = set(names_of(instance.line.outputs[0]))
+        window = [s for s, t in zip(value.sizes or (), terms, strict=True) if t == "_" and set(s) != {1}]
+        return not window and any(set(labels(t)) - made for t in terms)
 
     def projections(self, value: Value | None) -> list[Instance]:
         """The products with weights that are the next above a value."""

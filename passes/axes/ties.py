@@ -18,7 +18,7 @@ from itertools import count
 import numpy as np
 
 from growc.algebra.indexmap import Array
-from growc.algebra.space import unify
+from growc.algebra.space import merge_equal, unify
 from growc.ir.graph import Graph, Value, Weight
 from growc.ir.traits import SAME, TAKE
 from growc.ir.walk import walk
@@ -53,6 +53,7 @@ def find_ties(axes: Axes, untied: Collection[int] = ()) -> list[Tie]:
             spaces = axes.of(use)
             for a, b in zip(first, spaces[::-1] if turned else spaces, strict=True):
                 unify(a, b, use)
+    merge_equal(space for spaces in axes.spaces.values() for space in spaces)
     return ties
 
 

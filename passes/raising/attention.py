@@ -15,6 +15,7 @@ Spellings, by number (tests/plan/test_raised_attention.py has a model for each, 
     H1  a batch axis of both q and k         heads
     H2  a batch axis that one of them has    heads that share what the other one has
     H3  no batch axis                        one head (passes/axes/single_heads.py counts it)
+    H4  a weight makes other heads of heads, between the products: heads as well
 
     P1  weights of their own                 apart
     P2  one weight, (q + k + v)              in a row
@@ -48,7 +49,8 @@ Operand = tuple[Instance, int]
 class Attention:
     """One attention. `node`: the softmax, or the operator. `operands`: queries, keys and values, or nothing
     where they cannot be told apart. `heads` is row-major; `own`: those of its atoms that keys or values have,
-    and no broadcast brings in. `depths`: what a head of the keys has, and one of the values.
+    and no broadcast brings in. `depths`: what a head of the keys has, and one of the values. `mixed`: heads
+    that weights make of these between the products (H4); the values have the last of them.
     """
 
     node: Node
@@ -57,6 +59,7 @@ class Attention:
     heads: tuple[Space, ...]
     own: frozenset[Space]
     depths: tuple[tuple[Space, ...], ...]
+    mixed: tuple[Space, ...] = ()
 
 
 def weighs(node: Node) -> bool:
@@ -110,7 +113,10 @@ def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | Non
     if not heads and not depth:
         return None
     depths = depth, _depth_of_values(flow, below)
-    return Attention(softmax, scores, operands, heads, _own(flow, heads, operands), depths)
+    mixed = (
+        tuple(x for one in flow.mixings(softmax) for x in _on_weights(flow, flow.made(one))) if below else ()
+    )
+    return Attention(softmax, scores, operands, heads, _own(flow, heads, operands), depths, mixed)
 
 
 def _own(flow: Flow, heads: Collection[Space], operands: Sequence[Operand]) -> frozenset[Space]:

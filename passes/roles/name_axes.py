@@ -27,7 +27,7 @@ from growc.passes.axes.queries import Flow
 from growc.passes.raising.attention import Attention, find_attention
 from growc.passes.roles.channels import channel_spaces, counters
 from growc.passes.roles.indexed_axes import experts, positions, routers, vocabularies
-from growc.passes.roles.residual_streams import feed_forward, residual_sums, streams
+from growc.passes.roles.residual_streams import feed_forward, gated_branches, residual_sums, streams
 from growc.passes.roles.submodels import Scopes, find_scopes
 
 NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "experts", "channels")
@@ -93,6 +93,7 @@ class _Finder(Flow):
         own = {x for a in found.attention for x in a.own}
         found.expanded = {x for a in found.attention for x in a.heads if x not in own}
         heads = [RoleAxis(a.heads, a.node) for a in found.attention]
+        heads += [RoleAxis((s,), a.node) for a in found.attention for s in a.mixed]
         depths = [depth for a in found.attention for depth in a.depths if depth]
         taken = {x for h in heads for x in h.spaces}
         grouped = any(s in found.expanded for h in heads for s in h.spaces)
@@ -104,7 +105,8 @@ class _Finder(Flow):
         found.axes["head_dim"] = _distinct(list(map(RoleAxis, depths)))
         inside = [*(s for h in heads for s in h.spaces), *(s for d in depths for s in d)]
         named = set(atoms_of(inside))
-        found.axes["ffn"] = [RoleAxis((s,)) for s in feed_forward(self, hidden, named)]
+        branches = gated_branches(self, sums)
+        found.axes["ffn"] = [RoleAxis((s,)) for s in feed_forward(self, hidden, named, branches)]
         found.axes["vocab"] = [RoleAxis((s,)) for s in vocabularies(self)]
         routed = experts(self, taken)
         found.axes["experts"] = [RoleAxis((s,)) for s in routed]

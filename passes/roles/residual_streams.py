@@ -2,10 +2,9 @@
 
 Needs: the flow of an axis graph. Gives: the spaces of `hidden` and of `ffn`.
 
-- hidden: what a sum adds, one operand being made from the other, or from what that scales, through at least
-  one weight. Where weights
-  mix places too, both axes of the sum are that; one that no weight makes at the start of the stream counts
-  places, and is not hidden.
+- hidden: what a sum adds, one operand being made from the other, or from what that scales or gates, through
+  at least one weight. Where weights mix places too, both axes of the sum are that; one that no weight makes
+  at the start of the stream counts places, and is not hidden.
 - ffn: made from a stream and read into a stream, without heads in it; in a model without streams, made and
   read by weights that are no kernels. Where such a space is only ever worked
   on unit by unit, those in which positions meet (recurrences, convolutions, attention) have no name; what
@@ -29,21 +28,26 @@ from growc.passes.solving.treatments import REDUCTIONS
 
 @dataclass(frozen=True)
 class Residual:
-    """The operand of a residual sum that goes around the branch, and the spaces of the stream."""
+    """The operand of a residual sum that goes around the branch, and the spaces of the stream.
+
+    gated: whether activations weigh the operand.
+    """
 
     base: Value
     streams: tuple[Space, ...]
+    gated: bool = False
 
 
 def residual_sums(flow: Flow) -> dict[Node, Residual]:
     """Every sum of two activations, one of which is made from the other, its base, through a weight.
 
-    Where the base is scaled unit by unit, the stream has to go on: it comes from such a sum, or goes to
-    one. A recurrence with a way around it, weighted unit by unit, is no stream.
+    Where the base is scaled or gated unit by unit, the stream has to go on: it comes from such a sum, or goes
+    to one. A recurrence with a way around it, weighted unit by unit, is no stream.
     """
-    produced = {s for m in flow.maps for s in flow.made(m)}
+    produced = {p for m in flow.maps for s in flow.made(m) for p in _ends(s)}
     contracted = {s for m in flow.maps for s in flow.read(m)}
     found: dict[Node, Residual] = {}
+    before: dict[Node, Node | None] = {}
     for instance in flow.axes.instances:
         a, b = (instance.node.input(i) for i in (0, 1))
         if (
@@ -59,11 +63,37 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
         own = tuple(s for s in roots if s in produced and s in contracted)
         if own:
             pairs = ((b, a), (a, b))
-            base = next((v for v, branch in pairs if flow.made_from(branch, unscaled(flow, v))), None)
-            found.update({} if base is None else {instance.node: Residual(base, own)})
-    before = {node: through_casts(unscaled(flow, r.base)).producer for node, r in found.items()}
+            ways = ((base, way) for base, branch in pairs for way in _ways(flow, base, branch))
+            base, way = next(ways, (None, None))
+            if base is not None and way is not None:
+                gated = way is not through_casts(unscaled(flow, base))
+                found[instance.node] = Residual(base, own, gated)
+                before[instance.node] = way.producer
     on_the_way = {n for pair in before.items() if pair[1] in found for n in pair}
     return {n: r for n, r in found.items() if n in on_the_way or not _by_units(flow, r.base)}
+
+
+def _ends(space: Space) -> Iterator[Space]:
+    """A space, and those that stand end to end in it, at any depth."""
+    yield find(space)
+    for part in find(space).parts if find(space).kind == "sum" else ():
+        yield from _ends(part)
+
+
+def _ways(flow: Flow, base: Value, branch: Value) -> Iterator[Value]:
+    """What the branch was made from, which the base may have scaled, gated, or weighed against the branch."""
+
+    def above(value: Value) -> Iterator[Value]:
+        node = through_casts(unscaled(flow, value)).producer
+        if node is not None and node.treatment == "multiply":
+            yield from (v for v in node.operands if v not in flow.parameters)
+        elif node is not None and node.op == "Sub" and node.inputs[1] is branch:
+            yield node.required(0)
+
+    for value in walk([base], above):
+        way = through_casts(unscaled(flow, value))
+        if flow.made_from(branch, way):
+            yield way
 
 
 def unscaled(flow: Flow, value: Value) -> Value:
@@ -123,8 +153,18 @@ def _makes(flow: Flow, node: Node, atoms: Collection[Space]) -> bool:
     return bool(bearing) and all(v in flow.static for v in bearing)
 
 
-def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[Space]) -> list[Space]:
-    """The inner spaces between streams. `taken`: the atoms of heads and of what is in them.
+def gated_branches(flow: Flow, sums: Mapping[Node, Residual]) -> set[Space]:
+    """What weights read that make a branch which a gate weighs against its stream."""
+    gated = [(node, r.base) for node, r in sums.items() if r.gated]
+    branches = [v for node, base in gated for v in node.operands if v is not base]
+    return {s for branch in branches for m in flow.projections(branch) for s in flow.read(m)}
+
+
+def feed_forward(
+    flow: Flow, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space] = ()
+) -> list[Space]:
+    """The inner spaces between streams. `taken`: the atoms of heads and of what is in them; `branches`: what
+    joins a stream by a gate.
 
     What is worked on along another axis is none, nor what is made of that: the gates of a context.
     """
@@ -139,7 +179,7 @@ def feed_forward(flow: Flow, hidden: Collection[Space], taken: Collection[Space]
             parts = [p for s in outs for x in segments(s) for p in {find(x): 0, **dict.fromkeys(factors(x))}]
             made.update(dict.fromkeys(parts))
             convolved |= {p for p in parts if instance.line.slides}
-        if not hidden or any(s in on_stream for s in outs):
+        if not hidden or any(s in on_stream or s in branches for s in outs):
             read |= {find(p) for s in ins for p in segments(s)}
     tables = set(_of_tables(flow))
     wanted = [s for s in made if s in read and s not in on_stream and s not in tables]
@@ -177,7 +217,7 @@ def _mixed(flow: Flow, atoms: Collection[Space]) -> Iterator[Space]:
     for instance in flow.axes.instances:
         node, line = instance.node, instance.line
         weight = flow.weight_of(instance) if line.treatment == "contract" else None
-        if weight is not None and _is_pointwise(instance, weight):
+        if weight is not None and flow.is_pointwise(instance):
             continue
         kept = {n for terms in line.outputs for n in names_of(terms)}
         for value, terms in zip(node.inputs, line.inputs, strict=False):
@@ -188,15 +228,6 @@ def _mixed(flow: Flow, atoms: Collection[Space]) -> Iterator[Space]:
                 others = [t for i, t in enumerate(terms) if i != axis]
                 if found and _worked_on(instance, others, kept, weight is None):
                     yield from found
-
-
-def _is_pointwise(instance: Instance, weight: int) -> bool:
-    """Whether a product with a weight works on each position by itself: no window, no depthwise kernel."""
-    value, terms = instance.node.inputs[weight], instance.line.inputs[weight] or ()
-    made = set(names_of(instance.line.outputs[0]))
-    assert value is not None
-    window = [s for s, t in zip(value.sizes or (), terms, strict=True) if t == "_" and set(s) != {1}]
-    return not window and any(set(labels(t)) - made for t in terms)
 
 
 def _worked_on(instance: Instance, others: list[Term], kept: set[str], alone: bool) -> bool:

@@ -31,7 +31,7 @@ attention (int64[N, S] tokens) => (float[N, S, 9] logits)
  float[8, 36] packed_weight, float[8, 24] pair_weight, float[8, 60] grouped_weight,
  float[{width}, 8] o_weight, float[8, 9] head, float[3, 3] mixing, float[12, 7] memory, int64[4] four,
  int64[5] rows, int64[5] each, int64[5] last, int64[5] groups, int64[4] joined, int64[3] back, int64 at0,
- int64 at1, int64 at2, int64[3] thirds, int64[3] widths, int64[3] shares, int64[1] first>
+ int64 at1, int64 at2, int64[3] thirds, int64[3] widths, int64[3] shares, int64[1] first, int64[4] square>
 {{
     x = Gather(table, tokens)
 {lines}
@@ -54,6 +54,7 @@ NUMBERS = {
     "widths": [4, 4, 4],
     "shares": [3, 1, 1],
     "first": [1],
+    "square": [3, 3, 1, 1],
 }
 
 TURNED = """
@@ -272,6 +273,38 @@ def test_a_bias_in_a_row_does_not_pack_the_weights(tmp_path):
     assert str(packing(flow, one)) == "queries, keys and values apart"
 
 
+BEFORE = """
+    s0 = MatMul(q, k)
+    s1 = Transpose <perm = [0, 2, 3, 1]> (s0)
+    s2 = MatMul(s1, mixing)
+    s = Transpose <perm = [0, 3, 1, 2]> (s2)
+"""
+BEHIND = """
+    m = Reshape(mixing, square)
+    p = Conv(p0, m)
+"""
+MIXED = {
+    "before the softmax": (BEFORE + "    p = Softmax <axis = -1> (s)\n", 2),
+    "behind it": ("    s = MatMul(q, k)\n    p0 = Softmax <axis = -1> (s)\n" + BEHIND, 2),
+    "on both sides, by one weight": (BEFORE + "    p0 = Softmax <axis = -1> (s)\n" + BEHIND, 2),
+}
+
+
+@pytest.mark.parametrize("where", MIXED)
+def test_heads_that_a_weight_makes_of_heads_are_heads(where, tmp_path):
+    """H4: the mixing has twice the heads on both its sides, and what is computed stays."""
+    lines, spaces = MIXED[where]
+    path = model(tmp_path / "m.onnx", APART + CUT + lines + "    c0 = MatMul(p, v)\n" + MERGED)
+    [kind] = inspect_data(api.inspect(path))["attention"]
+    assert (kind["heads"], kind["head_dim"]) == (HEADS, DEPTH)
+    assert len(api.inspect(path).roles.axes["heads"]) == spaces
+    target = tmp_path / "out.onnx"
+    done = api.apply("widen heads to 2 * heads with neighbor copy", path, target)
+    assert done.plan.certificate.exact
+    [before], [after] = values_of(path, TOKENS, "logits"), values_of(target, TOKENS, "logits")
+    assert np.abs(before - after).max() < 1e-4 * np.abs(before).max()
+
+
 OF_A_CLASS = {
     "gpt2": [(2, 6, 6, 8, "queries, keys and values packed in a row")],
     "llama": [(2, 6, 2, 8, "queries, keys and values apart")],
@@ -301,12 +334,12 @@ LOOK_ALIKES = {
         "    q0 = MatMul(x, q_weight)\n    c = Softmax <axis = -1> (q0)\n",
         0,
     ),
-    "heads are mixed between the product and the softmax": (
+    "a weight makes the axis that the softmax normalises": (
         APART
         + CUT
         + "    s0 = MatMul(q, k)\n    s1 = Transpose <perm = [0, 2, 3, 1]> (s0)\n"
-        + "    s2 = MatMul(s1, mixing)\n    s = Transpose <perm = [0, 3, 1, 2]> (s2)\n"
-        + "    p = Softmax <axis = -1> (s)\n    c0 = MatMul(p, v)\n"
+        + "    s2 = MatMul(s1, mixing)\n    p0 = Softmax <axis = -1> (s2)\n"
+        + "    p = Transpose <perm = [0, 3, 1, 2]> (p0)\n    c0 = MatMul(p, v)\n"
         + MERGED,
         1,
     ),

@@ -131,6 +131,13 @@ CONTRACTIONS: dict[str, Case] = {
         lambda q, k, v, m: A.scaled_dot_product_attention.default(q, k, v, m, scale=0.3, enable_gqa=True),
         "n 4 5 8; n 2 6 8; n 2 6 8; n 1 5 6",
     ),
+    "aten.gru_cell.default": (A.gru_cell.default, "n 4; n 3; 9 4; 9 3; 9; 9"),
+    "aten.lstm_cell.default": (
+        lambda x, h, c, *w: A.lstm_cell.default(x, [h, c], *w),
+        "n 4; n 3; n 3; 12 4; 12 3; 12; 12",
+    ),
+    "aten.rnn_relu_cell.default": (A.rnn_relu_cell.default, "n 4; n 3; 3 4; 3 3; 3; 3"),
+    "aten.rnn_tanh_cell.default": (A.rnn_tanh_cell.default, "n 4; n 3; 3 4; 3 3"),
     "aten.lstm.input": (
         lambda x, h, c, *p: A.lstm.input(x, [h, c], list(p), True, 1, 0.0, False, False, True),
         "n 5 3; 1 n 4; 1 n 4; 16 3; 16 4; 16; 16",
@@ -259,11 +266,8 @@ LAYOUT: dict[str, Case] = {
     "aten._unsafe_view.default": (lambda x: A._unsafe_view.default(x, [x.shape[0] * 2, 6]), "n 12"),
     "aten.view.default": (lambda x: A.view.default(x, [x.shape[0], 2, -1]), "n 12"),
     "aten.reshape.default": (lambda x: A.reshape.default(x, [-1, x.shape[0]]), "n 12"),
-    "aten.reshape_as.default": (A.reshape_as.default, "n 12; n 3 4"),
-    "aten.view_as.default": (A.view_as.default, "n 12; n 3 4"),
     "aten.broadcast_to.default": (lambda x: A.broadcast_to.default(x, [3, x.shape[0], 4]), "n 1"),
     "aten.expand.default": (lambda x: A.expand.default(x, [2, -1, 4]), "n 1"),
-    "aten.expand_as.default": (A.expand_as.default, "n 1; n 4"),
     "aten.cat.default": (lambda x, y: A.cat.default([x, y, torch.zeros(0)], 1), "n 4; n 3"),
     "aten.chunk.default": (lambda x: A.chunk.default(x, 3, -1), "n 9"),
     "aten.constant_pad_nd.default": (lambda x: A.constant_pad_nd.default(x, [1, 2, 0, 3], 0.5), "n 4 5"),
@@ -299,6 +303,12 @@ LAYOUT: dict[str, Case] = {
     "aten.triu.default": (lambda x: A.triu.default(x, -1), "n 4"),
     "aten.unbind.int": (lambda x: A.unbind.int(x, 1), "n 3"),
     "aten.unflatten.int": (lambda x: A.unflatten.int(x, 1, [2, -1]), "n 12 3"),
+    "aten.unsafe_chunk.default": (lambda x: A.unsafe_chunk.default(x, 3, -1), "n 9"),
+    "aten.unsafe_split.Tensor": (lambda x: A.unsafe_split.Tensor(x, 3, 1), "n 9"),
+    "aten.unsafe_split_with_sizes.default": (
+        lambda x: A.unsafe_split_with_sizes.default(x, [3, 5], 1),
+        "n 8",
+    ),
     "aten.unsqueeze.default": (lambda x: A.unsqueeze.default(x, -1), "n 3"),
     "aten.upsample_bilinear2d.vec": (lambda x: A.upsample_bilinear2d.vec(x, [6, 9], False, None), "n 3 4 5"),
     "aten.upsample_bicubic2d.vec": (lambda x: A.upsample_bicubic2d.vec(x, [6, 9], True, None), "n 3 4 5"),
@@ -460,6 +470,9 @@ COMPOSITES: tuple[tuple[str, Case], ...] = (
     ("tensordot", (lambda x, y: torch.tensordot(x, y, dims=([1], [0])), "n 4; 4 5")),
     ("vecdot", (torch.linalg.vecdot, "n 4; n 4")),
     ("outer", (lambda x, y: torch.outer(x, y), "n; 4")),
+    ("sizes of another tensor", (lambda x, y: x.flatten().reshape_as(y), "n 12; n 3 4")),
+    ("a view of the sizes of another tensor", (lambda x, y: x.view_as(y), "n 12; n 3 4")),
+    ("stretched as another tensor", (lambda x, y: x.expand_as(y), "n 1; n 4")),
     ("isfinite", (torch.isfinite, "n 4")),
 )
 """Calls that the table lacks, and that torch makes of others."""

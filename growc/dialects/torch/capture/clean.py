@@ -52,8 +52,10 @@ FILLED = {
 """Tensors of the type of another one, which is read for nothing else, and how they are made without it."""
 
 
-PARTED = frozenset({aten.chunk.default, aten.split.Tensor})
-"""Tensors in parts of one size, whose last one may be smaller: then the sizes are said."""
+PARTED = frozenset(
+    {aten.chunk.default, aten.split.Tensor, aten.unsafe_chunk.default, aten.unsafe_split.Tensor}
+)
+"""Tensors in as many parts as are asked for, or of one size: each has a size of its own by and by."""
 
 FORETOLD = {aten.repeat_interleave.self_int: "output_size"}
 """Arguments that say a size beforehand which follows from the others."""
@@ -70,6 +72,7 @@ def clean(program: ExportedProgram) -> None:
     take_apart(program.graph_module.graph)
     graph, held = program.graph, (InputKind.PARAMETER, InputKind.BUFFER)
     functionalise(graph, {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in held})
+    take_apart(graph)  # what stands in the place of writes
     for node in list(graph.nodes):
         if node.target in TYPED:
             node.target, node.args = aten.to.dtype, (node.args[0], node.meta["val"].dtype)
@@ -80,7 +83,7 @@ def clean(program: ExportedProgram) -> None:
             node.kwargs = {"dtype": made.dtype, "device": made.device}
         if node.target in FORETOLD:
             node.kwargs = {k: v for k, v in node.kwargs.items() if k != FORETOLD[node.target]}
-        if node.target in PARTED and (sizes := _uneven(node)) is not None:
+        if node.target in PARTED and (sizes := _parted(node)) is not None:
             node.target, node.args = aten.split_with_sizes.default, (node.args[0], sizes, *node.args[2:])
         if node.target is aten.expand.default:
             node.args = (node.args[0], _stretched(node), *node.args[2:])
@@ -107,12 +110,11 @@ def _stretched(node: fx.Node) -> list[Any]:
     return [-1 if one else n for n, one in zip(sizes, stays, strict=True)]
 
 
-def _uneven(node: fx.Node) -> list[int] | None:
-    """The sizes of a tensor's parts; None where they are all the same, as many as asked for, or not known."""
+def _parted(node: fx.Node) -> list[int] | None:
+    """The sizes of a tensor's parts; None where the inputs decide them."""
     axis = node.kwargs.get("dim", node.args[2] if len(node.args) > 2 else 0)
     sizes = [part.shape[axis] for part in node.meta["val"]]
-    fewer = node.target is aten.chunk.default and len(sizes) != node.args[1]
-    return sizes if all(type(n) is int for n in sizes) and (fewer or len(set(sizes)) > 1) else None
+    return sizes if all(type(n) is int for n in sizes) else None
 
 
 def _same(node: fx.Node) -> bool:

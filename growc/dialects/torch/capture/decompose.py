@@ -64,7 +64,11 @@ def _parts(node: fx.Node) -> tuple[fx.Graph, list[fx.Node]] | None:
         graph = make_fx(called)(*(given[k].meta["val"] for k in places)).graph
     if attempt.error is not None:  # what torch cannot take apart stays whole
         return None
+    graph.eliminate_dead_code()  # sizes that were asked for while it was traced
     calls = [one for one in graph.nodes if one.op not in ("placeholder", "output")]
+    for one in calls:
+        if one.target is torch.ops.aten.view.default:  # at other sizes it need be none
+            one.target = torch.ops.aten.reshape.default
     last = next(iter(reversed(graph.nodes)))
     known = all(one.op == "call_function" and _is_known(one.target) for one in calls)
     same = known and _sizes(last.args) == _sizes(node.meta.get("val"))

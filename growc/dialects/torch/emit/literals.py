@@ -66,7 +66,7 @@ def said(node: ir.Node) -> Before:
     """What a node says now."""
     taken = {place.where for place in node.meta[SITE].carried.values()}
     given = ((i, v) for i, v in enumerate(node.inputs) if v is not None)
-    operands = {i: entries(v) for i, v in given if i in taken or _is_literal(v)}
+    operands = {i: entries(v) for i, v in given if i in taken or _is_literal(v) or _is_size(v)}
     return Before({a.name: a.value for a in node.attributes.values()}, operands)
 
 
@@ -76,6 +76,12 @@ def _is_literal(value: ir.Value) -> bool:
         return bool(value.meta.get(OWNER) == "call")
     node = value.producer()
     return node is not None and node.op_type == "Concat" and any(v and _is_literal(v) for v in node.inputs)
+
+
+def _is_size(value: ir.Value) -> bool:
+    """Whether an operand is the sizes of a tensor, for which a change puts others."""
+    node = value.producer()
+    return node is not None and node.op_type == "Shape"
 
 
 def entries(value: ir.Value) -> list[Entry]:

@@ -15,17 +15,6 @@ def reshape(at: Call, x: Operand, size: Sequence[Size]) -> ir.Value:
     return at.add("Reshape", at.tensor(x), at.ints(size, "size"))
 
 
-def reshape_as(at: Call, x: Operand, other: Operand) -> ir.Value:
-    """The sizes of another tensor."""
-    return at.add("Reshape", at.tensor(x), _as_of(at, other))
-
-
-def _as_of(at: Call, other: Operand) -> ir.Value:
-    """The sizes of a tensor that the call names; where they are numbers they change with it."""
-    sizes = at.shape(at.tensor(other))
-    return sizes if sizes.const_value is None else at.took(sizes, "other")
-
-
 def flatten(at: Call, x: Operand, start_dim: int, end_dim: int) -> ir.Value:
     """Axes from one to another become one."""
     start, end, rank = at.axis(start_dim, x), at.axis(end_dim, x), at.rank(x)
@@ -48,11 +37,6 @@ def unflatten(at: Call, x: Operand, dim: int, sizes: Sequence[Size]) -> ir.Value
 def expand(at: Call, x: Operand, size: Sequence[Size]) -> ir.Value:
     """Axes of one element are stretched; -1 is an axis that stays."""
     return at.add("Expand", at.tensor(x), at.ints([1 if s == -1 else s for s in size], "size"))
-
-
-def expand_as(at: Call, x: Operand, other: Operand) -> ir.Value:
-    """Stretched to the sizes of another tensor."""
-    return at.add("Expand", at.tensor(x), _as_of(at, other))
 
 
 def transpose(at: Call, x: Operand, dim0: int, dim1: int) -> ir.Value:
@@ -109,26 +93,20 @@ def stack(at: Call, tensors: Sequence[Operand], dim: int = 0) -> ir.Value:
     return at.add("Concat", *inputs, axis=axis)
 
 
-def split(at: Call, x: Operand, split_size: Operand, dim: int = 0) -> list[ir.Value]:
-    """Parts of one size; the last one may be smaller."""
-    axis, parts = at.axis(dim, x), len(at.result)
-    sizes = [s for part in at.result if isinstance(s := sizes_of(part)[axis], int)]
-    if not isinstance(split_size, int) or len(sizes) < parts:
-        raise UnknownError
-    return at.several("Split", at.tensor(x), at.ints(sizes, "split_size"), outputs=parts, axis=axis)
-
-
 def split_sizes(at: Call, x: Operand, split_sizes: Sequence[Size], dim: int = 0) -> list[ir.Value]:
     """Parts of given sizes."""
     sizes = at.ints(split_sizes, "split_sizes")
     return at.several("Split", at.tensor(x), sizes, outputs=len(at.result), axis=at.axis(dim, x))
 
 
-def chunk(at: Call, x: Operand, chunks: int, dim: int = 0) -> list[ir.Value]:
-    """A number of parts of one size."""
+def equal_parts(at: Call, x: Operand, of: Operand, dim: int = 0) -> list[ir.Value]:
+    """Parts of one size, which the inputs decide: where it is known, captured programs say it.
+
+    of: how many, or which size; the results have both.
+    """
     axis, parts = at.axis(dim, x), len(at.result)
     sizes = [sizes_of(part)[axis] for part in at.result]
-    if parts != chunks or any(s != sizes[0] for s in sizes):
+    if any(s != sizes[0] for s in sizes):
         raise UnknownError
     return at.several("Split", at.tensor(x), outputs=parts, axis=axis, num_outputs=parts)
 

@@ -1,4 +1,4 @@
-"""Rows of recurrent networks: layers one on the other, each in one or two directions."""
+"""Rows of recurrent networks: layers one on the other, each in one or two directions, and single steps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from growc.dialects.torch.operators.call import Call, Operand, UnknownError
+from growc.dialects.torch.operators.contract import linear
 
 LSTM_ORDER, GRU_ORDER = (0, 3, 1, 2), (1, 0, 2)
 """Where onnx's gates stand in torch's: input, output, forget, cell; update, reset, new."""
@@ -89,3 +90,55 @@ def _joined(at: Call, steps: ir.Value, directions: int) -> ir.Value:
     if directions == 1:
         return at.add("Squeeze", steps, at.constant([1]))
     return at.add("Reshape", at.add("Transpose", steps, perm=[0, 2, 1, 3]), at.constant([0, 0, -1]))
+
+
+def rnn_cell(
+    at: Call,
+    x: Operand,
+    hx: Operand,
+    w_ih: Operand,
+    w_hh: Operand,
+    b_ih: Operand | None = None,
+    b_hh: Operand | None = None,
+    op: str = "Tanh",
+) -> ir.Value:
+    """One step: an activation of what the input and the state make."""
+    return at.add(op, at.add("Add", linear(at, x, w_ih, b_ih), linear(at, hx, w_hh, b_hh)))
+
+
+def gru_cell(
+    at: Call,
+    x: Operand,
+    hx: Operand,
+    w_ih: Operand,
+    w_hh: Operand,
+    b_ih: Operand | None = None,
+    b_hh: Operand | None = None,
+) -> ir.Value:
+    """One step of a GRU: the state, weighed by its update gate against a new one."""
+    given, kept = (_parts(at, linear(at, *of), 3) for of in ((x, w_ih, b_ih), (hx, w_hh, b_hh)))
+    reset, update = (at.add("Sigmoid", at.add("Add", given[k], kept[k])) for k in (0, 1))
+    new = at.add("Tanh", at.add("Add", given[2], at.add("Mul", reset, kept[2])))
+    return at.add("Add", new, at.add("Mul", update, at.add("Sub", at.tensor(hx), new)))
+
+
+def lstm_cell(
+    at: Call,
+    x: Operand,
+    hx: Sequence[Operand],
+    w_ih: Operand,
+    w_hh: Operand,
+    b_ih: Operand | None = None,
+    b_hh: Operand | None = None,
+) -> list[ir.Value]:
+    """One step of an LSTM: its state, and its cell."""
+    made = at.add("Add", linear(at, x, w_ih, b_ih), linear(at, hx[0], w_hh, b_hh))
+    parts = _parts(at, made, 4)
+    taken, kept, out = (at.add("Sigmoid", parts[k]) for k in (0, 1, 3))
+    new = at.add("Mul", taken, at.add("Tanh", parts[2]))
+    cell = at.add("Add", at.add("Mul", kept, at.tensor(hx[1])), new)
+    return [at.add("Mul", out, at.add("Tanh", cell)), cell]
+
+
+def _parts(at: Call, gates: ir.Value, count: int) -> list[ir.Value]:
+    return at.several("Split", gates, outputs=count, axis=-1, num_outputs=count)

@@ -191,6 +191,10 @@ ROWS = """
     aten.scaled_dot_product_attention.default  attention()
     aten.gru.input                  recurrent(op=GRU)
     aten.lstm.input                 recurrent(op=LSTM)
+    aten.gru_cell.default           gru_cell()
+    aten.lstm_cell.default          lstm_cell()
+    aten.rnn_relu_cell.default      rnn_cell(op=Relu)
+    aten.rnn_tanh_cell.default      rnn_cell(op=Tanh)
 
     # norms
     aten.batch_norm.default         batch_norm()
@@ -286,10 +290,9 @@ ROWS = """
     aten._unsafe_view.default       reshape()                         view
     aten.broadcast_to.default       expand()                          repeat
     aten.cat.default                cat()                             join
-    aten.chunk.default              chunk()                           take
+    aten.chunk.default              equal_parts(of=chunks)  take
     aten.constant_pad_nd.default    pad()
     aten.expand.default             expand()                          repeat
-    aten.expand_as.default          expand_as()                       repeat
     aten.flatten.using_ints         flatten()                         view
     aten.flip.default               flip()                            turn
     aten.im2col.default             im2col()
@@ -305,9 +308,8 @@ ROWS = """
     aten.repeat.default             repeat()                          repeat
     aten.repeat_interleave.self_int  repeat_interleave()              repeat
     aten.reshape.default            reshape(size=shape)               view
-    aten.reshape_as.default         reshape_as()                      view
     aten.roll.default               roll()                            turn
-    aten.split.Tensor               split()                           take
+    aten.split.Tensor               equal_parts(of=split_size)  take
     aten.split.sizes                split_sizes(split_sizes=split_size)  take
     aten.split_with_sizes.default   split_sizes()                     take
     aten.squeeze.default            squeeze()                         view
@@ -322,6 +324,9 @@ ROWS = """
     aten.unbind.int                 unbind()                          take
     aten.unfold.default             unfold()
     aten.unflatten.int              unflatten()                       view
+    aten.unsafe_chunk.default       equal_parts(of=chunks)  take
+    aten.unsafe_split.Tensor        equal_parts(of=split_size)  take
+    aten.unsafe_split_with_sizes.default  split_sizes()               take
     aten.unsqueeze.default          unsqueeze()                       view
     aten.upsample_linear1d.vec      upsample(mode="linear")
     aten.upsample_bilinear2d.vec    upsample(mode="linear")
@@ -331,7 +336,6 @@ ROWS = """
     aten.upsample_nearest2d.vec     upsample(mode="nearest")
     aten.upsample_nearest3d.vec     upsample(mode="nearest")
     aten.view.default               reshape()                         view
-    aten.view_as.default            reshape_as()                      view
 
     # made from sizes
     aten.arange.default             Range(0, end, 1)

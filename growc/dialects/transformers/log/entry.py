@@ -29,6 +29,8 @@ VIEWS = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"})
 """Operators that give the same elements in the same order."""
 POOLS = ("avg_pool1d", "avg_pool2d", "avg_pool3d")
 """Operators that average what their windows show."""
+PARTED = ("split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes")
+"""Operators that take a tensor apart: the sizes of the parts are those of what they make."""
 CUTS = ("slice", "slice_scatter")
 """Operators that have the ends of a cut."""
 CONSTANT, VIEW = "constant", "view"
@@ -175,6 +177,9 @@ def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor], f
     kinds = tuple(map(_kind, made))
     if name in VIEWS:
         return Entry(VIEW, shapes, kinds)
+    if name in PARTED:
+        axis = args[2] if len(args) > 2 else kwargs.get("dim", 0)
+        return Entry(PARTED[0], shapes, kinds, (axis % len(shapes[0]),))
     if fixed and name in POOLS:
         args, kwargs = _within(func, args, kwargs, made[0])
     if func in VARIANCES:
