@@ -29,7 +29,8 @@ MODEL = """
 attention (int64[N, S] tokens) => (float[N, S, 9] logits)
 <float[9, 8] table, float[8, 12] q_weight, float[8, 12] k_weight, float[8, 12] v_weight, float[36] bias,
  float[8, 36] packed_weight, float[8, 24] pair_weight, float[8, 60] grouped_weight,
- float[{width}, 8] o_weight, float[8, 9] head, float[3, 3] mixing, float[12, 7] memory, int64[4] four,
+ float[{width}, 8] o_weight, float[8, 9] head, float[3, 3] mixing, float[3, 3] again, float[12, 7] memory,
+ int64[4] four,
  int64[5] rows, int64[5] each, int64[5] last, int64[5] groups, int64[4] joined, int64[3] back, int64 at0,
  int64 at1, int64 at2, int64[3] thirds, int64[3] widths, int64[3] shares, int64[1] first, int64[4] square>
 {{
@@ -280,13 +281,13 @@ BEFORE = """
     s = Transpose <perm = [0, 3, 1, 2]> (s2)
 """
 BEHIND = """
-    m = Reshape(mixing, square)
+    m = Reshape(again, square)
     p = Conv(p0, m)
 """
 MIXED = {
     "before the softmax": (BEFORE + "    p = Softmax <axis = -1> (s)\n", 2),
     "behind it": ("    s = MatMul(q, k)\n    p0 = Softmax <axis = -1> (s)\n" + BEHIND, 2),
-    "on both sides, by one weight": (BEFORE + "    p0 = Softmax <axis = -1> (s)\n" + BEHIND, 2),
+    "on both sides": (BEFORE + "    p0 = Softmax <axis = -1> (s)\n" + BEHIND, 3),
 }
 
 
