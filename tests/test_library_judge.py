@@ -71,3 +71,10 @@ def test_an_axis_that_a_model_lacks_is_not_asked_for(module: nn.Module) -> None:
     assert measure.outcome(module, FEEDS, heads).status == measure.NO_AXIS
     odd = measure.outcome(module, FEEDS, "subclone channels to channels / 4 by magnitude")
     assert odd.status == measure.ODD
+
+
+def test_an_output_may_have_more_of_the_same_units() -> None:
+    source = [torch.tensor([[1.0, 2.0, 4.0]])]
+    assert judge.difference(source, [torch.tensor([[1.0, 1.0, 2.0, 2.0, 4.0, 4.0]])]) == 0
+    assert judge.difference(source, [torch.tensor([[1.0, 1.0, 2.0, 2.0, 2.0, 2.0]])]) > 50 * judge.CLOSE
+    assert judge.difference(source, [torch.tensor([[1.0, 1.0, 2.0, 3.0, 4.0, 4.0]])]) > 50 * judge.CLOSE

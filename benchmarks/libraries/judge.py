@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._pytree import tree_leaves
 
 from growc.plans.plan import Plan, WeightPlan
@@ -87,15 +88,27 @@ def precise(modules: Sequence[nn.Module], feed: Feed) -> Feed:
 
 
 def difference(wanted: Sequence[Tensor], made: Sequence[Tensor]) -> float:
-    """The largest difference, relative to the largest number of the output; infinite where shapes differ."""
+    """The largest difference, relative to the largest number of the output; infinite where shapes differ.
+
+    An output may have more units along one axis: each has to be one of the source's, and none may be missing.
+    """
     if len(wanted) != len(made):
         return float("inf")
     found = 0.0
     for a, b in zip(wanted, made, strict=True):
-        if a.shape != b.shape or not bool(b.isfinite().all()):
+        longer = [k for k, (m, n) in enumerate(zip(a.shape, b.shape, strict=False)) if m != n]
+        if a.ndim != b.ndim or len(longer) > 1 or not bool(b.isfinite().all()):
             return float("inf")
-        found = max(found, float((a - b).abs().max() / a.abs().max().clamp_min(1e-30)))
+        off = _units_off(a, b, longer[0]) if longer else (a - b).abs().max()
+        found = max(found, float(off / a.abs().max().clamp_min(1e-30)))
     return found
+
+
+def _units_off(wanted: Tensor, made: Tensor, axis: int) -> Tensor:
+    """How far the units of an axis are at most from those that they are copies of."""
+    rows, others = (t.movedim(axis, 0).flatten(1) for t in (wanted, made))
+    off = torch.stack([(rows - other).abs().amax(1) for other in others])
+    return torch.maximum(off.amin(1).max(), off.amin(0).max())
 
 
 def informative(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
@@ -115,7 +128,7 @@ def kept(weight: WeightPlan) -> dict[int, np.ndarray]:
 
 
 def without(source: nn.Module, plan: Plan) -> tuple[nn.Module, dict[int, Tensor]]:
-    """A copy of the source with the dropped units at zero; the rows that stay of its vectors, by address."""
+    """A copy of the source with the dropped units at zero; which units of its vectors stay, by address."""
     module = copy.deepcopy(source)
     tensors = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
     vectors: dict[int, Tensor] = {}
@@ -129,20 +142,26 @@ def without(source: nn.Module, plan: Plan) -> tuple[nn.Module, dict[int, Tensor]
                 gone[torch.from_numpy(rows)] = False
                 tensor.index_fill_(axis, gone.nonzero().flatten(), 0.0)
                 if tensor.ndim == 1:
-                    vectors[tensor.data_ptr()] = torch.from_numpy(np.unique(rows))
+                    vectors[tensor.data_ptr()] = ~gone
     return module, vectors
 
 
 @contextmanager
 def statistics_of(vectors: Mapping[int, Tensor]) -> Iterator[None]:
-    """Norms whose gain is among the vectors take their statistics over the rows that stay."""
+    """Norms whose gain is among the vectors take their statistics over the units that stay; where the gain is
+    multiplied afterwards, it is that of a module that runs, the innermost first.
+    """
+    running: list[nn.Module] = []
 
-    def rows_of(weight: Tensor | None) -> Tensor | None:
-        return None if weight is None else vectors.get(weight.data_ptr())
+    def rows_of(weight: Tensor | None, length: int) -> Tensor | None:
+        around = (gain for module in reversed(running) for gain in module.parameters(recurse=False))
+        gains = around if weight is None else [weight]
+        stays = (vectors.get(gain.data_ptr()) for gain in gains if gain.shape == (length,))
+        return next((one.nonzero().flatten() for one in stays if one is not None), None)
 
     def over(kind: Callable[..., Tensor], axis: int) -> Callable[..., Tensor]:
         def norm(x: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> Tensor:
-            rows, given = rows_of(weight), (weight,) if kind is rms else (weight, bias)
+            rows, given = rows_of(weight, x.shape[axis]), (weight,) if kind is rms else (weight, bias)
             if rows is None:
                 return kind(x, shape, *given, eps)
             extra = (None if one is None else one[rows] for one in given)
@@ -161,5 +180,7 @@ def statistics_of(vectors: Mapping[int, Tensor]) -> Iterator[None]:
         mock.patch.object(functional, "layer_norm", over(layer, -1)),
         mock.patch.object(functional, "group_norm", over(group, 1)),
         mock.patch.object(functional, "rms_norm", rms_norm),
+        register_module_forward_pre_hook(lambda module, given: running.append(module)),
+        register_module_forward_hook(lambda module, given, made: running.pop() and None),
     ):
         yield

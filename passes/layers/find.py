@@ -221,8 +221,8 @@ def closing(last: Value, start: Value, tree: PostDominators) -> list[Node]:
     while node is not None and len(node.inputs) == 1 and len(before) < len(behind):
         before.insert(0, node)
         node = node.inputs[0].producer if node.inputs[0] is not None else None
-    ops = [node.op for node in before]
-    longest = next((k for k in range(len(ops), 0, -1) if ops[-k:] == [v.op for v in behind[:k]]), 0)
+    named = [[(node.op, dict(node.attributes)) for node in nodes] for nodes in (before, behind)]
+    longest = next((k for k in range(len(before), 0, -1) if named[0][-k:] == named[1][:k]), 0)
     return behind[:longest]
 
 

@@ -94,6 +94,7 @@ POINTWISE: dict[str, Case] = {
     "aten.pow.Scalar": (lambda x: A.pow.Scalar(2, x), "n 4"),
     "aten.div.Tensor_mode": (lambda x, y: A.div.Tensor_mode(x, y, rounding_mode="floor"), "n 4; 4:+"),
     "aten.addcmul.default": (lambda x, y, z: A.addcmul.default(x, y, z, value=0.5), "n 4; n 4; 4"),
+    "aten.lerp.Tensor": (A.lerp.Tensor, "n 4; n 4; n 1"),
     "aten.lerp.Scalar": (lambda x, y: A.lerp.Scalar(x, y, 0.3), "n 4; n 4"),
     "aten.masked_fill.Scalar": (lambda x, m: A.masked_fill.Scalar(x, m, -1e9), "n 4; n 4:b"),
     "aten.masked_fill.Tensor": (lambda x, m, v: A.masked_fill.Tensor(x, m, v.sum()), "n 4; n 4:b; 2"),

@@ -140,6 +140,7 @@ ROWS = """
     aten.le.Scalar                  LessOrEqual(self, other)
     aten.le.Tensor                  LessOrEqual(self, other)
     aten.lerp.Scalar                Add(self, Mul(Sub(end, self), weight))
+    aten.lerp.Tensor                Add(self, Mul(Sub(end, self), weight))
     aten.logical_and.default        And(self.bool, other.bool)
     aten.logical_or.default         Or(self.bool, other.bool)
     aten.logical_xor.default        Xor(self.bool, other.bool)
