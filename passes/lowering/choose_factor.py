@@ -76,7 +76,7 @@ class Placing:
         if space.kind == "product":
             return self.resized(list(space.parts), before, after, block)
         if space.unit:
-            raise self.refused("a part of it is a single unit")
+            raise self.refused(f"a part of it is a single unit{self.where(space)}")
         if before % block or after % block:
             sizes = f"goes from {before} to {after} units, and blocks of {block} cut it"
             raise GrowError(Diagnostic("G305", f"a part of `{self.name}` {sizes}", self.size))
@@ -137,7 +137,15 @@ class Placing:
                 node = one.refusal.node
                 assert isinstance(node, Node)
                 return self.refused(f"{APART}; `{node.name or node.kind}` ({node.kind}) {one.refusal.cause}")
-        return self.refused(APART)
+        return self.refused(APART + self.where(space))
+
+    def where(self, space: Space) -> str:
+        """The first node that reads or makes an axis which is this space, for what is said."""
+        for node in (instance.node for instance in self.axes.instances):
+            values = (*node.operands, *node.outputs)
+            if any(find(one) is find(space) for value in values for one in self.axes.of(value)):
+                return f", at `{node.name or node.kind}`"
+        return ""
 
     def uncounted(self) -> FixedError:
         """No axis of any tensor counts them."""

@@ -197,6 +197,7 @@ def test_a_number_that_no_layers_have_makes_no_list():
     trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
     layers = len(config["layer_types"])
     assert trials.lists({("num_hidden_layers",): layers})
+    assert trials.lists({("num_hidden_layers",): 3 * layers})  # what proposals try to see what it does
     assert trials.lists({("num_hidden_layers",): 10**12}) == {}
 
 

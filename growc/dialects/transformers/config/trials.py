@@ -82,6 +82,8 @@ class Built:
 
 Known = dict[tuple[str, bool, bool], Built]
 """Configs that were built, for any target: the config, whether with its log, and `Target.fixed`."""
+PROBED = 3
+"""How many times as many layers as there are, or are planned, proposals may try: their lists have entries."""
 
 
 @dataclass(frozen=True)
@@ -253,10 +255,12 @@ class Trials:
         target says of a container of this length.
         """
         counts, found = layer_counts(self.source.shapes), dict[Path, Any]()
-        planned = set(layer_counts(self.target.shapes).values())
+        most = PROBED * max([*counts.values(), *layer_counts(self.target.shapes).values()], default=0)
         for path, new in values.items():
             old, beside = self.leaves.get(path), value_at(self.config, path[:-1])
-            if type(old) is not int or not old or new not in planned or not isinstance(beside, dict):
+            if type(old) is not int or type(new) is not int or not isinstance(beside, dict):
+                continue
+            if not old or new > most:
                 continue
             known = (k for c, k in self.target.layers.items() if counts.get(c) == old and len(k) == new)
             lineage = next(known, tuple(min(i, old - 1) for i in range(new)))
