@@ -49,6 +49,10 @@ def write(
     return graph, [value for value, node in writing.stored.items() if node.target in held]
 
 
+MASK = 3
+"""Where the mask stands among the arguments of scaled dot-product attention."""
+
+
 class _Writing:
     def __init__(self, model: ir.Model, holdings: Holdings, twins: Mapping[fx.Node, fx.Node]) -> None:
         self.graph, self.holdings, self.twins = fx.Graph(), holdings, twins
@@ -79,6 +83,15 @@ class _Writing:
             return entries(made.tensor)[0]
         return self.node(made)
 
+    def mask(self, source: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> None:
+        """Give a mask that is added the type of the queries, which a module may be moved to: torch reads the
+        numbers of a mask of another type as if they were of this one.
+        """
+        holder, key = (args, MASK) if len(args) > MASK else (kwargs, "attn_mask")
+        given: Any = source.args[MASK] if len(args) > MASK else source.kwargs.get("attn_mask")
+        if isinstance(given, fx.Node) and given.meta["val"].is_floating_point():
+            holder[key] = self.graph.call_function(aten.to.other, (holder[key], args[0]))  # type: ignore[index]
+
     def call(self, made: Made) -> None:
         """Write one call."""
         source = made.call
@@ -88,10 +101,9 @@ class _Writing:
         kwargs: dict[str, Any] = dict(fx.map_arg(source.kwargs, arguments.__getitem__))
         for path, literal in made.literals.items():
             _put(args, kwargs, path, self.said(literal, arguments))
-        target = source.target
-        if target is aten.split.Tensor and isinstance(args[1], (list, tuple)):
-            target = aten.split.sizes
-        node = self.graph.create_node(source.op, target, tuple(args), kwargs, source.name)
+        if source.target is aten.scaled_dot_product_attention.default:
+            self.mask(source, args, kwargs)
+        node = self.graph.create_node(source.op, source.target, tuple(args), kwargs, source.name)
         if stack := source.meta.get(STACK):
             node.meta[STACK] = moved(stack, made.move)
         self.nodes[made] = node

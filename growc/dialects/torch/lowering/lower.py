@@ -18,7 +18,14 @@ import onnx_ir as ir
 import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
-from torch.utils._pytree import TreeSpec, keystr, tree_flatten_with_path, tree_unflatten
+from torch.utils._pytree import (
+    SUPPORTED_NODES,
+    TreeSpec,
+    keystr,
+    tree_flatten_with_path,
+    tree_unflatten,
+    treespec_leaf,
+)
 
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.capture import ALIASES, RESERVED
@@ -270,12 +277,21 @@ def plain_name(path: str) -> str:
 
 
 def _plain(spec: TreeSpec) -> TreeSpec:
-    """A structure with lists for what holds nothing but tensors."""
+    """A structure of what has names for its parts: dictionaries for mappings of a class that gives torch no
+    names, lists for what holds nothing but tensors.
+    """
     if spec.is_leaf():
         return spec
-    children = [_plain(child) for child in spec.children()]
-    holds_all = isinstance(spec.type, type) and issubclass(spec.type, dict | list | tuple)
-    return TreeSpec(spec.type if holds_all else list, spec.context if holds_all else None, children)
+    children, named = [_plain(child) for child in spec.children()], SUPPORTED_NODES.get(spec.type)
+    if isinstance(spec.type, type) and issubclass(spec.type, dict | list | tuple):
+        if named is None or named.flatten_with_keys_fn is not None:
+            return TreeSpec(spec.type, spec.context, children)
+        made = tree_unflatten(
+            range(len(children)), TreeSpec(spec.type, spec.context, [treespec_leaf()] * len(children))
+        )
+        if isinstance(made, dict):
+            return TreeSpec(dict, sorted(made, key=made.__getitem__), children)
+    return TreeSpec(list, None, children)
 
 
 def _given(tensor: torch.Tensor) -> torch.Tensor:
