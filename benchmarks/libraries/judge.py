@@ -165,7 +165,7 @@ def statistics_of(vectors: Mapping[int, Tensor]) -> Iterator[None]:
             if rows is None:
                 return kind(x, shape, *given, eps)
             extra = (None if one is None else one[rows] for one in given)
-            shape = shape if kind is group else (len(rows),)
+            shape = len(torch.unique(rows * shape // x.shape[axis])) if kind is group else (len(rows),)
             made = kind(x.index_select(axis, rows), shape, *extra, eps)
             return torch.zeros_like(x).index_copy(axis, rows, made)
 

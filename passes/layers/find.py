@@ -147,7 +147,8 @@ def series_of(found: Repetition, stretch: Sequence[Bypass], tree: PostDominators
     bounds = range(found.start, found.stop, period)
     blocks = [list(stretch[i : i + period]) for i in bounds]
     places = places_of(found, bounds, stretch, tree)
-    if len(places) > 1:
+    once = len(places) == 2 and places[0].sizes != places[1].sizes
+    if len(places) > 1 and not once:  # a layer takes what it gives, or it would stand once for ever
         yield Series(places, blocks[: len(places) - 1])
 
 
@@ -222,8 +223,8 @@ def closing(last: Value, start: Value, tree: PostDominators) -> list[Node]:
         before.insert(0, node)
         node = node.inputs[0].producer if node.inputs[0] is not None else None
     named = [[(node.op, dict(node.attributes)) for node in nodes] for nodes in (before, behind)]
-    longest = next((k for k in range(len(before), 0, -1) if named[0][-k:] == named[1][:k]), 0)
-    return behind[:longest]
+    alike = (k for k in range(len(before), 0, -1) if named[0][-k:] == named[1][:k])
+    return behind[: next((k for k in alike if behind[k - 1].outputs[0].sizes == start.sizes), 0)]
 
 
 def operators(value: Value, place: Value, tree: PostDominators) -> list[Node]:

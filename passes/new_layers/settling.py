@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 
 from growc.ir.graph import Clamp, Node, Value
+from growc.ir.notation import FACTORS
 from growc.ir.traits import DEQUANTISE, QUANTISE, SAME, TURN, VIEW, WHOLE
 from growc.passes.new_layers.idempotent import Again, Find
 from growc.passes.new_layers.settled import FORMATS, REAL, Grid, Settled, content, holds, lies, number
@@ -31,6 +32,8 @@ def through(
         return (_quantised if node.has(QUANTISE) else _dequantised)(node, held, like or node)
     if node.has(VIEW, TURN):
         return held.moved(), True
+    if times_one(node, place):
+        return held, True
     if node.has(SAME, WHOLE):
         grid = "whole" if node.has(WHOLE) else out.dtype
         return _open(replace(held.rounded(grid), dtype=out.dtype), held.on(grid))
@@ -57,9 +60,18 @@ def steps_for(node: Node, held: Settled) -> Node | None:
     return next(fitting, None) if node.has(QUANTISE, DEQUANTISE) else None
 
 
+def times_one(node: Node, place: int) -> bool:
+    """Whether an operand is multiplied with ones, or divided by them."""
+    if node.treatment not in FACTORS or (place and node.treatment == "divide"):
+        return False
+    [other] = [v for i, v in enumerate(node.inputs) if i != place] if len(node.inputs) == 2 else [None]
+    known = None if other is None or node.outputs[0].sizes != node.required(place).sizes else other.known
+    return bool(known) and all(bool((numbers == 1).all()) for numbers in known or ())
+
+
 def settles(node: Node, place: int, find: Find) -> bool:
     """Whether a node may leave an operand as it is, depending on what holds of that."""
-    if bounds_of(node, place) is not None:
+    if bounds_of(node, place) is not None or times_one(node, place):
         return True
     return (place == 0 and node.has(*SETTLING)) or find(node, place) is not None
 

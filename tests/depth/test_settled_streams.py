@@ -318,3 +318,31 @@ stored (float[N, 4] x) => (float[N, 3] y)
         judge(LAST, model, tmp_path / "deep.onnx")
     between = "arrange layers as 0, 1, 0, 1, 2 with zero outputs"
     judge(between, model, tmp_path / "deep.onnx").assert_exact()
+
+
+DIVIDED = """
+divided (float[B, S, 3] x) => (float[B, S, 8] y)
+<float[3, 8] rows, float[8, 6] up0, float[6, 8] down0, float[8, 6] up1, float[6, 8] down1, float one = {number}>
+{{
+    x0 = MatMul(x, rows)
+    a0 = MatMul(x0, up0)
+    b0 = Relu(a0)
+    c0 = MatMul(b0, down0)
+    s0 = Add(x0, c0)
+    x1 = {op}(s0, one)
+    a1 = MatMul(x1, up1)
+    b1 = Relu(a1)
+    c1 = MatMul(b1, down1)
+    s1 = Add(x1, c1)
+    y = {op}(s1, one)
+}}
+"""
+
+
+@pytest.mark.parametrize("op", ["Mul", "Div"])
+@pytest.mark.parametrize(("number", "exact"), [("{1.0}", True), ("{0.5}", False)])
+def test_a_stream_that_is_multiplied_with_one_is_left_as_it_is(tmp_path, op, number, exact):
+    model = save(tmp_path / "m.onnx", DIVIDED.format(number=number, op=op))
+    judged = judge("stack layers to 3 by last with zero outputs", model, tmp_path / "deep.onnx")
+    assert judged.certificate.exact is exact
+    assert (judged.difference < 1e-5) is exact
