@@ -149,19 +149,24 @@ def without(source: nn.Module, plan: Plan) -> tuple[nn.Module, dict[int, Tensor]
 @contextmanager
 def statistics_of(vectors: Mapping[int, Tensor]) -> Iterator[None]:
     """Norms whose gain is among the vectors take their statistics over the units that stay; where the gain is
-    multiplied afterwards, it is that of a module that runs, the innermost first.
+    multiplied afterwards, it is that of a module that runs, the innermost first; without one, they take them
+    over the units that are not zero everywhere.
     """
     running: list[nn.Module] = []
 
-    def rows_of(weight: Tensor | None, length: int) -> Tensor | None:
+    def rows_of(weight: Tensor | None, x: Tensor, axis: int) -> Tensor | None:
         around = (gain for module in reversed(running) for gain in module.parameters(recurse=False))
-        gains = around if weight is None else [weight]
-        stays = (vectors.get(gain.data_ptr()) for gain in gains if gain.shape == (length,))
-        return next((one.nonzero().flatten() for one in stays if one is not None), None)
+        gains = [
+            gain for gain in (around if weight is None else [weight]) if gain.shape == x.shape[axis:][:1]
+        ]
+        stays = next((vectors[g.data_ptr()] for g in gains if g.data_ptr() in vectors), None)
+        if not gains and vectors:
+            stays = x.movedim(axis, 0).flatten(1).any(1)
+        return None if stays is None or bool(stays.all()) else stays.nonzero().flatten()
 
     def over(kind: Callable[..., Tensor], axis: int) -> Callable[..., Tensor]:
         def norm(x: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: Any = 1e-5) -> Tensor:
-            rows, given = rows_of(weight, x.shape[axis]), (weight,) if kind is rms else (weight, bias)
+            rows, given = rows_of(weight, x, axis), (weight,) if kind is rms else (weight, bias)
             if rows is None:
                 return kind(x, shape, *given, eps)
             extra = (None if one is None else one[rows] for one in given)

@@ -81,7 +81,7 @@ class Requests:
     def add(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> None:
         """Map a row-major product of spaces."""
         if ask.stage.axis == "channels":
-            spaces, before, after = self.inside_groups(spaces, before, after, ask.statement)
+            spaces, before, after = self.inside_groups(ask, spaces, before, after)
         if before != after and self.has_come(ask.stage, spaces, after):
             return
         places = self.places(ask, spaces, before, after)
@@ -177,6 +177,8 @@ class Requests:
         spaces = ask.target.spaces
         size = self.sizes.product(spaces)
         try:
+            if ask.stage.axis == "channels":
+                self.inside_groups(ask, spaces, size, size)
             self.placing(ask).resized(spaces, size, size)
         except FixedError as error:
             return error
@@ -185,16 +187,19 @@ class Requests:
         return None
 
     def inside_groups(
-        self, spaces: Sequence[Space], before: int, after: int, statement: Resizing
+        self, ask: Ask, spaces: Sequence[Space], before: int, after: int
     ) -> tuple[list[Space], int, int]:
         """The factors of channels that do not count groups, and their size before and after."""
         inner = [s for s in spaces if not all(x in self.roles.counters for x in leaves(s))]
+        if not inner:
+            placing = self.placing(ask)
+            raise placing.refused(f"they are groups, whose number stays{placing.where(spaces[0])}")
         part = self.sizes.product(inner)
         groups = before // part
         if after % groups:
             message = f"`channels` cannot be {after}: their number of groups stays {groups}"
             wrong = f"{after} is no multiple of {groups}"
-            raise GrowError(Diagnostic("G301", message, size_span(statement), wrong))
+            raise GrowError(Diagnostic("G301", message, size_span(ask.statement), wrong))
         return inner, part, after // groups
 
     def agree(self, ask: Ask, space: Space, size: int) -> None:
