@@ -66,7 +66,9 @@ corpus: zoo
 	$(BIN)/python tests/corpus/corpus.py build/zoo --jobs 2
 
 libraries: build/libraries.stamp
-	PYTHONPATH=build/libraries $(BIN)/python benchmarks/libraries/run.py --json build/libraries.json
+	PYTHONPATH=build/libraries $(BIN)/python benchmarks/libraries/run.py --json docs/libraries.json
+	PYTHONPATH=build/libraries $(BIN)/python benchmarks/libraries/pruning.py --json docs/pruning.json
+	$(BIN)/python benchmarks/libraries/page.py docs/libraries.json --pruned docs/pruning.json
 
 build/libraries.stamp: .venv/dev.stamp benchmarks/libraries/requirements.txt
 	rm -rf build/libraries

@@ -12,9 +12,11 @@ import argparse
 import json
 import multiprocessing
 import os
+import subprocess
 import traceback
 import warnings
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,11 @@ def one(library: str, name: str) -> dict[str, Any]:
     return dict(found)
 
 
+def revision() -> str:
+    """The revision of growc; with a + where files differ from it."""
+    return subprocess.check_output(["git", "describe", "--always", "--dirty=+"], text=True).strip()
+
+
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(
@@ -89,7 +96,7 @@ def main() -> None:
             key = f"{subject.library} {subject.name}{' (directory)' * (library == 'directories')}"
             wanted = subject.name in options.names if options.names else key not in found
             if wanted:
-                found[key] = one(library, subject.name)
+                found[key] = one(library, subject.name) | {"revision": revision(), "date": str(date.today())}
                 options.json.write_text(json.dumps(found, indent=1))
                 print(*_lines(key, found[key]), sep="\n", flush=True)
 
