@@ -117,8 +117,9 @@ def _summed(numbers: tuple[Floats, Ints] | None, units: int) -> Floats:
 
 def squares(values: Array, kept: tuple[int, ...]) -> Floats:
     """The sum of squares over all axes but the kept ones, a few rows at a time."""
+    values = values if values.ndim else values.reshape(1)
     gone = tuple(a for a in range(values.ndim) if a not in kept)
-    step = max(1, ROWS * values.shape[0] // max(values.size, 1)) if values.ndim else 1
+    step = max(1, ROWS * values.shape[0] // max(values.size, 1))
     parts = []
     for start in range(0, len(values), step):
         block = np.abs(wide(np.asarray(values[start : start + step])))

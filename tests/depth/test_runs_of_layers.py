@@ -12,7 +12,6 @@ from graphs import save
 from judging import judge
 
 from growc import api
-from growc.errors.diagnostic import GrowError
 
 LAYERED = """
 layered (float[B, S, 3] x) => (float[B, S, 4] y)

@@ -322,7 +322,8 @@ stored (float[N, 4] x) => (float[N, 3] y)
 
 DIVIDED = """
 divided (float[B, S, 3] x) => (float[B, S, 8] y)
-<float[3, 8] rows, float[8, 6] up0, float[6, 8] down0, float[8, 6] up1, float[6, 8] down1, float one = {number}>
+<float[3, 8] rows, float[8, 6] up0, float[6, 8] down0, float[8, 6] up1, float[6, 8] down1,
+ float one = {number}>
 {{
     x0 = MatMul(x, rows)
     a0 = MatMul(x0, up0)

@@ -413,6 +413,10 @@ MORE: tuple[tuple[str, Case], ...] = (
         ),
     ),
     ("every second element", (lambda x: A.slice.Tensor(x, 1, 1, 7, 2), "n 9")),
+    (
+        "written from the length of another tensor on",
+        (lambda x, y: A.slice_scatter.default(torch.cat([y, x], 0), x * 2, 0, y.shape[0]), "n 4; m 4"),
+    ),
     ("parts with a rest", (lambda x: A.chunk.default(x, 4, 1), "n 9")),
     ("fewer parts than asked for", (lambda x: A.chunk.default(x, 4, 1), "n 5")),
     ("parts of a size with a rest", (lambda x: A.split.Tensor(x, 4, -1), "n 9")),

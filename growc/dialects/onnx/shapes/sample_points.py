@@ -87,9 +87,9 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     Exporters declare dims dynamic that are baked into the graph, and apart that must agree. At a
     contradiction these are tried: that inputs of one shape and use (the caches) agree; then, for symbols that
     show in the sizes that meet there, and at last for all, that one is a size that stands there, another
-    symbol, the sum of two, or, in a branch, zero; else, that an image has one height and width. What gets
-    furthest stays. Raises ContradictionError where
-    nothing helps.
+    symbol, the sum of two, or, in a branch, zero; where two sums meet, that their summands agree; else, that
+    an image has one height and width. What gets furthest stays. Raises ContradictionError where nothing
+    helps.
     """
     dims = symbols_of(graph) | counted(graph)
     names = _names(dims, made=False) + _names(dims, made=True)
@@ -165,6 +165,10 @@ def _trials(
             if _pattern(own) == _pattern(other) and set(own) & set(showing)
         ]
     for base in (alike, assigned):
+        sums = combinations(_sums(names, base, dims, samples, at), 2)
+        apart = [(a, b) for a, b in sums if not set(a) & set(b)]
+        yield [{**base, **dict(zip(a, c, strict=True))} for a, b in apart for c in (b, b[::-1])]
+    for base in (alike, assigned):
         free = [n for n in _names(dims, made=False) if n not in base]
         yield [{**base, n: rule} for n in free for rule in _rules(n, free, at, samples)]
     for base in (alike, assigned):
@@ -210,15 +214,25 @@ def _showing(
     names: list[str], assigned: Assignment, dims: Dims, samples: tuple[Size, ...], at: ContradictionError
 ) -> list[str]:
     """The free symbols that are one of the sizes that meet, or one summand of two."""
+    now, met = _now(assigned, dims, samples), set(at.sizes)
+    summands = {n for pair in _sums(names, assigned, dims, samples, at) for n in pair}
+    return [n for n in names if n in now and (now[n] in met or n in summands)]
+
+
+def _sums(
+    names: list[str], assigned: Assignment, dims: Dims, samples: tuple[Size, ...], at: ContradictionError
+) -> list[tuple[str, str]]:
+    """The pairs of free symbols that add up to one of the sizes that meet."""
+    now, met = _now(assigned, dims, samples), set(at.sizes)
+    pairs = combinations([n for n in now if n in names], 2)
+    return [(a, b) for a, b in pairs if tuple(map(sum, zip(now[a], now[b], strict=True))) in met]
+
+
+def _now(assigned: Assignment, dims: Dims, samples: tuple[Size, ...]) -> dict[str, Size]:
+    """The sizes of the free symbols."""
     sizes = input_sizes(dims, samples, assigned)
     rows = [(d, s) for v, row in dims.items() for d, s in zip(row or (), sizes[v] or (), strict=True)]
-    now = {d: s for d, s in rows if isinstance(d, str) and d not in assigned}
-    met = set(at.sizes)
-    sums = (
-        pair for pair in combinations(now, 2) if tuple(map(sum, zip(*map(now.get, pair), strict=True))) in met
-    )
-    summands = {n for pair in sums for n in pair}
-    return [n for n in names if n in now and (now[n] in met or n in summands)]
+    return {d: s for d, s in rows if isinstance(d, str) and d not in assigned}
 
 
 def _squares(

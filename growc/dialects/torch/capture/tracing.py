@@ -174,8 +174,12 @@ def placeholder_values(program: ExportedProgram) -> dict[str, Any]:
 
 
 def named_symbols(program: ExportedProgram, inputs: Iterable[tuple[str, Any]], axes: Axes) -> dict[str, str]:
-    """The names of symbols, by where they stand in the inputs, which are given in the program's order."""
+    """The names of symbols, by where they stand in the inputs, which are given in the program's order.
+
+    Rows of another number than those of the inputs before have a name of their own.
+    """
     names: dict[str, str] = {}
+    sizes: dict[str, int | None] = {}
     values = placeholder_values(program)
     specs = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
     leaves = [name for name, given in inputs for _ in tree_flatten(given)[0]]
@@ -184,6 +188,7 @@ def named_symbols(program: ExportedProgram, inputs: Iterable[tuple[str, Any]], a
         if isinstance(value, Tensor):
             for axis, called in axes.get(name, {}).items() if value.ndim else ():
                 size = value.shape[axis]
-                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
-                    names.setdefault(str(size), called)
+                if isinstance(size, torch.SymInt) and size.node.expr.is_symbol and str(size) not in names:
+                    alike = sizes.setdefault(called, size.node.hint) == size.node.hint
+                    names[str(size)] = called if alike else f"{called}_of_{name}"
     return names

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from growc.dialects.torch.operators.call import LAST, Call, Operand, Size, UnknownError
 
@@ -197,20 +198,30 @@ def slice_scatter(
     """Elements from a start to an end become others."""
     axis, whole = at.axis(dim, x), at.sizes(x)[at.axis(dim, x)]
     begin, stop = 0 if start is None else start, LAST if end is None else end
-    if step != 1 or not isinstance(begin, int) or not isinstance(stop, int):
+    if step != 1 or not isinstance(stop, int):
         raise UnknownError
-    if isinstance(whole, int):
+    if not isinstance(begin, int):
+        if stop < LAST - 1 or not _counts(begin):
+            raise UnknownError
+    elif isinstance(whole, int):
         begin, stop, _ = slice(begin, stop).indices(whole)
     elif begin < 0 or stop < 0:
         raise UnknownError
     return _between(at, x, axis, begin, stop, at.tensor(src, at.dtype))
 
 
-def _between(at: Call, x: Operand, axis: int, start: int, stop: int, part: ir.Value) -> ir.Value:
+def _counts(size: Size) -> bool:
+    """Whether a size that inputs decide is never negative."""
+    value = size.meta["val"] if isinstance(size, fx.Node) else size
+    return isinstance(value, torch.SymInt) and statically_known_true(value >= 0)
+
+
+def _between(at: Call, x: Operand, axis: int, start: Size, stop: int, part: ir.Value) -> ir.Value:
     """A tensor with something else in the place of a part of one axis."""
     parts, data = [part], at.tensor(x)
     if start:
-        parts.insert(0, at.add("Slice", data, *(at.constant([n]) for n in (0, start, axis))))
-    if stop < LAST and stop != at.sizes(x)[axis]:
+        ends = at.constant([0]), at.ints(start), at.constant([axis])
+        parts.insert(0, at.add("Slice", data, *ends))
+    if stop < LAST - 1 and stop != at.sizes(x)[axis]:
         parts.append(at.add("Slice", data, *(at.constant([n]) for n in (stop, LAST, axis))))
     return parts[0] if len(parts) == 1 else at.add("Concat", *parts, axis=axis)
