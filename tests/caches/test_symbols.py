@@ -68,3 +68,31 @@ def test_what_nothing_settles_is_given_up_soon(tmp_path, monkeypatch):
     with pytest.raises(GrowError, match="contradict each other"):
         inspect(save(tmp_path / "model.onnx", text))
     assert len(tried) < 500
+
+
+TWO_SUMS = """
+g (float[N, A, 6] picture, float[N, B, 6] text, float[C, 6] of_picture, float[D, 6] of_text)
+=> (float[N, T, 8] y)
+<float[6, 10] up, float[10, 8] down>
+{
+    tokens = Concat <axis = 1> (picture, text)
+    places = Concat <axis = 0> (of_picture, of_text)
+    x = Mul(tokens, places)
+    a = MatMul(x, up)
+    b = Relu(a)
+    y = MatMul(b, down)
+}
+"""
+
+
+def test_the_summands_of_two_lengths_that_meet_agree(tmp_path):
+    """The places of pictures and of text, which inputs number, and their tokens."""
+    model = save(tmp_path / "m.onnx", TWO_SUMS)
+    sizes = {v.name: v.sizes for v in inspect(model).graph.inputs}
+    tokens, places = (
+        {sizes[name][-2] for name in names} for names in (("picture", "text"), ("of_picture", "of_text"))
+    )
+    assert tokens == places
+    done = apply("widen ffn to 2 * ffn with neighbor copy", model, tmp_path / "grown.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification is not None

@@ -89,3 +89,28 @@ def test_numbers_in_the_shape_of_a_parameter_grow_with_it(made: str) -> None:
     torch.manual_seed(0)
     grown = assert_exact(Biased(made).eval(), "widen heads to 2 * heads with neighbor copy")
     assert grown.state_dict()["q_bias"].shape == (24,)
+
+
+class Rotated(nn.Module):
+    """Tokens of two kinds, whose places inputs number in tensors without rows of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(6, 10), nn.Linear(10, 4)
+
+    def forward(self, picture, text, picture_places, text_places):
+        places = torch.cat([picture_places, text_places]).sin()
+        return self.down(torch.relu(self.up(torch.cat([picture, text], 1) * places)))
+
+
+def test_rows_of_another_number_are_no_batch():
+    inputs = {
+        "picture": torch.randn(2, 5, 6),
+        "text": torch.randn(2, 3, 6),
+        "picture_places": torch.randn(5, 6),
+        "text_places": torch.randn(3, 6),
+    }
+    module = Rotated().eval()
+    made = growc.apply(module, "widen ffn to 20 with neighbor copy", example_inputs=inputs)
+    assert made.plan.certificate.exact
+    assert torch.allclose(made(**inputs), module(**inputs), rtol=0, atol=1e-5)
