@@ -87,8 +87,8 @@ def _ways(flow: Flow, base: Value, branch: Value) -> Iterator[Value]:
         node = through_casts(unscaled(flow, value)).producer
         if node is not None and node.treatment == "multiply":
             yield from (v for v in node.operands if v not in flow.parameters)
-        elif node is not None and node.op == "Sub" and node.inputs[1] is branch:
-            yield node.required(0)
+        elif node is not None and node.treatment == "add" and not node.has(SUM) and node.input(1) is branch:
+            yield node.required(0)  # a difference
 
     for value in walk([base], above):
         way = through_casts(unscaled(flow, value))

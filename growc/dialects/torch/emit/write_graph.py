@@ -10,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 from torch import fx
+from torch.fx.node import Argument
 
 from growc.dialects.torch.capture.export import Captured
 from growc.dialects.torch.emit.literals import Parameter, entries, refusal
@@ -83,14 +84,16 @@ class _Writing:
             return entries(made.tensor)[0]
         return self.node(made)
 
-    def mask(self, source: fx.Node, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def mask(self, source: fx.Node, args: list[Argument], kwargs: dict[str, Argument]) -> None:
         """Give a mask that is added the type of the queries, which a module may be moved to: torch reads the
         numbers of a mask of another type as if they were of this one.
         """
-        holder, key = (args, MASK) if len(args) > MASK else (kwargs, "attn_mask")
-        given: Any = source.args[MASK] if len(args) > MASK else source.kwargs.get("attn_mask")
+        listed = len(args) > MASK
+        given = source.args[MASK] if listed else source.kwargs.get("attn_mask")
         if isinstance(given, fx.Node) and given.meta["val"].is_floating_point():
-            holder[key] = self.graph.call_function(aten.to.other, (holder[key], args[0]))  # type: ignore[index]
+            mask = args.pop(MASK) if listed else kwargs.pop("attn_mask")
+            made = self.graph.call_function(aten.to.other, (mask, args[0]))
+            args.insert(MASK, made) if listed else kwargs.update(attn_mask=made)
 
     def call(self, made: Made) -> None:
         """Write one call."""
