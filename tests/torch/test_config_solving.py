@@ -201,6 +201,16 @@ def test_a_number_that_no_layers_have_makes_no_list():
     assert trials.lists({("num_hidden_layers",): 10**12}) == {}
 
 
+def test_entries_by_the_numbers_of_layers_follow_the_lineage():
+    """Of some layers, as Gemma 4 says which of them have a size of their own."""
+    config = tiny_configs.GEMMA2 | {"of_layers": {"1": {"head_dim": 32}}, "of_others": {"1": 2, "x": 3}}
+    target = target_of(tiny_configs.GEMMA2, inputs_of("GEMMA2"))
+    assert len(config["layer_types"]) == 2
+    found = Trials(config, target, build).lists({("num_hidden_layers",): 3})
+    assert found["of_layers",] == {"1": {"head_dim": 32}, "2": {"head_dim": 32}}
+    assert ("of_others",) not in found
+
+
 def test_lists_with_an_entry_for_each_layer_follow_the_lineage():
     config = tiny_configs.GEMMA2
     true = config | {

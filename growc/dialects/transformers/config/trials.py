@@ -5,7 +5,7 @@ Needs: the source's config, `Target`, a function that builds. Gives: `Trials`, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -111,6 +111,16 @@ class Trial(Built):
     def key(self) -> str:
         """Equal for equal values."""
         return repr(sorted(self.values.items(), key=repr))
+
+
+def _of_layers(entries: object, count: int, lineage: Sequence[int]) -> object | None:
+    """What has an entry for each of so many layers, or for some by number, with those of these layers."""
+    if isinstance(entries, list) and len(entries) == count:
+        return [entries[i] for i in lineage]
+    numbered = isinstance(entries, dict) and all(str(k).isdecimal() and int(k) < count for k in entries)
+    if isinstance(entries, dict) and entries and numbered:
+        return {str(k): entries[str(i)] for k, i in enumerate(lineage) if str(i) in entries}
+    return None
 
 
 class Trials:
@@ -251,8 +261,8 @@ class Trials:
         return {(key,): made[key] for key in keys if made and made.get(key) != whole[key]}
 
     def lists(self, values: Values) -> Values:
-        """Lists beside a number of layers, as long as it was: with the entries of the new layers, as the
-        target says of a container of this length.
+        """Lists beside a number of layers, as long as it was, and mappings of numbers of layers: with the
+        entries of the new layers, as the target says of a container of this length.
         """
         counts, found = layer_counts(self.source.shapes), dict[Path, Any]()
         most = PROBED * max([*counts.values(), *layer_counts(self.target.shapes).values()], default=0)
@@ -264,8 +274,10 @@ class Trials:
                 continue
             known = (k for c, k in self.target.layers.items() if counts.get(c) == old and len(k) == new)
             lineage = next(known, tuple(min(i, old - 1) for i in range(new)))
-            lists = {(*path[:-1], k): v for k, v in beside.items() if isinstance(v, list) and len(v) == old}
-            found |= {p: [v[i] for i in lineage] for p, v in lists.items() if p not in values}
+            for key, entries in beside.items():
+                place = (*path[:-1], key)
+                if place not in values and (made := _of_layers(entries, old, lineage)) is not None:
+                    found[place] = made
         return found
 
     @cached_property
