@@ -78,3 +78,23 @@ def test_an_output_may_have_more_of_the_same_units() -> None:
     assert judge.difference(source, [torch.tensor([[1.0, 1.0, 2.0, 2.0, 4.0, 4.0]])]) == 0
     assert judge.difference(source, [torch.tensor([[1.0, 1.0, 2.0, 2.0, 2.0, 2.0]])]) > 50 * judge.CLOSE
     assert judge.difference(source, [torch.tensor([[1.0, 1.0, 2.0, 3.0, 4.0, 4.0]])]) > 50 * judge.CLOSE
+
+
+class OwnNorm(nn.Module):
+    """A norm of a library's own, with a gain for each unit."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-3)
+
+
+def test_norms_of_ones_own_kind_are_taken_over_the_units_that_stay() -> None:
+    torch.manual_seed(0)
+    feeds = {"input": torch.randn(3, 6)}, {"input": torch.randn(3, 6)}
+    module = judge.drawn(nn.Sequential(nn.Linear(6, 16), OwnNorm(16), nn.GELU(), nn.Linear(16, 5)), feeds[0])
+    found = measure.outcome(module, feeds, "subclone ffn to ffn / 2 by magnitude unscaled")
+    assert found.status == measure.RIGHT
+    assert found.difference < 1e-9

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -143,7 +144,29 @@ def without(source: nn.Module, plan: Plan) -> tuple[nn.Module, dict[int, Tensor]
                 tensor.index_fill_(axis, gone.nonzero().flatten(), 0.0)
                 if tensor.ndim == 1:
                     vectors[tensor.data_ptr()] = ~gone
+    for part in module.modules():
+        gain = part._parameters.get("weight")
+        alone = not list(part.children()) and all(p is None or p.ndim == 1 for p in part._parameters.values())
+        if alone and gain is not None and gain.data_ptr() in vectors and not isinstance(part, NORMS):
+            part.forward = partial(_over_units, part, vectors[gain.data_ptr()].nonzero().flatten())
     return module, vectors
+
+
+NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._BatchNorm)
+"""Norms whose statistics `statistics_of` takes over the units that stay."""
+
+
+def _over_units(module: nn.Module, rows: Tensor, x: Tensor, *rest: Any) -> Any:
+    """What a module with a gain for each unit, a norm of its own kind, makes of the units that stay."""
+    gain = module._parameters["weight"]
+    if gain is None or x.shape[-1] != len(gain):
+        return type(module).forward(module, x, *rest)
+    part = copy.copy(module)
+    part._parameters = {
+        k: None if p is None else nn.Parameter(p[rows]) for k, p in module._parameters.items()
+    }
+    made = type(module).forward(part, x[..., rows], *rest)
+    return torch.zeros_like(x, dtype=made.dtype).index_copy(-1, rows, made)
 
 
 @contextmanager
