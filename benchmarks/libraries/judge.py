@@ -68,8 +68,11 @@ def outputs(module: nn.Module, feed: Feed) -> list[Tensor]:
     torch.manual_seed(0)
     with torch.no_grad():
         made = module(**feed)
-    if hasattr(made, "to_tuple"):
-        made = made.to_tuple()
+    return floats(made.to_tuple() if hasattr(made, "to_tuple") else made)
+
+
+def floats(made: Any) -> list[Tensor]:
+    """The floating-point tensors of what a forward returns."""
     return [t for t in tree_leaves(made) if isinstance(t, Tensor) and t.is_floating_point()]
 
 
@@ -129,16 +132,27 @@ def kept(weight: WeightPlan) -> dict[int, np.ndarray]:
 
 
 def without(source: nn.Module, plan: Plan) -> tuple[nn.Module, dict[int, Tensor]]:
-    """A copy of the source with the dropped units at zero; which units of its vectors stay, by address."""
+    """A copy of the source with the units at zero that a plan drops; see `dropped`."""
+    weights = [weight for weight in plan.weights if not weight.source.endswith("running_var")]
+    return dropped(source, {weight.source: kept(weight) for weight in weights})
+
+
+def dropped(
+    source: nn.Module, stays: Mapping[str, Mapping[int, np.ndarray]]
+) -> tuple[nn.Module, dict[int, Tensor]]:
+    """A copy of the source with dropped units at zero; which units of its vectors stay, by address.
+
+    stays: the rows that stay, by tensor and axis, where some go.
+    """
     module = copy.deepcopy(source)
     tensors = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
     vectors: dict[int, Tensor] = {}
     with torch.no_grad():
-        for weight in plan.weights:
-            tensor = tensors.get(weight.source)
-            if tensor is None or not tensor.is_floating_point() or weight.source.endswith("running_var"):
+        for name, axes in stays.items():
+            tensor = tensors.get(name)
+            if tensor is None or not tensor.is_floating_point():
                 continue
-            for axis, rows in kept(weight).items():
+            for axis, rows in axes.items():
                 gone = torch.ones(tensor.shape[axis], dtype=torch.bool)
                 gone[torch.from_numpy(rows)] = False
                 tensor.index_fill_(axis, gone.nonzero().flatten(), 0.0)

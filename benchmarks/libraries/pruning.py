@@ -11,12 +11,11 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import multiprocessing
 import os
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import judge
+import numpy as np
 import subjects
 import torch
-from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from alone import alone
+from measure import prepared
+from torch import nn
 
 LIMIT = 300
 """Seconds for one model."""
@@ -58,16 +59,11 @@ def halve(module: nn.Module, inputs: Any, package: str, classes: set[int]) -> No
         pruning_ratio=0.5,
         ignored_layers=ignored(module, package, classes),
         num_heads={m: m.num_heads for m in module.modules() if isinstance(m, nn.MultiheadAttention)},
-        output_transform=floats,
+        output_transform=judge.floats,
     )
     pruner.step()
     if isinstance(module, VisionTransformer):  # as the example does: its forward reads the size
         module.hidden_dim = module.conv_proj.out_channels
-
-
-def floats(made: Any) -> list[Tensor]:
-    """The floating-point tensors of an output."""
-    return [t for t in tree_leaves(made) if isinstance(t, Tensor) and t.is_floating_point()]
 
 
 def number(module: nn.Module) -> None:
@@ -77,38 +73,20 @@ def number(module: nn.Module) -> None:
         weight.grad = torch.arange(weight.numel(), dtype=weight.dtype).view(weight.shape)
 
 
-def kept(source: nn.Module, made: nn.Module) -> dict[str, list[Tensor]]:
-    """The rows of the source that stay, by weight and axis, read from the numbered gradients."""
-    found = {}
-    after = dict(made.named_parameters())
+def kept(source: nn.Module, made: nn.Module) -> dict[str, dict[int, np.ndarray]]:
+    """The rows of the source that stay, by tensor and axis, where some go: read from the gradients."""
+    found: dict[str, dict[int, np.ndarray]] = {}
+    after, buffers = dict(made.named_parameters()), dict(source.named_buffers())
     for name, weight in source.named_parameters():
-        if (numbers := after[name].grad) is not None and numbers.ndim == weight.ndim:
-            codes = numbers.long()
-            found[name] = [
-                (codes // weight.stride(axis) % size).unique() for axis, size in enumerate(weight.shape)
-            ]
+        numbers = after[name].grad
+        if numbers is None or numbers.ndim != weight.ndim:
+            continue
+        for axis, size in enumerate(weight.shape):
+            rows = (numbers.long() // weight.stride(axis) % size).unique().numpy()
+            mean = f"{name.rpartition('.')[0]}.running_mean"
+            for tensor in (name, *([mean] if weight.ndim == 1 and mean in buffers else [])):
+                found.setdefault(tensor, {}).update({axis: rows} if len(rows) < size else {})
     return found
-
-
-def without(source: nn.Module, rows: Mapping[str, Sequence[Tensor]]) -> tuple[nn.Module, dict[int, Tensor]]:
-    """A copy of the source with the dropped rows at zero; the rows that stay of its vectors, by address."""
-    module = copy.deepcopy(source)
-    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    vectors: dict[int, Tensor] = {}
-    with torch.no_grad():
-        for name, axes in rows.items():
-            mean = tensors.get(f"{name.rpartition('.')[0]}.running_mean")
-            for axis, stay in enumerate(axes):
-                gone = torch.ones(tensors[name].shape[axis], dtype=torch.bool)
-                gone[stay] = False
-                if not gone.any():
-                    continue
-                tensors[name].index_fill_(axis, gone.nonzero().flatten(), 0.0)
-                if tensors[name].ndim == 1:
-                    vectors[tensors[name].data_ptr()] = stay
-                    if mean is not None:
-                        mean.masked_fill_(gone, 0.0)
-    return module, vectors
 
 
 def pruned(source: nn.Module, feed: judge.Feed, package: str) -> dict[str, Any]:
@@ -120,7 +98,7 @@ def pruned(source: nn.Module, feed: judge.Feed, package: str) -> dict[str, Any]:
     halve(made, next(iter(feed.values())), package, {shape[1] for shape in before})
     seconds = time.process_time() - start
     outputs = judge.outputs(made, feed)
-    removed, vectors = without(source, kept(source, made))
+    removed, vectors = judge.dropped(source, kept(source, made))
     with judge.statistics_of(vectors):
         off = judge.difference(judge.outputs(removed, feed), outputs)
     sizes = [sum(p.numel() for p in m.parameters()) for m in (source, made)]
@@ -135,10 +113,7 @@ def _work(name: str, pipe: Any) -> None:
     torch.set_num_threads(1)
     subject = next(s for s in subjects.torchvision_subjects() if s.name == name)
     try:
-        source, feeds = subject.make()
-        source = judge.drawn(source, feeds[0])
-        if not judge.informative(*(judge.outputs(source, feed) for feed in feeds)):
-            raise ValueError("the outputs say nothing")
+        source, feeds = prepared(subject)
         feed = judge.precise((source,), feeds[0])
     except Exception as error:  # noqa: BLE001 - it is not made here either
         large = isinstance(error, subjects.TooLargeError)
@@ -148,24 +123,12 @@ def _work(name: str, pipe: Any) -> None:
     try:
         pipe.send(pruned(source, feed, subject.family))
     except Exception as error:  # noqa: BLE001 - it is an outcome
-        said = f"{type(error).__name__}: {error}"
-        pipe.send({"status": ERROR, "said": said, "trace": traceback.format_exc()[-1500:]})
+        found = _failed(f"{type(error).__name__}: {error}")
+        pipe.send(found | {"trace": traceback.format_exc()[-1500:]})
 
 
-def one(name: str) -> dict[str, Any]:
-    """What became of a model, in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(name, theirs))
-    process.start()
-    theirs.close()
-    try:
-        found = ours.recv() if ours.poll(LIMIT) else {"status": ERROR, "said": "time limit"}
-    except EOFError:
-        found = {"status": ERROR, "said": "the process ended"}
-    process.kill()
-    process.join()
-    return dict(found)
+def _failed(said: str) -> dict[str, Any]:
+    return {"status": ERROR, "said": said}
 
 
 def main() -> None:
@@ -179,7 +142,7 @@ def main() -> None:
     found: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
     for subject in subjects.torchvision_subjects():
         if subject.name in options.names if options.names else subject.name not in found:
-            found[subject.name] = one(subject.name)
+            found[subject.name] = alone(_work, (subject.name,), LIMIT, _failed)
             options.json.write_text(json.dumps(found, indent=1))
             print(*_lines(subject.name, found[subject.name]), sep="\n", flush=True)
 

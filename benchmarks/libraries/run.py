@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import subprocess
 import traceback
@@ -26,6 +25,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import new_classes
 import own_choice
 import subjects
+from alone import alone
 
 LIMIT = 900
 """Seconds for one model."""
@@ -58,22 +58,8 @@ def _work(library: str, name: str, pipe: Any) -> None:
         pipe.send({"skipped": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-2000:]})
 
 
-def one(library: str, name: str) -> dict[str, Any]:
-    """What became of a model."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(library, name, theirs))
-    process.start()
-    theirs.close()
-    try:
-        found = (
-            ours.recv() if ours.poll(LIMIT) else {"cases": {"all": {"status": "crash", "said": "time limit"}}}
-        )
-    except EOFError:
-        found = {"cases": {"all": {"status": "crash", "said": "the process ended"}}}
-    process.kill()
-    process.join()
-    return dict(found)
+def _crashed(said: str) -> dict[str, Any]:
+    return {"cases": {"all": {"status": "crash", "said": said}}}
 
 
 def revision() -> str:
@@ -96,7 +82,8 @@ def main() -> None:
             key = f"{subject.library} {subject.name}{' (directory)' * (library == 'directories')}"
             wanted = subject.name in options.names if options.names else key not in found
             if wanted:
-                found[key] = one(library, subject.name) | {"revision": revision(), "date": str(date.today())}
+                made = alone(_work, (library, subject.name), LIMIT, _crashed)
+                found[key] = made | {"revision": revision(), "date": str(date.today())}
                 options.json.write_text(json.dumps(found, indent=1))
                 print(*_lines(key, found[key]), sep="\n", flush=True)
 
