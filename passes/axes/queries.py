@@ -117,55 +117,49 @@ class Flow:
 
     def products_above(self, softmax: Node) -> Iterator[Instance]:
         """All products of activations that a softmax normalises the sum of, the nearest first."""
-        for node, _ in self._next_to(softmax, down=False):
-            instance = self.by_node[node]
-            if instance.line.treatment == "contract" and self.weight_of(instance) is None:
-                yield instance
+        yield from (one for one, _, _ in self._next_to(softmax, down=False) if self._meet(one))
 
     def product_below(self, softmax: Node) -> tuple[Instance, int] | None:
         """The product of what a softmax gives with another activation, and which operand that is."""
-        passed = {softmax}
-        for node, _ in self._next_to(softmax, down=True):
-            instance = self.by_node[node]
-            if instance.line.treatment == "contract" and self.weight_of(instance) is None:
-                for value in node.inputs[:2]:
-                    if value is not None and value.producer in passed:
-                        return instance, 1 - node.inputs.index(value)
-            passed.add(node)
-        return None
+        below = self._next_to(softmax, down=True)
+        return next(((one, 1 - place) for one, place, _ in below if self._meet(one) and place < 2), None)
 
     def mixings(self, softmax: Node) -> list[Instance]:
         """The products with weights that mix heads next to a softmax, before it and behind it."""
         found = (
-            self.by_node[node]
+            one
             for down in (False, True)
-            for node, columns in self._next_to(softmax, down)
-            if self.beside_weight(self.by_node[node], columns, down) is not None
+            for one, _, columns in self._next_to(softmax, down)
+            if self._passed(one, columns, down) is not None
         )
         return list(dict.fromkeys(found))
 
-    def _next_to(self, softmax: Node, down: bool) -> Iterator[tuple[Node, Space]]:
-        """The nodes before a softmax, or behind it, up to products: those of activations are the last, and
-        those with a weight that leaves the axis alone that the softmax normalises. With what that axis is.
+    def _meet(self, instance: Instance) -> bool:
+        """Whether it is a product of two activations."""
+        return instance.line.treatment == "contract" and self.weight_of(instance) is None
+
+    def _next_to(self, softmax: Node, down: bool) -> Iterator[tuple[Instance, int, Space]]:
+        """What stands before a softmax, or behind it, up to products, but for those with a weight that leaves
+        the axis alone that the softmax normalises. With the operand by which a way down comes to it, and with
+        what that axis is.
         """
         value, terms = softmax.required(0), self.by_node[softmax].line.inputs[0] or ()
         own = [find(s) for s, term in zip(self.axes.of(value), terms, strict=False) if term == "_"]
 
-        def beside(node: Node, columns: Space) -> Iterator[tuple[Node, Space]]:
-            given = (v for v in node.inputs if v not in self.static)
-            nodes = (user for v in node.outputs for user, _ in v.users) if down else makers(given)
-            yield from ((n, columns) for n in nodes if n in self.by_node)
+        def beside(node: Node, columns: Space) -> Iterator[tuple[Instance, int, Space]]:
+            given = makers(v for v in node.inputs if v not in self.static)
+            uses = [use for v in node.outputs for use in v.users] if down else [(n, 0) for n in given]
+            yield from ((self.by_node[n], place, columns) for n, place in uses if n in self.by_node)
 
-        def behind(place: tuple[Node, Space]) -> Iterator[tuple[Node, Space]]:
-            node, columns = place
-            if self.by_node[node].line.treatment != "contract":
-                return beside(node, columns)
-            left = self.beside_weight(self.by_node[node], columns, down)
-            return iter(()) if left is None else beside(node, left)
+        def behind(step: tuple[Instance, int, Space]) -> Iterator[tuple[Instance, int, Space]]:
+            one, _, columns = step
+            product = one.line.treatment == "contract"
+            left = self._passed(one, columns, down) if product else columns
+            return iter(()) if left is None else beside(one.node, left)
 
         return walk(beside(softmax, own[0] if own else Space(())), behind, nearest=True)
 
-    def beside_weight(self, instance: Instance, space: Space, down: bool) -> Space | None:
+    def _passed(self, instance: Instance, space: Space, down: bool) -> Space | None:
         """An axis of the result of a product with a weight (down: of what it reads), as it is on the other
         side; None where the weight has a part in it, or the product looks at more than one place.
         """

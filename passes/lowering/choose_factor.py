@@ -144,12 +144,12 @@ class Placing:
         for node in (instance.node for instance in self.axes.instances):
             values = (*node.operands, *node.outputs)
             if any(find(one) is find(space) for value in values for one in self.axes.of(value)):
-                return f", at `{node.name or node.kind}`"
+                return _at(node)
         return ""
 
     def uncounted(self) -> FixedError:
         """No axis of any tensor counts them."""
-        where = "" if self.at is None else f", at `{self.at.name or self.at.kind}`"
+        where = "" if self.at is None else _at(self.at)
         return self.refused(f"there is one, and nothing counts it{where}")
 
     def refused(
@@ -173,3 +173,7 @@ class Placing:
         way = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, found, reason)]
         notes = (f"it comes there by {', '.join(way)}",) if way else ()
         return self.refused(f"{cause}, at `{node.name or node.kind}`", "frozen", notes)
+
+
+def _at(node: Node) -> str:
+    return f", at `{node.name or node.kind}`"

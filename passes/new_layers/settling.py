@@ -62,11 +62,11 @@ def steps_for(node: Node, held: Settled) -> Node | None:
 
 def times_one(node: Node, place: int) -> bool:
     """Whether an operand is multiplied with ones, or divided by them."""
-    if node.treatment not in FACTORS or (place and node.treatment == "divide"):
+    if node.treatment not in FACTORS or len(node.inputs) != 2 or (place and node.treatment == "divide"):
         return False
-    [other] = [v for i, v in enumerate(node.inputs) if i != place] if len(node.inputs) == 2 else [None]
-    known = None if other is None or node.outputs[0].sizes != node.required(place).sizes else other.known
-    return bool(known) and all(bool((numbers == 1).all()) for numbers in known or ())
+    ones = node.required(1 - place).known
+    same = node.outputs[0].sizes == node.required(place).sizes
+    return bool(ones) and same and all(bool((numbers == 1).all()) for numbers in ones or ())
 
 
 def settles(node: Node, place: int, find: Find) -> bool:

@@ -66,8 +66,7 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
             ways = ((base, way) for base, branch in pairs for way in _ways(flow, base, branch))
             base, way = next(ways, (None, None))
             if base is not None and way is not None:
-                gated = way is not through_casts(unscaled(flow, base))
-                found[instance.node] = Residual(base, own, gated)
+                found[instance.node] = Residual(base, own, gated=way is not _plain(flow, base))
                 before[instance.node] = way.producer
     on_the_way = {n for pair in before.items() if pair[1] in found for n in pair}
     return {n: r for n, r in found.items() if n in on_the_way or not _by_units(flow, r.base)}
@@ -83,17 +82,19 @@ def _ends(space: Space) -> Iterator[Space]:
 def _ways(flow: Flow, base: Value, branch: Value) -> Iterator[Value]:
     """What the branch was made from, which the base may have scaled, gated, or weighed against the branch."""
 
-    def above(value: Value) -> Iterator[Value]:
-        node = through_casts(unscaled(flow, value)).producer
+    def above(way: Value) -> Iterator[Value]:
+        node = way.producer
         if node is not None and node.treatment == "multiply":
-            yield from (v for v in node.operands if v not in flow.parameters)
+            yield from (_plain(flow, v) for v in node.operands if v not in flow.parameters)
         elif node is not None and node.treatment == "add" and not node.has(SUM) and node.input(1) is branch:
-            yield node.required(0)  # a difference
+            yield _plain(flow, node.required(0))  # a difference
 
-    for value in walk([base], above):
-        way = through_casts(unscaled(flow, value))
-        if flow.made_from(branch, way):
-            yield way
+    yield from (way for way in walk([_plain(flow, base)], above) if flow.made_from(branch, way))
+
+
+def _plain(flow: Flow, value: Value) -> Value:
+    """A value before casts, and before it was scaled."""
+    return through_casts(unscaled(flow, value))
 
 
 def unscaled(flow: Flow, value: Value) -> Value:
@@ -161,7 +162,7 @@ def gated_branches(flow: Flow, sums: Mapping[Node, Residual]) -> set[Space]:
 
 
 def feed_forward(
-    flow: Flow, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space] = ()
+    flow: Flow, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space]
 ) -> list[Space]:
     """The inner spaces between streams. `taken`: the atoms of heads and of what is in them; `branches`: what
     joins a stream by a gate.

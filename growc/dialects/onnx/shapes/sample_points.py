@@ -165,7 +165,7 @@ def _trials(
             if _pattern(own) == _pattern(other) and set(own) & set(showing)
         ]
     for base in (alike, assigned):
-        sums = combinations(_sums(names, base, dims, samples, at), 2)
+        sums = combinations(_sums(_now(base, dims, samples), at), 2)
         apart = [(a, b) for a, b in sums if not set(a) & set(b)]
         yield [{**base, **dict(zip(a, c, strict=True))} for a, b in apart for c in (b, b[::-1])]
     for base in (alike, assigned):
@@ -215,16 +215,14 @@ def _showing(
 ) -> list[str]:
     """The free symbols that are one of the sizes that meet, or one summand of two."""
     now, met = _now(assigned, dims, samples), set(at.sizes)
-    summands = {n for pair in _sums(names, assigned, dims, samples, at) for n in pair}
+    summands = {n for pair in _sums(now, at) for n in pair}
     return [n for n in names if n in now and (now[n] in met or n in summands)]
 
 
-def _sums(
-    names: list[str], assigned: Assignment, dims: Dims, samples: tuple[Size, ...], at: ContradictionError
-) -> list[tuple[str, str]]:
-    """The pairs of free symbols that add up to one of the sizes that meet."""
-    now, met = _now(assigned, dims, samples), set(at.sizes)
-    pairs = combinations([n for n in now if n in names], 2)
+def _sums(now: Mapping[str, Size], at: ContradictionError) -> list[tuple[str, str]]:
+    """The pairs of free symbols, of these sizes, that add up to one of the sizes that meet."""
+    met = set(at.sizes)
+    pairs = combinations(now, 2)
     return [(a, b) for a, b in pairs if tuple(map(sum, zip(now[a], now[b], strict=True))) in met]
 
 

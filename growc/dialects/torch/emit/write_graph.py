@@ -10,10 +10,9 @@ from typing import Any
 import onnx_ir as ir
 import torch
 from torch import fx
-from torch.fx.node import Argument
 
 from growc.dialects.torch.capture.export import Captured
-from growc.dialects.torch.emit.literals import Parameter, entries, refusal
+from growc.dialects.torch.emit.literals import Parameter, argument, entries, refusal
 from growc.dialects.torch.emit.module_stacks import STACK, moved
 from growc.dialects.torch.emit.parameters import Holdings
 from growc.dialects.torch.emit.rebuild import Made, names_of
@@ -84,17 +83,6 @@ class _Writing:
             return entries(made.tensor)[0]
         return self.node(made)
 
-    def mask(self, source: fx.Node, args: list[Argument], kwargs: dict[str, Argument]) -> None:
-        """Give a mask that is added the type of the queries, which a module may be moved to: torch reads the
-        numbers of a mask of another type as if they were of this one.
-        """
-        listed = len(args) > MASK
-        given = source.args[MASK] if listed else source.kwargs.get("attn_mask")
-        if isinstance(given, fx.Node) and given.meta["val"].is_floating_point():
-            mask = args.pop(MASK) if listed else kwargs.pop("attn_mask")
-            made = self.graph.call_function(aten.to.other, (mask, args[0]))
-            args.insert(MASK, made) if listed else kwargs.update(attn_mask=made)
-
     def call(self, made: Made) -> None:
         """Write one call."""
         source = made.call
@@ -105,7 +93,11 @@ class _Writing:
         for path, literal in made.literals.items():
             _put(args, kwargs, path, self.said(literal, arguments))
         if source.target is aten.scaled_dot_product_attention.default:
-            self.mask(source, args, kwargs)
+            place: Path = (MASK,) if len(args) > MASK else ("attn_mask",)
+            mask = argument(source, place)
+            if isinstance(mask, fx.Node) and mask.meta["val"].is_floating_point():
+                # In a module that is moved to another type, torch would read its numbers as of that one.
+                _put(args, kwargs, place, self.graph.call_function(aten.to.other, (arguments[mask], args[0])))
         node = self.graph.create_node(source.op, source.target, tuple(args), kwargs, source.name)
         if stack := source.meta.get(STACK):
             node.meta[STACK] = moved(stack, made.move)
