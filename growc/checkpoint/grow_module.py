@@ -18,11 +18,13 @@ from growc.checkpoint.classes.new_tensors import GrownWeights, held_result
 from growc.checkpoint.files.quiet import quiet
 from growc.dialects.onnx.emit import emitted
 from growc.dialects.torch.capture.example_inputs import real_inputs, ways
+from growc.dialects.torch.capture.tracing import by_name
 from growc.dialects.torch.model import arguments
 from growc.dialects.torch.operators.arrays import to_torch, widened
 from growc.dialects.torch.run.cases import Case, Descent
 from growc.dialects.torch.run.run_module import Inputs
 from growc.dialects.transformers.config.shapes import same_tensors
+from growc.dialects.transformers.first_step import first_step
 from growc.errors.json_data import Json
 from growc.formats.compiler import compiled
 from growc.modules.grow import finish, is_on_meta
@@ -63,7 +65,8 @@ def grow(
 def _inputs(c: Result, module: Any, example_inputs: object) -> Inputs:
     """Arguments of forward that have values: those given, or growc's, where the module is."""
     if example_inputs is not None and not is_on_meta(example_inputs):
-        return arguments(example_inputs)
+        args, kwargs = arguments(example_inputs)
+        return (), first_step(module, by_name(module, args, kwargs))
     drawn = Loaded(module).fitting(real_inputs(held_model(c).holder.module))
     return (), tree_map_only(Tensor, lambda tensor: tensor.to(module.device), drawn)
 

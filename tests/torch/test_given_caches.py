@@ -8,6 +8,7 @@ from torch import nn
 from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel
 
 import growc
+from growc.dialects.transformers.first_step import first_step
 from growc.errors.diagnostic import GrowError
 from growc.modules.check_against_plan import WAY
 
@@ -58,7 +59,27 @@ def test_a_cache_is_left_as_it_was_given(module):
     assert given["past_key_values"].layers[0].keys.shape == (ROWS, HEADS, PAST, DEPTH)
 
 
-def test_a_class_is_not_looked_for_with_a_cache(module):
+def test_a_class_is_found_on_a_step_without_its_cache(module):
+    given = inputs()
+    result = growc.apply(module, "widen ffn to 48 with uniform copy", given)
+    assert (type(result), result.config.n_inner) == (GPT2LMHeadModel, 48)
+    assert result.verification.relative < 1e-5
+    assert given["past_key_values"].layers[0].keys.shape == (ROWS, HEADS, PAST, DEPTH)
+    found = result(**inputs()).logits
+    torch.testing.assert_close(found, module(**inputs()).logits, rtol=1e-4, atol=1e-5)
+
+
+def test_the_mask_of_a_step_without_a_cache_is_that_of_the_new_positions(module):
+    given = inputs()
+    given["attention_mask"][0, PAST + 1] = 0
+    step = first_step(module, given)
+    assert step["attention_mask"].tolist() == [[1, 0, 1], [1, 1, 1]]
+    assert step["use_cache"] is False
+    assert "past_key_values" not in step
+
+
+def test_a_class_is_not_looked_for_on_lists_of_tensors(module):
+    pairs = [(torch.randn(ROWS, HEADS, PAST, DEPTH),) * 2] * 2
     with pytest.raises(GrowError, match="`past_key_values` holds several tensors") as caught:
-        growc.apply(module, "widen ffn to 2 * ffn with uniform copy", inputs())
+        growc.apply(module, "widen ffn to 2 * ffn with uniform copy", inputs() | {"past_key_values": pairs})
     assert caught.value.diagnostics[0].code == "G309"

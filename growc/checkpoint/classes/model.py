@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any, Self
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from growc.checkpoint.classes.holder import Holder, single
 from growc.checkpoint.classes.on_disk import Opened
@@ -22,8 +22,9 @@ from growc.dialects.torch.lowering.lower import lower
 from growc.dialects.torch.model import TorchModel, arguments
 from growc.dialects.transformers.config.fields import Path, Values, complete, path_of, value_at
 from growc.dialects.transformers.config.trials import Known
+from growc.dialects.transformers.first_step import first_step
 from growc.errors.brief import brief
-from growc.errors.diagnostic import Diagnostic, GrowError, nearest, wrong
+from growc.errors.diagnostic import nearest, wrong
 from growc.errors.json_data import Json
 from growc.passes.compilation import Source
 
@@ -56,7 +57,7 @@ class ClassModel(TorchModel):
 
     @classmethod
     def of_module(cls, module: nn.Module, example_inputs: Any = None) -> Self:
-        """A module of transformers; `example_inputs` as for `TorchModel.of`.
+        """A module of transformers; `example_inputs` as for `TorchModel.of`, caches among them left out.
 
         Raises GrowError (G309, G317, G321) where its class does not build it, or cannot be captured.
         """
@@ -66,8 +67,7 @@ class ClassModel(TorchModel):
             holder = Living.of(module)
             return cls.of_holder(holder, guessed(holder.module))
         args, kwargs = arguments(example_inputs)
-        given = without_cache(module) | by_name(module, args, kwargs)
-        _require_plain(given)
+        given = first_step(module, without_cache(module) | by_name(module, args, kwargs))
         return cls.of_holder(Living.of(module, given), tree_map_only(Tensor, single, given))
 
     @classmethod
@@ -105,12 +105,3 @@ def held_model(c: Source) -> ClassModel:
     """The model of a compilation of a class."""
     assert isinstance(c.model, ClassModel), "a class was compiled"
     return c.model
-
-
-def _require_plain(inputs: Mapping[str, Any]) -> None:
-    """Raises GrowError (G309) for inputs that hold several tensors: a class is found again on tensors."""
-    for name, value in inputs.items():
-        if not isinstance(value, Tensor) and any(isinstance(leaf, Tensor) for leaf in tree_leaves(value)):
-            message = f"`{name}` holds several tensors, and the config of a class is found on single ones"
-            remedy = "leave it out, or use `keep_class=False`, which gives a module of growc's own"
-            raise GrowError(Diagnostic("G309", message, help=remedy))

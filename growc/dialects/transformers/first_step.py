@@ -1,0 +1,40 @@
+"""The first step of a decoding, from inputs of a later one.
+
+Needs: example inputs of a class of transformers. Gives: the same without caches. A class makes its caches by
+itself, in the sizes that its config says, so the config is found, and compared, on a step that has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+from transformers.cache_utils import Cache
+
+from growc.dialects.torch.capture.example_inputs import without_cache
+from growc.errors.diagnostic import Diagnostic, GrowError
+
+
+def first_step(module: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs without caches; the mask of a text has no column any more for what they hold.
+
+    Raises GrowError (G309) for other inputs that hold several tensors: a class is found on single ones.
+    """
+    caches = [value for value in inputs.values() if isinstance(value, Cache)]
+    kept = {name: value for name, value in inputs.items() if not isinstance(value, Cache)}
+    for name, value in kept.items():
+        if not isinstance(value, Tensor) and any(isinstance(leaf, Tensor) for leaf in tree_leaves(value)):
+            message = f"`{name}` holds several tensors, and the config of a class is found on single ones"
+            remedy = "leave it out, or use `keep_class=False`, which gives a module of growc's own"
+            raise GrowError(Diagnostic("G309", message, help=remedy))
+    if not caches:
+        return kept
+    side = "decoder_" if any(name.startswith("decoder_") for name in kept) else ""
+    past = max(int(cache.get_seq_length()) for cache in caches)
+    mask, text = (kept.get(f"{side}{name}") for name in ("attention_mask", "input_ids"))
+    text = kept.get(f"{side}inputs_embeds") if text is None else text
+    if isinstance(mask, Tensor) and isinstance(text, Tensor) and mask.shape[-1] >= past + text.shape[1]:
+        kept[f"{side}attention_mask"] = mask[..., past : past + text.shape[1]]
+    return kept | without_cache(module)
