@@ -17,6 +17,7 @@ from torch.export import Dim
 import growc
 from growc import api
 from growc.cli.main import main
+from growc.dialects.torch.programs.guards import is_arithmetic
 from growc.dialects.torch.programs.load import save
 from growc.errors.diagnostic import GrowError
 from growc.modules.check_against_plan import WAY
@@ -240,3 +241,102 @@ def test_a_grown_module_is_exported_as_any_other(tmp_path):
     assert found.keys() == expected.keys()
     assert found["count"] == 2
     torch.testing.assert_close(found["logits"], expected["logits"], rtol=1e-4, atol=1e-4)
+
+
+class Halves(nn.Module):
+    """Traced for rows of an even number, of which the second input has fewer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(HIDDEN, 12), nn.Linear(12, HIDDEN)
+
+    def forward(self, x, other):
+        if x.shape[0] % 2 or x.shape[0] <= other.shape[0]:
+            return x
+        return self.down(torch.tanh(self.up(x))) + other.sum()
+
+
+def test_guards_of_sizes_are_the_results_as_well(tmp_path):
+    rows = {"x": {0: Dim.AUTO}, "other": {0: Dim.AUTO}}
+    given = torch.randn(6, HIDDEN), torch.randn(5)
+    program = torch.export.export(halves := Halves(), given, dynamic_shapes=rows)
+    source, target = tmp_path / "halves.pt2", tmp_path / "larger.pt2"
+    torch.export.save(program, source)
+    growc.apply("widen ffn to 24 with neighbor copy\nexpect exact", source, target)
+    grown, module = loaded(target)
+    assert grown._guards_code == program._guards_code
+    assert len(grown._guards_code) == 2
+    torch.testing.assert_close(module(*given), halves(*given), rtol=1e-4, atol=1e-4)
+    for x, other in [(7, 5), (4, 6)]:
+        with pytest.raises(AssertionError, match="Guard failed"):
+            module(torch.randn(x, HIDDEN), torch.randn(other))
+
+
+class Sliced(nn.Module):
+    """A table that is cut as long as its input: torch.export sees where it ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.places = nn.Embedding(VOCAB, HIDDEN), nn.Parameter(torch.randn(PLACES, HIDDEN))
+        self.block, self.head = Block(), nn.Linear(HIDDEN, VOCAB)
+
+    def forward(self, ids):
+        return self.head(self.block(self.table(ids) + self.places[: ids.shape[1]]))
+
+
+def test_a_guard_ends_where_a_longer_table_does(tmp_path):
+    program = torch.export.export(
+        Sliced(), (torch.randint(0, VOCAB, (2, 5)),), dynamic_shapes={"ids": {0: Dim.AUTO, 1: Dim.AUTO}}
+    )
+    assert program._guards_code == ["L['ids'].size()[1] <= 16"]
+    source, target = tmp_path / "sliced.pt2", tmp_path / "longer.pt2"
+    torch.export.save(program, source)
+    growc.apply("widen positions to 24 with tail copy", source, target)
+    assert loaded(target)[1](torch.randint(0, VOCAB, (2, 24))).shape == (2, 24, VOCAB)
+    with pytest.raises(AssertionError):
+        loaded(target)[1](torch.randint(0, VOCAB, (2, 25)))
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "__import__('os').system('true') == 0",
+        "L['x'].size()[0] == 2 or exit()",
+        "L['x\"+exit()+\"'].size()[0] == 2",
+        "[1 for _ in L['x'].size()]",
+        "L['x'].size()[0] ** 99999999 > 1",
+        "L['x'].size()[0] << 999999999",
+        "math.__loader__.load_module('os')",
+        "(lambda: True)()",
+        "L['x'].__class__ == 1",
+        "'a' * 99999999999",
+    ],
+)
+def test_a_guard_that_is_no_arithmetic_is_refused(text, tmp_path, guard):
+    """torch runs these texts as Python."""
+    planted = tmp_path / "planted.pt2"
+    with zipfile.ZipFile(text) as archive, zipfile.ZipFile(planted, "w") as made:
+        for entry in archive.infolist():
+            data = archive.read(entry)
+            if entry.filename.endswith("models/model.json"):
+                data = json.dumps(json.loads(data) | {"guards_code": [guard]}).encode()
+            made.writestr(entry, data)
+    with pytest.raises(GrowError, match="no arithmetic of sizes") as caught:
+        growc.inspect(planted)
+    assert caught.value.diagnostics[0].code == "G310"
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "L['x'].size()[0] > 3",
+        "(L['x'].size()[0] % 2) == 0",
+        "L['x'].size()[0] != (1 + L['y'].size()[0])",
+        "((-1)*L['pair'][0].size()[1]) + ((L['x'].size()[0] // 4)) <= 0",
+        "max(1, L['x'].size()[0] ** 2) < 2147483648 and not (L['n'] == 3)",
+        "math.floor(L['x'].size()[0] / 2.0) == torch.sym_min(3, L['x'].stride()[1])",
+        "L['x'].storage_offset() == 0",
+    ],
+)
+def test_guards_of_sizes_are_arithmetic(guard):
+    assert is_arithmetic(guard)

@@ -29,7 +29,7 @@ from growc.dialects.torch.capture.export import Captured
 from growc.dialects.torch.capture.tracing import placeholder_values
 from growc.dialects.torch.emit.grown_module import GrownModule
 from growc.dialects.torch.emit.module_stacks import STACK
-from growc.dialects.torch.programs.open_sizes import ranges_of
+from growc.dialects.torch.programs.open_sizes import guards_of, ranges_of
 from growc.dialects.torch.run.call_signature import identifier
 from growc.errors.diagnostic import Diagnostic, GrowError
 
@@ -57,16 +57,19 @@ class _Exporting:
         outputs = self.calls()
         self.require_open()
         signature = ExportGraphSignature(self.specs + given, outputs)
-        return ExportedProgram(
+        ranges, names = ranges_of(self.grown, self.captured), [spec.arg.name for spec in given]
+        made = ExportedProgram(
             torch.nn.Module(),
             self.graph,
             signature,
             self.grown.state_dict(keep_vars=True),
-            ranges_of(self.grown, self.captured),
-            self.entries([spec.arg.name for spec in given]),
-            self.examples([spec.arg.name for spec in given]),
+            ranges,
+            self.entries(names),
+            self.examples(names),
             self.constants,
         )
+        made._guards_code = guards_of(self.captured, ranges, () if self.same_inputs else names)
+        return made
 
     # ---- what goes in
 

@@ -35,6 +35,7 @@ from growc.dialects.torch.capture.tracing import (
     placeholder_values,
     trace,
 )
+from growc.dialects.torch.programs.guards import is_arithmetic
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import irregular
 
@@ -77,7 +78,8 @@ def load(path: Path) -> Captured:
         _look_through(PT2ArchiveReader(os.fspath(path)))
         with mock.patch.dict(os.environ, WEIGHTS_ONLY):
             [program] = load_pt2(os.fspath(path)).exported_programs.values()
-        program._guards_code = []  # strings that `program.module()` would run
+        if unfit := [guard for guard in program._guards_code if not is_arithmetic(guard)]:
+            raise _RefusedError(f"a guard in it is no arithmetic of sizes: `{unfit[0][:60]}`")
         clean(program)
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -7,7 +7,7 @@ not and the result does, the result's range ends where the result does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from growc.dialects.torch.capture.export import Captured, run
 from growc.dialects.torch.emit.grown_module import GrownModule
+from growc.dialects.torch.programs.guards import holds, is_about
 from growc.dialects.torch.run.call_signature import Calling
 from growc.dialects.torch.run.cases import resized
 from growc.dialects.torch.run.run_module import Inputs
@@ -38,6 +39,23 @@ def ranges_of(grown: GrownModule, captured: Captured) -> dict[Any, Any]:
         if not sizing.runs(sizing.source, end + 1) and sizing.runs(sizing.result(grown), end + 1):
             found[symbol] = ValueRanges(known.lower, sizing.longest(sizing.result(grown), end + 1))
     return found
+
+
+def guards_of(captured: Captured, ranges: Mapping[Any, Any], names: Collection[str]) -> list[str]:
+    """The guards of the source about what the result is called with, all but those that end a range.
+
+    names: the arguments of the result, where it takes others than the source.
+    """
+    program = captured.program
+    given: Any = program.example_inputs
+    kept = [guard for guard in program._guards_code if not names or is_about(guard, names)]
+    for symbol, known in ranges.items():
+        if known != program.range_constraints.get(symbol):
+            sizing = _Sizing(captured, given, captured.symbols.get(str(symbol), str(symbol)))
+            args, kwargs = sizing.of(int(known.upper))
+            longest = dict(zip(captured.parameters, args, strict=False)) | dict(kwargs)
+            kept = [guard for guard in kept if holds(guard, longest)]
+    return kept
 
 
 @dataclass(frozen=True)
