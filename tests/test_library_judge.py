@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +15,17 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks" / "librar
 import judge
 import measure
 import subjects
+import trained
+from safetensors.torch import load_file
 
 import growc
 
 FEEDS = subjects.images(8)
+
+
+def first(module: nn.Module, feeds: subjects.Feeds, text: str) -> measure.Outcome:
+    """What became of a statement, without what a training has beside the weights."""
+    return next(measure.outcomes(module, feeds, text))
 
 
 class Normed(nn.Module):
@@ -42,7 +50,7 @@ def module() -> nn.Module:
 
 def test_what_is_right_is_called_so(module: nn.Module) -> None:
     for name, text in measure.statements("channels").items():
-        found = measure.outcome(module, FEEDS, text)
+        found = first(module, FEEDS, text)
         assert found.status == measure.RIGHT, name
         assert found.difference < 1e-9
 
@@ -68,8 +76,8 @@ def test_a_model_that_hides_its_input_says_nothing() -> None:
 
 def test_an_axis_that_a_model_lacks_is_not_asked_for(module: nn.Module) -> None:
     heads = measure.statements("heads")["heads ×2"]
-    assert measure.outcome(module, FEEDS, heads).status == measure.NO_AXIS
-    odd = measure.outcome(module, FEEDS, "subclone channels to channels / 4 by magnitude")
+    assert first(module, FEEDS, heads).status == measure.NO_AXIS
+    odd = first(module, FEEDS, "subclone channels to channels / 4 by magnitude")
     assert odd.status == measure.ODD
 
 
@@ -95,6 +103,46 @@ def test_norms_of_ones_own_kind_are_taken_over_the_units_that_stay() -> None:
     torch.manual_seed(0)
     feeds = {"input": torch.randn(3, 6)}, {"input": torch.randn(3, 6)}
     module = judge.drawn(nn.Sequential(nn.Linear(6, 16), OwnNorm(16), nn.GELU(), nn.Linear(16, 5)), feeds[0])
-    found = measure.outcome(module, feeds, "subclone ffn to ffn / 2 by magnitude unscaled")
+    found = first(module, feeds, "subclone ffn to ffn / 2 by magnitude unscaled")
     assert found.status == measure.RIGHT
     assert found.difference < 1e-9
+
+
+class Stream(nn.Module):
+    """A residual stream with one feed-forward block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(6), nn.Linear(6, 8), nn.Linear(8, 6)
+        self.head = nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One row for each vector."""
+        return self.head(x + self.down(torch.tanh(self.up(self.norm(x)))))
+
+
+def test_the_state_of_an_optimizer_is_judged_by_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = [{"x": torch.randn(3, 6)} for _ in range(2)]
+    module, text = judge.drawn(Stream(), feeds[0]), "widen ffn to 2 * ffn with neighbor copy"
+    _, state = measure.outcomes(module, feeds, text)
+    assert (state.status, state.beside) == (measure.RIGHT, ", state")
+    usual = trained.carry
+
+    def spoilt(*given: Any) -> Any:
+        made = usual(*given)
+        next(iter(made.state["state"].values()))["exp_avg"] *= 1.01
+        return made
+
+    monkeypatch.setattr(trained, "carry", spoilt)
+    _, state = measure.outcomes(module, feeds, text)
+    assert state.status == measure.WRONG
+
+
+def test_an_adapter_that_is_merged_adds_its_product(tmp_path: Path) -> None:
+    module = Stream()
+    trained.write_adapter(module, tmp_path)
+    up = module.up.weight.detach().clone()
+    trained.merged(module, tmp_path)
+    held = load_file(tmp_path / "adapter_model.safetensors")
+    a, b = (held[f"base_model.model.up.lora_{kind}.weight"] for kind in "AB")
+    torch.testing.assert_close(module.up.weight.detach(), up + 2 * b @ a)

@@ -5,18 +5,22 @@ The class saves it, growc grows it, and the class loads the result: its config a
 
 from __future__ import annotations
 
+import copy
 import logging
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import judge
 import transformers
-from measure import Outcome, UnsoundError, distance, judged, prepared, report
+from measure import Outcome, UnsoundError, distance, is_beside, judged, prepared, report
 from safetensors import safe_open
 from subjects import Feeds, Subject
 from torch import nn
+from trained import merged, write_adapter
 
 import growc
 from growc.plans.plan import Plan
@@ -31,12 +35,15 @@ def measured_directory(subject: Subject) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="growc-") as folder:
         source = Path(folder) / "source"
         module.save_pretrained(source)
-        return report(subject, module, start, lambda text: directory_outcome(module, feeds, source, text))
+        return report(subject, module, start, lambda text: directory_outcomes(module, feeds, source, text))
 
 
-def directory_outcome(module: nn.Module, feeds: Feeds, source: Path, text: str) -> Outcome:
-    """What became of one statement."""
+def directory_outcomes(module: nn.Module, feeds: Feeds, source: Path, text: str) -> Iterator[Outcome]:
+    """What became of one statement, and of a LoRA adapter."""
     target = source.with_name("grown")
+
+    def grow() -> growc.Applied:
+        return growc.apply(text, source, target, check=False, force=True)
 
     def compare(done: growc.Applied) -> float | None:
         made = loaded(module, target)
@@ -44,7 +51,19 @@ def directory_outcome(module: nn.Module, feeds: Feeds, source: Path, text: str) 
             return ran(made, feeds)
         return distance(module, made, feeds, done.plan)
 
-    return judged(text, lambda: growc.apply(text, source, target, check=False, force=True), compare)
+    first = judged(text, grow, compare)
+    yield first
+    if is_beside(first, text):
+        files = write_adapter(module, source)
+        adapted = merged(copy.deepcopy(module), source)
+        lora = judged(
+            text,
+            grow,
+            lambda done: distance(adapted, merged(loaded(module, target), target), feeds, done.plan),
+        )
+        yield replace(lora, beside=", adapter")
+        for file in files:
+            file.unlink()
 
 
 def loaded(module: Any, path: Path) -> nn.Module:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any
 
 import judge
 from subjects import Feeds, Subject
 from torch import nn
+from trained import state_off
 
 import growc
 from growc.errors.diagnostic import GrowError
@@ -41,6 +43,8 @@ class Outcome:
     fixed: tuple[str, ...] = ()
     named: bool = True
     """Whether a refusal names a node or a place."""
+    beside: str = ""
+    """What a training has beside the weights, if that is meant."""
 
 
 def statements(axis: str) -> dict[str, str]:
@@ -58,7 +62,7 @@ def measured(subject: Subject) -> dict[str, Any]:
     """Outcomes by case, with the time that all of them took."""
     start = time.process_time()
     module, feeds = prepared(subject)
-    return report(subject, module, start, lambda text: outcome(module, feeds, text))
+    return report(subject, module, start, lambda text: outcomes(module, feeds, text))
 
 
 def prepared(subject: Subject) -> tuple[nn.Module, Feeds]:
@@ -71,13 +75,16 @@ def prepared(subject: Subject) -> tuple[nn.Module, Feeds]:
 
 
 def report(
-    subject: Subject, module: nn.Module, start: float, ask: Callable[[str], Outcome]
+    subject: Subject, module: nn.Module, start: float, ask: Callable[[str], Iterator[Outcome]]
 ) -> dict[str, Any]:
-    """Outcomes of all statements asked of a model; an axis that it must have and lacks is refused."""
+    """Outcomes of all statements asked of a model; an axis that it must have and lacks is refused.
+
+    ask: what became of a statement, and, where that was right, of what a training has beside the weights.
+    """
     cases: dict[str, Any] = {}
     for names in [subject.axes] if subject.axes else AXES:
         found = {n: t for axis in names for n, t in statements(axis).items()}
-        outcomes = {n: ask(text) for n, text in found.items()}
+        outcomes = {f"{n}{o.beside}": o for n, text in found.items() for o in ask(text)}
         if subject.axes:
             lacking = {n: o for n, o in outcomes.items() if o.status == NO_AXIS}
             outcomes |= {n: replace(o, status=REFUSED, named=False) for n, o in lacking.items()}
@@ -87,23 +94,31 @@ def report(
             break
     if not cases:
         cases["any axis"] = asdict(Outcome(REFUSED, "none is found", named=False))
-    deeper = ask(DEEPER)
-    if deeper.status != NO_AXIS:
-        cases["layers + 1"] = asdict(deeper)
+    deeper = {f"layers + 1{o.beside}": asdict(o) for o in ask(DEEPER) if o.status != NO_AXIS}
     return {
         "parameters": sum(p.numel() for p in module.parameters()),
         "seconds": time.process_time() - start,
-        "cases": cases,
+        "cases": cases | deeper,
     }
 
 
-def outcome(module: nn.Module, feeds: Feeds, text: str) -> Outcome:
-    """What became of one statement."""
+def outcomes(module: nn.Module, feeds: Feeds, text: str) -> Iterator[Outcome]:
+    """What became of one statement, and of the state of an optimizer."""
 
-    def grow() -> Any:
+    @cache
+    def made() -> Any:
         return growc.apply(module, text, example_inputs=dict(feeds[0]), check=False, keep_class=False)
 
-    return judged(text, grow, lambda made: distance(module, made, feeds))
+    first = judged(text, made, lambda made: distance(module, made, feeds))
+    yield first
+    if is_beside(first, text):
+        state = judged(text, made, lambda made: state_off(copy.deepcopy(module), made, made.plan, feeds[0]))
+        yield replace(state, beside=", state")
+
+
+def is_beside(first: Outcome, text: str) -> bool:
+    """Whether what a training has beside the weights is asked for."""
+    return first.status == RIGHT and text.startswith("widen")
 
 
 def judged(text: str, grow: Callable[[], Any], compare: Callable[[Any], float | None]) -> Outcome:

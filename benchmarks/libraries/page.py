@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,13 @@ on two inputs, in float64 where they run in it.
 - **/2**: `subclone … to … / 2 by magnitude unscaled`. The outputs are those of the source with the dropped
   units at zero, and norms over those that stay.
 - **layers + 1**: `stack layers to layers + 1 by last with zero outputs`. The outputs are the source's.
+- **state**, of modules, where ×2 is right: gradients of the source in the place of Adam's first moments become
+  those of the result, for each parameter of which growc says so.
+- **adapter**, of directories, where ×2 is right: a LoRA adapter of all linear layers, merged into the result,
+  gives what it gives merged into the source.
 
-*as planned*: the certificate names what is not exact, and the outputs differ. *runs*: the result of a
-directory runs, and has nothing that it could be compared with. *refused*: nothing is written. *wrong*: the
+*as planned*: the certificate names what is not exact, and the outputs differ. *runs*: the result runs, and has
+nothing that it could be compared with. *refused*: nothing is written. *wrong*: the
 certificate says exact, and the outputs differ. A size that has no half is not asked for.
 """
 
@@ -59,21 +63,25 @@ def _cases(models: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, A
 
 
 def _summary(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield f"| library | models | cases | {' | '.join(STATUSES)} | of ×2 right |"
-    yield "| --- " * (len(STATUSES) + 4) + "|"
+    yield f"| library | models | cases | {' | '.join(STATUSES)} | of ×2 right | of states and adapters |"
+    yield "| --- " * (len(STATUSES) + 5) + "|"
     for library, models in groups.items():
         cases = list(_cases(models))
         counts = Counter(case["status"] for _, _, case in cases)
         doubled = [case for _, name, case in cases if name.endswith("×2") or name == "any axis"]
-        right = sum(case["status"] == RIGHT for case in doubled)
+        beside = [case for _, name, case in cases if case.get("beside") and case["status"] != "runs"]
         ran = sum("cases" in model for model in models.values())
-        share = f"{right} of {len(doubled)} ({100 * right / len(doubled):.1f} %)" if doubled else "–"
         numbers = " | ".join(str(counts[status]) for status in STATUSES)
-        yield f"| {library} | {ran} | {len(cases)} | {numbers} | {share} |"
+        yield f"| {library} | {ran} | {len(cases)} | {numbers} | {_share(doubled)} | {_share(beside)} |"
     measured = {
         f"{m['revision']} on {m['date']}": 0 for ms in groups.values() for m in ms.values() if "date" in m
     }
     yield f"\nMeasured at {', '.join(measured)}.\n" if measured else ""
+
+
+def _share(cases: Sequence[Mapping[str, Any]]) -> str:
+    right = sum(case["status"] == RIGHT for case in cases)
+    return f"{right} of {len(cases)} ({100 * right / len(cases):.1f} %)" if cases else "–"
 
 
 def _pruned(models: Mapping[str, Any], pruned: Mapping[str, Any]) -> Iterator[str]:

@@ -1,0 +1,103 @@
+"""Whether what a training has beside the weights grows right: the state of an optimizer, and LoRA adapters.
+
+Judged where outputs are equal. A first moment that is a gradient of the source has to become the result's
+gradient, wherever growc says that it does; an adapter that is merged into the result has to give what it
+gives merged into the source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import judge
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from growc.plans.plan import Plan
+from growc.training.optimizer_state import carry
+
+RANK = 2
+PREFIX = "base_model.model."
+FAINT = 1e-6
+"""A gradient that is smaller, relative to the largest of all, is rounding."""
+
+
+def gradients(module: nn.Module, feed: judge.Feed) -> dict[str, Tensor]:
+    """Those of one loss of all outputs, by parameter; none where an output does not depend on any."""
+    torch.manual_seed(0)
+    outputs = judge.floats(module(**feed))
+    weights = torch.Generator().manual_seed(0)
+    drawn = [torch.randn(t.shape, generator=weights, dtype=t.dtype) for t in outputs]
+    loss = sum(((t * w).sum() / t.abs().max() for t, w in zip(outputs, drawn, strict=True)), torch.zeros(()))
+    named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    if not loss.requires_grad:
+        return {}
+    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    return {name: g for name, g in zip(named, found, strict=True) if g is not None}
+
+
+def state_off(source: nn.Module, result: nn.Module, plan: Plan, feed: judge.Feed) -> float | None:
+    """How far the first moments that growc calls exact are from the result's gradients, relative to the
+    largest of a parameter; None where outputs have more units, or none is called so.
+    """
+    feed = judge.precise((source, result), feed)
+    before, after = gradients(source, feed), gradients(result, feed)
+    if not before or any(a.shape != b.shape for a, b in _outputs(source, result, feed)):
+        return None
+    names = list(before)
+    entries = {k: {"step": torch.tensor(1.0), "exp_avg": before[name]} for k, name in enumerate(names)}
+    state = {"state": entries, "param_groups": [{"lr": 0.1, "params": list(entries)}]}
+    made = carry(state, plan, [names], [name for name, _ in result.named_parameters()])
+    moments = {name: made.state["state"][k]["exp_avg"] for k, name in enumerate(made.names[0])}
+    faint = FAINT * max(float(g.abs().max()) for g in after.values())
+    return max(
+        (_off(after[name], moments[name], faint) for name in made.exact if name in after), default=None
+    )
+
+
+def _outputs(source: nn.Module, result: nn.Module, feed: judge.Feed) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(judge.outputs(source, feed), judge.outputs(result, feed), strict=True))
+
+
+def _off(wanted: Tensor, made: Tensor, faint: float) -> float:
+    return float((wanted - made).abs().max() / max(float(wanted.abs().max()), faint))
+
+
+def write_adapter(module: nn.Module, folder: Path) -> tuple[Path, Path]:
+    """A LoRA adapter of all linear layers of a module, beside its checkpoint; its files."""
+    noise, held = torch.Generator().manual_seed(0), dict[str, Tensor]()
+    linear = {name: part for name, part in module.named_modules() if type(part) is nn.Linear}
+    for name, part in linear.items():
+        size = float(part.weight.detach().std()) ** 0.5
+        held[f"{PREFIX}{name}.lora_A.weight"] = size * torch.randn(RANK, part.in_features, generator=noise)
+        held[f"{PREFIX}{name}.lora_B.weight"] = size * torch.randn(part.out_features, RANK, generator=noise)
+    weights, fields = folder / "adapter_model.safetensors", folder / "adapter_config.json"
+    save_file(held, weights)
+    targets = sorted({name.rpartition(".")[2] for name in linear})
+    config = {
+        "peft_type": "LORA",
+        "r": RANK,
+        "lora_alpha": 2 * RANK,
+        "target_modules": targets,
+        "bias": "none",
+    }
+    fields.write_text(json.dumps(config))
+    return weights, fields
+
+
+def merged(module: nn.Module, folder: Path) -> nn.Module:
+    """A module with the adapter of a folder in its weights, in place."""
+    config: Mapping[str, Any] = json.loads((folder / "adapter_config.json").read_text())
+    held = load_file(folder / "adapter_model.safetensors")
+    for name, a in held.items():
+        if name.endswith(".lora_A.weight"):
+            weight = module.get_parameter(
+                f"{name.removeprefix(PREFIX).removesuffix('.lora_A.weight')}.weight"
+            )
+            b = held[name.replace("lora_A", "lora_B")]
+            weight.data += (config["lora_alpha"] / config["r"]) * (b @ a).to(weight.dtype)
+    return module
