@@ -30,14 +30,14 @@ on two inputs, in float64 where they run in it.
 - **/2**: `subclone … to … / 2 by magnitude unscaled`. The outputs are those of the source with the dropped
   units at zero, and norms over those that stay.
 - **layers + 1**: `stack layers to layers + 1 by last with zero outputs`. The outputs are the source's.
-- **state**, of modules, where ×2 is right: gradients of the source in the place of Adam's first moments become
-  those of the result, for each parameter of which growc says so.
+- **state**, of modules, where ×2 is right: gradients of the source in the place of Adam's first moments
+  become those of the result, for each parameter of which growc says so.
 - **adapter**, of directories, where ×2 is right: a LoRA adapter of all linear layers, merged into the result,
   gives what it gives merged into the source.
 
-*as planned*: the certificate names what is not exact, and the outputs differ. *runs*: the result runs, and has
-nothing that it could be compared with. *refused*: nothing is written. *wrong*: the
-certificate says exact, and the outputs differ. A size that has no half is not asked for.
+*as planned*: the certificate names what is not exact, and the outputs differ. *runs*: the result runs, and
+has nothing that it could be compared with. *refused*: nothing is written. *wrong*: the certificate says
+exact, and the outputs differ. A size that has no half is not asked for.
 """
 
 
