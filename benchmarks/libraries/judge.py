@@ -71,9 +71,14 @@ def outputs(module: nn.Module, feed: Feed) -> list[Tensor]:
     return floats(made.to_tuple() if hasattr(made, "to_tuple") else made)
 
 
+def tensors(held: Any) -> list[Tensor]:
+    """The tensors of what a forward takes or returns, in order."""
+    return [t for t in tree_leaves(held) if isinstance(t, Tensor)]
+
+
 def floats(made: Any) -> list[Tensor]:
     """The floating-point tensors of what a forward returns."""
-    return [t for t in tree_leaves(made) if isinstance(t, Tensor) and t.is_floating_point()]
+    return [t for t in tensors(made) if t.is_floating_point()]
 
 
 def precise(modules: Sequence[nn.Module], feed: Feed) -> Feed:

@@ -19,8 +19,8 @@ HEAD = """# Models that others wrote
 Models that growc was not developed against, whole libraries at a time: the smallest model of each module of
 timm, all of torchvision, every class with a config that transformers has had since January 2026, as a module
 and as a checkpoint directory, and models of one's own choice for sequences, sound and diffusion, which were
-chosen before growc was run on them. `make libraries` writes this page and its JSON; what the JSON has already
-is not run again.
+chosen before growc was run on them; of each family one as an ONNX file, by both exporters of torch. `make
+libraries` writes this page and its JSON; what the JSON has already is not run again.
 
 Asked for is the first that a model has of `channels`; `ffn` and `heads`; `hidden`. growc's own verification
 has no part in it: weights, norms and running statistics are drawn off their start, and source and result run
@@ -28,7 +28,7 @@ on two inputs, in float64 where they run in it.
 
 - **×2**: `widen … to 2 * … with neighbor copy`. The outputs are the source's, to 2e-4 of the largest.
 - **/2**: `subclone … to … / 2 by magnitude unscaled`. The outputs are those of the source with the dropped
-  units at zero, and norms over those that stay.
+  units at zero, and norms over those that stay; in ONNX files norms go over all.
 - **layers + 1**: `stack layers to layers + 1 by last with zero outputs`. The outputs are the source's.
 - **state**, of modules, where ×2 is right: gradients of the source in the place of Adam's first moments
   become those of the result, for each parameter of which growc says so.
@@ -39,6 +39,13 @@ on two inputs, in float64 where they run in it.
 has nothing that it could be compared with. *refused*: nothing is written. *wrong*: the certificate says
 exact, and the outputs differ. A size that has no half is not asked for.
 """
+
+WAYS = {
+    "directory)": ", directories",
+    "dynamo)": ", ONNX by dynamo",
+    "torchscript)": ", ONNX by TorchScript",
+}
+"""How names of groups end, by how names of models do."""
 
 
 def page(models: Mapping[str, Any], pruned: Mapping[str, Any]) -> str:
@@ -51,8 +58,8 @@ def page(models: Mapping[str, Any], pruned: Mapping[str, Any]) -> str:
 
 
 def _group(key: str) -> str:
-    library = key.split()[0]
-    return f"{library}, directories" if key.endswith("(directory)") else library
+    library, way = key.split()[0], key.rpartition(" (")[2]
+    return library + WAYS.get(way, "")
 
 
 def _cases(models: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

@@ -14,8 +14,11 @@ import os
 import subprocess
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +28,70 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import new_classes
 import own_choice
 import subjects
+import torch
 from alone import alone
+from subjects import Subject
+from torch import nn
 
 LIMIT = 900
 """Seconds for one model."""
-LIBRARIES = {
+LIBRARIES: Mapping[str, Callable[[], Iterator[Subject]]] = {
     "torchvision": subjects.torchvision_subjects,
     "timm": subjects.timm_subjects,
     "own": own_choice.own_subjects,
     "transformers": new_classes.new_subjects,
     "directories": new_classes.new_subjects,
+    "dynamo": lambda: families("torchvision", "own", "timm", "transformers"),
+    "torchscript": lambda: families("torchvision", "own", "timm", "transformers"),
 }
-"""Directories are the checkpoints of the models of transformers."""
+"""Directories are the checkpoints of the models of transformers; the last two are ONNX files, by exporter."""
 
 
-def _work(library: str, name: str, pipe: Any) -> None:
-    import torch
+def families(*libraries: str) -> Iterator[Subject]:
+    """For each family the first model that is not too large, by the family's name."""
+    found: dict[tuple[str, str], list[Subject]] = {}
+    for subject in chain.from_iterable(LIBRARIES[library]() for library in libraries):
+        found.setdefault((subject.library, subject.family), []).append(subject)
+    for (library, family), members in found.items():
+        yield Subject(library, family, family, partial(_first, members), members[0].axes)
 
+
+def _first(members: Sequence[Subject]) -> tuple[nn.Module, subjects.Feeds]:
+    for member in members:
+        with suppress(subjects.TooLargeError):
+            return member.make()
+    raise subjects.TooLargeError
+
+
+def _measured(library: str, subject: Subject) -> dict[str, Any]:
     if library == "directories":
-        from directories import measured_directory as measured
-    else:
-        from measure import measured
+        from directories import measured_directory
 
+        return measured_directory(subject)
+    if library in ("dynamo", "torchscript"):
+        from exported import measured_export
+
+        return measured_export(subject, dynamo=library == "dynamo")
+    from measure import measured
+
+    return measured(subject)
+
+
+def _work(library: str, key: str, pipe: Any) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    subject = next(s for s in LIBRARIES[library]() if s.name == name)
+    subject = next(s for s in LIBRARIES[library]() if _key(library, s) == key)
     try:
-        pipe.send(measured(subject))
+        pipe.send(_measured(library, subject))
     except subjects.TooLargeError:
         pipe.send({"skipped": "more parameters than are run"})
     except Exception as error:  # noqa: BLE001
         pipe.send({"skipped": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-2000:]})
+
+
+def _key(library: str, subject: Subject) -> str:
+    way = {"directories": " (directory)", "dynamo": " (dynamo)", "torchscript": " (torchscript)"}
+    return f"{subject.library} {subject.name}{way.get(library, '')}"
 
 
 def _crashed(said: str) -> dict[str, Any]:
@@ -79,10 +115,10 @@ def main() -> None:
     found: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
     for library in [options.library] if options.library else LIBRARIES:
         for subject in LIBRARIES[library]():
-            key = f"{subject.library} {subject.name}{' (directory)' * (library == 'directories')}"
+            key = _key(library, subject)
             wanted = subject.name in options.names if options.names else key not in found
             if wanted:
-                made = alone(_work, (library, subject.name), LIMIT, _crashed)
+                made = alone(_work, (library, key), LIMIT, _crashed)
                 found[key] = made | {"revision": revision(), "date": str(date.today())}
                 options.json.write_text(json.dumps(found, indent=1))
                 print(*_lines(key, found[key]), sep="\n", flush=True)

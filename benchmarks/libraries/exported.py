@@ -1,0 +1,71 @@
+"""What becomes of one model's ONNX file, by either exporter of torch, under every statement asked of it."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import judge
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from measure import Outcome, judged, prepared, report
+from subjects import Feeds, Subject
+from torch import Tensor
+
+import growc
+from growc.plans.plan import Plan
+
+
+def measured_export(subject: Subject, dynamo: bool) -> dict[str, Any]:
+    """Outcomes by case, with the time that all of them took. dynamo: which exporter; its errors are raised."""
+    start = time.process_time()
+    logging.disable(logging.CRITICAL)
+    module, feeds = prepared(subject)
+    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+        source = Path(folder) / "source.onnx"
+        with redirect_stdout(StringIO()):
+            torch.onnx.export(module, (), source, kwargs=dict(feeds[0]), dynamo=dynamo)
+        return report(subject, module, start, partial(exported_outcomes, feeds, source))
+
+
+def exported_outcomes(feeds: Feeds, source: Path, text: str) -> Iterator[Outcome]:
+    """What became of one statement."""
+    target = source.with_name("grown.onnx")
+
+    def compare(done: growc.Applied) -> float | None:
+        without = zeroed(source, done.plan) if done.plan.reduces else source
+        return max(judge.difference(ran(without, feed), ran(target, feed)) for feed in feeds)
+
+    yield judged(text, lambda: growc.apply(text, source, target, check=False, force=True), compare)
+
+
+def zeroed(path: Path, plan: Plan) -> Path:
+    """A copy of a file with the units at zero that a plan drops; norms take their statistics over all."""
+    model, stays = onnx.load(path), {weight.source: judge.kept(weight) for weight in plan.weights}
+    for tensor in model.graph.initializer:
+        held = onnx.numpy_helper.to_array(tensor).copy()
+        for axis, rows in stays.get(tensor.name, {}).items():
+            gone = np.setdiff1d(np.arange(held.shape[axis]), rows)
+            np.moveaxis(held, axis, 0)[gone] = 0
+            tensor.CopyFrom(onnx.numpy_helper.from_array(held, tensor.name))
+    made = path.with_name("zeroed.onnx")
+    onnx.save(model, made)
+    return made
+
+
+def ran(path: Path, feed: judge.Feed) -> list[Tensor]:
+    """The floating-point outputs of a file, in order."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    taken = [value.name for value in session.get_inputs()]
+    given = dict(zip(taken, judge.tensors(feed), strict=True))
+    made = session.run(None, {name: tensor.numpy() for name, tensor in given.items()})
+    return [torch.from_numpy(a) for a in made if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
