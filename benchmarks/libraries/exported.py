@@ -26,7 +26,7 @@ from growc.plans.plan import Plan
 
 
 def measured_export(subject: Subject, dynamo: bool) -> dict[str, Any]:
-    """Outcomes by case, with the time that all of them took. dynamo: which exporter; its errors are raised."""
+    """Outcomes by case, with the time that all of them took. dynamo: which exporter; it may raise."""
     start = time.process_time()
     logging.disable(logging.CRITICAL)
     module, feeds = prepared(subject)
