@@ -67,8 +67,12 @@ def outputs(module: nn.Module, feed: Feed) -> list[Tensor]:
     """The floating-point tensors that a model gives, in order."""
     torch.manual_seed(0)
     with torch.no_grad():
-        made = module(**feed)
-    return floats(made.to_tuple() if hasattr(made, "to_tuple") else made)
+        return floats(plain(module(**feed)))
+
+
+def plain(made: Any) -> Any:
+    """What a forward returns, as tuples."""
+    return made.to_tuple() if hasattr(made, "to_tuple") else made
 
 
 def tensors(held: Any) -> list[Tensor]:

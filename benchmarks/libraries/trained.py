@@ -22,16 +22,16 @@ from growc.training.optimizer_state import carry
 
 RANK = 2
 PREFIX = "base_model.model."
-FAINT = 1e-6
-"""A gradient that is smaller, relative to the largest of all, is rounding."""
+FAINT = {torch.float32: 1e-3, torch.float64: 1e-6}
+"""Gradients that are smaller, relative to the largest of all, are rounding: some biases have none."""
 
 
 def gradients(module: nn.Module, feed: judge.Feed) -> dict[str, Tensor]:
     """Those of one loss of all outputs, by parameter; none where an output does not depend on any."""
     torch.manual_seed(0)
-    outputs = judge.floats(module(**feed))
+    outputs = judge.floats(judge.plain(module(**feed)))
     weights = torch.Generator().manual_seed(0)
-    drawn = [torch.randn(t.shape, generator=weights, dtype=t.dtype) for t in outputs]
+    drawn = [torch.randn(t.shape, generator=weights).to(t.dtype) for t in outputs]
     loss = sum(((t * w).sum() / t.abs().max() for t, w in zip(outputs, drawn, strict=True)), torch.zeros(()))
     named = {name: p for name, p in module.named_parameters() if p.requires_grad}
     if not loss.requires_grad:
@@ -53,7 +53,8 @@ def state_off(source: nn.Module, result: nn.Module, plan: Plan, feed: judge.Feed
     state = {"state": entries, "param_groups": [{"lr": 0.1, "params": list(entries)}]}
     made = carry(state, plan, [names], [name for name, _ in result.named_parameters()])
     moments = {name: made.state["state"][k]["exp_avg"] for k, name in enumerate(made.names[0])}
-    faint = FAINT * max(float(g.abs().max()) for g in after.values())
+    largest = max(after.values(), key=lambda gradient: float(gradient.abs().max()))
+    faint = float(largest.abs().max()) * FAINT[largest.dtype]
     return max(
         (_off(after[name], moments[name], faint) for name in made.exact if name in after), default=None
     )

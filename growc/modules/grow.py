@@ -38,7 +38,7 @@ def grow(
     `check=False` leaves verification out, but for `expect preserved`. Raises GrowError.
     """
     args, kwargs = real_arguments(module, example_inputs)
-    inputs = args, without_cache(module) | dict(kwargs)
+    inputs = args, without_cache(module, args, kwargs) | dict(kwargs)
     c = compiled(resolved, module, example_inputs=args or inputs[1])
     judge_plan(resolved.statements, c)
     result = grown_module(c, _in_training(module, inputs))

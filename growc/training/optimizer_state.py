@@ -129,18 +129,19 @@ class _Carrier:
             tuple(absent),
         )
 
-    def weight(self, name: str) -> WeightPlan:
-        if name not in self.weights:
-            raise _misfit(f"the plan knows no weight `{name}`")
-        return self.weights[name]
-
     def source(self, name: str) -> str:
-        weight = self.weight(name)
-        return weight.copy_of or weight.source
+        """The parameter that one of the result comes from: itself, where the program uses it for nothing."""
+        if name in self.weights:
+            return self.weights[name].copy_of or self.weights[name].source
+        if name not in self.groups:
+            raise _misfit(f"the plan knows no weight `{name}`")
+        return name
 
     def entry(self, name: str) -> dict[str, Any] | None:
-        weight, entry = self.weight(name), self.entries.get(self.source(name))
-        if entry is None or (self.new == "zero" and weight.name in self.copies) or drawn_anew(weight):
+        weight, entry = self.weights.get(name), self.entries.get(self.source(name))
+        if weight is None or entry is None:
+            return None if entry is None else dict(entry)
+        if (self.new == "zero" and name in self.copies) or drawn_anew(weight):
             return None
         return {key: self.value(key, value, weight) for key, value in entry.items()}
 
@@ -160,7 +161,9 @@ class _Carrier:
 
     def is_exact(self, name: str) -> bool:
         """Whether the state is made of gradients alone, and the mapped gradient is that of the result."""
-        weight = self.weight(name)
+        if name not in self.weights:
+            return True
+        weight = self.weights[name]
         uneven = any(step.name in self.uneven or step.next is not None for step in weight.steps)
         decays = _decays_by_gradient(self.state["param_groups"][self.groups[self.source(name)]])
         changed = bool(weight.steps) and (self.new == "zero" or decays)

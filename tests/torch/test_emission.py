@@ -285,3 +285,23 @@ def test_a_new_layer_leaves_the_names_of_tensors_that_nothing_reads() -> None:
     assert torch.equal(grown.state_dict()["blocks.2.up.weight"], source.blocks[2].up.weight)
     assert grown.state_dict()["blocks.2.up.weight_"].shape == (16, 16)
     assert len(growc.param_groups(grown, grown.lineage)) == 3
+
+
+class Stacked(nn.Module):
+    """It takes the last of as many states as it has: one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(6, 8), nn.Linear(8, 6)
+
+    def forward(self, x):
+        states = torch.stack([x + self.down(torch.tanh(self.up(x)))])
+        return states[-1], states
+
+
+def test_an_element_that_is_counted_from_the_end_of_one_is_still_taken():
+    torch.manual_seed(0)
+    module, x = Stacked(), torch.randn(2, 6)
+    result = growc.apply(module, "widen ffn to 2 * ffn with neighbor copy\nexpect exact", {"x": x})
+    for expected, found in zip(module(x), result(x), strict=True):
+        torch.testing.assert_close(found, expected)

@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 
 from growc.checkpoint.files.directory import config_of
+from growc.dialects.torch.capture.clean import clean
 from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs, without_cache
 from growc.dialects.torch.capture.export import export, run
 from growc.dialects.transformers.classes import build
@@ -244,6 +245,47 @@ class Refusing(nn.Module):
 def test_a_module_that_is_no_class_of_transformers_is_given_what_it_names_alone():
     assert without_cache(Refusing()) == {}
     assert without_cache(build(LLAMA)) == {"use_cache": False}
+
+
+class Deciding(nn.Module):
+    """Its part could keep a cache, and it says by itself that none is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = build(LLAMA)
+        self.config = self.part.config
+
+    def forward(self, input_ids: torch.Tensor, **rest) -> torch.Tensor:
+        return self.part(input_ids=input_ids, use_cache=False, **rest)[0]
+
+
+def test_a_module_that_decides_on_caches_by_itself_is_not_told():
+    ids = {"input_ids": torch.ones(1, 3, dtype=torch.long)}
+    assert without_cache(Deciding(), kwargs=ids) == {}
+
+
+class Choosing(nn.Module):
+    """Its last operator chooses elements by a mask, so that data decide the size of its output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 12), nn.Linear(12, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.down(torch.tanh(self.up(x)))
+        x[:, 0] += 1
+        return x[x > 0]
+
+
+def test_a_user_that_torch_forgets_is_found_again():
+    """torch.export does so now and then, of sizes that data decide; what edits a graph fails then."""
+    program = torch.export.export(Choosing(), (torch.randn(3, 8),))
+    [size] = [node for node in program.graph.nodes if node.target is torch.ops.aten.sym_size.int]
+    [chosen] = size.all_input_nodes
+    del chosen.users[size]
+    clean(program)
+    assert all(node in operand.users for node in program.graph.nodes for operand in node.all_input_nodes)
+    assert not any(node.target is torch.ops.aten.add_.Tensor for node in program.graph.nodes)
 
 
 class Stepping(nn.Module):

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import growc
+from growc.errors.diagnostic import GrowError
 from growc.plans.execute import execute
 from growc.plans.lineage import lineage_of
 from growc.training.optimizer_state import carry, gradient_plan, parameter_groups, read_optimizer
@@ -185,6 +186,20 @@ def test_mapped_state_comes_back_by_the_map(recipe, tmp_path):
 def leaf_noise(layout) -> bool:
     parts = layout.parts or (layout,)
     return any(part.step is not None and part.step.noise is not None for part in parts)
+
+
+def test_a_parameter_that_the_program_does_not_use_keeps_its_state(tmp_path):
+    grown, unused = Grown("widen ffn to 12 with uniform copy", tmp_path), torch.randn(3)
+    before = [name for name, _ in grown.source.named_parameters()]
+    after = [name for name, _ in grown.result.named_parameters()]
+    state = grown.state()
+    state["state"][len(before)] = {"step": torch.tensor(5.0), "exp_avg": unused}
+    state["param_groups"][0]["params"].append(len(before))
+    made = carry(state, grown.plan, [[*before, "mask"]], ["mask", *after])
+    assert torch.equal(made.state["state"][0]["exp_avg"], unused)
+    assert made.exact[0] == "mask"
+    with pytest.raises(GrowError, match="the plan knows no weight `another`"):
+        carry(state, grown.plan, [[*before, "mask"]], ["another", *after])
 
 
 def test_new_entries_are_zero_where_that_is_asked_for(tmp_path):

@@ -67,7 +67,7 @@ class ClassModel(TorchModel):
             holder = Living.of(module)
             return cls.of_holder(holder, guessed(holder.module))
         args, kwargs = arguments(example_inputs)
-        given = first_step(module, without_cache(module) | by_name(module, args, kwargs))
+        given = first_step(module, without_cache(module, args, kwargs) | by_name(module, args, kwargs))
         return cls.of_holder(Living.of(module, given), tree_map_only(Tensor, single, given))
 
     @classmethod

@@ -61,7 +61,7 @@ class TorchModel(IrModel):
             example_inputs = guessed(module)
         args, kwargs = arguments(example_inputs)
         with capturable(module):
-            captured = export(module, args, without_cache(module) | dict(kwargs))
+            captured = export(module, args, without_cache(module, args, kwargs) | dict(kwargs))
         return TorchModel.open(captured, reader(module))
 
     @staticmethod

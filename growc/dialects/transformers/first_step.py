@@ -37,4 +37,4 @@ def first_step(module: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     text = kept.get(f"{side}inputs_embeds") if text is None else text
     if isinstance(mask, Tensor) and isinstance(text, Tensor) and mask.shape[-1] >= past + text.shape[1]:
         kept[f"{side}attention_mask"] = mask[..., past : past + text.shape[1]]
-    return kept | without_cache(module)
+    return kept | without_cache(module, kwargs=kept)

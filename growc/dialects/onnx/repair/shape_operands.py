@@ -150,7 +150,7 @@ def _gather_all(wants: Demands, node: Node, index: Value, size: Size, sim: Simul
     """
     after, wanted = sim.known.get(index), wants.demand(node.outputs[0])
     counts = after is not None and all(
-        k.size == n and (k.reshape(-1) == np.arange(n)).all() for k, n in zip(after, size, strict=True)
+        k.size == n and (k.reshape(-1) % n == np.arange(n)).all() for k, n in zip(after, size, strict=True)
     )
     if counts and wanted is not None and sim.sizes.get(index) == index.sizes:
         return Patch(judged=(1,))

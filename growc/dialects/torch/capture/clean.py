@@ -68,6 +68,9 @@ def clean(program: ExportedProgram) -> None:
     What stands in the place of a write leaves the same value behind; writes to buffers stay. Raises
     NotFunctionalError for a write that no other operators give.
     """
+    for node in program.graph.nodes:  # torch.export leaves some out, of sizes that data decide
+        for operand in node.all_input_nodes:
+            operand.users.setdefault(node)
     inline_regions(program.graph_module)
     take_apart(program.graph_module.graph)
     graph, held = program.graph, (InputKind.PARAMETER, InputKind.BUFFER)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from growc.dialects.torch.capture.data_dependence import asks_data, reasons, untraceable
-from growc.dialects.torch.capture.fake_module import exporting, standing_in
+from growc.dialects.torch.capture.fake_module import Fakes, exporting, standing_in
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 
 __all__ = ["EXPERTS", "capturable", "example_inputs", "real_inputs", "ways", "without_cache"]
@@ -35,6 +36,8 @@ PADDED = 3
 SPECIAL = 4
 """Token numbers below this one are mostly kept for padding, begin and end."""
 
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 LENGTHS = ("seq_length", "seq_len", "max_position_embeddings", "n_positions")
 """How the names of fields end that say how long a text may be, or must be."""
@@ -59,28 +62,55 @@ def example_inputs(module: nn.Module) -> dict[str, Any]:
 
     The module may be on meta, and is left as it was. Raises GrowError (G317) where no inputs are found.
     """
-    slots = _found(module)
-    return {
-        s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots
-    } | without_cache(module)
+    slots, way = _found(module)
+    return {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots} | way
 
 
 def real_inputs(module: nn.Module, seed: int = 0) -> dict[str, Any]:
     """The same with values: token numbers, masks with some padding, and normal numbers, drawn by `seed`."""
     generator = torch.Generator().manual_seed(seed)
-    return {slot.name: _draw(slot, module, generator) for slot in _found(module)} | without_cache(module)
+    slots, way = _found(module)
+    return {slot.name: _draw(slot, module, generator) for slot in slots} | way
 
 
-def without_cache(module: nn.Module) -> dict[str, Any]:
+def without_cache(
+    module: nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = NOTHING
+) -> dict[str, Any]:
     """The argument by which a forward gives tensors alone, and no cache object beside them.
 
-    A forward of transformers that does not name it may hand it on to a part, as all that it does not know.
+    A forward of transformers that does not name it may hand it on to a part, as all that it does not know;
+    or decide it by itself, and fail where it is given beside these arguments.
     """
-    kinds = inspect.signature(module.forward).parameters.values()
-    hands_on = hasattr(module, "config") and any(kind.kind is kind.VAR_KEYWORD for kind in kinds)
-    takers = module.modules() if hands_on else [module]
-    taken = any("use_cache" in inspect.signature(taker.forward).parameters for taker in takers)
-    return {"use_cache": False} if taken else {}
+    ways = _without_cache(module)
+    if len(ways) == 1:
+        return ways[0]
+    with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():
+        return _tried(module, fakes, args, kwargs)[1]
+
+
+def _without_cache(module: nn.Module) -> list[dict[str, Any]]:
+    """How a forward may be told to give no cache: by its argument, by that of a part or not at all."""
+    kinds = inspect.signature(module.forward).parameters
+    if "use_cache" in kinds:
+        return [{"use_cache": False}]
+    hands_on = hasattr(module, "config") and any(kind.kind is kind.VAR_KEYWORD for kind in kinds.values())
+    parts = module.modules() if hands_on else ()
+    handed = any("use_cache" in inspect.signature(part.forward).parameters for part in parts)
+    return [{"use_cache": False}, {}] if handed else [{}]
+
+
+def _tried(
+    module: nn.Module, fakes: Fakes, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Exception | None, dict[str, Any]]:
+    """What a forward raises among fake tensors, and how it was told to give no cache."""
+    error, way = None, dict[str, Any]()
+    for way in _without_cache(module):
+        with Attempt() as attempt, fakes.mode:
+            module(*fakes.within(tuple(args)), **fakes.within({**kwargs, **way}))
+        error = attempt.error
+        if not (isinstance(error, TypeError) and "use_cache" in str(error)):
+            break
+    return error, way
 
 
 def register_caches(inputs: Any) -> None:
@@ -130,17 +160,15 @@ def _draw(slot: Slot, module: nn.Module, generator: torch.Generator) -> Tensor:
     return mask
 
 
-def _found(module: nn.Module) -> tuple[Slot, ...]:
-    """The first candidates that the module runs on."""
+def _found(module: nn.Module) -> tuple[tuple[Slot, ...], dict[str, Any]]:
+    """The first candidates that the module runs on, and how it is told to give no cache."""
     reason: Exception | None = None
     with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():
         for slots in _candidates(module):
             given = {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots}
-            with Attempt() as attempt, fakes.mode:
-                module(**fakes.within(given), **without_cache(module))
-            error = attempt.error
+            error, way = _tried(module, fakes, (), given)
             if error is None:
-                return slots
+                return slots, way
             if reason is None or (asks_data(error) and not asks_data(reason)):
                 reason = error
     if reason is not None and asks_data(reason):  # inputs that fit: torch.export has no other ones

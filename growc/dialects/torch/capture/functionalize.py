@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import fx
+from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
 
 __all__ = ["NotFunctionalError", "functionalise", "put_back", "put_part", "without_write"]
@@ -170,8 +172,8 @@ def _value(node: fx.Node) -> Any:
     if _is_part(node):
         return _node(node.args[0]).meta["val"][node.args[1]]
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
-    tensors = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta["val"], Tensor)]
-    with tensors[0].fake_mode:  # type: ignore[attr-defined]
+    mode = detect_fake_mode([n.meta["val"] for n in node.all_input_nodes])
+    with mode or nullcontext():  # constants of a forward may have values
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
