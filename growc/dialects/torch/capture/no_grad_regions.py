@@ -1,9 +1,9 @@
 """Programs without regions: what a forward computes with gradients or autocast off stands in its place in the
 graph.
 
-A region is a call of another graph. Whether gradients are recorded in it is no part of what it computes, nor
-that nothing is cast where nothing would be cast around it. One that casts stays, with all that it holds: what
-its calls compute is not what they say.
+A region is a call of another graph. Where none are recorded in it, what it gives is detached. That nothing is
+cast where nothing would be cast around it is no part of what it computes. A region that casts stays, with all
+that it holds: what its calls compute is not what they say.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
+
+from growc.ir.walk import walk
 
 __all__ = ["inline_regions", "inlined"]
 
@@ -43,6 +45,8 @@ def _inline(module: fx.GraphModule, node: fx.Node) -> None:
     if any(one.target in REGIONS for one in region.graph.nodes):
         return
     results = inlined(module.graph, node, region.graph, operands)
+    if node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and not node.args[0]:
+        results = _without_gradients(module.graph, node, operands, results)
     for part in list(node.users):
         part.replace_all_uses_with(results[part.args[1]])
         module.graph.erase_node(part)
@@ -50,6 +54,27 @@ def _inline(module: fx.GraphModule, node: fx.Node) -> None:
     if not held.users:
         module.graph.erase_node(held)
         module.delete_submodule(str(held.target))
+
+
+def _without_gradients(graph: fx.Graph, node: fx.Node, operands: Iterable[Any], results: Any) -> list[Any]:
+    """What a region gives that records none: a training goes through none of it, if it went to there."""
+    given = [one for one in operands if isinstance(one, fx.Node)]
+    if not any(_is_trained(one) for one in walk(given, lambda one: one.all_input_nodes)):
+        return list(results)
+    made = []
+    with graph.inserting_before(node):
+        for result in results:
+            value = result.meta["val"] if isinstance(result, fx.Node) else None
+            if isinstance(value, Tensor) and value.is_floating_point():
+                result = graph.call_function(torch.ops.aten.detach.default, (result,))
+                result.meta.update(node.meta, val=value)
+            made.append(result)
+    return made
+
+
+def _is_trained(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return node.op == "placeholder" and isinstance(value, Tensor) and value.requires_grad
 
 
 def inlined(graph: fx.Graph, node: fx.Node, inner: fx.Graph, operands: Iterable[Any]) -> Any:

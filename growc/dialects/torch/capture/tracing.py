@@ -129,7 +129,8 @@ def _program(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, chosen: Chosen = every
 ) -> ExportedProgram:
     """The cleaned program whose loops over what data hit run over the chosen numbers."""
-    with asserted(), over(chosen), redirect_stderr(StringIO()):  # where it prints the graph when it fails
+    said = redirect_stderr(StringIO())  # where it prints the graph when it fails
+    with asserted(), over(chosen), said, torch.enable_grad():  # regions without them show
         program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
     clean(program)
     return program
