@@ -9,6 +9,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 
+from growc.dialects.torch.capture.batched_regions import inline_batched
 from growc.dialects.torch.capture.decompose import take_apart
 from growc.dialects.torch.capture.functionalize import functionalise
 from growc.dialects.torch.capture.no_grad_regions import inline_regions
@@ -72,6 +73,7 @@ def clean(program: ExportedProgram) -> None:
         for operand in node.all_input_nodes:
             operand.users.setdefault(node)
     inline_regions(program.graph_module)
+    inline_batched(program.graph_module.graph)
     take_apart(program.graph_module.graph)
     graph, held = program.graph, (InputKind.PARAMETER, InputKind.BUFFER)
     functionalise(graph, {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in held})

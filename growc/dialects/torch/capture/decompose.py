@@ -7,6 +7,7 @@ replaced by the calls that torch takes it apart into, where the table has all of
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from growc.dialects.torch.capture.no_grad_regions import inlined
 from growc.dialects.torch.operators.table import TABLE, key_of
 from growc.errors.diagnostic import Attempt
 
-__all__ = ["take_apart"]
+__all__ = ["take_apart", "traced"]
 
 PLACES = ("nn_module_stack", "stack_trace", "source_fn_stack")
 """What a node's `meta` says of where its call stands."""
@@ -60,19 +61,28 @@ def _parts(node: fx.Node) -> tuple[fx.Graph, list[fx.Node]] | None:
         args, kwargs = tree_unflatten(full, spec)
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
+    operands = [given[k] for k in places]
+    graph = traced(called, operands, node.meta.get("val"))
+    return (graph, operands) if graph is not None and all(map(_is_plain, graph.nodes)) else None
+
+
+def _is_plain(call: fx.Node) -> bool:
+    """Whether a call is one of the table."""
+    return call.op in ("placeholder", "output") or (call.op == "call_function" and _is_known(call.target))
+
+
+def traced(called: Callable[..., Any], operands: Sequence[fx.Node], wanted: Any) -> fx.Graph | None:
+    """The calls of a function of these nodes; None where torch cannot tell, or they give other sizes."""
     with Attempt() as attempt, torch.no_grad():
-        graph = make_fx(called)(*(given[k].meta["val"] for k in places)).graph
-    if attempt.error is not None:  # what torch cannot take apart stays whole
+        graph = make_fx(called)(*(operand.meta["val"] for operand in operands)).graph
+    if attempt.error is not None:
         return None
     graph.eliminate_dead_code()  # sizes that were asked for while it was traced
-    calls = [one for one in graph.nodes if one.op not in ("placeholder", "output")]
-    for one in calls:
+    for one in graph.nodes:
         if one.target is torch.ops.aten.view.default:  # at other sizes it need be none
             one.target = torch.ops.aten.reshape.default
     last = next(iter(reversed(graph.nodes)))
-    known = all(one.op == "call_function" and _is_known(one.target) for one in calls)
-    same = known and _sizes(last.args) == _sizes(node.meta.get("val"))
-    return (graph, [given[k] for k in places]) if same else None
+    return graph if _sizes(last.args) == _sizes(wanted) else None
 
 
 def _replace(graph: fx.Graph, node: fx.Node, parts: fx.Graph, operands: list[fx.Node]) -> None:
