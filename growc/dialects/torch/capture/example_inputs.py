@@ -11,7 +11,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -105,9 +105,12 @@ def _tried(
     """What a forward raises among fake tensors, and how it was told to give no cache."""
     error, way = None, dict[str, Any]()
     for way in _without_cache(module):
-        with Attempt() as attempt, fakes.mode:
-            module(*fakes.within(tuple(args)), **fakes.within({**kwargs, **way}))
-        error = attempt.error
+        for values in (nullcontext(), fakes.valued()):
+            with Attempt() as attempt, values, fakes.mode:
+                module(*fakes.within(tuple(args)), **fakes.within({**kwargs, **way}))
+            error = attempt.error
+            if error is None or not asks_data(error):
+                break
         if not (isinstance(error, TypeError) and "use_cache" in str(error)):
             break
     return error, way

@@ -96,7 +96,7 @@ def export(
     named = by_name(module, args, kwargs or {})
     free = free_axes(named) if axes is None else axes
     with standing_in(module, train) as fakes, torch.no_grad():
-        program = trace(module, fakes.within(tuple(args)), fakes.within(dict(kwargs or {})), free)
+        program = trace(module, fakes.within(tuple(args)), fakes.within(dict(kwargs or {})), free, fakes)
     symbols = named_symbols(program, named.items(), free)
     kinds = inspect.signature(module.forward).parameters.values()
     parameters = tuple(p.name for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))

@@ -25,7 +25,10 @@ from torch.utils._pytree import tree_map_only
 from growc.dialects.torch.capture.data_dependence import asserted
 from growc.dialects.torch.capture.routed_loops import over
 
-__all__ = ["Fakes", "exporting", "standing_in"]
+__all__ = ["SMALL", "Fakes", "exporting", "standing_in"]
+
+SMALL = 64
+"""Flags that a forward decides by are buffers of no more elements."""
 
 
 class Fakes:
@@ -59,6 +62,32 @@ class Fakes:
 
         with mock.patch.object(torch.utils, "swap_tensors", exchange):
             yield
+
+    @contextmanager
+    def valued(self) -> Iterator[None]:
+        """Small buffers have the values of what they stand for: a forward may decide by them.
+
+        torch computes with them as with numbers that a forward makes. What a training learns has no values.
+        """
+        usual, known = FakeTensorMode.from_tensor, dict[int, Tensor]()
+        for tensor, fake in self._made.items():
+            plain = not isinstance(tensor, nn.Parameter) and not tensor.is_meta
+            if plain and tensor.numel() <= SMALL:
+                known[id(fake)] = tensor
+                fake.constant = tensor.clone()  # type: ignore[attr-defined]
+
+        def from_tensor(mode: FakeTensorMode, tensor: Tensor, **options: Any) -> Any:
+            made = usual(mode, tensor, **options)
+            if id(tensor) in known:
+                made.constant = known[id(tensor)].clone()  # a forward may write to it
+            return made
+
+        try:
+            with mock.patch.object(FakeTensorMode, "from_tensor", from_tensor):
+                yield
+        finally:
+            for fake in self._made.values():
+                fake.constant = None  # type: ignore[attr-defined]
 
     def within(self, arguments: Any) -> Any:
         """The same structure with fake tensors, each another one: what is given twice need not be."""

@@ -21,7 +21,8 @@ from torch.utils._pytree import (
 )
 
 from growc.dialects.torch.capture.clean import clean
-from growc.dialects.torch.capture.data_dependence import asserted, untraceable
+from growc.dialects.torch.capture.data_dependence import asks_data, asserted, untraceable
+from growc.dialects.torch.capture.fake_module import SMALL, Fakes
 from growc.dialects.torch.capture.routed_loops import (
     SOME,
     Chosen,
@@ -62,14 +63,23 @@ def free_axes(inputs: Mapping[str, Any]) -> Axes:
     return free
 
 
-def trace(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> ExportedProgram:
+def trace(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes, fakes: Fakes | None = None
+) -> ExportedProgram:
     """The cleaned program, by torch.export; or of what torch.fx traces, which sees tensors alone.
 
+    A forward of fake tensors that decides by values is told those of buffers, if it writes to none of them.
     torch.export refuses a forward that keeps tensors in attributes; torch.fx leaves such things out. Raises
-    GrowError (G317) with torch's reason where neither succeeds.
+    GrowError (G317) with torch's reason where none of this succeeds.
     """
     with Attempt() as attempt, _naming(module, kwargs):
         return _freest(module, args, kwargs, axes)
+    if fakes is not None and attempt.error is not None and asks_data(attempt.error):
+        with Attempt(), _naming(module, kwargs), fakes.valued():
+            program = _freest(module, args, kwargs, axes)
+            written = program.graph_signature.buffers_to_mutate.values()
+            if all(module.get_buffer(name).numel() > SMALL for name in written):
+                return program
     with suppress(Exception):  # the first reason is the one that helps
         return _freest(fx.symbolic_trace(module), args, kwargs, axes)
     assert attempt.error is not None
