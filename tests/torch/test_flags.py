@@ -1,4 +1,4 @@
-"""A forward that decides by stored flags is captured as it decides; by what is learned or written, refused."""
+"""A forward that decides by stored flags is captured as it decides; by what it learns or writes, refused."""
 
 from __future__ import annotations
 
