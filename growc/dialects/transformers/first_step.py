@@ -7,9 +7,8 @@ itself, in the sizes that its config says, so the config is found, and compared,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from transformers.cache_utils import Cache
 
@@ -17,7 +16,7 @@ from growc.dialects.torch.capture.example_inputs import without_cache
 from growc.errors.diagnostic import Diagnostic, GrowError
 
 
-def first_step(module: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def first_step(module: nn.Module, inputs: Mapping[str, object]) -> dict[str, object]:
     """Inputs without caches; the mask of a text has no column any more for what they hold.
 
     Raises GrowError (G309) for other inputs that hold several tensors: a class is found on single ones.

@@ -71,7 +71,7 @@ def _is_plain(call: fx.Node) -> bool:
     return call.op in ("placeholder", "output") or (call.op == "call_function" and _is_known(call.target))
 
 
-def traced(called: Callable[..., Any], operands: Sequence[fx.Node], wanted: Any) -> fx.Graph | None:
+def traced(called: Callable[..., object], operands: Sequence[fx.Node], wanted: object) -> fx.Graph | None:
     """The calls of a function of these nodes; None where torch cannot tell, or they give other sizes."""
     with Attempt() as attempt, torch.no_grad():
         graph = make_fx(called)(*(operand.meta["val"] for operand in operands)).graph

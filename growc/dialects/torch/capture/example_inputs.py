@@ -37,7 +37,7 @@ SPECIAL = 4
 """Token numbers below this one are mostly kept for padding, begin and end."""
 
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, object] = MappingProxyType({})
 
 LENGTHS = ("seq_length", "seq_len", "max_position_embeddings", "n_positions")
 """How the names of fields end that say how long a text may be, or must be."""
@@ -74,8 +74,8 @@ def real_inputs(module: nn.Module, seed: int = 0) -> dict[str, Any]:
 
 
 def without_cache(
-    module: nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = NOTHING
-) -> dict[str, Any]:
+    module: nn.Module, args: Sequence[object] = (), kwargs: Mapping[str, object] = NOTHING
+) -> dict[str, bool]:
     """The argument by which a forward gives tensors alone, and no cache object beside them.
 
     A forward of transformers that does not name it may hand it on to a part, as all that it does not know;
@@ -88,7 +88,7 @@ def without_cache(
         return _tried(module, fakes, args, kwargs)[1]
 
 
-def _without_cache(module: nn.Module) -> list[dict[str, Any]]:
+def _without_cache(module: nn.Module) -> list[dict[str, bool]]:
     """How a forward may be told to give no cache: by its argument, by that of a part or not at all."""
     kinds = inspect.signature(module.forward).parameters
     if "use_cache" in kinds:
@@ -100,10 +100,10 @@ def _without_cache(module: nn.Module) -> list[dict[str, Any]]:
 
 
 def _tried(
-    module: nn.Module, fakes: Fakes, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[Exception | None, dict[str, Any]]:
+    module: nn.Module, fakes: Fakes, args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[Exception | None, dict[str, bool]]:
     """What a forward raises among fake tensors, and how it was told to give no cache."""
-    error, way = None, dict[str, Any]()
+    error, way = None, dict[str, bool]()
     for way in _without_cache(module):
         for values in (nullcontext(), fakes.valued()):
             with Attempt() as attempt, values, fakes.mode:
@@ -163,7 +163,7 @@ def _draw(slot: Slot, module: nn.Module, generator: torch.Generator) -> Tensor:
     return mask
 
 
-def _found(module: nn.Module) -> tuple[tuple[Slot, ...], dict[str, Any]]:
+def _found(module: nn.Module) -> tuple[tuple[Slot, ...], dict[str, bool]]:
     """The first candidates that the module runs on, and how it is told to give no cache."""
     reason: Exception | None = None
     with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():

@@ -18,7 +18,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_map_only
 
@@ -69,17 +69,17 @@ class Fakes:
 
         torch computes with them as with numbers that a forward makes. What a training learns has no values.
         """
-        usual, known = FakeTensorMode.from_tensor, dict[int, Tensor]()
+        usual, known = FakeTensorMode.from_tensor, dict[Tensor, Tensor]()
         for tensor, fake in self._made.items():
             plain = not isinstance(tensor, nn.Parameter) and not tensor.is_meta
             if plain and tensor.numel() <= SMALL:
-                known[id(fake)] = tensor
+                known[fake] = tensor
                 fake.constant = tensor.clone()  # type: ignore[attr-defined]
 
-        def from_tensor(mode: FakeTensorMode, tensor: Tensor, **options: Any) -> Any:
+        def from_tensor(mode: FakeTensorMode, tensor: Tensor, **options: Any) -> FakeTensor:
             made = usual(mode, tensor, **options)
-            if id(tensor) in known:
-                made.constant = known[id(tensor)].clone()  # a forward may write to it
+            if tensor in known:
+                made.constant = known[tensor].clone()  # a forward may write to it
             return made
 
         try:

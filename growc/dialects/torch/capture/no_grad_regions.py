@@ -8,11 +8,12 @@ that it holds: what its calls compute is not what they say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.fx.node import Argument
 
 from growc.ir.walk import walk
 
@@ -56,11 +57,13 @@ def _inline(module: fx.GraphModule, node: fx.Node) -> None:
         module.delete_submodule(str(held.target))
 
 
-def _without_gradients(graph: fx.Graph, node: fx.Node, operands: Iterable[Any], results: Any) -> list[Any]:
+def _without_gradients(
+    graph: fx.Graph, node: fx.Node, operands: Iterable[object], results: Sequence[Argument]
+) -> Sequence[object]:
     """What a region gives that records none: a training goes through none of it, if it went to there."""
     given = [one for one in operands if isinstance(one, fx.Node)]
     if not any(_is_trained(one) for one in walk(given, lambda one: one.all_input_nodes)):
-        return list(results)
+        return results
     made = []
     with graph.inserting_before(node):
         for result in results:

@@ -10,7 +10,6 @@ import ast
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 import torch
 
@@ -80,6 +79,6 @@ def is_about(guard: str, names: Collection[str]) -> bool:
     return all(name in names and not part for name, part in ARGUMENT.findall(guard))
 
 
-def holds(guard: str, arguments: Mapping[str, Any]) -> bool:
+def holds(guard: str, arguments: Mapping[str, object]) -> bool:
     """Whether an arithmetic guard holds of arguments of forward, by name."""
     return bool(eval(guard, {"L": arguments, "math": math, "torch": torch}))

@@ -30,29 +30,28 @@ def ranges_of(grown: GrownModule, captured: Captured) -> dict[Any, Any]:
     """The ranges of the symbols in the result, which are those of the source."""
     program = captured.program
     found = dict(program.range_constraints)
-    given: Any = program.example_inputs
     for symbol, known in program.range_constraints.items():
-        if given is None or not known.upper.is_Integer or known.upper >= LONGEST:
+        if program.example_inputs is None or not known.upper.is_Integer or known.upper >= LONGEST:
             continue
-        sizing = _Sizing(captured, given, captured.symbols.get(str(symbol), str(symbol)))
+        sizing = _Sizing.along(captured, symbol)
         end = int(known.upper)
         if not sizing.runs(sizing.source, end + 1) and sizing.runs(sizing.result(grown), end + 1):
             found[symbol] = ValueRanges(known.lower, sizing.longest(sizing.result(grown), end + 1))
     return found
 
 
-def guards_of(captured: Captured, ranges: Mapping[Any, Any], names: Collection[str]) -> list[str]:
+def guards_of(
+    captured: Captured, ranges: Mapping[object, ValueRanges[Any]], names: Collection[str]
+) -> list[str]:
     """The guards of the source about what the result is called with, all but those that end a range.
 
     names: the arguments of the result, where it takes others than the source.
     """
     program = captured.program
-    given: Any = program.example_inputs
     kept = [guard for guard in program._guards_code if not names or is_about(guard, names)]
     for symbol, known in ranges.items():
         if known != program.range_constraints.get(symbol):
-            sizing = _Sizing(captured, given, captured.symbols.get(str(symbol), str(symbol)))
-            args, kwargs = sizing.of(int(known.upper))
+            args, kwargs = _Sizing.along(captured, symbol).of(int(known.upper))
             longest = dict(zip(captured.parameters, args, strict=False)) | dict(kwargs)
             kept = [guard for guard in kept if holds(guard, longest)]
     return kept
@@ -65,6 +64,12 @@ class _Sizing:
     captured: Captured
     given: Inputs
     called: str
+
+    @staticmethod
+    def along(captured: Captured, symbol: object) -> _Sizing:
+        """The example inputs, at other sizes of a symbol."""
+        given: Any = captured.program.example_inputs
+        return _Sizing(captured, given, captured.symbols.get(str(symbol), str(symbol)))
 
     def source(self, inputs: Inputs) -> None:
         """Run the source's program."""
