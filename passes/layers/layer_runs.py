@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from growc.algebra.draws import Draws
 from growc.errors.brief import brief
 from growc.ir.graph import Node, Value, Weight
+from growc.passes.dataflow.trace_rows import Along
 from growc.plans.plan import Gap, Summary
 
 
@@ -135,19 +136,20 @@ class Run:
 class Rows:
     """Stored tensors of which layer k of a run takes row k.
 
-    run: its number. tables: the axis that has the rows. reads: of each layer, what takes its row. way: the
-    nodes between tables and reads, each with the axis of its result that has the rows. sums: where there is
-    one row fewer than layers, of each layer but the last the sum at its end that adds its row, and which
-    operand that is.
+    run: its number. tables: where they have the rows. reads: of each layer, what takes its row. way: the
+    nodes between tables and reads, each with the place of the rows in its result. sums: where there is one
+    row fewer than layers, of each layer but the last the sum at its end that adds its row, and which operand
+    that is. constant: whether a row is made of stored tensors alone, and is zero where they are.
     """
 
     __repr__ = brief
 
     run: int
-    tables: Mapping[Weight, int]
+    tables: Mapping[Weight, Along]
     reads: tuple[tuple[Node, ...], ...]
-    way: Mapping[Node, int] = field(repr=False)
+    way: Mapping[Node, Along] = field(repr=False)
     sums: tuple[tuple[Node, int], ...] = ()
+    constant: bool = True
 
     @property
     def taken(self) -> frozenset[Value]:

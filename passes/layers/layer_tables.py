@@ -1,9 +1,9 @@
 """Tables with a row for each layer: what layers take by constant numbers that go with theirs.
 
 Needs: a simulated graph, its layers, the data values. Gives: `Rows`. Layer k takes row k of a stored table,
-or of what is made of one row by row (resized, joined with others). Where there is one row fewer than layers,
-a sum at the end of each layer but the last adds it: it stands between two layers. A table counts if nothing
-but these layers reads it.
+or of what is made of some row by row: resized, joined with others, looked up in them or multiplied with them.
+Where there is one row of a table fewer than layers, a sum at the end of each layer but the last adds it: it
+stands between two layers. A table counts if nothing but these layers reads it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from growc.ir.graph import Graph, Node, Origin, Value, static_values
 from growc.ir.traits import SIZES, SUM
 from growc.ir.walk import walk
-from growc.passes.dataflow.trace_rows import Way, ways
+from growc.passes.dataflow.trace_rows import Along, Way, ways
 from growc.passes.layers.layer_runs import Layer, Rows
 
 
@@ -34,11 +34,12 @@ def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -
     """The tables of all runs."""
     static = static_values(graph) - data
     home = {n: (r, i) for r, run in enumerate(runs) for i, layer in enumerate(run) for n in layer.nodes}
-    groups: dict[tuple[int, Origin | None, int], list[_Read]] = defaultdict(list)
+    groups: dict[tuple[int, Origin | Value | None, int], list[_Read]] = defaultdict(list)
     for node in graph.nodes:
         read = _read(graph, node, static, home)
         if read is not None:
-            groups[read.place[0], read.whole.origin, read.axis].append(read)
+            of = read.whole.origin if read.whole in static else read.whole
+            groups[read.place[0], of, read.axis].append(read)
     found = (_rows(graph, runs[run], run, reads, static) for (run, _, _), reads in groups.items())
     return tuple(rows for rows in found if rows is not None)
 
@@ -46,7 +47,7 @@ def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -
 def _read(graph: Graph, node: Node, static: Set[Value], home: Mapping[Node, tuple[int, int]]) -> _Read | None:
     """A node as one that takes a row for a single layer."""
     whole = node.input(0)
-    if whole is None or whole not in static or not whole.floating:
+    if whole is None or not whole.floating:
         return None
     taken = _taken(node, whole)
     if taken is None or not graph.dialect.outermost(node):
@@ -100,13 +101,14 @@ def _rows(
     count = counts.pop() if len(counts) == 1 else 0
     if len(layers) < 2 or any(r.row != r.place[1] for r in reads) or not all(own[:count]):
         return None
-    if count not in (len(layers), len(layers) - 1) or any(own[count:]):
+    kept = all(read.whole in static for read in reads)
+    if count not in (len(layers), len(layers) - kept) or any(own[count:]):
         return None
     sums = () if count == len(layers) else tuple(_sums(layers[:-1], own, static))
     way = _way(graph, reads, static)
     if way is None or count + bool(sums) < len(layers):
         return None
-    return Rows(run, dict(way.tables), tuple(own), way.nodes, sums)
+    return Rows(run, dict(way.tables), tuple(own), way.nodes, sums, kept)
 
 
 def _sums(
@@ -130,7 +132,8 @@ def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> Way | None
     """How the rows come from stored tensors that nothing else reads."""
     found = [Way()]
     for read in reads:
-        found = [longer for way in found for longer in ways(graph, read.whole, read.axis, way, static)]
+        along = Along(read.axis)
+        found = [longer for way in found for longer in ways(graph, read.whole, along, way, static)]
     taken = {read.node for read in reads}
     return next((way for way in found if _alone(graph, way, taken)), None)
 
@@ -142,6 +145,6 @@ def _alone(graph: Graph, way: Way, reads: Set[Node]) -> bool:
         yield from (v for n, _ in value.users if n not in reads and not n.has(SIZES) for v in n.outputs)
 
     for value in walk((use for use in graph.uses() if use.weight in way.tables), made):
-        if value in graph.outputs or value not in way.axes:
+        if value in graph.outputs or value not in way.places:
             return False
     return all(graph.dialect.outermost(node) for node in way.nodes)

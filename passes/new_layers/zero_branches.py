@@ -79,7 +79,7 @@ class Branches:
     def __init__(self, axes: Axes, layers: Layers) -> None:
         self.layers, self.data = layers, layers.data
         self.static = static_values(axes.graph) - self.data
-        self.rows = {row for rows in layers.rows for row in rows.taken}
+        self.rows = {row for rows in layers.rows if rows.constant for row in rows.taken}
         self.carriers = carriers_of(axes)
         self.carried: set[Value] = set()
         """What bodies carry, and start with as zeros, while what they leave is asked for."""

@@ -8,11 +8,12 @@ import pytest
 from graphs import save
 
 from growc.dialects.onnx.model import OnnxModel
-from growc.passes.dataflow.trace_rows import above_of
+from growc.ir.graph import Graph, Value
+from growc.passes.dataflow.trace_rows import Along, above_of
 
 GRAPH = """
 rows (float[N] x) => (float[N] y)
-<float[{rows}, 6] t, float[{rows}, 6] u>
+<float[{rows}, 6] t, float[{rows}, 6] u, float[6, 6] square>
 {{
     one = Constant <value = int64[1] {{1}}> ()
     zero = Constant <value = int64[1] {{0}}> ()
@@ -21,12 +22,24 @@ rows (float[N] x) => (float[N] y)
     turned = Constant <value = int64[2] {{6, {rows}}}> ()
     all = Constant <value = int64[{rows}] {{{all}}}> ()
     split = Constant <value = int64[3] {{{rows}, 2, 3}}> ()
+    pairs = Constant <value = int64[3] {{{rows}, 3, 2}}> ()
+    place = Constant <value = int64 {{0}}> ()
     pads = Constant <value = int64[4] {{0, 1, 0, 1}}> ()
     r = {made}
     s = ReduceSum <keepdims = 0> (r)
     y = Add(x, s)
 }}
 """
+
+
+def made_of(made: str, rows: int, folder: Path) -> tuple[Graph, Value]:
+    """The graph in which something is made of the table, and the result."""
+    text = GRAPH.format(made=made, rows=rows, all=", ".join(map(str, range(rows))))
+    model = OnnxModel.open(save(folder / "m.onnx", text))
+    graph = model.capture()
+    model.simulate(graph)
+    return graph, next(v for node in graph.nodes for v in node.outputs if v.name == "r")
+
 
 CASES = [
     ("Transpose <perm = [1, 0]> (t)", 1, [{0: 0}]),
@@ -57,9 +70,49 @@ def test_rows_stand_where_they_did(
 ):
     if rows == 1 and ("turned" in made or "back" in made):
         pytest.skip("a single row has no order")
-    text = GRAPH.format(made=made, rows=rows, all=", ".join(map(str, range(rows))))
-    model = OnnxModel.open(save(tmp_path / "m.onnx", text))
-    graph = model.capture()
-    model.simulate(graph)
-    result = next(v for node in graph.nodes for v in node.outputs if v.name == "r")
-    assert list(above_of(graph, result, axis)) == wanted
+    graph, result = made_of(made, rows, tmp_path)
+    found = list(above_of(graph, result, Along(axis)))
+    places = [{operand: Along(at) for operand, at in one.items()} for one in wanted]
+    if rows == 1 and "Reshape" in made:  # a row is all of an axis then
+        places.append({0: Along(1, 6)})
+    assert found == places
+
+
+FLAT = [
+    ("Reshape(t, split)", Along(1), [{0: Along(1, 3)}]),
+    ("Reshape(t, split)", Along(2), []),  # the third of each two
+    ("Tanh(t)", Along(1, 3), [{0: Along(1, 3)}]),
+    ("Reshape(t, pairs)", Along(1), [{0: Along(1, 2)}]),
+    ("Reshape(t, pairs)", Along(1, 3), [{0: Along(1, 6)}]),
+]
+"""Where rows stand that are blocks of an axis."""
+
+
+@pytest.mark.parametrize(("made", "along", "wanted"), FLAT)
+def test_rows_may_be_blocks_of_an_axis(
+    made: str, along: Along, wanted: list[dict[int, Along]], tmp_path: Path
+):
+    graph, result = made_of(made, 4, tmp_path)
+    assert list(above_of(graph, result, along)) == wanted
+
+
+APART = [
+    ("Exp(t)", 0, [{0: Along(0)}]),
+    ("Add(t, u)", 0, [{0: Along(0), 1: Along(0)}]),
+    ("Mul(t, u)", 1, [{0: Along(1), 1: Along(1)}]),
+    ("ReduceMean <axes = [1], keepdims = 1> (t)", 0, [{0: Along(0)}]),
+    ("MatMul(t, square)", 0, [{0: Along(0)}]),
+    ("MatMul(t, square)", 1, [{1: Along(1)}]),
+    ("Softmax <axis = 0> (t)", 1, [{0: Along(1)}]),
+    ("Softmax <axis = 0> (t)", 0, []),
+    ("CumSum(t, place)", 0, []),
+]
+"""What keeps rows apart, whatever it makes of zeros."""
+
+
+@pytest.mark.parametrize(("made", "axis", "wanted"), APART)
+def test_rows_of_what_is_computed_stay_apart(
+    made: str, axis: int, wanted: list[dict[int, Along]], tmp_path: Path
+):
+    graph, result = made_of(made, 4, tmp_path)
+    assert list(above_of(graph, result, Along(axis), zeros=False)) == wanted

@@ -161,7 +161,10 @@ class _Copying:
             self.made.values[value] = new
             self.name(new, value.name, own=self.first)
         last = self.building.rows.last_sums(*self.place, self.position)
+        taken = {self.node_of(node) for node in self.building.rows.reads(*self.place, self.position)}
         for node in self.source.own[self.place]:
+            if node in taken:
+                continue
             if node in last:
                 other = 1 - last[node]
                 stream = self.operand(node, other, node.inputs[other])

@@ -89,13 +89,15 @@ class RowTables:
             before = sum(map(bool, rows.reads))
             if len(units) == 0 or np.array_equal(units, np.arange(before)):
                 continue  # what no layer reads is gone
-            for weight, axis in rows.tables.items():
-                self.value_of(weight).meta[ORDER] = Order(axis, units, before, "layers")
-            for node, axis in {self.node_of(n): (n, axis) for n, axis in rows.way.items()}.values():
-                self._sized(node, axis, len(units))
+            for weight, (axis, block) in rows.tables.items():
+                elements = (units[:, None] * block + np.arange(block)).reshape(-1)
+                elements[np.repeat(units < 0, block)] = -1
+                self.value_of(weight).meta[ORDER] = Order(axis, elements, before * block, "layers")
+            for node, (axis, block) in {self.node_of(n): (n, at) for n, at in rows.way.items()}.values():
+                self._sized(node, axis, len(units) * block)
 
     def _sized(self, node: Node, axis: int, count: int) -> None:
-        """Let a node make so many rows."""
+        """Let a node make so many elements along an axis."""
         origin = self.node_of(node)
         i = node.laws.shape
         value = None if i is None else node.input(i)
