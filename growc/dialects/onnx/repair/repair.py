@@ -250,19 +250,24 @@ class Mender:
             )
             if copied:
                 entries.append(0)
-            elif now == size:
-                entries.append(None)
+            elif now == size or (node.op == "Reshape" and now is not None and set(now) == {-1}):
+                entries.append(None)  # what is inferred goes on to be
             elif len(set(size)) == 1:
                 entries.append(size[0])
             elif part is not None:
                 entries.append(part)
             else:
                 entries.append(-1)
+        inferred = [k for k, o in enumerate(old[0]) if o == -1 and entries[k] is None] if old else []
+        if inferred and -1 in entries:  # of two, one has to be said
+            for k in inferred:
+                entries[k] = wanted[k][0] if len(set(wanted[k])) == 1 else -1
+            inferred = []
         if (node.op != "Reshape" and -1 in entries) or entries.count(-1) > 1:
             return []
         patches = [Patch({i: tuple(entries)})]
         kept = [k for k, e in enumerate(entries) if e is None]
-        dynamic = [k for k in kept if len(set(wanted[k])) > 1]
+        dynamic = sorted({*inferred, *(k for k in kept if len(set(wanted[k])) > 1)})
         if node.op == "Reshape" and len(dynamic) <= 1 and -1 not in entries:
             fixed = tuple(
                 -1 if k in dynamic else 0 if e == 0 else wanted[k][0] for k, e in enumerate(entries)

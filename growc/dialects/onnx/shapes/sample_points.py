@@ -8,12 +8,13 @@ found by trial.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
 
+from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.data_dependent import counted, sizes_of
@@ -31,6 +32,12 @@ SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
 """Choices of sample points, tried in order: a pair for each symbol, in order of appearance. What is halved
 and doubled again comes back to its size where that is a multiple of the strides.
 """
+
+FAR: tuple[tuple[tuple[int, ...], ...], ...] = (
+    ((3, 5), (11, 141), (7, 167), (19, 137), (23, 149), (29, 151), (31, 157), (37, 163)),
+    SAMPLES[3],
+)
+"""Choices at which strides tell sizes apart that they make one of, at points near each other."""
 
 NEAR = 0.25
 """How far the size of an image may be from what its number of pixels tells."""
@@ -89,7 +96,7 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     show in the sizes that meet there, and at last for all, that one is a size that stands there, another
     symbol, the sum of two, or, in a branch, zero; where two sums meet, that their summands agree; else, that
     an image has one height and width. What gets furthest stays. Raises ContradictionError where nothing
-    helps.
+    helps. Where points near each other come to one size, points further apart are taken if these show more.
     """
     dims = symbols_of(graph) | counted(graph)
     names = _names(dims, made=False) + _names(dims, made=True)
@@ -106,9 +113,19 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     def reach(result: Simulation | ContradictionError) -> int:
         return len(order) if isinstance(result, Simulation) else order[result.node]
 
+    def telling(
+        samples: tuple[Size, ...], assigned: Assignment, found: Simulation
+    ) -> tuple[dict[Value, tuple[Size, ...] | None], Simulation]:
+        if _merges(graph, found):
+            for apart in FAR:
+                other = attempt(apart, assigned)
+                if isinstance(other, Simulation) and _varying(other) > _varying(found):
+                    return _given(dims, apart, assigned)[0], other
+        return _given(dims, samples, assigned)[0], found
+
     for samples in SAMPLES:
         if isinstance(unassumed := attempt(samples, {}), Simulation):
-            return _given(dims, samples, {})[0], unassumed
+            return telling(samples, {}, unassumed)
     first: ContradictionError | None = None
     for samples in SAMPLES:
         assigned: Assignment = {}
@@ -130,9 +147,34 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
         if isinstance(result, ContradictionError) and result.node.guards:
             result = attempt(samples, assigned, patient=True)
         if isinstance(result, Simulation):
-            return _given(dims, samples, assigned)[0], result
+            return telling(samples, assigned, result)
     assert first is not None
     raise first
+
+
+def _merges(graph: Graph, found: Simulation) -> bool:
+    """Whether a node makes one size of several, or one number of several sizes, as strides may."""
+    pairs = [(given, node.outputs[0]) for node in graph.nodes if (given := node.input(0)) is not None]
+    for given, made in pairs:
+        before, after = found.sizes.get(given) or (), found.sizes.get(made) or ()
+        alike = zip(before, after, strict=True) if len(before) == len(after) else ()
+        if any(len(set(b)) > 1 == len(set(a)) for b, a in alike):
+            return True
+        numbers, result = found.known.get(given), found.known.get(made)
+        if numbers is None or result is None or numbers[0].size != result[0].size:
+            continue
+        if result[0].dtype.kind == "i" and _same(result) and not _same(numbers):
+            return True
+    return False
+
+
+def _same(arrays: Sequence[Array]) -> bool:
+    return all(np.array_equal(array, arrays[0]) for array in arrays)
+
+
+def _varying(found: Simulation) -> int:
+    """How many sizes are not the same at all points."""
+    return sum(len(set(size)) > 1 for sizes in found.sizes.values() for size in sizes or ())
 
 
 def _names(dims: Dims, *, made: bool) -> list[str]:
