@@ -218,6 +218,40 @@ def test_arguments_that_are_handed_on_are_captured_with_open_sizes():
     agree(module, captured, {**inputs, "x": torch.randn(5, 4), "shift": torch.randn(5, 4)})
 
 
+SERIES = {
+    "architectures": ["PatchTSTForPrediction"],
+    "num_input_channels": 2,
+    "context_length": 24,
+    "patch_length": 4,
+    "patch_stride": 4,
+    "prediction_length": 6,
+    "d_model": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 1,
+    "ffn_dim": 24,
+}
+FILMS = {
+    "architectures": ["VJEPA2Model"],
+    "crop_size": 32,
+    "image_size": 32,
+    "frames_per_clip": 4,
+    "patch_size": 8,
+    "pred_hidden_size": 16,
+    "pred_num_attention_heads": 2,
+    "pred_num_hidden_layers": 1,
+    **SIZES,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "shape"),
+    [(SERIES, "past_values", (2, 24, 2)), (FILMS, "pixel_values_videos", (2, 4, 3, 32, 32))],
+)
+def test_inputs_are_found_for_series_and_films(config, name, shape):
+    inputs = example_inputs(build(config))
+    assert inputs[name].shape == shape
+
+
 def test_a_class_that_hands_the_choice_of_a_cache_on_gives_none():
     config = {
         "architectures": ["GraniteMoeForCausalLM"],

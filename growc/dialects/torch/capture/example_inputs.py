@@ -258,6 +258,18 @@ def _images(fields: Fields) -> list[tuple[Slot, ...]]:
     return [(Slot("pixel_values", "real", (ROWS, *shape)),) for shape in shapes]
 
 
+def _films(fields: Fields) -> list[tuple[Slot, ...]]:
+    counts = [n for name in ("num_frames", "frames_per_clip") for n in _numbers(fields, name)] or [16]
+    stills = [slot.shape[-3:] for (slot,) in _images(fields)]
+    return [(Slot("pixel_values_videos", "real", (ROWS, counts[0], *shape)),) for shape in stills]
+
+
+def _series(fields: Fields) -> list[tuple[Slot, ...]]:
+    length = _first(fields, "context_length", 4 * LENGTH)
+    several = [(length, n) for n in _numbers(fields, "num_input_channels")]
+    return [(Slot("past_values", "real", (ROWS, *shape)),) for shape in (*several, (length,))]
+
+
 def _spectra(fields: Fields) -> list[tuple[Slot, ...]]:
     bins = next(iter([*_numbers(fields, "num_mel_bins"), *_numbers(fields, "input_feat_per_channel")]), 80)
     frames = (
@@ -280,6 +292,8 @@ MODALITIES: Mapping[str, Callable[[Fields], Sequence[tuple[Slot, ...]]]] = {
     "pixel_values": _images,
     "input_features": _spectra,
     "input_values": _waves,
+    "pixel_values_videos": _films,
+    "past_values": _series,
 }
 """What forward takes, by the names that all classes of transformers use, and the shapes to try."""
 
