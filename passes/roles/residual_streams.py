@@ -164,8 +164,16 @@ def gated_branches(flow: Flow, sums: Mapping[Node, Residual]) -> set[Space]:
 def feed_forward(
     flow: Flow, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space]
 ) -> list[Space]:
-    """The inner spaces between streams. `taken`: the atoms of heads and of what is in them; `branches`: what
-    joins a stream by a gate.
+    """The inner spaces between streams; where there are none, between a stream and what joins it by a gate
+    (`branches`). `taken`: the atoms of heads and of what is in them.
+    """
+    return _inner(flow, hidden, taken, ()) or _inner(flow, hidden, taken, branches)
+
+
+def _inner(
+    flow: Flow, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space]
+) -> list[Space]:
+    """What is made from a stream, and read into one, or into a branch.
 
     What is worked on along another axis is none, nor what is made of that: the gates of a context.
     """

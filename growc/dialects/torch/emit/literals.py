@@ -95,7 +95,9 @@ def entries(value: ir.Value) -> list[Entry]:
         whole, start = node.inputs[:2]
         assert whole is not None
         assert start is not None
-        return [entries(whole)[int(entries(start)[0])]]  # type: ignore[arg-type]
+        elements = entries(whole)
+        if elements != [whole]:  # else a size of a tensor is its own entry
+            return [elements[int(entries(start)[0])]]  # type: ignore[arg-type]
     return [value]
 
 
@@ -112,7 +114,7 @@ def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir
         carried = {place.where: (path, place) for path, place in part.meta[SITE].carried.items()}
         for where, old, new in _changes(part):
             if where not in carried:
-                if where in part.meta[SITE].implied:
+                if where in part.meta[SITE].implied or _takes_one(part, new):
                     continue
                 raise refusal(part, f"its {_label(where)} changes, which the call does not say")
             path, place = carried[where]
@@ -128,6 +130,22 @@ def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir
                 found[path] = Parameter(part.inputs[where])  # type: ignore[arg-type]
     following = corrections if call.target in VARIANCES else _repeated
     return found | dict(following(call, parts))
+
+
+def _takes_one(part: ir.Node, sizes: object) -> bool:
+    """Whether one number stands everywhere, and where its sizes differ now one element is taken: any does."""
+    if part.op_type != "ConstantOfShape" or not isinstance(sizes, list):
+        return False
+    told = [axis for axis, size in enumerate(sizes) if isinstance(size, int)]
+    return all(_is_taken(user, told, sizes) for user, _ in part.outputs[0].uses())
+
+
+def _is_taken(user: ir.Node, axes: Sequence[int], sizes: Sequence[Entry]) -> bool:
+    index = user.inputs[1].const_value if user.op_type == "Gather" and user.inputs[1] is not None else None
+    axis = user.attributes["axis"].as_int() if "axis" in user.attributes else 0
+    if index is None or list(axes) != [axis % len(sizes)]:
+        return False
+    return index.numpy().ndim == 0 and int(index.numpy()) in (0, -1)
 
 
 def argument(call: fx.Node, path: Path) -> Any:
