@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import transformers
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
@@ -119,6 +120,20 @@ def test_a_config_that_its_class_refuses_is_refused_with_its_reason():
     [diagnostic] = caught.value.diagnostics
     assert diagnostic.code == "G310"
     assert "negative" in diagnostic.notes[0]
+
+
+def test_a_class_that_transformers_cannot_import_is_refused_with_the_reason(monkeypatch):
+    def lacking(name: str) -> object:
+        raise ModuleNotFoundError(f"Could not import module '{name}'.") from ImportError(
+            "No module named 'PIL'"
+        )
+
+    monkeypatch.delattr(transformers, "LlamaForCausalLM")
+    monkeypatch.setattr(type(transformers), "__getattr__", lambda module, name: lacking(name))
+    with pytest.raises(GrowError, match="transformers cannot import `LlamaForCausalLM`") as caught:
+        build(LLAMA)
+    assert caught.value.diagnostics[0].code == "G310"
+    assert "No module named 'PIL'" in caught.value.diagnostics[0].notes[0]
 
 
 def test_code_beside_a_checkpoint_is_not_run(tmp_path):

@@ -46,7 +46,11 @@ def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
     if not isinstance(kind, str | None):
         raise _unreadable("`model_type` of config.json is no name")
     names = named[:1]
-    found = getattr(transformers, names[0], None) if names else _of_type(kind)
+    try:
+        found = getattr(transformers, names[0], None) if names else _of_type(kind)
+    except ImportError as error:  # a class needs a package that is not there
+        lacks = (str(error.__cause__ or error).splitlines() or [""])[0]
+        raise _unreadable(f"transformers cannot import `{names[0] if names else kind}`", lacks) from error
     if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
         return found
     asked = names[0] if names else kind
