@@ -233,6 +233,7 @@ class Mender:
         source = sim.sizes.get(node.inputs[0]) if i and node.inputs[0] is not None else None
         zero_copies = node.op == "Reshape" and not node.attributes.get("allowzero", 0)
         entries: list[int | Part | None] = []
+        inferring = node.op == "Reshape"
         for axis, size in enumerate(wanted):
             now = None if old is None else tuple(int(o[axis]) if axis < o.size else -2 for o in old)
             part = part_of(value, axis, size, sim)
@@ -250,8 +251,8 @@ class Mender:
             )
             if copied:
                 entries.append(0)
-            elif now == size or (node.op == "Reshape" and now is not None and set(now) == {-1}):
-                entries.append(None)  # what is inferred goes on to be
+            elif now == size or (len(set(size)) == 1 and inferring and set(now or ()) == {-1}):
+                entries.append(None)  # what is inferred may be another size at other points
             elif len(set(size)) == 1:
                 entries.append(size[0])
             elif part is not None:
@@ -263,12 +264,12 @@ class Mender:
             for k in inferred:
                 entries[k] = wanted[k][0] if len(set(wanted[k])) == 1 else -1
             inferred = []
-        if (node.op != "Reshape" and -1 in entries) or entries.count(-1) > 1:
+        if (not inferring and -1 in entries) or entries.count(-1) > 1:
             return []
         patches = [Patch({i: tuple(entries)})]
         kept = [k for k, e in enumerate(entries) if e is None]
         dynamic = sorted({*inferred, *(k for k in kept if len(set(wanted[k])) > 1)})
-        if node.op == "Reshape" and len(dynamic) <= 1 and -1 not in entries:
+        if inferring and len(dynamic) <= 1 and -1 not in entries:
             fixed = tuple(
                 -1 if k in dynamic else 0 if e == 0 else wanted[k][0] for k, e in enumerate(entries)
             )
