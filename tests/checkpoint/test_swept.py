@@ -8,7 +8,9 @@ import pytest
 import sweep
 
 
-@pytest.mark.parametrize(("name", "recipe"), [("git", "all ×2"), ("glpn", "ffn ×1.5")])
+@pytest.mark.parametrize(
+    ("name", "recipe"), [("git", "all ×2"), pytest.param("glpn", "ffn ×1.5", marks=pytest.mark.soak)]
+)
 def test_a_class_that_was_refused_is_exact(name: str, recipe: str, tmp_path: Path) -> None:
     """GIT takes one of as many zeros as its stream has units; a gate of GLPN once took the name `ffn`."""
     source = sweep.saved(name, tmp_path)
