@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, permutations, product
+from itertools import chain, combinations, permutations, product
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.data_dependent import counted, sizes_of
 from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator, simulate
 from growc.dialects.onnx.shapes.simulation import Simulation
-from growc.ir.graph import Graph, Value
+from growc.ir.graph import Graph, Node, Value
+from growc.ir.traits import SIZES, TURN, VIEW
 
 SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
     ((3, 5), (11, 13), (7, 17), (19, 9), (23, 10), (29, 15), (31, 21), (37, 22)),
@@ -116,7 +117,7 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     def telling(
         samples: tuple[Size, ...], assigned: Assignment, found: Simulation
     ) -> tuple[dict[Value, tuple[Size, ...] | None], Simulation]:
-        if _merges(graph, found):
+        if any(_merges_sizes(node, found) or _merges_numbers(node, found) for node in graph.nodes):
             for apart in FAR:
                 other = attempt(apart, assigned)
                 if isinstance(other, Simulation) and _varying(other) > _varying(found):
@@ -152,20 +153,30 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     raise first
 
 
-def _merges(graph: Graph, found: Simulation) -> bool:
-    """Whether a node makes one size of several, or one number of several sizes, as strides may."""
-    pairs = [(given, node.outputs[0]) for node in graph.nodes if (given := node.input(0)) is not None]
-    for given, made in pairs:
-        before, after = found.sizes.get(given) or (), found.sizes.get(made) or ()
-        alike = zip(before, after, strict=True) if len(before) == len(after) else ()
-        if any(len(set(b)) > 1 == len(set(a)) for b, a in alike):
-            return True
-        numbers, result = found.known.get(given), found.known.get(made)
-        if numbers is None or result is None or numbers[0].size != result[0].size:
-            continue
-        if result[0].dtype.kind == "i" and _same(result) and not _same(numbers):
-            return True
-    return False
+def _merges_sizes(node: Node, found: Simulation) -> bool:
+    """Whether a node makes one size of several, as strides may.
+
+    Not so where axes change places, or where another operand varies, which may have the axis instead.
+    """
+    first, *others = (found.sizes.get(v) or () if v is not None else () for v in node.inputs or (None,))
+    made = found.sizes.get(node.outputs[0]) or ()
+    if node.has(VIEW, TURN, SIZES) or len(first) != len(made) or any(map(_varies, chain(*others))):
+        return False
+    return any(_varies(before) and not _varies(after) for before, after in zip(first, made, strict=True))
+
+
+def _merges_numbers(node: Node, found: Simulation) -> bool:
+    """Whether a node makes one whole number of several, one for one."""
+    given = node.input(0)
+    before = None if given is None else found.known.get(given)
+    after = found.known.get(node.outputs[0])
+    if before is None or after is None or before[0].size != after[0].size or after[0].dtype.kind != "i":
+        return False
+    return _same(after) and not _same(before)
+
+
+def _varies(size: Size) -> bool:
+    return len(set(size)) > 1
 
 
 def _same(arrays: Sequence[Array]) -> bool:
@@ -174,7 +185,7 @@ def _same(arrays: Sequence[Array]) -> bool:
 
 def _varying(found: Simulation) -> int:
     """How many sizes are not the same at all points."""
-    return sum(len(set(size)) > 1 for sizes in found.sizes.values() for size in sizes or ())
+    return sum(map(_varies, chain.from_iterable(sizes or () for sizes in found.sizes.values())))
 
 
 def _names(dims: Dims, *, made: bool) -> list[str]:
