@@ -109,12 +109,12 @@ def test_norms_of_ones_own_kind_are_taken_over_the_units_that_stay() -> None:
 
 
 class Stream(nn.Module):
-    """A residual stream with one feed-forward block."""
+    """A residual stream with one feed-forward block, and a parameter that nothing reads."""
 
     def __init__(self) -> None:
         super().__init__()
         self.norm, self.up, self.down = nn.LayerNorm(6), nn.Linear(6, 8), nn.Linear(8, 6)
-        self.head = nn.Linear(6, 5)
+        self.head, self.unused = nn.Linear(6, 5), nn.Parameter(torch.randn(3))
 
     def forward(self, x: Tensor) -> Tensor:
         """One row for each vector."""

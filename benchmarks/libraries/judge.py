@@ -65,14 +65,15 @@ def _settled(module: nn.Module, norms: Sequence[Any], feed: Feed) -> None:
 
 def outputs(module: nn.Module, feed: Feed) -> list[Tensor]:
     """The floating-point tensors that a model gives, in order."""
-    torch.manual_seed(0)
     with torch.no_grad():
-        return floats(plain(module(**feed)))
+        return recorded(module, feed)
 
 
-def plain(made: Any) -> Any:
-    """What a forward returns, as tuples."""
-    return made.to_tuple() if hasattr(made, "to_tuple") else made
+def recorded(module: nn.Module, feed: Feed) -> list[Tensor]:
+    """The same, with what gradients need."""
+    torch.manual_seed(0)
+    made = module(**feed)
+    return floats(made.to_tuple() if hasattr(made, "to_tuple") else made)
 
 
 def tensors(held: Any) -> list[Tensor]:

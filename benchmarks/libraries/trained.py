@@ -8,7 +8,7 @@ gives merged into the source.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,8 @@ FAINT = {torch.float32: 1e-3, torch.float64: 1e-6}
 """Gradients that are smaller, relative to the largest of all, are rounding: some biases have none."""
 
 
-def gradients(module: nn.Module, feed: judge.Feed) -> dict[str, Tensor]:
-    """Those of one loss of all outputs, by parameter; none where an output does not depend on any."""
-    torch.manual_seed(0)
-    outputs = judge.floats(judge.plain(module(**feed)))
+def gradients(module: nn.Module, outputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Those of one loss of all outputs, by parameter; none where no output depends on one."""
     weights = torch.Generator().manual_seed(0)
     drawn = [torch.randn(t.shape, generator=weights).to(t.dtype) for t in outputs]
     loss = sum(((t * w).sum() / t.abs().max() for t, w in zip(outputs, drawn, strict=True)), torch.zeros(()))
@@ -43,25 +41,29 @@ def gradients(module: nn.Module, feed: judge.Feed) -> dict[str, Tensor]:
 def state_off(source: nn.Module, result: nn.Module, plan: Plan, feed: judge.Feed) -> float | None:
     """How far the first moments that growc calls exact are from the result's gradients, relative to the
     largest of a parameter; None where outputs have more units, or none is called so.
+
+    The optimizer has all parameters, as a training gives it, and a state for those with a gradient.
     """
     feed = judge.precise((source, result), feed)
-    before, after = gradients(source, feed), gradients(result, feed)
-    if not before or any(a.shape != b.shape for a, b in _outputs(source, result, feed)):
+    outputs = judge.recorded(source, feed), judge.recorded(result, feed)
+    if any(a.shape != b.shape for a, b in zip(*outputs, strict=True)):
         return None
-    names = list(before)
-    entries = {k: {"step": torch.tensor(1.0), "exp_avg": before[name]} for k, name in enumerate(names)}
-    state = {"state": entries, "param_groups": [{"lr": 0.1, "params": list(entries)}]}
+    before, after = gradients(source, outputs[0]), gradients(result, outputs[1])
+    names = [name for name, _ in source.named_parameters()]
+    entries = {
+        k: {"step": torch.tensor(1.0), "exp_avg": before[name]}
+        for k, name in enumerate(names)
+        if name in before
+    }
+    state = {"state": entries, "param_groups": [{"lr": 0.1, "params": list(range(len(names)))}]}
     made = carry(state, plan, [names], [name for name, _ in result.named_parameters()])
-    moments = {name: made.state["state"][k]["exp_avg"] for k, name in enumerate(made.names[0])}
+    moments = {made.names[0][k]: entry["exp_avg"] for k, entry in made.state["state"].items()}
+    exact = [name for name in made.exact if name in after]
+    if not exact:
+        return None
     largest = max(after.values(), key=lambda gradient: float(gradient.abs().max()))
     faint = float(largest.abs().max()) * FAINT[largest.dtype]
-    return max(
-        (_off(after[name], moments[name], faint) for name in made.exact if name in after), default=None
-    )
-
-
-def _outputs(source: nn.Module, result: nn.Module, feed: judge.Feed) -> list[tuple[Tensor, Tensor]]:
-    return list(zip(judge.outputs(source, feed), judge.outputs(result, feed), strict=True))
+    return max(_off(after[name], moments[name], faint) for name in exact)
 
 
 def _off(wanted: Tensor, made: Tensor, faint: float) -> float:

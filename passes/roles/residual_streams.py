@@ -167,7 +167,8 @@ def feed_forward(
     """The inner spaces between streams; where there are none, between a stream and what joins it by a gate
     (`branches`). `taken`: the atoms of heads and of what is in them.
     """
-    return _inner(flow, hidden, taken, ()) or _inner(flow, hidden, taken, branches)
+    found = _inner(flow, hidden, taken, ())
+    return found if found or not branches else _inner(flow, hidden, taken, branches)
 
 
 def _inner(

@@ -12,6 +12,7 @@ from growc.checkpoint.files.directory import config_of
 from growc.dialects.torch.capture.clean import clean
 from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs, without_cache
 from growc.dialects.torch.capture.export import export, run
+from growc.dialects.transformers import classes
 from growc.dialects.transformers.classes import build
 from growc.errors.diagnostic import GrowError
 
@@ -122,14 +123,18 @@ def test_a_config_that_its_class_refuses_is_refused_with_its_reason():
     assert "negative" in diagnostic.notes[0]
 
 
-def test_a_class_that_transformers_cannot_import_is_refused_with_the_reason(monkeypatch):
-    def lacking(name: str) -> object:
-        raise ModuleNotFoundError(f"Could not import module '{name}'.") from ImportError(
-            "No module named 'PIL'"
-        )
+class Lacking:
+    """transformers, where a package that a class needs is not installed."""
 
-    monkeypatch.delattr(transformers, "LlamaForCausalLM")
-    monkeypatch.setattr(type(transformers), "__getattr__", lambda module, name: lacking(name))
+    def __getattr__(self, name: str) -> object:
+        if name == "LlamaForCausalLM":
+            reason = ImportError("No module named 'PIL'")
+            raise ModuleNotFoundError(f"Could not import module '{name}'.") from reason
+        return getattr(transformers, name)
+
+
+def test_a_class_that_transformers_cannot_import_is_refused_with_the_reason(monkeypatch):
+    monkeypatch.setattr(classes, "transformers", Lacking())
     with pytest.raises(GrowError, match="transformers cannot import `LlamaForCausalLM`") as caught:
         build(LLAMA)
     assert caught.value.diagnostics[0].code == "G310"

@@ -67,7 +67,8 @@ class ClassModel(TorchModel):
             holder = Living.of(module)
             return cls.of_holder(holder, guessed(holder.module))
         args, kwargs = arguments(example_inputs)
-        given = first_step(module, without_cache(module, args, kwargs) | by_name(module, args, kwargs))
+        step = first_step(module, by_name(module, args, kwargs))
+        given = without_cache(module, kwargs=step) | step
         return cls.of_holder(Living.of(module, given), tree_map_only(Tensor, single, given))
 
     @classmethod

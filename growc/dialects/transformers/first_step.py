@@ -30,6 +30,7 @@ def first_step(module: nn.Module, inputs: Mapping[str, object]) -> dict[str, obj
             raise GrowError(Diagnostic("G309", message, help=remedy))
     if not caches:
         return kept
+    kept.pop("use_cache", None)
     side = "decoder_" if any(name.startswith("decoder_") for name in kept) else ""
     past = max(int(cache.get_seq_length()) for cache in caches)
     mask, text = (kept.get(f"{side}{name}") for name in ("attention_mask", "input_ids"))

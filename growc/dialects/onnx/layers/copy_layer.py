@@ -155,13 +155,12 @@ class _Copying:
         self.expressions: dict[ir.Value, ir.Value] = {}
 
     def run(self) -> None:
-        self.take_rows()
+        taken = self.take_rows()
         for value in self.source.inputs.get(self.place, ()):
             new = value if self.first else ir.Value(name=value.name, shape=value.shape, type=value.type)
             self.made.values[value] = new
             self.name(new, value.name, own=self.first)
         last = self.building.rows.last_sums(*self.place, self.position)
-        taken = {self.node_of(node) for node in self.building.rows.reads(*self.place, self.position)}
         for node in self.source.own[self.place]:
             if node in taken:
                 continue
@@ -190,11 +189,13 @@ class _Copying:
         """The number of the new layer."""
         return len(self.building.runs[self.place[0]])
 
-    def take_rows(self) -> None:
-        """Take the layer's own rows of tables."""
-        for node in self.building.rows.reads(*self.place, self.position):
+    def take_rows(self) -> set[ir.Node]:
+        """Take the layer's own rows of tables; what took them in the source."""
+        reads = list(self.building.rows.reads(*self.place, self.position))
+        for node in reads:
             copy = self.row(node)
             self.made.values[self.value_of(node.outputs[0])] = copy.outputs[0]
+        return set(map(self.node_of, reads))
 
     def row(self, node: Node) -> ir.Node:
         copy = self.building.rows.row(node, self.position)

@@ -233,6 +233,7 @@ class Mender:
         source = sim.sizes.get(node.inputs[0]) if i and node.inputs[0] is not None else None
         zero_copies = node.op == "Reshape" and not node.attributes.get("allowzero", 0)
         entries: list[int | Part | None] = []
+        inferred: list[int] = []
         inferring = node.op == "Reshape"
         for axis, size in enumerate(wanted):
             now = None if old is None else tuple(int(o[axis]) if axis < o.size else -2 for o in old)
@@ -251,24 +252,25 @@ class Mender:
             )
             if copied:
                 entries.append(0)
-            elif now == size or (len(set(size)) == 1 and inferring and set(now or ()) == {-1}):
-                entries.append(None)  # what is inferred may be another size at other points
+            elif now == size:
+                entries.append(None)
+            elif len(set(size)) == 1 and inferring and set(now or ()) == {-1}:
+                entries.append(None)  # at other points it may be another size
+                inferred.append(axis)
             elif len(set(size)) == 1:
                 entries.append(size[0])
             elif part is not None:
                 entries.append(part)
             else:
                 entries.append(-1)
-        inferred = [k for k, o in enumerate(old[0]) if o == -1 and entries[k] is None] if old else []
         if inferred and -1 in entries:  # of two, one has to be said
-            for k in inferred:
-                entries[k] = wanted[k][0] if len(set(wanted[k])) == 1 else -1
+            entries = [wanted[k][0] if k in inferred else e for k, e in enumerate(entries)]
             inferred = []
         if (not inferring and -1 in entries) or entries.count(-1) > 1:
             return []
         patches = [Patch({i: tuple(entries)})]
         kept = [k for k, e in enumerate(entries) if e is None]
-        dynamic = sorted({*inferred, *(k for k in kept if len(set(wanted[k])) > 1)})
+        dynamic = [k for k in kept if k in inferred or len(set(wanted[k])) > 1]
         if inferring and len(dynamic) <= 1 and -1 not in entries:
             fixed = tuple(
                 -1 if k in dynamic else 0 if e == 0 else wanted[k][0] for k, e in enumerate(entries)

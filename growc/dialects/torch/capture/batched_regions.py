@@ -28,19 +28,22 @@ def inline_batched(graph: fx.Graph) -> None:
     Raises NotFunctionalError where torch traces none of the same sizes.
     """
     for region in list(_regions(graph)):
-        inside = set(region)
-        operands = list(dict.fromkeys(n for one in region for n in one.all_input_nodes if n not in inside))
-        results = [one for one in region if any(user not in inside for user in one.users)]
-        module = fx.GraphModule({}, _alone(region, operands, results))
-        calls = traced(module, operands, [one.meta["val"] for one in results])
-        if calls is None:
-            raise NotFunctionalError(f"torch cannot trace what is mapped by vmap from `{region[0].name}` on")
-        with graph.inserting_before(region[0]):
-            made = inlined(graph, region[0], calls, operands)
-        for one, whole in zip(results, made, strict=True):
-            one.replace_all_uses_with(whole, delete_user_cb=lambda user: user not in inside)  # noqa: B023
-        for one in reversed(region):
-            graph.erase_node(one)
+        _inline(graph, region)
+
+
+def _inline(graph: fx.Graph, region: list[fx.Node]) -> None:
+    inside = set(region)
+    operands = list(dict.fromkeys(n for one in region for n in one.all_input_nodes if n not in inside))
+    results = [one for one in region if any(user not in inside for user in one.users)]
+    module = fx.GraphModule({}, _alone(region, operands, results))
+    calls = traced(module, operands, [one.meta["val"] for one in results])
+    if calls is None:
+        raise NotFunctionalError(f"torch cannot trace what is mapped by vmap from `{region[0].name}` on")
+    made = inlined(graph, region[0], calls, operands)
+    for one, whole in zip(results, made, strict=True):
+        one.replace_all_uses_with(whole, delete_user_cb=lambda user: user not in inside)
+    for one in reversed(region):
+        graph.erase_node(one)
 
 
 def _regions(graph: fx.Graph) -> Iterator[list[fx.Node]]:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -36,8 +35,6 @@ PADDED = 3
 SPECIAL = 4
 """Token numbers below this one are mostly kept for padding, begin and end."""
 
-
-NOTHING: Mapping[str, object] = MappingProxyType({})
 
 LENGTHS = ("seq_length", "seq_len", "max_position_embeddings", "n_positions")
 """How the names of fields end that say how long a text may be, or must be."""
@@ -74,21 +71,24 @@ def real_inputs(module: nn.Module, seed: int = 0) -> dict[str, Any]:
 
 
 def without_cache(
-    module: nn.Module, args: Sequence[object] = (), kwargs: Mapping[str, object] = NOTHING
+    module: nn.Module, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
 ) -> dict[str, bool]:
     """The argument by which a forward gives tensors alone, and no cache object beside them.
 
     A forward of transformers that does not name it may hand it on to a part, as all that it does not know;
     or decide it by itself, and fail where it is given beside these arguments.
     """
-    ways = _without_cache(module)
-    if len(ways) == 1:
-        return ways[0]
+    given = kwargs or {}
+    if "use_cache" in given:
+        return {}
+    told = _ways_to_tell(module)
+    if len(told) == 1:
+        return told[0]
     with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():
-        return _tried(module, fakes, args, kwargs)[1]
+        return _tried(module, fakes, args, given)[1]
 
 
-def _without_cache(module: nn.Module) -> list[dict[str, bool]]:
+def _ways_to_tell(module: nn.Module) -> list[dict[str, bool]]:
     """How a forward may be told to give no cache: by its argument, by that of a part or not at all."""
     kinds = inspect.signature(module.forward).parameters
     if "use_cache" in kinds:
@@ -104,7 +104,7 @@ def _tried(
 ) -> tuple[Exception | None, dict[str, bool]]:
     """What a forward raises among fake tensors, and how it was told to give no cache."""
     error, way = None, dict[str, bool]()
-    for way in _without_cache(module):
+    for way in _ways_to_tell(module):
         for values in (nullcontext(), fakes.valued()):
             with Attempt() as attempt, values, fakes.mode:
                 module(*fakes.within(tuple(args)), **fakes.within({**kwargs, **way}))

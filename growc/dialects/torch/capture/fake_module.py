@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import operator
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -69,25 +69,25 @@ class Fakes:
 
         torch computes with them as with numbers that a forward makes. What a training learns has no values.
         """
-        usual, known = FakeTensorMode.from_tensor, dict[Tensor, Tensor]()
-        for tensor, fake in self._made.items():
-            plain = not isinstance(tensor, nn.Parameter) and not tensor.is_meta
-            if plain and tensor.numel() <= SMALL:
-                known[fake] = tensor
-                fake.constant = tensor.clone()  # type: ignore[attr-defined]
+        usual = FakeTensorMode.from_tensor
+        made = ((fake, tensor) for tensor, fake in self._made.items() if isinstance(fake, FakeTensor))
+        flags = [(fake, tensor) for fake, tensor in made if _is_flag(tensor)]
+        values: Mapping[Tensor, Tensor] = dict(flags)
 
         def from_tensor(mode: FakeTensorMode, tensor: Tensor, **options: Any) -> FakeTensor:
-            made = usual(mode, tensor, **options)
-            if tensor in known:
-                made.constant = known[tensor].clone()  # a forward may write to it
-            return made
+            fake = usual(mode, tensor, **options)
+            if tensor in values:
+                fake.constant = values[tensor].clone()  # a forward may write to it
+            return fake
 
+        for fake, tensor in flags:
+            fake.constant = tensor.clone()
         try:
             with mock.patch.object(FakeTensorMode, "from_tensor", from_tensor):
                 yield
         finally:
-            for fake in self._made.values():
-                fake.constant = None  # type: ignore[attr-defined]
+            for fake, _ in flags:
+                fake.constant = None
 
     def within(self, arguments: Any) -> Any:
         """The same structure with fake tensors, each another one: what is given twice need not be."""
@@ -99,6 +99,10 @@ class Fakes:
         if isinstance(tensor, nn.Parameter):
             return nn.Parameter(made, requires_grad=tensor.requires_grad)
         return made
+
+
+def _is_flag(tensor: Tensor) -> bool:
+    return not isinstance(tensor, nn.Parameter) and not tensor.is_meta and tensor.numel() <= SMALL
 
 
 @contextmanager

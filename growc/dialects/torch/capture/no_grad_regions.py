@@ -1,9 +1,9 @@
 """Programs without regions: what a forward computes with gradients or autocast off stands in its place in the
 graph.
 
-A region is a call of another graph. Where none are recorded in it, what it gives is detached. That nothing is
-cast where nothing would be cast around it is no part of what it computes. A region that casts stays, with all
-that it holds: what its calls compute is not what they say.
+A region is a call of another graph. Where no gradients are recorded in it, what it gives is detached. That
+nothing is cast where nothing would be cast around it is no part of what it computes. A region that casts
+stays, with all that it holds: what its calls compute is not what they say.
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ def entries(value: ir.Value) -> list[Entry]:
         whole, start = node.inputs[:2]
         assert whole is not None
         assert start is not None
-        elements = entries(whole)
-        if elements != [whole]:  # else a size of a tensor is its own entry
-            return [elements[int(entries(start)[0])]]  # type: ignore[arg-type]
+        elements, first = entries(whole), entries(start)[0]
+        if elements != [whole] and isinstance(first, int):  # else a size of a tensor is its own entry
+            return [elements[first]]
     return [value]
 
 
@@ -134,7 +134,7 @@ def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir
 
 def _takes_one(part: ir.Node, sizes: object) -> bool:
     """Whether one number stands everywhere, and where its sizes differ now one element is taken: any does."""
-    if part.op_type != "ConstantOfShape" or not isinstance(sizes, list):
+    if part.op_type != "ConstantOfShape" or part.outputs[0].is_graph_output() or not isinstance(sizes, list):
         return False
     told = [axis for axis, size in enumerate(sizes) if isinstance(size, int)]
     return all(_is_taken(user, told, sizes) for user, _ in part.outputs[0].uses())

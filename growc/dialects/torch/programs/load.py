@@ -2,8 +2,8 @@
 
 torch.export.load trusts what it reads: where weights_only refuses a pickle it opens it without, it
 evaluates the strings that stand for sizes, and it loads compiled libraries. So a file is looked through
-before torch takes it apart: pickles are opened with weights_only alone, sizes are arithmetic, and compiled
-code and pickled objects are refused.
+before torch takes it apart: pickles are opened with weights_only alone, sizes and guards are arithmetic, and
+compiled code and pickled objects are refused.
 """
 
 from __future__ import annotations
