@@ -95,9 +95,8 @@ def entries(value: ir.Value) -> list[Entry]:
         whole, start = node.inputs[:2]
         assert whole is not None
         assert start is not None
-        elements, first = entries(whole), entries(start)[0]
-        if elements != [whole] and isinstance(first, int):  # else a size of a tensor is its own entry
-            return [elements[first]]
+        if not _is_size(whole):  # else it is one of the sizes of a tensor
+            return [entries(whole)[int(entries(start)[0])]]  # type: ignore[arg-type]
     return [value]
 
 
