@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,15 @@ def measured_directory(subject: Subject) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="growc-") as folder:
         source = Path(folder) / "source"
         module.save_pretrained(source)
+        write_adapter(module, source)
         return report(subject, module, start, lambda text: directory_outcomes(module, feeds, source, text))
 
 
 def directory_outcomes(module: nn.Module, feeds: Feeds, source: Path, text: str) -> Iterator[Outcome]:
-    """What became of one statement, and of a LoRA adapter."""
+    """What became of one statement, and of the LoRA adapter that lies beside the checkpoint."""
     target = source.with_name("grown")
 
+    @cache
     def grow() -> growc.Applied:
         return growc.apply(text, source, target, check=False, force=True)
 
@@ -51,19 +54,14 @@ def directory_outcomes(module: nn.Module, feeds: Feeds, source: Path, text: str)
             return ran(made, feeds)
         return distance(module, made, feeds, done.plan)
 
+    def adapted(done: growc.Applied) -> float:
+        before = merged(copy.deepcopy(module), source)
+        return distance(before, merged(loaded(module, target), target), feeds, done.plan)
+
     first = judged(text, grow, compare)
     yield first
     if is_beside(first, text):
-        files = write_adapter(module, source)
-        adapted = merged(copy.deepcopy(module), source)
-        lora = judged(
-            text,
-            grow,
-            lambda done: distance(adapted, merged(loaded(module, target), target), feeds, done.plan),
-        )
-        yield replace(lora, beside=", adapter")
-        for file in files:
-            file.unlink()
+        yield replace(judged(text, grow, adapted), beside=", adapter")
 
 
 def loaded(module: Any, path: Path) -> nn.Module:

@@ -83,8 +83,13 @@ def report(
     """
     cases: dict[str, Any] = {}
     for names in [subject.axes] if subject.axes else AXES:
-        found = {n: t for axis in names for n, t in statements(axis).items()}
-        outcomes = {f"{n}{o.beside}": o for n, text in found.items() for o in ask(text)}
+        outcomes: dict[str, Outcome] = {}
+        for axis in names:
+            for name, text in statements(axis).items():
+                found = {f"{name}{o.beside}": o for o in ask(text)}
+                outcomes |= found
+                if found[name].status == NO_AXIS:
+                    break
         if subject.axes:
             lacking = {n: o for n, o in outcomes.items() if o.status == NO_AXIS}
             outcomes |= {n: replace(o, status=REFUSED, named=False) for n, o in lacking.items()}

@@ -70,16 +70,15 @@ def _off(wanted: Tensor, made: Tensor, faint: float) -> float:
     return float((wanted - made).abs().max() / max(float(wanted.abs().max()), faint))
 
 
-def write_adapter(module: nn.Module, folder: Path) -> tuple[Path, Path]:
-    """A LoRA adapter of all linear layers of a module, beside its checkpoint; its files."""
+def write_adapter(module: nn.Module, folder: Path) -> None:
+    """Write a LoRA adapter of all linear layers of a module beside its checkpoint."""
     noise, held = torch.Generator().manual_seed(0), dict[str, Tensor]()
     linear = {name: part for name, part in module.named_modules() if type(part) is nn.Linear}
     for name, part in linear.items():
         size = float(part.weight.detach().std()) ** 0.5
         held[f"{PREFIX}{name}.lora_A.weight"] = size * torch.randn(RANK, part.in_features, generator=noise)
         held[f"{PREFIX}{name}.lora_B.weight"] = size * torch.randn(part.out_features, RANK, generator=noise)
-    weights, fields = folder / "adapter_model.safetensors", folder / "adapter_config.json"
-    save_file(held, weights)
+    save_file(held, folder / "adapter_model.safetensors")
     targets = sorted({name.rpartition(".")[2] for name in linear})
     config = {
         "peft_type": "LORA",
@@ -88,8 +87,7 @@ def write_adapter(module: nn.Module, folder: Path) -> tuple[Path, Path]:
         "target_modules": targets,
         "bias": "none",
     }
-    fields.write_text(json.dumps(config))
-    return weights, fields
+    (folder / "adapter_config.json").write_text(json.dumps(config))
 
 
 def merged(module: nn.Module, folder: Path) -> nn.Module:
