@@ -1,12 +1,14 @@
 """What becomes of one model's checkpoint directory under every statement that is asked of it.
 
 The class saves it, growc grows it, and the class loads the result: its config and its file names included.
+growc is given inputs where it asks for them.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,14 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import judge
+import numpy as np
 import transformers
-from measure import Outcome, UnsoundError, distance, is_beside, judged, prepared, report
+from captured_once import captured_once
+from measure import RIGHT, Outcome, UnsoundError, distance, is_widened, judged, prepared, report
 from safetensors import safe_open
 from subjects import Feeds, Subject
-from torch import nn
+from torch import Tensor, nn
 from trained import merged, write_adapter
 
 import growc
+from growc.errors.diagnostic import GrowError
 from growc.plans.plan import Plan
 
 
@@ -33,20 +38,28 @@ def measured_directory(subject: Subject) -> dict[str, Any]:
     logging.disable(logging.CRITICAL)
     transformers.utils.logging.disable_progress_bar()
     module, feeds = prepared(subject)
-    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+    with tempfile.TemporaryDirectory(prefix="growc-") as folder, captured_once():
         source = Path(folder) / "source"
         module.save_pretrained(source)
-        write_adapter(module, source)
+        shutil.copytree(source, source.with_name("adapted"))
+        write_adapter(module, source.with_name("adapted"))
         return report(subject, module, start, lambda text: directory_outcomes(module, feeds, source, text))
 
 
 def directory_outcomes(module: nn.Module, feeds: Feeds, source: Path, text: str) -> Iterator[Outcome]:
     """What became of one statement, and of the LoRA adapter that lies beside the checkpoint."""
-    target = source.with_name("grown")
+    source = source.with_name("adapted") if is_widened(text) else source
+    target, inputs = source.with_name("grown"), source.with_name("inputs.npz")
 
     @cache
     def grow() -> growc.Applied:
-        return growc.apply(text, source, target, check=False, force=True)
+        try:
+            return growc.apply(text, source, target, check=False, force=True)
+        except GrowError as error:
+            if "give example inputs" not in error.diagnostics[0].help:
+                raise
+            np.savez(inputs, **{n: t.numpy() for n, t in feeds[0].items() if isinstance(t, Tensor)})
+            return growc.apply(text, source, target, inputs=inputs, check=False, force=True)
 
     def compare(done: growc.Applied) -> float | None:
         made = loaded(module, target)
@@ -60,7 +73,7 @@ def directory_outcomes(module: nn.Module, feeds: Feeds, source: Path, text: str)
 
     first = judged(text, grow, compare)
     yield first
-    if is_beside(first, text):
+    if first.status == RIGHT and is_widened(text):
         yield replace(judged(text, grow, adapted), beside=", adapter")
 
 

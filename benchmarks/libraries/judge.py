@@ -181,15 +181,20 @@ NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._BatchNorm
 
 
 def _over_units(module: nn.Module, rows: Tensor, x: Tensor, *rest: Any) -> Any:
-    """What a module with a gain for each unit, a norm of its own kind, makes of the units that stay."""
+    """What a module with a gain for each unit, a norm of its own kind, makes of the units that stay, of those
+    of a gate too.
+    """
     gain = module._parameters["weight"]
     if gain is None or x.shape[-1] != len(gain):
         return type(module).forward(module, x, *rest)
-    part = copy.copy(module)
+    part: Any = copy.copy(module)
+    if hasattr(part, "group_size"):  # statistics of its own for each group of units
+        part.group_size = part.group_size * len(rows) // len(gain)
     part._parameters = {
         k: None if p is None else nn.Parameter(p[rows]) for k, p in module._parameters.items()
     }
-    made = type(module).forward(part, x[..., rows], *rest)
+    given = (t[..., rows] if isinstance(t, Tensor) and t.shape == x.shape else t for t in (x, *rest))
+    made = type(module).forward(part, *given)
     return torch.zeros_like(x, dtype=made.dtype).index_copy(-1, rows, made)
 
 

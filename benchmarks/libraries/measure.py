@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import judge
+from captured_once import captured_once
 from subjects import Feeds, Subject
 from torch import nn
 from trained import state_off
@@ -62,7 +63,8 @@ def measured(subject: Subject) -> dict[str, Any]:
     """Outcomes by case, with the time that all of them took."""
     start = time.process_time()
     module, feeds = prepared(subject)
-    return report(subject, module, start, lambda text: outcomes(module, feeds, text))
+    with captured_once():
+        return report(subject, module, start, lambda text: outcomes(module, feeds, text))
 
 
 def prepared(subject: Subject) -> tuple[nn.Module, Feeds]:
@@ -116,14 +118,14 @@ def outcomes(module: nn.Module, feeds: Feeds, text: str) -> Iterator[Outcome]:
 
     first = judged(text, made, lambda made: distance(module, made, feeds))
     yield first
-    if is_beside(first, text):
+    if first.status == RIGHT and is_widened(text):
         state = judged(text, made, lambda made: state_off(copy.deepcopy(module), made, made.plan, feeds[0]))
         yield replace(state, beside=", state")
 
 
-def is_beside(first: Outcome, text: str) -> bool:
-    """Whether what a training has beside the weights is asked for."""
-    return first.status == RIGHT and text.startswith("widen")
+def is_widened(text: str) -> bool:
+    """Whether a statement is one for which what a training has beside the weights is asked too."""
+    return text.startswith("widen")
 
 
 def judged(text: str, grow: Callable[[], Any], compare: Callable[[Any], float | None]) -> Outcome:
