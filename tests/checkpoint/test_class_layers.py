@@ -180,3 +180,28 @@ def test_a_class_that_has_no_layers_of_a_part_says_which_part():
         caught.value
     )
     assert f"only a part of `{layer}` repeats" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "counts"),
+    [
+        ("stack layers to 7 by last with zero outputs\nexpect exact", (2, 2, 3)),
+        pytest.param("arrange layers as 0, 0, 1, 2, 3, 4, 5", (3, 2, 2), marks=pytest.mark.soak),
+        pytest.param("drop layers 2", (2, 1, 2), marks=pytest.mark.soak),
+    ],
+)
+def test_layers_of_one_stream_are_numbered_in_the_lists_they_stand_in(
+    recipe: str, counts: tuple[int, ...]
+) -> None:
+    """The layers of a film model: of single frames, of frames together, and auxiliary ones."""
+    lists = {f"num_{kind}_layers": 2 for kind in ("spatial", "temporal", "auxiliary")}
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+    film = {"image_size": 8, "tubelet_size": [1, 4, 4], "num_frames": 2}
+    config = transformers.VideoPrismVisionConfig(**sizes, **lists, **film)
+    source = seeded(transformers.VideoPrismVideoModel(config))
+    pixels = torch.randn(2, 2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    result = growc.apply(source, recipe, (pixels,), check=False)
+    assert tuple(getattr(result.config, name) for name in lists) == counts
+    if "exact" in recipe:
+        with torch.no_grad():
+            torch.testing.assert_close(result(pixels)[0], source(pixels)[0], rtol=3e-4, atol=3e-4)

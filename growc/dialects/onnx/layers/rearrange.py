@@ -233,9 +233,10 @@ class _Surgery:
         count = len(self.source.layers.runs[number].layers)
         names = [frozenset(self.known(number, i)) for i in range(count)]
         used = ((name, value) for name, value in self.graph.initializers.items() if value.uses())
-        stored = {name: value for name, value in used if _is_learned(value)}
-        own = {name for name, value in stored.items() if self.source.owners.of(value) == (number, 0)}
-        return Numbering(names, len(self.orders[number]), own, stored.keys() - own)
+        stored = {name: self.source.owners.of(value) for name, value in used if _is_learned(value)}
+        own = [{name for name, owner in stored.items() if owner == (number, i)} for i in range(count)]
+        order = [one.source for one in self.orders[number]]
+        return Numbering(names, order, own, stored.keys() - set().union(*own))
 
     def known(self, number: int, layer: int) -> Iterator[str]:
         for node in self.source.own[number, layer]:
