@@ -204,7 +204,16 @@ def _target(c: Result) -> Target:
     planned = _planned(c)
     zeros = frozenset(name for name, plan in planned.items() if stays_zero(plan))
     origins = {name: plan.copy_of or plan.source for name, plan in planned.items()}
-    return Target(shapes, among(ties, shapes), log, inputs, _layers(origins), zeros, fixed, origins)
+    unread = _unread_layers(model)
+    return Target(shapes, among(ties, shapes), log, inputs, _layers(origins), zeros, fixed, origins, unread)
+
+
+def _unread_layers(model: ClassModel) -> dict[str, int]:
+    """How many layers of a container the source's class has and does not read."""
+    module = model.holder.module
+    shapes = shapes_of(module)
+    there = layer_counts(read_by(model.captured.reads, shapes, ties_of(module)))
+    return {name: count - there.get(name, 0) for name, count in layer_counts(shapes).items()}
 
 
 def _made_up(module: nn.Module, target: Target, log: Log) -> tuple[Compensation, list[str]]:

@@ -56,6 +56,13 @@ class Captured:
         return found
 
     @property
+    def reads(self) -> frozenset[str]:
+        """The parameters and buffers that the program reads, each by one of its names."""
+        given = self.program.graph.find_nodes(op="placeholder")
+        pairs = zip(given, self.program.graph_signature.input_specs, strict=True)
+        return frozenset(str(spec.target) for node, spec in pairs if spec.target and node.users)
+
+    @property
     def returned(self) -> list[Any]:
         """What the program returns, one after the other; see `is_tensor`."""
         results = self.program.graph.output_node().args[0]

@@ -6,7 +6,7 @@ Needs: a config as its file says it. Gives: the path to each leaf, changed copie
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -34,6 +34,23 @@ def leaves(config: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
             yield path, config
     elif config is None or isinstance(config, (bool, int, float)):
         yield path, config
+
+
+def fields(config: Mapping[str, object], path: Path = ()) -> Iterator[tuple[Path, object]]:
+    """What a config and the configs of classes in it have, with their paths."""
+    for key, value in config.items():
+        if isinstance(value, dict) and "model_type" in value:
+            yield from fields(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def without(config: Mapping[str, object], paths: Iterable[Path]) -> dict[str, object]:
+    """A copy without these fields."""
+    made = deepcopy(dict(config))
+    for path in paths:
+        del value_at(made, path[:-1])[path[-1]]
+    return made
 
 
 def complete(module: nn.Module, given: Mapping[str, object]) -> dict[str, object]:

@@ -211,9 +211,9 @@ class Proposals:
         yield values
         if lists := self.trials.lists(values):
             yield {**values, **lists}
-            for path in (path for path in lists if len(path) == 1):
+            for path in lists:
                 others = {p: v for p, v in {**values, **lists}.items() if p != path}
-                yield {**others, **self.trials.filled(others, [str(path[0])])}
+                yield {**others, **self.trials.filled(others, [path])}
 
 
 def _cover(ranked: Sequence[Vote], votes: Mapping[Vote, set[Any]]) -> list[Vote]:

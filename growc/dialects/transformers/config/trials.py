@@ -5,7 +5,7 @@ Needs: the source's config, `Target`, a function that builds. Gives: `Trials`, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,12 +19,16 @@ from growc.dialects.transformers.config.fields import (
     Values,
     changed,
     complete,
+    fields,
     leaves,
     scaled,
     value_at,
+    without,
 )
 from growc.dialects.transformers.config.shapes import (
+    LAYERS,
     Feature,
+    Features,
     Shape,
     Ties,
     agreement,
@@ -57,7 +61,7 @@ class Target:
     ties: names that are one tensor. log: of the planned program on `inputs`. layers: for each container whose
     layers change, the source layer of each new one. zeros: stored tensors that are zero. fixed: the program
     takes no other sizes, but for rows. origins: of tensors of the result, those of the source that they come
-    from.
+    from. unread: how many layers of a container the source has and does not read.
     """
 
     shapes: Mapping[str, Shape]
@@ -68,6 +72,13 @@ class Target:
     zeros: frozenset[str] = frozenset()
     fixed: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)
+    unread: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def features(self) -> Features:
+        """The sizes that a class has to have."""
+        found = features(self.shapes)
+        return {f: n + self.unread.get(f[0], 0) if f[1] == LAYERS else n for f, n in found.items()}
 
 
 @dataclass(frozen=True)
@@ -145,7 +156,7 @@ class Trials:
         self.known: Known = {} if known is None else known
         self.config = complete(build(self.given), self.given)
         self.leaves = dict(leaves(self.config))
-        self.wanted = features(target.shapes)
+        self.wanted = target.features
         self.seen: dict[str, Trial] = {}
         self.proposed: list[Trial] = []
         self.common: dict[str, float] = {}
@@ -197,16 +208,10 @@ class Trials:
     def _joined(self, made: Trial, logged: bool) -> Trial | None:
         """The class with more new values, where it refuses these alone, or builds and does not run.
 
-        More are what it fills by itself, or all numbers that were equal to a changed one, or one number in
-        proportion, since heads times their width are as many as a layer is wide, or lists of layers. Of these
-        the one with most of the planned sizes is taken; where the class did not run, one that runs with the
-        same sizes.
+        Of one way to change more, the one with most of the planned sizes is taken; where the class did not
+        run, one that runs with the same sizes.
         """
-        equal, ratios = self._equal(made.values), self._in_proportion(made.values)
-        if made.shapes or not self.paired:
-            ratios = [more for more in ratios if more.items() <= equal.items()]
-        filled = {} if made.shapes else self.filled(made.values, self.own)
-        for several in ([filled], [equal], ratios, [self.lists(made.values)]):
+        for several in self._more(made):
             built = (self._tried({**more, **made.values}, logged=False) for more in several if more)
             taken = [t for t in built if t.shapes and (not made.shapes or t.shapes == made.shapes)]
             for there in sorted(taken, key=lambda t: -agreement(self.wanted, t.features)):
@@ -214,6 +219,22 @@ class Trials:
                 if not there.failed:
                     return there
         return None
+
+    def _more(self, made: Trial) -> Iterator[Sequence[Values]]:
+        """What may go along: what the class fills by itself, or all numbers that were equal to a changed one,
+        or one number in proportion, since heads times their width are as many as a layer is wide, or lists of
+        layers, or lists as long as these, which the class fills.
+        """
+        equal, ratios = self._equal(made.values), self._in_proportion(made.values)
+        if made.shapes or not self.paired:
+            ratios = [more for more in ratios if more.items() <= equal.items()]
+        if not made.shapes:
+            yield [self.filled(made.values, self.own)]
+        yield [equal]
+        yield ratios
+        yield [self.lists(made.values)]
+        if not made.shapes:
+            yield [self.filled(made.values, self.whole)]
 
     def built(self, config: dict[str, object], logged: bool) -> Built:
         """The class of a config, once for all targets: with its log, or its sizes alone."""
@@ -250,15 +271,16 @@ class Trials:
         others = ((p, v) for p, v in self.leaves.items() if type(v) is int and v > 1 and p != path)
         return [{p: value} for p, v in others if (value := scaled(v, new / old)) is not None]
 
-    def filled(self, values: Values, keys: Iterable[str]) -> Values:
+    def filled(self, values: Values, paths: Iterable[Path]) -> Values:
         """What the class fills by itself for fields that have no new values: names of stages, a quotient."""
-        keys = {key for key in keys if all(path[0] != key for path in values)}
+        paths = [p for p in paths if all(path[: len(p)] != p for path in values)]
         try:
             whole = changed(self.config, values)
         except NoConfigError:
             return {}
-        made = self._completed({k: v for k, v in whole.items() if k not in keys}) if keys else None
-        return {(key,): made[key] for key in keys if made and made.get(key) != whole[key]}
+        made = self._completed(without(whole, paths)) if paths else None
+        both = ((p, value_at(made, p), value_at(whole, p)) for p in (paths if made else ()))
+        return {path: new for path, new, old in both if new != old}
 
     def lists(self, values: Values) -> Values:
         """Lists beside a number of layers, as long as it was, and mappings of numbers of layers: with the
@@ -281,14 +303,30 @@ class Trials:
         return found
 
     @cached_property
-    def own(self) -> tuple[str, ...]:
-        """Lists and whole numbers of the config that the class fills in the same way where it has none."""
-        layers = set(layer_counts(self.source.shapes).values())  # lists of layers follow these instead
-        lists = [k for k, v in self.config.items() if isinstance(v, list) and len(v) not in layers]
-        found: tuple[str, ...] = ()
-        for key in (*lists, *(k for k, v in self.config.items() if type(v) is int)):
-            without = {k: v for k, v in self.config.items() if k not in (*found, key)}
-            found += (key,) if self._completed(without) == self.config else ()
+    def own(self) -> tuple[Path, ...]:
+        """Lists and whole numbers of the config that the class fills in the same way where it has none; but
+        no list with an entry for each layer, as far as its length says that.
+        """
+        held = list(fields(self.config))
+        lists = [p for p, v in held if isinstance(v, list) and p not in self.layered]
+        return self._own((*lists, *(p for p, v in held if type(v) is int)))
+
+    @cached_property
+    def layered(self) -> frozenset[Path]:
+        """Lists that are as long as a list of layers."""
+        counts = set(layer_counts(self.source.shapes).values())
+        return frozenset(p for p, v in fields(self.config) if isinstance(v, list) and len(v) in counts)
+
+    @cached_property
+    def whole(self) -> tuple[Path, ...]:
+        """`own` with the lists that are as long as one of layers, for these may be names of stages."""
+        return self._own((*self.own, *sorted(self.layered, key=repr)))
+
+    def _own(self, paths: Iterable[Path]) -> tuple[Path, ...]:
+        found: tuple[Path, ...] = ()
+        for path in paths:
+            there = self._completed(without(self.config, (*found, path)))
+            found += (path,) if there == self.config else ()
         return found
 
     def _completed(self, given: dict[str, object]) -> dict[str, object] | None:
