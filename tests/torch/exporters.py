@@ -15,6 +15,9 @@ from onnxscript.optimizer import fold_constants_ir
 from onnxscript.rewriter import rewrite
 from onnxscript.rewriter.rules.common import _fuse_batchnorm as batch_norms
 
+NEAR_ZERO = 1e-8
+"""The exporter takes smaller numbers for zero."""
+
 
 def once(model: ir.Model) -> None:
     """Equal constants become one tensor, and equal calls one node."""
@@ -24,7 +27,28 @@ def once(model: ir.Model) -> None:
 
 def in_advance(model: ir.Model) -> None:
     """What depends on stored tensors alone, and not on large ones, is computed and stored."""
+    for node in list(model.graph):
+        given = node.inputs[0] if node.op_type == "Split" and len(node.inputs) == 1 else None
+        if given is None or given.const_value is None:
+            continue
+        axis, tape = node.attributes["axis"].value, ir.tape.Tape()
+        size = given.const_value.shape[axis] // len(node.outputs)
+        for k, made in enumerate(node.outputs):  # folding knows no operator with several results
+            ends = ([k * size], [k * size + size], [axis])
+            cut = [numbers(model, node, at, f"{k}.{j}") for j, at in enumerate(ends)]
+            made.replace_all_uses_with(tape.op("Slice", [given, *cut]), replace_graph_outputs=True)
+        model.graph.insert_before(node, tape.nodes)
+        model.graph.remove(node, safe=True)
     fold_constants_ir(model)
+
+
+def without_small_sums(model: ir.Model) -> None:
+    """A number near zero is not added."""
+    for node in list(model.graph):
+        number = node.inputs[1].const_value if node.op_type == "Add" and node.inputs[1] is not None else None
+        if number is not None and number.size == 1 and 0 < abs(number.numpy().item()) < NEAR_ZERO:
+            node.outputs[0].replace_all_uses_with(node.inputs[0], replace_graph_outputs=True)
+            model.graph.remove(node, safe=True)
 
 
 def into_convolutions(model: ir.Model) -> None:
@@ -68,4 +92,5 @@ DOINGS: dict[str, Callable[[ir.Model], None]] = {
     "the exporter writes group norms as instance norms with gains of their own": as_instance_norms,
     "the exporter computes in advance what depends on small stored tensors alone": in_advance,
     "the exporter computes once what equal calls of several layers give": once,
+    "the exporter leaves out sums with numbers near zero, as of an eps of 1e-20": without_small_sums,
 }

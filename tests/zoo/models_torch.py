@@ -312,13 +312,13 @@ from_torch(
 )
 from_torch(
     "own_lstm",
-    Facts(vocab=(128,), norm="none", stream="none", traits=("recurrent",)),
+    Facts(ffn=(64,), vocab=(128,), norm="none", stream="none", traits=("recurrent",)),
     Tagger,
     text(masked=False),
 )
 from_torch(
     "mlp",
-    Facts(layers=(3,), norm="none", stream="none", note="every width is 64"),
+    Facts(ffn=(64,), layers=(3,), norm="none", stream="none", note="every width is 64"),
     lambda: perceptron(64, 64, 64, 64, 10),
     numbers(64),
 )
