@@ -101,7 +101,8 @@ def plan(
 ) -> Plan:
     """What would become of a model. Writes nothing. A module and its recipe may stand in either order.
 
-    `example_inputs` are for the forward of a module, by name or in order; classes of transformers need none.
+    `example_inputs` are for the forward of a module, by name or in order; classes of transformers need none,
+    where growc finds inputs that they run on. For a checkpoint directory they may be a `.npz` file.
     `state_dict`, `keep_class` and `config` are as for `grow`.
 
     >>> plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx").certificate.exact  # doctest: +SKIP
@@ -244,7 +245,8 @@ def apply_file(
     """Grow a model: plan, write, verify, judge every `expect`, and only then put the files in place.
 
     `out` defaults to `NAME.grown` beside the model, with the same ending. `check=False` leaves verification
-    out, but for `expect preserved`. `planned` is called with the plan before anything is written. Of a
+    out, but for `expect preserved`. `planned` is called with the plan before anything is written. `inputs`,
+    a `.npz` file, are what both models are run on; a checkpoint directory is captured on them too. Of a
     checkpoint directory `shard_size` (`5GB`) bounds the files of weights, and `optimizer` is the state of
     Adam, SGD or Muon to be carried along: `optimizer_new` says whether entries of new units have in it what
     the map of gradients gives them (`mapped`), or `zero`; `config` is as for `grow`. Raises GrowError; then
@@ -268,7 +270,10 @@ def apply_file(
     options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer}
     require_own_parts(sources, resolved, source, target, options)
     guard(target, source, beside, force)
-    compilation = compile(resolved, source, keeps=True, progress=progress, config=config)
+    given = inputs if source.is_dir() else None
+    compilation = compile(
+        resolved, source, keeps=True, progress=progress, config=config, example_inputs=given
+    )
     if planned is not None:
         planned(compilation.plan)
     judge_plan(resolved.statements, compilation)
@@ -288,7 +293,8 @@ def apply_file(
             )
         if check and not compilation.plan.certificate.exact:
             calibration, uncalibrated = calibrated(compilation, files[-1], inputs, progress)
-        record = canonical(provenance(sources, resolved, compilation, measured, earlier, config))
+        told = provenance(sources, resolved, compilation, measured, earlier, config, given=given is not None)
+        record = canonical(told)
         form.stamp(files[-1], record)
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
         moves.append((_draft(folder, "record", record), record_path(target, source.is_dir())))

@@ -82,7 +82,7 @@ class _Commands:
     def apply(self) -> None:
         made = self.add_with_recipe("apply", "Write the model that a recipe describes.")
         made.add_argument("-o", dest="out", type=Path, metavar="OUT", help="default: NAME.grown beside MODEL")
-        made.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to verify with")
+        made.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture and verify with")
         made.add_argument("--no-verify", action="store_true", help="do not compare the result with MODEL")
         made.add_argument("--force", action="store_true", help="replace files that growc did not make")
         made.add_argument("--lineage", type=Path, metavar="FILE", help="write where every unit comes from")
@@ -100,6 +100,9 @@ class _Commands:
 
     def plan(self) -> None:
         made = self.add_with_recipe("plan", "Show what `apply` would do; write nothing.")
+        made.add_argument(
+            "--inputs", type=Path, metavar="FILE.npz", help="inputs to capture a checkpoint with"
+        )
         made.add_argument("--all", action="store_true", help="list every weight")
         made.add_argument(
             "--print-after",
@@ -112,6 +115,9 @@ class _Commands:
     def inspect(self) -> None:
         made = self.add("inspect", "MODEL [--json]", "Show the axes of a model, and what is frozen.")
         made.add_argument("model", type=Path, metavar="MODEL")
+        made.add_argument(
+            "--inputs", type=Path, metavar="FILE.npz", help="inputs to capture a checkpoint with"
+        )
         made.add_argument("--json", action="store_true", help=_JSON)
 
     def verify(self) -> None:

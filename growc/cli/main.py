@@ -237,6 +237,14 @@ def _apply(options: Namespace) -> int:
     return 0
 
 
+def _captured_with(options: Namespace, model: Path) -> Path | None:
+    """The file with the inputs that a checkpoint is captured with."""
+    if options.inputs is not None and not model.is_dir():
+        raise wrong(f"`--inputs` is what a checkpoint directory is captured with, and `{model}` is none")
+    found: Path | None = options.inputs
+    return found
+
+
 def _plan(options: Namespace) -> int:
     from growc import api
     from growc.plans.plan_to_json import to_json
@@ -247,7 +255,13 @@ def _plan(options: Namespace) -> int:
 
     sources, model = _sources(options)
     resolved = api.recipe(sources, _parameters(options))
-    compilation = api.compile(resolved, model, after=_printing(options), config=_config(options))
+    compilation = api.compile(
+        resolved,
+        model,
+        example_inputs=_captured_with(options, model),
+        config=_config(options),
+        after=_printing(options),
+    )
     before, after = before_and_after(compilation)
     if not options.json:
         *lines, tally = plan_lines(compilation.plan, everything=options.all)
@@ -291,7 +305,7 @@ def _inspect(options: Namespace) -> int:
     from growc.render.inspection import inspect_data, inspect_lines
     from growc.reports.flops import count
 
-    found = inspect(options.model)
+    found = inspect(options.model, example_inputs=_captured_with(options, options.model))
     if options.json:
         _print_json(inspect_data(found) | {"flops": flops_data(count(found))})
     else:

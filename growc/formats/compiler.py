@@ -108,7 +108,7 @@ def _named(model: Model, example_inputs: object, keep_class: bool) -> tuple[Path
         from growc.dialects.torch.model import TorchModel
 
         return Path(type(model).__name__), TorchModel.of(model, example_inputs)
-    return Path(model), opened(Path(model))
+    return Path(model), opened(Path(model), example_inputs)
 
 
 def decided(path: Path, model: Opened, config: Mapping[str, Json]) -> Opened:
@@ -120,8 +120,10 @@ def decided(path: Path, model: Opened, config: Mapping[str, Json]) -> Opened:
     return model.deciding(config)
 
 
-def opened(path: Path) -> Opened:
-    """A model on disk, as passes see it. Raises GrowError: G309, G310, G317."""
+def opened(path: Path, example_inputs: object = None) -> Opened:
+    """A model on disk, as passes see it. `example_inputs`: for the forward of a checkpoint's class, or the
+    `.npz` file that has them. Raises GrowError: G309, G310, G317, G323.
+    """
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
     if (kind := irregular(path)) and not path.is_dir():
@@ -131,7 +133,7 @@ def opened(path: Path) -> Opened:
     if path.is_dir():
         from growc.checkpoint.classes.fit_config import HeldModel
 
-        return HeldModel.at(path)
+        return HeldModel.at(path, example_inputs)
     if path.suffix == ".pt2":
         from growc.dialects.torch.model import TorchModel
 

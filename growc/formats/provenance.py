@@ -57,13 +57,15 @@ def provenance(
     verification: Verification | None,
     earlier: Sequence[Mapping[str, Json]],
     config: Mapping[str, Json] | None = None,
+    *,
+    given: bool = False,
 ) -> dict[str, Json]:
     """How the result came to be; nothing in it depends on time, place or machine. `earlier`: the source's
-    history; `config`: what the caller decided.
+    history; `config`: what the caller decided; `given`: whether the caller gave inputs to capture it with.
     """
     certificate = c.plan.certificate
     stored = any(map(_reads_files, resolved.statements)) or any("ports" in record for record in earlier)
-    stored = stored or bool(config)
+    stored = stored or bool(config) or given
     decided: dict[str, Json] = {"config": dict(config)} if config else {}
     ports = {"ports": to_json(ports_of(c))} if stored else {}
     return {

@@ -279,6 +279,12 @@ def read_arrays(path: Path) -> Feeds | Array:
             return {name: np.asarray(loaded[name]) for name in loaded.files}
 
 
+def named_arrays(path: Path) -> Feeds:
+    """The arrays of a `.npz` file by name. Raises GrowError (G323)."""
+    with foreign(path, "a .npz file", "G323"):
+        return dict(read_arrays(path))
+
+
 def _fitted(inputs: Sequence[Input], arrays: Feeds, prefix: str, path: Path) -> Feeds:
     """The arrays of one case, in the model's types."""
     feeds = {}

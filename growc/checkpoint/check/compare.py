@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from growc.checkpoint.check.run import Loaded, load
 from growc.checkpoint.files.directory import Checkpoint, config_of
 from growc.checkpoint.files.quiet import quiet
-from growc.dialects.torch.capture.example_inputs import real_inputs
+from growc.dialects.torch.capture.example_inputs import real_inputs, without_cache
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch
 from growc.dialects.transformers.classes import build
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
-from growc.errors.regular_files import foreign
 from growc.formats.onnx_file import OnnxFile
 from growc.modules.compare import IN_SINGLE
 from growc.passes.finish.interface import Ports
 from growc.plans.unitmaps import NumberMap
-from growc.verification.feeds import read_arrays
+from growc.verification.feeds import named_arrays
 from growc.verification.rounding import NARROW_SLACK, SLACK, Rounding
 from growc.verification.verify import Comparison, Verification
 
@@ -108,17 +109,22 @@ def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Cas
 
 
 def _read(path: Path, source: Path) -> list[Case]:
-    """The case in a file: an array for every argument that drawn inputs have."""
-    with foreign(path, "a .npz file", "G323"):
-        arrays = read_arrays(path)
-        given = {name: to_torch(array) for name, array in dict(arrays).items()}
-    wanted = real_inputs(build(config_of(source)))
+    """The case in a file: an array for every argument that drawn inputs have, where any are known."""
+    given = {name: to_torch(array) for name, array in named_arrays(path).items()}
+    module = build(config_of(source))
+    wanted = _known(module)
     absent = [n for n, value in wanted.items() if isinstance(value, torch.Tensor) and n not in given]
     if "input_ids" not in given and absent:
         message = f"`{path}` lacks inputs of the model"
         raise GrowError(Diagnostic("G403", message, notes=(f"inputs: {', '.join(wanted)}",)))
-    others = {n: value for n, value in wanted.items() if not isinstance(value, torch.Tensor)}
-    return [given | others]
+    return [given | without_cache(module, kwargs=given)]
+
+
+def _known(module: nn.Module) -> Case:
+    """Drawn inputs, where any are known."""
+    with contextlib.suppress(GrowError):
+        return real_inputs(module)
+    return {}
 
 
 def _moved(value: Any, maps: Sequence[Any]) -> Any:

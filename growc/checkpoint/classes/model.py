@@ -20,6 +20,7 @@ from growc.dialects.torch.capture.export import Captured, export
 from growc.dialects.torch.capture.tracing import by_name
 from growc.dialects.torch.lowering.lower import lower
 from growc.dialects.torch.model import TorchModel, arguments
+from growc.dialects.torch.operators.arrays import to_torch
 from growc.dialects.transformers.config.fields import Path, Values, complete, path_of, value_at
 from growc.dialects.transformers.config.trials import Known
 from growc.dialects.transformers.first_step import first_step
@@ -27,6 +28,7 @@ from growc.errors.brief import brief
 from growc.errors.diagnostic import nearest, wrong
 from growc.errors.json_data import Json
 from growc.passes.compilation import Source
+from growc.verification.feeds import named_arrays
 
 
 @dataclass
@@ -46,14 +48,19 @@ class ClassModel(TorchModel):
     lenient = True
 
     @classmethod
-    def at(cls, path: FilePath) -> Self:
-        """A checkpoint directory.
+    def at(cls, path: FilePath, example_inputs: object = None) -> Self:
+        """A checkpoint directory. `example_inputs`: by name, or the `.npz` file that has them.
 
-        Raises GrowError (G309, G310, G317) where it cannot be read, or its class not captured.
+        Raises GrowError (G309, G310, G317, G323) where it cannot be read, or its class not captured.
         """
         with quiet():
             holder = Opened.open(path)
-            return cls.of_holder(holder, guessed(holder.module))
+            if example_inputs is None:
+                return cls.of_holder(holder, guessed(holder.module))
+            if isinstance(example_inputs, str | FilePath):
+                example_inputs = {n: to_torch(a) for n, a in named_arrays(FilePath(example_inputs)).items()}
+            given = tree_map_only(Tensor, single, _given(holder.module, example_inputs))
+            return cls.of_holder(holder, given)
 
     @classmethod
     def of_module(cls, module: nn.Module, example_inputs: Any = None) -> Self:
@@ -66,9 +73,7 @@ class ClassModel(TorchModel):
         if example_inputs is None:
             holder = Living.of(module)
             return cls.of_holder(holder, guessed(holder.module))
-        args, kwargs = arguments(example_inputs)
-        step = first_step(module, by_name(module, args, kwargs))
-        given = without_cache(module, kwargs=step) | step
+        given = _given(module, example_inputs)
         return cls.of_holder(Living.of(module, given), tree_map_only(Tensor, single, given))
 
     @classmethod
@@ -100,6 +105,13 @@ class ClassModel(TorchModel):
     def files(self, path: FilePath) -> list[FilePath]:
         """The files that say what the model computes: config and weights of a directory."""
         return [path / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)
+
+
+def _given(module: nn.Module, example_inputs: object) -> dict[str, object]:
+    """Inputs of a forward by name, without caches."""
+    args, kwargs = arguments(example_inputs)
+    step = first_step(module, by_name(module, args, kwargs))
+    return without_cache(module, kwargs=step) | step
 
 
 def held_model(c: Source) -> ClassModel:

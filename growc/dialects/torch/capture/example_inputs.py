@@ -111,7 +111,9 @@ def _tried(
             error = attempt.error
             if error is None or not asks_data(error):
                 break
-        if not (isinstance(error, TypeError) and "use_cache" in str(error)):
+        if not (
+            isinstance(error, TypeError | KeyError) and "use_cache" in str(error)
+        ):  # Python raises either
             break
     return error, way
 
@@ -178,7 +180,9 @@ def _found(module: nn.Module) -> tuple[tuple[Slot, ...], dict[str, bool]]:
         raise GrowError(untraceable(module, reason)) from reason
     said = reasons(reason) if reason else ("no argument of its forward is known",)
     message = f"growc finds no inputs that `{type(module).__name__}` runs on"
-    raise GrowError(Diagnostic("G317", message, notes=said, help="give example inputs")) from reason
+    raise GrowError(
+        Diagnostic("G317", message, notes=said, help="give example inputs (`--inputs`)")
+    ) from reason
 
 
 # ------------------------------------------------------------------------------------------ candidates
