@@ -10,20 +10,51 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 
 @dataclass(frozen=True)
 class Listed:
-    """Layers with numbers in one list. first: the first of them; numbers: those of each, layer by layer."""
+    """Layers with numbers in one list. first: the first of them; numbers: those of each, layer by layer;
+    order: for each layer of the result the one that it comes from.
+    """
 
     first: int
-    numbers: Sequence[set[int]]
+    numbers: list[set[int]]
+    order: Sequence[int]
 
     def __contains__(self, layer: int) -> bool:
         """Whether it is one of them."""
         return self.first <= layer < self.first + len(self.numbers)
+
+    def moved(self, number: int, layer: int, place: int) -> int:
+        """A number of `layer` where that stands at `place`: layer by layer, or kind by kind."""
+        now = self._places[place]
+        if self._is_in_blocks:
+            return number + len(self.numbers[0]) * (now - (layer - self.first))
+        first = min(self.numbers[0])
+        return first + (number - first) // len(self.numbers) * len(self._places) + now
+
+    def behind(self, number: int) -> int | None:
+        """A number behind those of all layers; None of one that is not."""
+        more = len(self._places) - len(self.numbers)
+        return number + len(self.numbers[0]) * more if number > self._last else None
+
+    @cached_property
+    def _places(self) -> Mapping[int, int]:
+        """Where these layers stand in the result, and the how manyth of them each is."""
+        return {place: k for k, place in enumerate(p for p, layer in enumerate(self.order) if layer in self)}
+
+    @cached_property
+    def _is_in_blocks(self) -> bool:
+        return _in_blocks(self.numbers)
+
+    @cached_property
+    def _last(self) -> int:
+        return max(map(max, self.numbers))
 
 
 class Numbering:
@@ -38,43 +69,30 @@ class Numbering:
         own: Sequence[Collection[str]],
         others: Collection[str],
     ) -> None:
-        self.order = order
-        self.lists = {before: Listed(0, sets) for before, sets in _numbers(names).items()}
-        unnumbered = not any(self._listed(name, i) for i, stored in enumerate(own) for name in stored)
-        self.lists |= _lists(own, others) if unnumbered else {}
+        self.lists = {before: Listed(0, sets, order) for before, sets in _numbers(names).items()}
+        stored = ((name, layer) for layer, tensors in enumerate(own) for name in tensors)
+        if not any(self._numbered(name, layer) for name, layer in stored):
+            self.lists |= _lists(own, others, order)
 
     def rename(self, name: str, layer: int, place: int) -> str | None:
         """The name, which is one of `layer`, in the layer that stands at `place`; None where no number in it
         goes with the layers.
         """
-        for before, number, rest in _parts(name):
-            if before in self.lists and layer in self.lists[before]:
-                return f"{before}{self.moved(self.lists[before], number, layer, place)}{rest}"
+        for before, number, rest in self._numbered(name, layer)[:1]:
+            return f"{before}{self.lists[before].moved(number, layer, place)}{rest}"
         return None
 
     def behind(self, name: str) -> str | None:
         """The name of what stands behind all layers in one list with them; None of what does not."""
         for before, number, rest in _parts(name):
-            listed = self.lists.get(before)
-            if listed is not None and number > max(map(max, listed.numbers)):
-                more = len(self.placed(listed)) - len(listed.numbers)
-                return f"{before}{number + len(listed.numbers[0]) * more}{rest}"
+            moved = self.lists[before].behind(number) if before in self.lists else None
+            if moved is not None:
+                return f"{before}{moved}{rest}"
         return None
 
-    def placed(self, listed: Listed) -> list[int]:
-        """Where layers of a list stand in the result."""
-        return [place for place, layer in enumerate(self.order) if layer in listed]
-
-    def moved(self, listed: Listed, number: int, layer: int, place: int) -> int:
-        """A number of `layer`, in this list, at `place`: layer by layer, or kind by kind."""
-        numbers, placed = listed.numbers, self.placed(listed)
-        stride, first, now = len(numbers[0]), min(numbers[0]), placed.index(place)
-        if _in_blocks(numbers):
-            return number + stride * (now - (layer - listed.first))
-        return first + (number - first) // len(numbers) * len(placed) + now
-
-    def _listed(self, name: str, layer: int) -> bool:
-        return any(before in self.lists and layer in self.lists[before] for before, _, _ in _parts(name))
+    def _numbered(self, name: str, layer: int) -> list[tuple[str, int, str]]:
+        """The parts of a name of `layer` at numbers that go with the layers."""
+        return [part for part in _parts(name) if part[0] in self.lists and layer in self.lists[part[0]]]
 
 
 def _parts(name: str) -> list[tuple[str, int, str]]:
@@ -97,28 +115,34 @@ def _numbers(names: Sequence[frozenset[str]]) -> dict[str, list[set[int]]]:
     return {p: sets for p, sets in several.items() if _in_blocks(sets) or _in_turns(sets)}
 
 
-def _lists(own: Sequence[Collection[str]], others: Collection[str]) -> dict[str, Listed]:
+def _lists(
+    own: Sequence[Collection[str]], others: Collection[str], order: Sequence[int]
+) -> dict[str, Listed]:
     """The lists that layers stand in, by what stands before the numbers: one layer behind the other."""
     found: dict[str, Listed] = {}
+    everywhere = _prefixes(chain(others, *own))
     for layer, names in enumerate(own):
-        before, number = _number(names, {*others, *(n for o in own if o is not names for n in o)})
-        if before not in found:
-            found[before] = Listed(layer, [])
-        listed = found[before]
+        before, number = _number(names, everywhere)
+        listed = found.setdefault(before, Listed(layer, [], order))
         if layer == listed.first + len(listed.numbers):
-            found[before] = Listed(listed.first, [*listed.numbers, {number}])
+            listed.numbers.append({number})
     return {before: listed for before, listed in found.items() if before and _in_blocks(listed.numbers)}
 
 
-def _number(own: Collection[str], others: Collection[str]) -> tuple[str, int]:
+def _number(own: Collection[str], everywhere: Mapping[str, int]) -> tuple[str, int]:
     """The last number that most of a layer's tensors have, and no others, behind what stands before it."""
-    counts = Counter(name[: found.end()] for name in own for found in re.finditer(r"\d+(?=\.)", name))
+    counts = _prefixes(own)
     common = [p for p, n in counts.items() if 2 * n > len(own) and n == max(counts.values())]
     for prefix in sorted(common, key=len, reverse=True):
-        if not any(name.startswith(f"{prefix}.") for name in others):
+        if everywhere[prefix] == counts[prefix]:
             before = prefix.rstrip("0123456789")
             return before, int(prefix.removeprefix(before))
     return "", 0
+
+
+def _prefixes(names: Iterable[str]) -> Counter[str]:
+    """How many names begin with each number of a part, and all before it."""
+    return Counter(name[: found.end()] for name in names for found in re.finditer(r"\d+(?=\.)", name))
 
 
 def _in_blocks(sets: Sequence[set[int]]) -> bool:
