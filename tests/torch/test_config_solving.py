@@ -178,10 +178,10 @@ def test_an_entry_behind_the_end_of_a_list_is_no_config():
     trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
     tried = trials.of({("layer_types",): ["full_attention"], ("layer_types", 1): "sliding_attention"})
     assert tried.failed
-    assert trials.filled(tried.values, ["architectures"]) == {}
+    assert trials.filled(tried.values, [("architectures",)]) == {}
     below = {("layer_types",): 3, ("layer_types", 1): "sliding_attention"}
     assert trials.of(below).failed
-    assert trials.filled(below, ["architectures"]) == {}
+    assert trials.filled(below, [("architectures",)]) == {}
 
 
 def test_no_layers_do_not_become_lists():
@@ -343,3 +343,9 @@ def test_windows_that_cover_a_picture_are_the_same(size, fixed):
             return Pooled(**config)
 
     assert isinstance(solve({"width": 8}, target, built), Solved) == (alike and fixed)
+
+
+def test_a_field_that_the_class_does_not_know_is_filled_by_nobody():
+    config = tiny_configs.GEMMA2 | {"marks": ["a", "b"]}
+    trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
+    assert trials.filled({("rms_norm_eps",): 1e-3}, [("marks",)]) == {}

@@ -278,9 +278,12 @@ class Trials:
             whole = changed(self.config, values)
         except NoConfigError:
             return {}
-        made = self._completed(without(whole, paths)) if paths else None
-        both = ((p, value_at(made, p), value_at(whole, p)) for p in (paths if made else ()))
-        return {path: new for path, new, old in both if new != old}
+        made, found = self._completed(without(whole, paths)) if paths else None, dict[Path, object]()
+        for path in paths:
+            with suppress(LookupError, TypeError):  # the class fills no such field
+                if (new := value_at(made, path)) != value_at(whole, path):
+                    found[path] = new
+        return found
 
     def lists(self, values: Values) -> Values:
         """Lists beside a number of layers, as long as it was, and mappings of numbers of layers: with the
@@ -320,10 +323,10 @@ class Trials:
     @cached_property
     def whole(self) -> tuple[Path, ...]:
         """`own` with the lists that are as long as one of layers, for these may be names of stages."""
-        return self._own((*self.own, *sorted(self.layered, key=repr)))
+        return self._own(sorted(self.layered, key=repr), self.own)
 
-    def _own(self, paths: Iterable[Path]) -> tuple[Path, ...]:
-        found: tuple[Path, ...] = ()
+    def _own(self, paths: Iterable[Path], found: tuple[Path, ...] = ()) -> tuple[Path, ...]:
+        """Of these fields, and those found already, what the class fills in the same way without them all."""
         for path in paths:
             there = self._completed(without(self.config, (*found, path)))
             found += (path,) if there == self.config else ()
