@@ -79,6 +79,10 @@ class _Commands:
         made.add_argument("--json", action="store_true", help=_JSON)
         return made
 
+    def add_captured_with(self, made: argparse.ArgumentParser) -> None:
+        told = "inputs to capture a checkpoint with"
+        made.add_argument("--inputs", type=Path, metavar="FILE.npz", help=told)
+
     def apply(self) -> None:
         made = self.add_with_recipe("apply", "Write the model that a recipe describes.")
         made.add_argument("-o", dest="out", type=Path, metavar="OUT", help="default: NAME.grown beside MODEL")
@@ -100,9 +104,7 @@ class _Commands:
 
     def plan(self) -> None:
         made = self.add_with_recipe("plan", "Show what `apply` would do; write nothing.")
-        made.add_argument(
-            "--inputs", type=Path, metavar="FILE.npz", help="inputs to capture a checkpoint with"
-        )
+        self.add_captured_with(made)
         made.add_argument("--all", action="store_true", help="list every weight")
         made.add_argument(
             "--print-after",
@@ -113,11 +115,9 @@ class _Commands:
         )
 
     def inspect(self) -> None:
-        made = self.add("inspect", "MODEL [--json]", "Show the axes of a model, and what is frozen.")
+        made = self.add("inspect", "MODEL [OPTION…]", "Show the axes of a model, and what is frozen.")
         made.add_argument("model", type=Path, metavar="MODEL")
-        made.add_argument(
-            "--inputs", type=Path, metavar="FILE.npz", help="inputs to capture a checkpoint with"
-        )
+        self.add_captured_with(made)
         made.add_argument("--json", action="store_true", help=_JSON)
 
     def verify(self) -> None:

@@ -237,12 +237,11 @@ def _apply(options: Namespace) -> int:
     return 0
 
 
-def _captured_with(options: Namespace, model: Path) -> Path | None:
+def _captured_with(inputs: Path | None, model: Path) -> Path | None:
     """The file with the inputs that a checkpoint is captured with."""
-    if options.inputs is not None and not model.is_dir():
+    if inputs is not None and not model.is_dir():
         raise wrong(f"`--inputs` is what a checkpoint directory is captured with, and `{model}` is none")
-    found: Path | None = options.inputs
-    return found
+    return inputs
 
 
 def _plan(options: Namespace) -> int:
@@ -258,7 +257,7 @@ def _plan(options: Namespace) -> int:
     compilation = api.compile(
         resolved,
         model,
-        example_inputs=_captured_with(options, model),
+        example_inputs=_captured_with(options.inputs, model),
         config=_config(options),
         after=_printing(options),
     )
@@ -305,7 +304,7 @@ def _inspect(options: Namespace) -> int:
     from growc.render.inspection import inspect_data, inspect_lines
     from growc.reports.flops import count
 
-    found = inspect(options.model, example_inputs=_captured_with(options, options.model))
+    found = inspect(options.model, example_inputs=_captured_with(options.inputs, options.model))
     if options.json:
         _print_json(inspect_data(found) | {"flops": flops_data(count(found))})
     else:

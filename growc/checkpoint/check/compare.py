@@ -16,7 +16,7 @@ from torch import nn
 from growc.checkpoint.check.run import Loaded, load
 from growc.checkpoint.files.directory import Checkpoint, config_of
 from growc.checkpoint.files.quiet import quiet
-from growc.dialects.torch.capture.example_inputs import real_inputs, without_cache
+from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs, without_cache
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch
 from growc.dialects.transformers.classes import build
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
@@ -121,9 +121,9 @@ def _read(path: Path, source: Path) -> list[Case]:
 
 
 def _known(module: nn.Module) -> Case:
-    """Drawn inputs, where any are known."""
+    """Inputs of which names and kinds are known, if any are."""
     with contextlib.suppress(GrowError):
-        return real_inputs(module)
+        return example_inputs(module)
     return {}
 
 

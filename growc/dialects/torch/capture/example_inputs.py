@@ -111,9 +111,8 @@ def _tried(
             error = attempt.error
             if error is None or not asks_data(error):
                 break
-        if not (
-            isinstance(error, TypeError | KeyError) and "use_cache" in str(error)
-        ):  # Python raises either
+        twice = isinstance(error, TypeError | KeyError) and "use_cache" in str(error)
+        if not twice:  # for an argument that is given twice Python raises either
             break
     return error, way
 
