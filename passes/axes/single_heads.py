@@ -23,12 +23,12 @@ from growc.ir.traits import VIEW
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import Flow
 from growc.passes.axes.units import Place, Way, is_group, named_axes, ones_before, replace_spaces
-from growc.passes.raising.attention import weighs
+from growc.passes.raising.attention import attends, scores_of, weighs
 
 
 def count_heads(axes: Axes) -> None:
     """Give the one head of every attention that has a single one a space of its own, in place."""
-    if not any(weighs(i.node) for i in axes.instances):
+    if not any(weighs(i.node) or attends(i) for i in axes.instances):
         return
     flow = Flow(axes)
     changed: dict[Place, Space] = {}
@@ -37,7 +37,7 @@ def count_heads(axes: Axes) -> None:
         term = (scores.line.outputs[0] or ())[axis]
         if (
             way.joined(scores, -1, term, way.unit)
-            and way.forward(scores.node.outputs[0], axis, way.unit)
+            and way.passed_on(scores, term, way.unit)
             and not changed.keys() & way.found.keys()
         ):
             changed |= way.found
@@ -46,18 +46,17 @@ def count_heads(axes: Axes) -> None:
 
 
 def _single(flow: Flow) -> Iterator[tuple[Instance, int]]:
-    """Score products without heads, and the only axis of one element that queries and keys share."""
+    """What has queries and keys without heads, and each axis of one element that these share."""
     for instance in flow.axes.instances:
-        scores = flow.product_above(instance.node) if weighs(instance.node) else None
+        scores = scores_of(flow, instance)
         if scores is None:
             continue
         both = [set(names_of(terms)) for terms in scores.line.inputs[:2]]
         terms = scores.line.outputs[0] or ()
         batch = [k for k, t in enumerate(terms) if isinstance(t, str) and t in both[0] & both[1]]
         atoms = {x for k in batch for x in leaves(flow.axes.of(scores.node.outputs[0])[k])}
-        ones = [k for k in batch if flow.axes.of(scores.node.outputs[0])[k].unit]
-        if len(ones) == 1 and atoms.isdisjoint(flow.on_weights):
-            yield scores, ones[0]
+        if atoms.isdisjoint(flow.on_weights):
+            yield from ((scores, k) for k in batch if flow.axes.of(scores.node.outputs[0])[k].unit)
 
 
 class Around(Way):
@@ -91,7 +90,7 @@ class Around(Way):
     def used(self, value: Value, axis: int, space: Space) -> bool:
         """The same, for all that uses a value."""
         uses = [(self.by_node[n], i) for n, i in value.users if n in self.by_node]
-        if value in self.given or not uses:
+        if value in self.given or (value.users and not uses):
             return False
         return all(self.onward(instance, i, axis, space) for instance, i in uses)
 
@@ -112,7 +111,7 @@ class Around(Way):
             return True
         if not isinstance(term, str) or term in ("_", "#"):
             return False
-        contracts = instance.line.treatment == "contract"
+        contracts = instance.line.treatment == "contract" or attends(instance)
         for i, value, axis, other in instance.operands():
             if i != operand and term in labels(other):
                 reached = other == term and self.back(value, axis, space)

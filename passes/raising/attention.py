@@ -67,6 +67,18 @@ def weighs(node: Node) -> bool:
     return node.op == "Softmax"
 
 
+def attends(instance: Instance) -> bool:
+    """Whether an operator is a whole attention (A1)."""
+    return instance.line.treatment == "attention"
+
+
+def scores_of(flow: Flow, instance: Instance) -> Instance | None:
+    """What multiplies queries by keys, for an operator that weighs scores or attends; None for any other."""
+    if attends(instance):
+        return instance
+    return flow.product_above(instance.node) if weighs(instance.node) else None
+
+
 def find_attention(flow: Flow) -> list[Attention]:
     """Every attention, in canonical order."""
     found = (_raised(flow, instance) for instance in flow.axes.instances)
@@ -81,9 +93,9 @@ def left_plain(flow: Flow, raised: Sequence[Attention]) -> list[Node]:
 
 
 def _raised(flow: Flow, instance: Instance) -> Attention | None:
-    if instance.line.treatment == "attention":
+    scores = scores_of(flow, instance)
+    if scores is instance:
         return _of_operator(flow, instance)
-    scores = flow.product_above(instance.node) if weighs(instance.node) else None
     return None if scores is None else _of_products(flow, instance.node, scores)
 
 

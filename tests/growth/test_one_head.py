@@ -47,11 +47,7 @@ attention (int64[{batch}, S] tokens{taken}) => (float[{batch}, S, 9] logits{give
     {start}
     {made}
     {past}
-    k = Transpose <perm = [0, 1, 3, 2]> (k3)
-    s0 = MatMul(q, k)
-    s = Mul(s0, scale)
-    p = Softmax <axis = -1> (s)
-    c0 = MatMul(p, v3)
+    {attend}
     c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
     c = Reshape(c1, joined)
     o = MatMul(c, o_weight)
@@ -59,6 +55,14 @@ attention (int64[{batch}, S] tokens{taken}) => (float[{batch}, S, 9] logits{give
     logits = MatMul(x1, head)
 }}
 """
+SPELT_OUT = """
+    k = Transpose <perm = [0, 1, 3, 2]> (k3)
+    s0 = MatMul(q, k)
+    s = Mul(s0, scale)
+    p = Softmax <axis = -1> (s)
+    c0 = MatMul(p, v3)
+"""
+FUSED = "c0 = Attention <scale = 0.3> (q, k3, v3)"
 NUMBERS = {
     "one": [0, 0, 1, 12],
     "two": [0, 0, 2, 6],
@@ -70,28 +74,33 @@ NUMBERS = {
 
 
 def model(tmp_path: Path, kind: str) -> Path:
-    """A model of one head; for `batch`, of two heads and a batch of one; for `cached`, with a cache."""
+    """A model of one head; for `batch` and `alone` a batch of one, for `batch` with two heads; for `cached`
+    with a cache; for `fused` by one operator.
+    """
     weights = f"{SIZES}, float[8, 36] qkv_weight" if kind == "together" else f"{SIZES}, {APART}"
     start, made = "x0 = Gather(table, tokens)", MADE_APART.format(cut="two" if kind == "batch" else "one")
-    if kind == "batch":
+    single = kind in ("batch", "alone")
+    if single:
         start, weights = "e = Gather(table, tokens)\nx0 = Add(e, places)", f"{weights}, float[1, 4, 8] places"
     text = ATTENTION.format(
-        batch=1 if kind == "batch" else "N",
+        batch=1 if single else "N",
         taken=", float[N, 1, P, 12] k_past, float[N, 1, P, 12] v_past" if kind == "cached" else "",
         given=", float[N, 1, T, 12] k3, float[N, 1, T, 12] v3" if kind == "cached" else "",
         past=CACHED if kind == "cached" else "k3 = Identity(k2)\n    v3 = Identity(v)",
         weights=weights,
         start=start,
         made=MADE_TOGETHER if kind == "together" else made,
-    ).replace(", S]", ", 4]" if kind == "batch" else ", S]")
+        attend=FUSED if kind == "fused" else SPELT_OUT,
+    ).replace(", S]", ", 4]" if single else ", S]")
     arrays = {name: np.array(value, dtype=np.int64) for name, value in NUMBERS.items()}
-    return save(tmp_path / f"{kind}.onnx", text, scale=np.float32(0.3), **arrays)
+    opset = 23 if kind == "fused" else 17
+    return save(tmp_path / f"{kind}.onnx", text, opset=opset, scale=np.float32(0.3), **arrays)
 
 
 @pytest.mark.parametrize(
     "fill", ["neighbor copy split random", "uniform copy noise 0.1 balanced", "tail copy"]
 )
-@pytest.mark.parametrize("kind", ["apart", "together"])
+@pytest.mark.parametrize("kind", ["apart", "together", "fused", "alone"])
 def test_one_head_becomes_several(tmp_path, kind, fill):
     path = model(tmp_path, kind)
     assert api.inspect(path).roles.sizes("heads") == [1]
