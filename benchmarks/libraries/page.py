@@ -70,8 +70,9 @@ def _cases(models: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, A
 
 
 def _summary(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield f"| library | models | cases | {' | '.join(STATUSES)} | of ×2 right | of states and adapters |"
-    yield "| --- " * (len(STATUSES) + 5) + "|"
+    shares = "of all right | of ×2 | of states and adapters"
+    yield f"| library | models | cases | {' | '.join(STATUSES)} | {shares} |"
+    yield "| --- " * (len(STATUSES) + 6) + "|"
     for library, models in groups.items():
         cases = list(_cases(models))
         counts = Counter(case["status"] for _, _, case in cases)
@@ -79,7 +80,8 @@ def _summary(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         beside = [case for _, name, case in cases if case.get("beside") and case["status"] != "runs"]
         ran = sum("cases" in model for model in models.values())
         numbers = " | ".join(str(counts[status]) for status in STATUSES)
-        yield f"| {library} | {ran} | {len(cases)} | {numbers} | {_share(doubled)} | {_share(beside)} |"
+        shares = " | ".join(_share(some) for some in ([case for _, _, case in cases], doubled, beside))
+        yield f"| {library} | {ran} | {len(cases)} | {numbers} | {shares} |"
     measured = {
         f"{m['revision']} on {m['date']}": 0 for ms in groups.values() for m in ms.values() if "date" in m
     }

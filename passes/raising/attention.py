@@ -103,8 +103,8 @@ def _of_operator(flow: Flow, instance: Instance) -> Attention | None:
     """A1."""
     terms = instance.line.inputs[0] or ()
     heads = [x for n in labels(terms[1]) for x in _on_weights(flow, factors(instance.spaces[n]))]
-    depths = tuple((find(instance.spaces[name]),) for name in "de")
-    if not heads:
+    depths = tuple(_on_weights(flow, [instance.spaces[name]]) for name in "de")
+    if not heads and not depths[0]:
         return None
     operands = tuple((instance, place) for place in range(len(PARTS)))
     return Attention(instance.node, instance, operands, tuple(heads), _own(flow, heads, operands), depths)

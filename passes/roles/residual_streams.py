@@ -195,12 +195,12 @@ def _inner(
     wanted = [s for s in made if s in read and s not in on_stream and s not in tables]
     inside = set(atoms_of(hidden))
     wanted = [s for s in wanted if not all(x in inside for x in leaves(s))]
+    wanted = [s for s in wanted if not any(x in taken for x in leaves(s))]
     sources = list(_sources(flow, set(wanted), on_stream))
     mixed = set(_mixed(flow, set(atoms_of((*wanted, *(s for _, s in sources))))))
     gated = {made for made, source in sources if all(x in mixed for x in leaves(source))}
     plain = [s for s in wanted if s not in gated and not all(x in mixed for x in leaves(s))]
-    unnamed = [s for s in wanted if not any(x in taken for x in leaves(s)) and s not in convolved]
-    return plain or unnamed
+    return plain or [s for s in wanted if s not in convolved]
 
 
 def _sources(

@@ -113,9 +113,9 @@ def raised(path: Path) -> tuple[Flow, list[Attention]]:
     return Flow(c.axes), c.roles.attention
 
 
-def model(path: Path, lines: str, width: int = HEADS * DEPTH) -> Path:
+def model(path: Path, lines: str, width: int = HEADS * DEPTH, opset: int = 17) -> Path:
     numbers = {name: np.array(value) for name, value in (NUMBERS | {"back": [0, 0, width]}).items()}
-    return save(path, MODEL.format(lines=lines, width=width), **numbers)
+    return save(path, MODEL.format(lines=lines, width=width), opset=opset, **numbers)
 
 
 def values_of(path: Path, tokens: np.ndarray, *names: str) -> list[np.ndarray]:
@@ -197,10 +197,22 @@ def test_keys_and_values_that_share_a_projection_are_packed_without_the_queries(
     assert str(packing(flow, one)) == "keys and values packed in a row"
 
 
-def test_one_head_in_all_is_raised(tmp_path):
-    one_head = "".join(f"    {n} = MatMul(x, {n}_weight)\n" for n in "qv")
-    one_head += "    k1 = MatMul(x, k_weight)\n    k = Transpose <perm = [0, 2, 1]> (k1)\n"
-    flow, [one] = raised(model(tmp_path / "m.onnx", one_head + WEIGHED + "    c = Identity(c0)\n"))
+ONE_HEAD = {
+    "in products": "    k = Transpose <perm = [0, 2, 1]> (k1)" + WEIGHED + "    c = Identity(c0)\n",
+    "in an operator": """
+    q4 = Unsqueeze(q, first)
+    k4 = Unsqueeze(k1, first)
+    v4 = Unsqueeze(v, first)
+    c4 = Attention(q4, k4, v4)
+    c = Squeeze(c4, first)
+""",
+}
+
+
+@pytest.mark.parametrize("spelling", ONE_HEAD)
+def test_one_head_in_all_is_raised(spelling, tmp_path):
+    made = "".join(f"    {y} = MatMul(x, {w}_weight)\n" for y, w in zip(("q", "k1", "v"), "qkv", strict=True))
+    flow, [one] = raised(model(tmp_path / "m.onnx", made + ONE_HEAD[spelling], opset=23))
     assert one.heads == ()
     assert [[s.size[0] for s in depth] for depth in one.depths] == [[12], [12]]
     assert str(packing(flow, one)) == "queries, keys and values apart"

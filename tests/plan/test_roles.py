@@ -402,3 +402,56 @@ def test_a_table_that_is_taken_in_order_is_one_that_is_added(tmp_path, length):
     order = np.arange(length, dtype=np.int64)
     model = save(tmp_path / "fixed.onnx", FIXED.format(length=length), order=order)
     assert found(model) == {"hidden": 8, "ffn": 12, "vocab": 9}
+
+
+LEARNED_QUERIES = """
+decoder (float[N, 9, 8] states) => (float[N, 4, 5] boxes)
+<float[8, 8] enter, float[8, 1] score, float[8, 8] q_weight, float[8, 8] k_weight, float[8, 12] v_weight,
+ float[12, 8] o_weight, float[8, 16] up, float[16, 8] down, float[8] norm, float[8, 5] head,
+ float[4, 8] queries>
+{
+    s0 = MatMul(states, enter)
+    scores = MatMul(s0, score)
+    four = Constant <value_ints = [4]> ()
+    best, order = TopK <axis = 1> (scores, four)
+    ones = Constant <value_ints = [1, 1, 8]> ()
+    each = Expand(order, ones)
+    reference = GatherElements <axis = 1> (s0, each)
+    N = Shape <end = 1> (states)
+    rest = Constant <value_ints = [4, 8]> ()
+    whole = Concat <axis = 0> (N, rest)
+    x0 = Expand(queries, whole)
+    x0p = Add(x0, reference)
+    cut = Constant <value_ints = [0, 0, 2, -1]> ()
+    q0 = MatMul(x0p, q_weight)
+    q1 = Reshape(q0, cut)
+    q = Transpose <perm = [0, 2, 1, 3]> (q1)
+    k0 = MatMul(x0p, k_weight)
+    k1 = Reshape(k0, cut)
+    k = Transpose <perm = [0, 2, 3, 1]> (k1)
+    v0 = MatMul(x0, v_weight)
+    v1 = Reshape(v0, cut)
+    v = Transpose <perm = [0, 2, 1, 3]> (v1)
+    w0 = MatMul(q, k)
+    w = Softmax <axis = -1> (w0)
+    c0 = MatMul(w, v)
+    c1 = Transpose <perm = [0, 2, 1, 3]> (c0)
+    flat = Constant <value_ints = [0, 0, -1]> ()
+    c = Reshape(c1, flat)
+    o = MatMul(c, o_weight)
+    x1 = Add(x0, o)
+    n = LayerNormalization <axis = -1> (x1, norm)
+    u0 = MatMul(n, up)
+    u = Relu(u0)
+    d = MatMul(u, down)
+    x2 = Add(n, d)
+    boxes = MatMul(x2, head)
+}
+"""
+
+
+def test_values_that_only_weights_make_are_no_ffn(tmp_path):
+    model = save(tmp_path / "decoder.onnx", LEARNED_QUERIES)
+    assert found(model) == {"hidden": 8, "heads": 2, "kv_heads": 2, "head_dim": [4, 6], "ffn": 16}
+    for text in ("ffn to 32", "heads to 4"):
+        judge(f"widen {text} with cyclic copy", model, tmp_path / "grown.onnx").assert_exact()
