@@ -16,6 +16,8 @@ Path = tuple[str | int, ...]
 """Keys and places in lists, from the top."""
 Values = Mapping[Path, Any]
 """New values of some leaves."""
+FEW = 4
+"""So few fields, or fewer, are sizes even where their values are 0, 1, 2 and on."""
 
 
 class NoConfigError(Exception):
@@ -23,8 +25,13 @@ class NoConfigError(Exception):
 
 
 def leaves(config: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Numbers, truth values and None, with their paths; lists of numbers also as a whole."""
+    """Numbers, truth values and None, with their paths; lists of numbers also as a whole.
+
+    What only numbers names from nought on, as those of classes, has no sizes.
+    """
     if isinstance(config, dict):
+        if _numbers_names(config):
+            return
         for key, value in config.items():
             yield from leaves(value, (*path, key))
     elif isinstance(config, list):
@@ -118,6 +125,12 @@ def spelled(path: Path) -> str:
     """
     parts = [f"[{key}]" if isinstance(key, int) else f".{key}" for key in path]
     return "".join(parts).removeprefix(".")
+
+
+def _numbers_names(config: Mapping[str, object]) -> bool:
+    """Whether each value is the place of its key; a few sizes may be that by chance, as 0, 1 and 2."""
+    numbers = [value for value in config.values() if type(value) is int]
+    return len(config) > FEW and sorted(numbers) == [*range(len(config))]
 
 
 def _is_number(value: Any) -> bool:
