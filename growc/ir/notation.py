@@ -148,6 +148,11 @@ def labels(term: Term) -> list[str]:
     return [name for part in term[1] for name in labels(part)]
 
 
+def is_whole(term: Term) -> bool:
+    """Whether an operator reads the axis as a whole, as a softmax does the one that it normalises."""
+    return isinstance(term, str) and (term == "_" or term.endswith("~"))
+
+
 def choosing(line: Line) -> list[str]:
     """The labels of axes that only orders and choices of units may act on."""
     terms = [t for operand in (*line.inputs, *line.outputs) for t in operand or () if isinstance(t, str)]

@@ -12,7 +12,7 @@ from functools import cached_property
 from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Node, Value, backward, makers, static_values
 from growc.ir.notation import Axes as Terms
-from growc.ir.notation import labels, names_of
+from growc.ir.notation import is_whole, labels, names_of
 from growc.ir.traits import DEQUANTISE, MOVES, QUANTISE, SAME
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, Instance
@@ -144,7 +144,7 @@ class Flow:
         what that axis is.
         """
         value, terms = softmax.required(0), self.by_node[softmax].line.inputs[0] or ()
-        own = [find(s) for s, term in zip(self.axes.of(value), terms, strict=False) if term == "_"]
+        own = [find(s) for s, term in zip(self.axes.of(value), terms, strict=False) if is_whole(term)]
 
         def beside(node: Node, columns: Space) -> Iterator[tuple[Instance, int, Space]]:
             given = makers(v for v in node.inputs if v not in self.static)

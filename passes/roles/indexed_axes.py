@@ -19,7 +19,7 @@ import numpy as np
 
 from growc.algebra.space import Space, find, leaves, segments
 from growc.ir.graph import Node, Value, backward
-from growc.ir.notation import Term, labels, names_of
+from growc.ir.notation import Term, is_whole, labels, names_of
 from growc.ir.traits import RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, Instance
@@ -134,11 +134,6 @@ def _of_first(flow: Flow, instance: Instance, chosen: Callable[[Term], bool]) ->
     yield from (find(flow.axes.of(value)[axis]) for value, axis in places)
 
 
-def _whole(term: Term) -> bool:
-    """Whether an operator reads an axis as a whole."""
-    return term == "_" or (isinstance(term, str) and term.endswith("~"))
-
-
 def _stacked(flow: Flow, instance: Instance) -> Iterator[Space]:
     """Axes along which a product takes another matrix for each unit."""
     operand = flow.weight_of(instance) or 0
@@ -163,7 +158,7 @@ def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
     for value in walk([index], above):
         instance = flow.maker(value)
         if instance is not None and instance.node.has(RANK):
-            yield from _of_first(flow, instance, _whole)
+            yield from _of_first(flow, instance, is_whole)
 
 
 def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:

@@ -113,9 +113,10 @@ def raised(path: Path) -> tuple[Flow, list[Attention]]:
     return Flow(c.axes), c.roles.attention
 
 
-def model(path: Path, lines: str, width: int = HEADS * DEPTH, opset: int = 17) -> Path:
+def model(path: Path, lines: str, width: int = HEADS * DEPTH, opset: int = 17, length: str = "S") -> Path:
     numbers = {name: np.array(value) for name, value in (NUMBERS | {"back": [0, 0, width]}).items()}
-    return save(path, MODEL.format(lines=lines, width=width), opset=opset, **numbers)
+    text = MODEL.format(lines=lines, width=width).replace("[N, S", f"[N, {length}")
+    return save(path, text, opset=opset, **numbers)
 
 
 def values_of(path: Path, tokens: np.ndarray, *names: str) -> list[np.ndarray]:
@@ -303,11 +304,12 @@ MIXED = {
 }
 
 
+@pytest.mark.parametrize("length", ["S", "5"])
 @pytest.mark.parametrize("where", MIXED)
-def test_heads_that_a_weight_makes_of_heads_are_heads(where, tmp_path):
+def test_heads_that_a_weight_makes_of_heads_are_heads(where, length, tmp_path):
     """H4: the mixing has twice the heads on both its sides, and what is computed stays."""
     lines, spaces = MIXED[where]
-    path = model(tmp_path / "m.onnx", APART + CUT + lines + "    c0 = MatMul(p, v)\n" + MERGED)
+    path = model(tmp_path / "m.onnx", APART + CUT + lines + "    c0 = MatMul(p, v)\n" + MERGED, length=length)
     [kind] = inspect_data(api.inspect(path))["attention"]
     assert (kind["heads"], kind["head_dim"]) == (HEADS, DEPTH)
     assert len(api.inspect(path).roles.axes["heads"]) == spaces
