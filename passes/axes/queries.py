@@ -117,7 +117,9 @@ class Flow:
 
     def products_above(self, softmax: Node) -> Iterator[Instance]:
         """All products of activations that a softmax normalises the sum of, the nearest first."""
-        yield from (one for one, _, _ in self._next_to(softmax, down=False) if self._meet(one))
+        left = self.atoms(softmax.required(0))
+        found = (one for one, _, _ in self._next_to(softmax, down=False) if self._meet(one))
+        yield from (one for one in found if left.issuperset(atoms_of(_rows_and_columns(one))))
 
     def product_below(self, softmax: Node) -> tuple[Instance, int] | None:
         """The product of what a softmax gives with another activation, and which operand that is."""
@@ -213,6 +215,14 @@ class Flow:
 
         places = walk([(branch, False)], above)
         return any(mapped and through_casts(value) is base for value, mapped in places)
+
+
+def _rows_and_columns(product: Instance) -> Iterator[Space]:
+    """Of the axes of a product that it has from one operand alone, the last one of each."""
+    made = names_of(product.line.outputs[0])
+    for place in (0, 1):
+        own, other = (names_of(product.line.inputs[k]) for k in (place, 1 - place))
+        yield from (product.spaces[n] for n in [n for n in made if n in own and n not in other][-1:])
 
 
 def through_casts(value: Value) -> Value:

@@ -358,6 +358,16 @@ LOOK_ALIKES = {
         + MERGED,
         1,
     ),
+    "a weight asks for a mean of what a product of activations made": (
+        APART
+        + CUT
+        + "    a0 = MatMul(q, k)\n    a = Tanh(a0)\n    c0 = MatMul(a, v)\n"
+        + MERGED.replace(" c =", " made =")
+        + "    keys = Transpose <perm = [0, 2, 1]> (made)\n    asked = Transpose <perm = [1, 0]> (memory)\n"
+        + "    s = MatMul(asked, keys)\n    p = Softmax <axis = -1> (s)\n    m0 = MatMul(p, made)\n"
+        + "    m = ReduceSum <keepdims = 1> (m0, first)\n    c = Expand(m, first)\n",
+        1,
+    ),
     "the product is squashed, and no softmax weighs it": (
         APART + CUT + "    s = MatMul(q, k)\n    p = Sigmoid(s)\n    c0 = MatMul(p, v)\n" + MERGED,
         0,
@@ -365,10 +375,11 @@ LOOK_ALIKES = {
 }
 
 
+@pytest.mark.parametrize("length", ["S", "5"])
 @pytest.mark.parametrize("name", LOOK_ALIKES)
-def test_a_look_alike_stays_operators(name, tmp_path):
+def test_a_look_alike_stays_operators(name, length, tmp_path):
     lines, shown = LOOK_ALIKES[name]
-    path = model(tmp_path / "m.onnx", lines)
+    path = model(tmp_path / "m.onnx", lines, length=length)
     flow, found = raised(path)
     assert found == []
     assert len(left_plain(flow, found)) == shown
