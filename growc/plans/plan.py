@@ -190,6 +190,11 @@ class Normed:
     zero: bool = False
 
 
+def attribute_of(name: str) -> str:
+    """The name under which a module stores a weight that the source computes, and has no name for."""
+    return "growc_" + "".join(c if c.isalnum() else "_" for c in name)
+
+
 @dataclass(frozen=True, eq=False)
 class WeightPlan:
     """What becomes of one stored tensor (or of one copy of it, where uses part): steps in order."""
@@ -216,6 +221,8 @@ class WeightPlan:
     """Whether the source computes it from tensors that change, and the result stores it as it was."""
     normed: Normed | None = None
     """Where it is part of a computed weight that changes: `steps` say what of that is on its own axes."""
+    made_of: tuple[str, ...] = ()
+    """The stored tensors that the source computes it from, where the result stores it instead of them."""
 
     @property
     def changed(self) -> bool:

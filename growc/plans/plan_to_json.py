@@ -146,7 +146,8 @@ def _read_weight(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -
     normed = None
     if "normed" in data:
         normed = record(Normed, data["normed"], steps=_read_steps(fields(data["normed"])["steps"], maps))
-    return record(WeightPlan, data, steps=_read_steps(data["steps"], maps), literal=literal, normed=normed)
+    steps, made_of = _read_steps(data["steps"], maps), tuple(texts(data.get("made_of", [])))
+    return record(WeightPlan, data, steps=steps, literal=literal, normed=normed, made_of=made_of)
 
 
 def _read_layout(place: int, maps: Sequence[Mapping[str, Json]]) -> Layout:

@@ -23,7 +23,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import foreign
 from growc.plans.execute import execute, leaf_steps
 from growc.plans.lineage import drawn_anew
-from growc.plans.plan import ZERO, Layout, LeafStep, Plan, WeightPlan
+from growc.plans.plan import ZERO, Layout, LeafStep, Plan, WeightPlan, attribute_of
 from growc.recipe.fills import new_units
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class Carried:
     """The state of the result's optimizer, and for which parameters it is what training would have made.
 
     names: the result's parameters by group, in the optimizer's order. exact: gradients of these are mapped
-    exactly; approximate: they are not; fresh: these begin without state; absent: what they come from is no
-    parameter of the source's optimizer.
+    exactly; approximate: they are not; fresh: these begin without state, among them weights that the source
+    computes and the result stores; absent: what they come from is no parameter of the source's optimizer.
     """
 
     state: State
@@ -96,6 +96,7 @@ class _Carrier:
         _check_sizes(state, before)
         self.state, self.plan, self.new = state, plan, new
         self.weights = {w.name: w for w in plan.weights}
+        self.weights |= {attribute_of(w.name): w for w in plan.weights if w.made_of}
         self.copies = plan.later_copies
         self.uneven = uneven_axes(plan)
         self.entries: dict[str, Mapping[str, Any]] = {}
@@ -130,9 +131,13 @@ class _Carrier:
         )
 
     def source(self, name: str) -> str:
-        """The parameter that one of the result comes from: itself, where the program uses it for nothing."""
+        """The parameter that one of the result comes from: itself, where the program uses it for nothing; the
+        first one of several that it was computed from.
+        """
         if name in self.weights:
-            return self.weights[name].copy_of or self.weights[name].source
+            weight = self.weights[name]
+            origin = weight.copy_of or weight.source
+            return next((one for one in weight.made_of if one in self.groups), origin)
         if name not in self.groups:
             raise _misfit(f"the plan knows no weight `{name}`")
         return name
@@ -141,7 +146,7 @@ class _Carrier:
         weight, entry = self.weights.get(name), self.entries.get(self.source(name))
         if weight is None or entry is None:
             return None if entry is None else dict(entry)
-        if (self.new == "zero" and name in self.copies) or drawn_anew(weight):
+        if weight.made_of or (self.new == "zero" and name in self.copies) or drawn_anew(weight):
             return None
         return {key: self.value(key, value, weight) for key, value in entry.items()}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def certify_pass(c: Stored) -> Result:
         Certificate((*c.depth.gaps, *c.gaps, *rounded(c.assembled))),
         c.lowered.axes | layer_counts(c.depth),
         tuple(c.lowered.summaries),
-        tuple(c.assembled.weights),
+        tuple(map(_made_of, c.assembled.weights, c.assembled.sources)),
         (count_parameters(c.first.axes, c.first.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
         (*c.depth.warnings, *c.lowered.warnings, *warnings_of(alike), *unnormed(c.assembled)),
@@ -104,6 +105,11 @@ def warnings_of(alike: Sequence[Alike]) -> Iterator[str]:
     dead = [a for a in alike if a.dead]
     if dead:
         yield f"{_listed(dead, 'dead')} are zero behind zero readers and will never get a gradient"
+
+
+def _made_of(plan: WeightPlan, source: Weight) -> WeightPlan:
+    """The plan of a weight, with what the source computes it from and the result does not."""
+    return replace(plan, made_of=source.computed) if plan.changed and source.computed else plan
 
 
 def now_stored(made: Assembled) -> list[Weight]:

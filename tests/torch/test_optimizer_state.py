@@ -428,3 +428,28 @@ def test_an_optimizer_file_is_read_and_nothing_in_it_is_executed(tmp_path):
     torch.save({"state": Bomb()}, tmp_path / "bomb2.pt")
     for name in ("bomb.pt", "bomb2.pt", "missing.pt"):
         assert "cannot be read" in refused(lambda name=name: read_optimizer(tmp_path / name))
+
+
+class Unit(nn.Module):
+    """A weight of rows of length one, computed as it is used, with no length that is trained."""
+
+    def forward(self, weight):
+        return weight / weight.norm(dim=-1, keepdim=True)
+
+
+def test_a_weight_that_is_stored_now_joins_the_group_of_what_it_was_computed_from():
+    module = Stream(**SIZES)
+    for block in module.blocks:
+        for linear in (block.up, block.down):
+            nn.utils.parametrize.register_parametrization(linear, "weight", Unit())
+    names = [name for name, _ in module.named_parameters()]
+    computed = [name for name in names if "parametrizations" in name]
+    others = [name for name in names if name not in computed]
+    named = dict(module.named_parameters())
+    groups = [{"params": [named[n] for n in part]} for part in (others, computed)]
+    state = stepped(module, groups).state_dict()
+    result = growc.apply(module, "widen ffn to 16 with neighbor copy", TOKENS)
+    made = carry(state, result.plan, [others, computed], [name for name, _ in result.named_parameters()])
+    stored = {name for name, _ in result.named_parameters() if name.startswith("growc_")}
+    assert len(stored) == 4 == len(computed)
+    assert (set(made.names[1]), set(made.fresh), made.absent) == (stored, stored, ())

@@ -16,7 +16,7 @@ from growc.dialects.torch.lowering.lower import Read
 from growc.dialects.torch.model import torch_model
 from growc.dialects.torch.operators.arrays import to_torch
 from growc.passes.compilation import Result
-from growc.plans.plan import WeightPlan
+from growc.plans.plan import WeightPlan, attribute_of
 
 
 def stored_name(captured: Captured, target: str) -> str:
@@ -81,7 +81,7 @@ class Holdings:
         own = value.name or ""
         plan = self.plans.get(own)
         if self.origin(own) not in self.kinds:
-            return "growc_" + "".join(c if c.isalnum() else "_" for c in own)
+            return attribute_of(own)
         if plan is None or plan.copy_of or plan.name == plan.source:
             origin, beside = self.origin(own), own.removeprefix(self.origin(own))
             return f"{origin}_{beside[1:]}" if beside.startswith(".") and beside != own else own
