@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, pairwise, takewhile
+from itertools import chain, islice, pairwise, takewhile
 
 from growc.ir.graph import Graph, Node, Value, makers, static_values
 from growc.ir.traits import SUM
@@ -22,12 +22,13 @@ from growc.passes.axes.infer import Axes
 from growc.passes.dataflow.post_dominators import PostDominators
 from growc.passes.dataflow.reachability import data_values, depths, learned_activations, users
 from growc.passes.layers.handed_on import handed_on
+from growc.passes.layers.in_front import in_front
 from growc.passes.layers.layer_kinds import kinds_of
 from growc.passes.layers.layer_runs import Layer, Layers, Run
 from growc.passes.layers.layer_tables import find_rows
 from growc.passes.layers.listed_outputs import listed
 from growc.passes.layers.repetition import Repetition, repetitions
-from growc.passes.layers.residual_branches import UNTOUCHED, Bypass, Streams
+from growc.passes.layers.residual_branches import UNTOUCHED, Bypass, Streams, elements
 from growc.passes.new_layers.settling import widens
 
 
@@ -178,30 +179,50 @@ def places_of(
     It ends as far behind its last sum as the layers before: what stands between layers (the norm of a
     post-norm model) belongs to the layer before it. Of a single layer its own blocks tell, or the functions
     that its start and its last sum both go through. Where behind the last sum less layout follows than
-    between layers, layers start before that layout. What is only added between layers is not behind the last.
+    between layers, layers start before that layout. Where it does not stand behind the last, but in front of
+    the first too, it belongs to the layer behind it. What is only added between layers is neither.
     """
     place = {i: place_of(stretch[i], tree) for i in range(found.start, min(found.stop + 1, len(stretch)))}
     if len({value.dtype for value in place.values()}) > 1:
         place = {i: stretch[i].start for i in place}
     places = [place[i] for i in bounds]
     inner = [i for i in range(found.start + 1, found.stop) if i not in bounds]
-    behind = [stretch[i - 1].end for i in [*bounds[:0:-1], *inner[::-1]]]
-    fronts = [place[i] for i in [*bounds[:0:-1], *inner[::-1]]]
     last = stretch[found.stop - 1].end
-    ways = [operators(a, b, tree) for a, b in zip(behind, fronts, strict=True)]
+    outside, inside = (
+        [operators(stretch[i - 1].end, place[i], tree) for i in reversed(some)]
+        for some in (bounds[1:], inner)
+    )
     followed = found.stop < len(stretch)
-    for way in ways or ([] if followed else [closing(last, places[0], tree)]):
-        end = along(last, way, tree)
-        if end is not None:
-            return [*places, end]
-        for spare in range(1, len(way) + 1):
-            earlier = [before(p, way[-spare:]) for p in places]
-            end = along(last, way[:-spare], tree)
-            if end is not None and None not in earlier:
-                return [*(p for p in earlier if p is not None), end]
+    alone = [] if outside or inside or followed else [closing(last, places[0], tree)]
+    made = chain(
+        (ended(places, last, way, tree) for way in outside),
+        [in_front(places, [stretch[i - 1].end for i in (*bounds[1:], found.stop)])],
+        (ended(places, last, way, tree) for way in (*inside, *alone)),
+    )
+    for one in made:
+        if one is not None:
+            return one
     if followed:
         return [*places, place[found.stop]]
+    ways = [*outside, *inside]
     return [*places, last] if ways and all(node.has(SUM) for way in ways for node in way) else places
+
+
+def ended(
+    places: Sequence[Value], last: Value, way: Sequence[Node], tree: PostDominators
+) -> list[Value] | None:
+    """Places of which the last one lies behind these operators, or behind some where the rest is layout that
+    stands in front of all the others; None where neither holds.
+    """
+    end = along(last, way, tree)
+    if end is not None and elements(end) == elements(places[-1]):
+        return [*places, end]
+    for spare in range(1, len(way) + 1):
+        earlier = [before(p, way[-spare:]) for p in places]
+        end = along(last, way[:-spare], tree)
+        if end is not None and None not in earlier:
+            return [*(p for p in earlier if p is not None), end]
+    return None
 
 
 def before(place: Value, layout: Sequence[Node]) -> Value | None:
