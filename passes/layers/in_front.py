@@ -22,8 +22,10 @@ def in_front(places: Sequence[Value], ends: Sequence[Value]) -> list[Value] | No
     if len(places) == 1:
         return None
     start, *later = [made_alike(place, places[1], ends[0]) for place in (places[0], *places[2:])]
-    same = start is not None and start.sizes == ends[0].sizes and later == list(ends[1:-1])
-    return [start, *ends] if start is not None and same else None
+    if start is None or later != list(ends[1:-1]):
+        return None
+    same = start.sizes == ends[0].sizes and start.dtype == ends[0].dtype
+    return [start, *ends] if same else None
 
 
 def made_alike(value: Value, model: Value, origin: Value) -> Value | None:
