@@ -88,7 +88,7 @@ class Around(Way):
         return self.used(value, axis, space)
 
     def used(self, value: Value, axis: int, space: Space) -> bool:
-        """The same, for all that uses a value."""
+        """The same, for all that uses a value; one that nothing uses is no obstacle."""
         uses = [(self.by_node[n], i) for n, i in value.users if n in self.by_node]
         if value in self.given or (value.users and not uses):
             return False

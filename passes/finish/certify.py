@@ -109,13 +109,13 @@ def warnings_of(alike: Sequence[Alike]) -> Iterator[str]:
 
 def _made_of(plan: WeightPlan, source: Weight) -> WeightPlan:
     """The plan of a weight, with what the source computes it from and the result does not."""
-    return replace(plan, made_of=source.computed) if plan.changed and source.computed else plan
+    return replace(plan, made_of=source.computed) if plan.changed else plan
 
 
 def now_stored(made: Assembled) -> list[Weight]:
     """Weights that the source computes from stored tensors, and the result no longer."""
     pairs = zip(made.weights, made.sources, strict=True)
-    return list(dict.fromkeys(source for plan, source in pairs if plan.changed and source.computed))
+    return list(dict.fromkeys(source for plan, source in pairs if _made_of(plan, source).made_of))
 
 
 def unnormed(made: Assembled) -> Iterator[str]:

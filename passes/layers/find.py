@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice, pairwise, takewhile
+from itertools import islice, pairwise, takewhile
 
 from growc.ir.graph import Graph, Node, Value, makers, static_values
 from growc.ir.traits import SUM
@@ -193,13 +193,14 @@ def places_of(
         for some in (bounds[1:], inner)
     )
     followed = found.stop < len(stretch)
-    alone = [] if outside or inside or followed else [closing(last, places[0], tree)]
-    made = chain(
-        (ended(places, last, way, tree) for way in outside),
-        [in_front(places, [stretch[i - 1].end for i in (*bounds[1:], found.stop)])],
-        (ended(places, last, way, tree) for way in (*inside, *alone)),
-    )
-    for one in made:
+
+    def candidates() -> Iterator[list[Value] | None]:
+        yield from (ended(places, last, way, tree) for way in outside)
+        yield in_front(places, [stretch[i - 1].end for i in (*bounds[1:], found.stop)])
+        alone = [] if outside or inside or followed else [closing(last, places[0], tree)]
+        yield from (ended(places, last, way, tree) for way in (*inside, *alone))
+
+    for one in candidates():
         if one is not None:
             return one
     if followed:
