@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "zoo"))
 
 import torch
 import transformers
+import zoo
 from facts import Facts
-from registry import Built, build
+from registry import KNOWN, Built, build
 from torch import Tensor, nn
-from zoo import ZOO
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -41,8 +41,8 @@ import more
 from growc import api
 from growc.errors.diagnostic import Attempt, GrowError
 
-FURTHER = (further_images, further_texts, more)
-"""They go on with what the zoo registers."""
+TABLES = (zoo, further_images, further_texts, more)
+"""All that make an architecture known, in order: the zoo is what is known once it is loaded."""
 CLOSE = 2e-4
 """Outputs of an exact result differ by less, relative to the largest number."""
 EXACT, AS_PLANNED, AS_CERTIFIED, REFUSED, WRONG = "exact", "as planned", "as certified", "refused", "wrong"
@@ -106,12 +106,12 @@ class Outcome:
 
 def names() -> list[str]:
     """The models of the zoo that transformers saves by itself."""
-    return [name for name, blueprint in ZOO.items() if blueprint.pick is not None]
+    return [name for name, blueprint in KNOWN.items() if blueprint.pick is not None]
 
 
 def recipe_of(name: str, recipe: str) -> str:
     """The text of a recipe for a model; empty where it has nothing to act on."""
-    return "\n".join(RECIPES[recipe](ZOO[name].facts))
+    return "\n".join(RECIPES[recipe](KNOWN[name].facts))
 
 
 def saved(name: str, folder: Path) -> Path:
@@ -123,7 +123,7 @@ def saved(name: str, folder: Path) -> Path:
 
 def loaded(name: str, path: Path) -> nn.Module:
     """The class with the weights of a directory. Raises AssertionError where one is missing or unexpected."""
-    chosen: Any = type(ZOO[name].make("eager"))
+    chosen: Any = type(KNOWN[name].make("eager"))
     module, report = chosen.from_pretrained(path, output_loading_info=True)
     assert not any(report.values()), f"loading: {report}"
     try:
@@ -139,7 +139,7 @@ def loaded(name: str, path: Path) -> nn.Module:
 
 def outputs(name: str, module: nn.Module) -> list[Tensor]:
     """All outputs on all inputs of the zoo, as they are picked there."""
-    blueprint = ZOO[name]
+    blueprint = KNOWN[name]
     assert blueprint.pick is not None
     made: list[Tensor] = []
     for feed in build(name).feeds:
@@ -239,7 +239,7 @@ def page(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     lines += [f"| class | {' | '.join(RECIPES)} |", "| --- " * (len(RECIPES) + 1) + "|"]
     for name in sorted(found):
         shown = [_cell(found[name].get(recipe)) for recipe in RECIPES]
-        lines.append(f"| {type(ZOO[name].make('eager')).__name__} (`{name}`) | {' | '.join(shown)} |")
+        lines.append(f"| {type(KNOWN[name].make('eager')).__name__} (`{name}`) | {' | '.join(shown)} |")
     lines += ["", "## Why the rest is refused", ""]
     lines += [f"- `{n}`, {r}: {case['said']}" for n, r, case in cases if case["status"] == REFUSED]
     certified = [f"- `{n}`, {r}: {case['said']}" for n, r, case in cases if case["status"] == AS_CERTIFIED]

@@ -71,10 +71,9 @@ def recipes_of(facts: Any, start: int, count: int, names: Collection[str] = RECI
 
 def zoo_files(zoo: Path) -> Iterator[Case]:
     """Files of the zoo, as exporters and onnxruntime's optimisers write them."""
-    import zoo as everything
-    from registry import ZOO
+    from zoo import ZOO
 
-    for place, name in enumerate(everything.names()):
+    for place, name in enumerate(ZOO):
         for turn, flavour in enumerate(FLAVOURS):
             path = zoo / f"{name}.{flavour}.onnx"
             wanted = recipes_of(ZOO[name].facts, place + 3 * turn, 2 if turn < 2 else 1)
@@ -114,10 +113,9 @@ def _of_graph(seed: int) -> Callable[[Path], Digests]:
 
 def modules() -> Iterator[Case]:
     """Modules in memory, and `.pt2` programs of them."""
-    import zoo as everything
-    from registry import ZOO
+    from zoo import ZOO
 
-    for place, name in enumerate(everything.names()):
+    for place, name in enumerate(ZOO):
         wanted = recipes_of(ZOO[name].facts, place + 1, 1)
         for recipe in wanted if place % 2 == 0 else ():
             yield Case(f"{name}, module: {recipe}", _of_module(name, RECIPES[recipe][1]))
@@ -151,7 +149,7 @@ def _of_program(name: str, recipe: str) -> Callable[[Path], Digests]:
 
 def directories() -> Iterator[Case]:
     """Checkpoint directories of transformers; every fourth in bfloat16, every sixth with an optimizer."""
-    from registry import ZOO
+    from zoo import ZOO
 
     names = [name for name, blueprint in ZOO.items() if blueprint.pick is not None]
     for place, name in enumerate(names):

@@ -27,8 +27,9 @@ import numpy as np
 import onnxruntime
 import torch
 from agreement import FILES, built
-from registry import ZOO, Built
+from registry import Built
 from torch.utils._pytree import tree_leaves
+from zoo import ZOO
 
 import growc
 from growc import api

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from agreement import RECIPES, compared, differences
 from export import NotExportableError, export
-from registry import ZOO
+from zoo import ZOO
 
 QUICK = {
     "own_multi_query": "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from agreement import built
 from growing import RECIPES, captured_once, judged
-from registry import ZOO
+from zoo import ZOO
 
 QUICK = ("gpt2_cache", "own_multi_query", "own_shuffled")
 ABSENT = "G302"

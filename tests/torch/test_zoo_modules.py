@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from agreement import built, captured
 from lowered import in_onnxruntime, opaque
-from registry import ZOO, Built
+from registry import Built
+from zoo import ZOO
 
 from growc import api
 from growc.dialects.onnx.emit import emitted

@@ -28,7 +28,8 @@ import torch
 import transformers
 from export import EXPORTED, FLAVOURS, OPTIMISED, NotExportableError, arrays, export, insensitive, optimise
 from make_models import anonymise
-from registry import ZOO, build
+from registry import build
+from zoo import ZOO
 from zoo import names as all_names
 
 ROOT = Path(__file__).resolve().parents[2]

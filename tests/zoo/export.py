@@ -15,7 +15,8 @@ import numpy as np
 import onnxruntime
 import torch
 from numpy.typing import NDArray
-from registry import ATTENTIONS, ZOO, Built, build
+from registry import ATTENTIONS, Built, build
+from zoo import ZOO
 
 from growc.errors.diagnostic import Attempt
 

@@ -58,14 +58,15 @@ class Built:
         return made if isinstance(made, tuple) else (made,)
 
 
-ZOO: dict[str, Blueprint] = {}
+KNOWN: dict[str, Blueprint] = {}
+"""All that modules loaded so far have added: the zoo, and what a table of checkpoints goes on with."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def add(blueprint: Blueprint) -> None:
-    """Put an architecture into the zoo."""
-    assert blueprint.name not in ZOO, blueprint.name
-    ZOO[blueprint.name] = blueprint
+    """Make an architecture known."""
+    assert blueprint.name not in KNOWN, blueprint.name
+    KNOWN[blueprint.name] = blueprint
 
 
 def from_transformers(
@@ -131,7 +132,7 @@ def from_torch(
 
 def build(name: str, attention: str = "eager") -> Built:
     """The model, its weights and inputs seeded by its name."""
-    blueprint = ZOO[name]
+    blueprint = KNOWN[name]
     seed = zlib.crc32(name.encode())
     torch.manual_seed(seed)
     module = blueprint.make(attention).eval().requires_grad_(False)

@@ -6,9 +6,9 @@ import inspect
 
 import pytest
 import torch
-from registry import ZOO, Built, build
+from registry import Built, build
 from torch.utils._pytree import tree_flatten
-from zoo import names
+from zoo import ZOO, names
 
 from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs
 from growc.dialects.torch.capture.export import Captured, export, run

@@ -11,7 +11,8 @@ from coverage_measure import measure
 from coverage_recipes import RECIPES, lacking
 from export import insensitive
 from feeds import BATCH
-from registry import ZOO, build
+from registry import build
+from zoo import ZOO
 
 SLICE = (
     "falcon",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import models_cached
 import models_convolutional
 import models_decoders
@@ -9,7 +11,7 @@ import models_encoders
 import models_experts
 import models_torch
 import models_vision
-from registry import ZOO, build
+from registry import KNOWN, Blueprint, build
 
 __all__ = ["FAMILIES", "ZOO", "build", "names"]
 
@@ -22,6 +24,8 @@ FAMILIES = (
     models_convolutional,
     models_cached,
 )
+ZOO: Mapping[str, Blueprint] = dict(KNOWN)
+"""As these modules add them: a table of checkpoints that is loaded later makes more architectures known."""
 
 
 def names() -> list[str]:
