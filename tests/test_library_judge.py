@@ -121,6 +121,12 @@ class Stream(nn.Module):
         return self.head(x + self.down(torch.tanh(self.up(self.norm(x)))))
 
 
+def test_a_list_of_modules_without_any_gives_on_what_it_is_given() -> None:
+    empty, x = nn.Sequential(), torch.randn(2, 3)
+    with judge.statistics_of({}):
+        assert empty(x) is x
+
+
 def test_the_state_of_an_optimizer_is_judged_by_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     feeds = [{"x": torch.randn(3, 6)} for _ in range(2)]
     module, text = judge.drawn(Stream(), feeds[0]), "widen ffn to 2 * ffn with neighbor copy"

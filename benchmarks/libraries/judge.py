@@ -206,6 +206,9 @@ def statistics_of(vectors: Mapping[int, Tensor]) -> Iterator[None]:
     """
     running: list[nn.Module] = []
 
+    def ended(module: nn.Module, given: Any, made: Any) -> None:
+        running.pop()
+
     def rows_of(weight: Tensor | None, x: Tensor, axis: int) -> Tensor | None:
         around = (gain for module in reversed(running) for gain in module.parameters(recurse=False))
         gains = [
@@ -238,6 +241,6 @@ def statistics_of(vectors: Mapping[int, Tensor]) -> Iterator[None]:
         mock.patch.object(functional, "group_norm", over(group, 1)),
         mock.patch.object(functional, "rms_norm", rms_norm),
         register_module_forward_pre_hook(lambda module, given: running.append(module)),
-        register_module_forward_hook(lambda module, given, made: running.pop() and None),
+        register_module_forward_hook(ended),
     ):
         yield
