@@ -76,7 +76,8 @@ def _leaves(trials: Trials, trial: Trial) -> bool:
 
 def unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
     """What a search that found no config comes to."""
-    best = trials.of(best.values, logged=True)
+    whole = [t for t in trials.seen.values() if t.log is not None and t.read == trials.target.shapes]
+    best = max([trials.of(best.values, logged=True), *whole], key=trials.score)
     _even(trials, proposals, next(_plainest(trials, best)))
     others: dict[frozenset[Feature], Trial] = {}
     for other in _plainest(trials, best):
