@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from growc.dialects.transformers.config.check_program import parting
-from growc.dialects.transformers.config.fields import changed, spelled, value_at
+from growc.dialects.transformers.config.fields import changed, spelled
 from growc.dialects.transformers.config.proposals import Proposals
 from growc.dialects.transformers.config.shapes import LAYERS, Feature
 from growc.dialects.transformers.config.trials import Trial, Trials
@@ -203,4 +203,4 @@ def _tied(trials: Trials, proposals: Proposals, trial: Trial) -> tuple[Tied, ...
 
 def fields_of(trials: Trials, trial: Trial) -> Fields:
     """The fields of a config that are others than in the source's."""
-    return {spelled(path): (value_at(trials.config, path), new) for path, new in trial.values.items()}
+    return {spelled(path): (trials.value(path), new) for path, new in trial.values.items()}

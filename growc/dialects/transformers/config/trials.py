@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from growc.dialects.transformers.asked_fields import asking
 from growc.dialects.transformers.config.fields import (
     NoConfigError,
     Path,
@@ -137,7 +138,8 @@ def _of_layers(entries: object, count: int, lineage: Sequence[int]) -> object | 
 class Trials:
     """The source's config with other values, built when they are asked for.
 
-    config: with all fields that the class has. leaves: its numbers that may change. wanted: the planned
+    config: with all fields that the class has. leaves: its numbers that may change, and None for
+    each field that the class asks for and does not find. wanted: the planned
     sizes. decided: values that the caller decides. start: the source with these. paired: any other number
     may go along with one that the class refuses alone. proposed: what sizes and logs suggest, in order.
     common: how much of the planned log the trial has that suggested another one.
@@ -154,8 +156,11 @@ class Trials:
     ) -> None:
         self.given, self.target, self.build, self.paired = dict(given), target, build, paired
         self.known: Known = {} if known is None else known
-        self.config = complete(build(self.given), self.given)
+        with asking() as asked:
+            module = build(self.given)
+        self.config = complete(module, self.given)
         self.leaves = dict(leaves(self.config))
+        self.leaves |= {path: None for path in asked.paths(module) if path not in self.leaves}
         self.wanted = target.features
         self.seen: dict[str, Trial] = {}
         self.proposed: list[Trial] = []
@@ -172,6 +177,10 @@ class Trials:
         """The sizes of the source; of a layer that the result has, those of the one that it comes from."""
         origins = self.target.origins
         return {(n, k): self.source.features.get((origins.get(n, n), k), -1) for n, k in self.wanted}
+
+    def value(self, path: Path) -> object:
+        """What the source's config has there; None where it lacks the field."""
+        return self.leaves[path] if path in self.leaves else value_at(self.config, path)
 
     def propose(self, values: Values, origin: Trial) -> Trial:
         """The class with values that sizes or logs of another trial suggest.
