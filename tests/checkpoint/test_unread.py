@@ -87,4 +87,4 @@ def test_batch_counters_of_new_layers_are_those_of_the_layer_that_they_copy():
 
 def test_a_wrong_size_of_what_is_read_is_still_refused():
     with pytest.raises(growc.GrowError, match="G318"):
-        growc.plan("widen heads to 8 with neighbor copy", dinov2())
+        growc.plan("widen ffn to 130 with zero fill", dinov2())
