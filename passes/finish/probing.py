@@ -13,7 +13,8 @@ import numpy as np
 
 from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Floats
-from growc.plans.execute import draws, through
+from growc.plans.execute import draws
+from growc.plans.other_axes import through
 from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, AxisStep, LeafStep
 from growc.recipe.fills import new_units
 

@@ -1,4 +1,4 @@
-"""Fields that a class asks its config for and does not find: the result's config has them where that helps."""
+"""Fields that a class asks its config for and does not find: configs of results get them where that helps."""
 
 from __future__ import annotations
 

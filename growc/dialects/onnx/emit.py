@@ -16,12 +16,13 @@ from growc.dialects.onnx.capture.fused_ops import restore
 from growc.dialects.onnx.capture.inline_control_flow import Step
 from growc.dialects.onnx.capture.quantised import Stored
 from growc.dialects.onnx.capture.split_broadcasts import rejoin
-from growc.dialects.onnx.capture.stored_tensors import read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.heads.insert_repeats import counting, settle
 from growc.dialects.onnx.heads.share_fused_heads import share
 from growc.dialects.onnx.model import IrModel, opened
 from growc.dialects.onnx.origins import stored_of, value_of
+from growc.dialects.onnx.planned_tensor import PlannedTensor
 from growc.dialects.onnx.repair.drop_units import all_gone, left_out
 from growc.dialects.onnx.writer import Writer, scope_of
 from growc.ir.graph import Graph, Node, Value, Weight
@@ -29,7 +30,7 @@ from growc.passes.compilation import Result
 from growc.passes.edits import Repairs
 from growc.passes.finish.assemble import chain
 from growc.passes.finish.assembled import Assembled
-from growc.plans.execute import execute, read_for
+from growc.plans.execute import read_for
 from growc.plans.plan import WeightPlan
 
 
@@ -250,15 +251,5 @@ def _tensors(
     stored = stored_of(source)
     if stored is not None:
         return stored.grown(plan)
-    return [_lazy(plan, value_of(source), {n: stored_tensor(origins[n]) for n in read_for(plan)})]
-
-
-def _lazy(plan: WeightPlan, origin: ir.Value, beside: Mapping[str, ir.TensorProtocol]) -> ir.LazyTensor:
-    """The planned tensor, computed when it is asked for and not kept. `beside`: the other tensors for it."""
-    source = stored_tensor(origin)
-
-    def compute() -> ir.TensorProtocol:
-        made = execute(plan, read_tensor(source), lambda name: read_tensor(beside[name]))
-        return ir.tensor(made, dtype=source.dtype)
-
-    return ir.LazyTensor(compute, dtype=source.dtype, shape=ir.Shape(plan.after), name=plan.name)
+    beside = {name: stored_tensor(origins[name]) for name in read_for(plan)}
+    return [PlannedTensor(plan, stored_tensor(value_of(source)), beside)]

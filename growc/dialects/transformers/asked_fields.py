@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NoReturn
 from unittest import mock
 
 from torch import nn
@@ -30,7 +30,7 @@ class Asked:
 
     def paths(self, module: nn.Module) -> list[Path]:
         """Where the config of a module lacks them. Copies of a part of a config count as the part."""
-        root: Any = getattr(module, "config", None)
+        root = getattr(module, "config", None)
         parts = list(_parts(root)) if isinstance(root, PreTrainedConfig) else []
         found: dict[Path, None] = {}
         for asked, name in self.names:
@@ -53,7 +53,7 @@ def asking() -> Iterator[Asked]:
     """What classes that are built meanwhile ask for, and do not find."""
     asked = Asked()
 
-    def lacks(config: PreTrainedConfig, name: str) -> Any:
+    def lacks(config: PreTrainedConfig, name: str) -> NoReturn:
         if sys._getframe(1).f_globals.get("__name__", "").startswith(MODELS) and not name.startswith("_"):
             asked.names.append((config, name))
         raise AttributeError(f"'{type(config).__name__}' object has no attribute '{name}'")

@@ -196,9 +196,9 @@ def write_inline(
     total = len(graph) + sum(len(t) + n for t, n in zip(tags, lengths, strict=True))
     file.write(_encode(_GRAPH << 3 | 2) + _encode(total) + graph)
     for stub, tag, head, start, size in zip(stubs, tags, heads, raw, sizes, strict=True):
-        content = tensors[stub.name].tobytes()
-        if len(content) != size:
-            raise AssertionError(f"{stub.name} has {len(content)} bytes, not {size}")
         file.write(tag + head + start)
-        file.write(content)
+        before = file.tell()
+        tensors[stub.name].tofile(file)
+        if file.tell() - before != size:
+            raise AssertionError(f"{stub.name} has {file.tell() - before} bytes, not {size}")
         progress(stub.name, size)

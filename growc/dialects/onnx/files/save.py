@@ -1,4 +1,4 @@
-"""Writing a model into a file: one weight in memory at a time, inline or as external data.
+"""Writing a model into a file: one block of a weight in memory at a time, inline or as external data.
 
 Needs: an onnx-ir model, whose tensors may be computed when they are asked for. Gives: the files, checked.
 """
@@ -6,9 +6,11 @@ Needs: an onnx-ir model, whose tensors may be computed when they are asked for. 
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import onnx_ir as ir
 
@@ -20,6 +22,8 @@ EXTERNAL_ABOVE = 2_000_000_000
 """Bytes of weights above which external data is used, whatever the source did (a protobuf ends at 2 GiB)."""
 
 ALIGNMENT = 4096
+BEHIND = 4
+"""So many blocks at most wait to be written."""
 
 
 def save(
@@ -27,7 +31,7 @@ def save(
 ) -> list[Path]:
     """Write `name` into `folder`; with external data as `STEM-<12 hex of its SHA-256>.data` beside it.
 
-    One weight is in memory at a time. Returns the files in the order in which they are to appear; the `.onnx`
+    Returns the files in the order in which they are to appear; the `.onnx`
     is the last. `progress(name, bytes)` is called for every tensor written.
     """
     path = folder / name
@@ -62,22 +66,61 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
     return isinstance(tensor, ir.ExternalTensor) or tensor.nbytes >= INLINE_LIMIT
 
 
+class Digested:
+    """A file that is written and digested in a thread of its own, a few blocks behind.
+
+    Errors of the system are raised by a later `write`, or at the end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.digest, self.size = path, hashlib.sha256(), 0
+        self.pool, self.pending = ThreadPoolExecutor(1), deque[Future[None]]()
+
+    def __enter__(self) -> Self:
+        self.file = self.path.open("wb", buffering=0)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self.file, self.pool:
+            while self.pending:
+                self.pending.popleft().result()
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Write bytes that do not change any more."""
+        self.size += memoryview(content).nbytes
+        self.pending.append(self.pool.submit(self._write, memoryview(content)))
+        if len(self.pending) > BEHIND:
+            self.pending.popleft().result()
+
+    def _write(self, content: memoryview) -> None:
+        self.digest.update(content)
+        self._put(content)
+
+    def pad(self, alignment: int) -> None:
+        """Go on at a multiple of so many bytes; what lies between is no content."""
+        gap = -self.size % alignment
+        self.size += gap
+        self.pending.append(self.pool.submit(self._put, memoryview(bytes(gap))))
+
+    def _put(self, content: memoryview) -> None:
+        while content:
+            content = content[self.file.write(content) :]
+
+
 def _write_data(
     tensors: Mapping[str, Any], draft: Path, progress: Callable[[str, int], None]
 ) -> tuple[dict[str, tuple[int, int]], Path]:
     """Write tensors one after the other; returns the place of each, and the file under the name of its
-    digest.
+    digest. The digest is of the tensors alone.
     """
-    digest = hashlib.sha256()
     places: dict[str, tuple[int, int]] = {}
-    with draft.open("wb") as file:
+    with Digested(draft) as file:
         for key, tensor in tensors.items():
-            file.write(b"\0" * (-file.tell() % ALIGNMENT))
-            content = tensor.tobytes()
-            places[key] = (file.tell(), len(content))
-            file.write(content)
-            digest.update(content)
-            progress(key, len(content))
-    final = draft.with_name(f"{draft.stem}-{digest.hexdigest()[:12]}.data")
+            file.pad(ALIGNMENT)
+            start = file.size
+            tensor.tofile(file)
+            places[key] = start, file.size - start
+            progress(key, file.size - start)
+    final = draft.with_name(f"{draft.stem}-{file.digest.hexdigest()[:12]}.data")
     draft.rename(final)
     return places, final

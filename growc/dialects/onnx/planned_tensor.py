@@ -1,0 +1,49 @@
+"""A tensor that a plan makes of stored ones, computed when it is asked for: as a whole, or block by block.
+
+Needs: a plan, its source, the other tensors that it reads. Gives: a tensor of onnx-ir, which keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import IO
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.algebra.indexmap import Array
+from growc.dialects.onnx.capture.stored_tensors import read_tensor
+from growc.plans.execute import blocks, execute
+from growc.plans.plan import WeightPlan
+
+
+class PlannedTensor(ir.LazyTensor):
+    """`beside`: the tensors, by name, that the plan reads beside its source."""
+
+    __slots__ = ("beside", "plan", "source")
+
+    def __init__(
+        self, plan: WeightPlan, source: ir.TensorProtocol, beside: Mapping[str, ir.TensorProtocol]
+    ) -> None:
+        super().__init__(self.made, dtype=source.dtype, shape=ir.Shape(plan.after), name=plan.name)
+        self.plan, self.source, self.beside = plan, source, beside
+
+    def made(self) -> ir.TensorProtocol:
+        """The tensor, with all its numbers."""
+        return ir.tensor(execute(self.plan, read_tensor(self.source), self.read), dtype=self.dtype)
+
+    def read(self, name: str) -> Array:
+        """One of the tensors beside the source."""
+        return read_tensor(self.beside[name])
+
+    def blocks(self) -> Iterator[Array]:
+        """Its numbers in order, some at a time."""
+        return blocks(self.plan, read_tensor(self.source), self.read)
+
+    def tofile(self, file: IO[bytes]) -> None:
+        """Write its bytes to what has a `write`, some at a time. Two numbers in a byte are packed at once."""
+        if self.dtype.bitwidth < 8:
+            file.write(self.tobytes())
+            return
+        for block in self.blocks():
+            file.write(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)

@@ -1,0 +1,160 @@
+"""Steps on the first axis of a tensor: which of its rows to read, and what becomes of them.
+
+Needs: a layout, and the rows before it. Gives: the rows behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from growc.algebra.draws import Draws
+from growc.algebra.indexmap import Array, Floats, Ints
+from growc.algebra.sinusoid import continued_rows
+from growc.ir.graph import wide
+from growc.plans.leaf_values import Groups, filled
+from growc.plans.plan import Layout, LeafStep
+from growc.plans.rows import BLOCK, Rows, joined
+
+
+@dataclass(frozen=True)
+class FirstAxis:
+    """std: of the source. factors: tensors by name, which means are multiplied by, of shape (size, 1)."""
+
+    std: float
+    factors: Mapping[str, Floats]
+
+    def along(self, layout: Layout, rows: Rows, outer: int = 1, inner: int = 1, part: int = 0) -> Rows:
+        """A layout on the middle one of the factors (outer, size, inner) of rows, as `through` does it."""
+        if layout.is_identity:
+            return rows
+        if layout.step is not None:
+            leaf = Leaf(self, layout.step, rows, outer, inner, part)
+            return Rows(outer * layout.after * inner, rows.rest, rows.dtype, leaf.read)
+        if layout.kind == "sum":
+            at, pieces = 0, []
+            for i, p in enumerate(layout.parts):
+                cut = _cut(rows, layout.before * inner, at * inner, p.before * inner)
+                pieces.append(self.along(p, cut, outer, inner, part * 16 + i + 1))
+                at += p.before
+            return joined(pieces, outer)
+        for i, p in enumerate(layout.parts):
+            before = outer * prod(q.after for q in layout.parts[:i])
+            after = inner * prod(q.before for q in layout.parts[i + 1 :])
+            rows = self.along(p, rows, before, after, part)
+        return rows
+
+
+def _cut(rows: Rows, size: int, at: int, length: int) -> Rows:
+    """Of each `size` rows so many from `at` on."""
+    return rows.at(rows.count // size * length, lambda own: own // length * size + at + own % length)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A leaf on the middle one of the factors (outer, size, inner) of rows; of the layout it is a part."""
+
+    axis: FirstAxis
+    step: LeafStep
+    source: Rows
+    outer: int
+    inner: int
+    part: int
+
+    def read(self, rows: Ints) -> Array:
+        """Some rows of the result."""
+        above, inner = np.divmod(rows, self.inner)
+        outer, units = np.divmod(above, self.step.after)
+        index = self.step.index[units]
+        copies, origins = index >= 0, (outer * self.step.before + index) * self.inner + inner
+        if copies.all():
+            copied = self.source.read(origins)
+        else:
+            copied = np.zeros((len(rows), *self.source.rest), self.source.dtype)
+            copied[copies] = self.source.read(origins[copies])
+        beside = _Some(self, units, outer, inner)
+        made = filled(
+            self.step, units, copied.reshape(1, len(rows), self.source.width), beside, self.axis.std
+        )
+        return made.reshape(copied.shape)
+
+    @cached_property
+    def means(self) -> Array:
+        """(outer, block, inner, width), each added up in the order of the units."""
+        block = self.step.block
+        made = [self._mean(outer, self.step.before // block) for outer in range(self.outer)]
+        return np.stack(made).reshape(self.outer, block, self.inner, self.source.width)
+
+    def _mean(self, outer: int, count: int) -> Array:
+        block, factor = self.step.block, self.axis.factors.get(self.step.factors)
+        length = block * self.inner
+        some = max(1, BLOCK // (8 * length * self.source.width)) if length * self.source.width > 1 else count
+        total: Array | None = None
+        for at in range(0, count, some):
+            stop = min(at + some, count)
+            read = self.source.read(np.arange((outer * count + at) * length, (outer * count + stop) * length))
+            values = wide(read).reshape((stop - at) * block, -1)
+            values = values if factor is None else values * factor[at * block : stop * block]
+            values = values.reshape(stop - at, -1)
+            values = values if total is None else np.concatenate([total[None], values])
+            total = np.add.reduce(values, axis=0)
+        assert total is not None
+        return np.asarray(total / count)
+
+    @cached_property
+    def continued(self) -> Array:
+        """(outer, new units, inner, width)"""
+        tables = self.source.whole().reshape(self.outer, self.step.before, -1)
+        made = np.stack([continued_rows(table, self.step.after) for table in tables])
+        return made.reshape(self.outer, -1, self.inner, self.source.width)
+
+    def drawn(self, key: int, unit: int, place: int = 0, count: int = 0) -> Floats:
+        """Numbers for some of the (outer, inner) rows of a unit, all by default."""
+        width, every = self.source.width, self.outer * self.inner
+        start = (unit * every + place) * width
+        return Draws(key).at(self.part).normal(start, (count or every) * width)
+
+    @cached_property
+    def weighted(self) -> Floats:
+        """Of each group of noise the sum of noise times balance: (outer, groups, inner, width)."""
+        noise = self.step.noise
+        assert noise is not None
+        groups = Groups(noise)
+        made = np.zeros((self.outer, len(groups.count), self.inner * self.source.width))
+        for unit, group, balance in zip(groups.units, groups.group, groups.balance, strict=True):
+            values = self.drawn(noise.key, int(unit)) * (noise.scale * self.axis.std)
+            made[:, group] += values.reshape(self.outer, -1) * balance
+        return made.reshape(self.outer, -1, self.inner, self.source.width)
+
+
+@dataclass(frozen=True)
+class _Some:
+    """Some rows of a leaf, each by unit, outer and inner number: what is no copy is (1, rows, width)."""
+
+    leaf: Leaf
+    units: Ints
+    outer: Ints
+    inner: Ints
+
+    def means(self, which: Ints) -> Array:
+        place = self.units[which] % self.leaf.step.block
+        return self._of(self.leaf.means, place, which)
+
+    def continued(self, which: Ints) -> Array:
+        return self._of(self.leaf.continued, self.units[which] - self.leaf.step.before, which)
+
+    def weighted(self, groups: Groups, which: Ints, values: Floats) -> Floats:
+        group = groups.group[np.searchsorted(groups.units, self.units[which])]
+        return self._of(self.leaf.weighted, group, which)
+
+    def normal(self, key: int, which: Ints) -> Floats:
+        places = self.outer[which] * self.leaf.inner + self.inner[which]
+        pairs = zip(self.units[which].tolist(), places.tolist(), strict=True)
+        return np.stack([self.leaf.drawn(key, unit, place, 1) for unit, place in pairs])[None]
+
+    def _of(self, array: Array, place: Ints, which: Ints) -> Array:
+        return np.asarray(array[self.outer[which], place, self.inner[which]][None])

@@ -1,0 +1,126 @@
+"""What one leaf of a layout makes of the units that it copies.
+
+Every formula of docs/language.md that says what an entry becomes is computed here and nowhere else. Needs:
+units of the leaf, what they are copies of, and what depends on more than these (`Beside`). Gives: their
+values, in the element type of the source.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+
+from growc.algebra.indexmap import Array, Floats, Ints
+from growc.ir.graph import wide
+from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, LeafStep, Noise
+
+
+class Beside(Protocol):
+    """What units need that are no copies. `which`: their places among the units, in order, as a vector of
+    length k; all give arrays of shape (outer, k, inner).
+    """
+
+    def means(self, which: Ints) -> Array:
+        """Means of all units of the source that stand at the same place in a block."""
+        ...
+
+    def continued(self, which: Ints) -> Array:
+        """The rows that go on with a table of sines."""
+        ...
+
+    def normal(self, key: int, which: Ints) -> Floats:
+        """Standard normal numbers that are drawn under a key."""
+        ...
+
+    def weighted(self, noise: Groups, which: Ints, values: Floats) -> Floats:
+        """Of the group of each unit the sum of noise times balance. values: the noise of these units."""
+        ...
+
+
+class Groups:
+    """Units with balanced noise in groups. units: those with noise, in order. group: the number of each.
+    count, squares: of each group, how many units it has, and the sum of their squared factors.
+    """
+
+    def __init__(self, noise: Noise) -> None:
+        assert noise.balance is not None
+        self.noise, self.units = noise, np.flatnonzero(noise.rows)
+        self.balance = noise.balance[self.units]
+        _, self.group = np.unique(noise.groups[self.units], return_inverse=True)
+        self.count = np.bincount(self.group)
+        self.squares = np.bincount(self.group, weights=self.balance**2)
+
+
+groups_of = lru_cache(maxsize=64)(Groups)
+
+
+def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: float) -> Array:
+    """Some units of a leaf: (outer, units, inner). `copied`: what they are copies of, or anything.
+
+    16-bit numbers come as float32 and are rounded once, behind the last step. Raises nothing.
+    """
+    index, filler = step.index[units], step.filler[units]
+    copies, noise = index >= 0, step.noise
+    weight = np.where(copies, step.weight[units], 1.0)
+    noisy = np.flatnonzero(noise.rows[units]) if noise is not None else np.arange(0)
+    plain = copies & (weight == 1)
+    if plain.all() and not noisy.size:
+        return copied
+    made = _working(copied)
+    _scale(made, weight)
+    made[:, ~copies] = 0
+    for kind in np.unique(filler[~copies]):
+        which = np.flatnonzero(~copies & (filler == kind))
+        factor = step.weight[units[which]][:, None]
+        if kind == MEAN:
+            made[:, which] = beside.means(which) * factor
+        elif kind == ONE:
+            made[:, which] = 1
+        elif kind == CONTINUED:
+            made[:, which] = beside.continued(which)
+        elif kind == DRAWN:
+            made[:, which] = beside.normal(step.key, which) * std * factor
+    if noise is not None and noisy.size:
+        made[:, noisy] += _noise(noise, units, noisy, beside, std)
+        plain[noisy] = False
+    result = made.astype(copied.dtype, copy=False)
+    if copied.dtype.kind in "iu":  # whole numbers need not have a place among the real ones
+        result[:, plain] = copied[:, plain]
+    return result
+
+
+def _working(array: Array) -> Array:
+    """A copy to compute in: of float32 itself, else in double precision, or in float32 what is shorter."""
+    return wide(array) if array.dtype.itemsize > 4 else array.astype(np.float32)
+
+
+def _scale(made: Array, weight: Floats) -> None:
+    """Multiply units in double precision, and round once: float32 does the same with factors of its own."""
+    scaled = np.flatnonzero(weight != 1)
+    if not scaled.size:
+        return
+    # a product of complex numbers is none of its parts: those without a factor keep their own
+    span = scaled if made.dtype.kind == "c" else slice(scaled[0], scaled[-1] + 1)
+    factor = weight[span, None]
+    if made.dtype == np.float32 and bool((factor.astype(np.float32) == factor).all()):
+        made[:, span] *= factor.astype(np.float32)
+    else:
+        made[:, span] = wide(made[:, span]) * factor
+
+
+def _noise(noise: Noise, units: Ints, which: Ints, beside: Beside, std: float) -> Floats:
+    """Noise for some units. Balanced, it has no part of what the function would see, per group the component
+    along the factors, and its variance.
+    """
+    values = beside.normal(noise.key, which) * (noise.scale * std)
+    if noise.balance is None:
+        return values
+    groups = groups_of(noise)
+    place = np.searchsorted(groups.units, units[which])
+    group = groups.group[place]
+    seen = beside.weighted(groups, which, values) / groups.squares[group][:, None]
+    values = values - seen * groups.balance[place][:, None]
+    count = groups.count[group]
+    return np.asarray(values * np.sqrt(count / np.maximum(count - 1, 1))[:, None])

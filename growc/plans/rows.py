@@ -1,0 +1,104 @@
+"""Tensors by their rows, which are computed when they are asked for: nothing as large as a tensor in between.
+
+Needs: a source, and the steps of a plan. Gives: `Rows`. A step on the first axis says which rows to read; one
+on another axis acts on the rows that were read. What a row holds does not depend on the others that are read
+with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from growc.algebra.indexmap import Array, Bools, Ints
+
+BLOCK = 1 << 22
+"""So many bytes of rows are computed together: with what is made on the way they fit a cache."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A tensor of shape (count, *rest). `compute` takes the numbers of rows, at least one."""
+
+    count: int
+    rest: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    compute: Callable[[Ints], Array]
+
+    def read(self, rows: Ints) -> Array:
+        """Rows by their numbers: (numbers, *rest)."""
+        return self.compute(rows) if len(rows) else np.empty((0, *self.rest), self.dtype)
+
+    @property
+    def width(self) -> int:
+        """How many elements a row has."""
+        return prod(self.rest)
+
+    def blocks(self) -> Iterator[Array]:
+        """All rows in order, about BLOCK bytes of them at a time."""
+        step = max(1, BLOCK // max(1, self.width * self.dtype.itemsize))
+        for at in range(0, self.count, step):
+            yield self.read(np.arange(at, min(at + step, self.count)))
+
+    def whole(self) -> Array:
+        """All rows, in an array of its own."""
+        made, at = np.empty((self.count, *self.rest), self.dtype), 0
+        for block in self.blocks():
+            made[at : at + len(block)] = block
+            at += len(block)
+        return made
+
+    def then(self, change: Callable[[Array], Array]) -> Rows:
+        """With something done to each element."""
+        kind = change(np.empty(0, self.dtype)).dtype
+        return Rows(self.count, self.rest, kind, lambda rows: change(self.read(rows)))
+
+    def at(self, count: int, place: Callable[[Ints], Ints]) -> Rows:
+        """So many rows, each at its place in these."""
+        return Rows(count, self.rest, self.dtype, lambda rows: self.read(place(rows)))
+
+
+def stored(array: Array) -> Rows:
+    """The rows of an array, which may be a file that is mapped; a number is a row."""
+    plain = np.asarray(array).reshape(array.shape or (1,))
+
+    def read(rows: Ints) -> Array:
+        return plain[rows[0] : rows[-1] + 1] if _is_run(rows) else plain.take(rows, axis=0)
+
+    return Rows(len(plain), plain.shape[1:], plain.dtype, read)
+
+
+def _is_run(rows: Ints) -> bool:
+    return len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows) and bool((np.diff(rows) == 1).all())
+
+
+def choice(one: Rows, other: Rows, taken: Bools) -> Rows:
+    """The rows of one tensor, and those of another one where they are taken."""
+
+    def read(rows: Ints) -> Array:
+        which = taken[rows]
+        made = np.empty((len(rows), *one.rest), one.dtype)
+        made[~which], made[which] = one.read(rows[~which]), other.read(rows[which])
+        return made
+
+    return Rows(one.count, one.rest, one.dtype, read)
+
+
+def joined(pieces: list[Rows], outer: int) -> Rows:
+    """Of each piece its first share of `outer`, then of each the second, and so on."""
+    lengths = [piece.count // outer for piece in pieces]
+    ends = np.cumsum(lengths)
+
+    def read(rows: Ints) -> Array:
+        place, inner = np.divmod(rows, int(ends[-1]))
+        which = np.searchsorted(ends, inner, side="right")
+        made = np.empty((len(rows), *pieces[0].rest), pieces[0].dtype)
+        for k in np.unique(which):
+            own = which == k
+            made[own] = pieces[k].read(place[own] * lengths[k] + inner[own] - (ends[k] - lengths[k]))
+        return made
+
+    return Rows(outer * int(ends[-1]), pieces[0].rest, pieces[0].dtype, read)

@@ -1,0 +1,248 @@
+"""Executing the plan of one weight: array in, array out.
+
+Every formula of docs/language.md that says what an entry becomes is computed here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from growc.algebra.draws import Draws
+from growc.algebra.indexmap import Array, Floats, Ints
+from growc.algebra.sinusoid import continued_rows
+from growc.ir.graph import wide
+from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, Normed, WeightPlan
+from growc.recipe.fills import new_units
+
+Read = Callable[[str], Array]
+"""The source's tensor of a name."""
+
+Leaf = Callable[[LeafStep, Array, int], Array]
+"""What a leaf of a layout makes of an array of shape (outer, size, inner)."""
+
+SMALL = 1e-6
+"""What is shorter, relative to the longest of its kind, is what rounding left."""
+
+
+def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
+    """The new values of a weight, in its own element type. `source` has shape `plan.before`.
+
+    16-bit numbers are computed in float32 and rounded once. `read` brings what `read_for` names.
+    """
+    if plan.literal is not None:
+        return np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after)
+    if not plan.changed:
+        return source
+    if plan.normed is not None:
+        out = _normed(plan.normed, read)
+    else:
+        out = _stepped(plan.steps, source, read, plan.shift)
+    if plan.scale != 1.0:
+        out = (wide(out) * plan.scale).astype(out.dtype)
+    if plan.shift:
+        out = out - out.dtype.type(plan.shift)
+    return np.ascontiguousarray(out).reshape(plan.after).astype(source.dtype, copy=False)
+
+
+def _stepped(steps: Sequence[AxisStep], source: Array, read: Read | None, shift: float) -> Array:
+    """A tensor with its shift after some steps; 16-bit numbers as float32."""
+    std = float(np.std(wide(source))) if _draws(steps) else 0.0
+    narrow = source.dtype.itemsize == 2 and source.dtype.kind not in "iu"
+    out = source.astype(np.float32) if narrow else source
+    out = out + out.dtype.type(shift) if shift else out
+    for step in steps:
+        factors = {n: _read(read, n).astype(np.float64).reshape(-1, 1) for n in _factors(step)}
+        above = step.next
+        other = None if above is None else _stepped(above.steps, _read(read, above.source), read, shift)
+        out = _along(step, out, other, std, factors)
+    return out
+
+
+def _normed(normed: Normed, read: Read | None) -> Array:
+    """Direction or length of what becomes of direction · length / ‖direction‖.
+
+    The direction is as long as the steps by themselves make it, and points where they let it: copies are
+    copies. Where that has no length it is as long as the longest, and where the weight is zero, length is.
+    """
+    direction, length = (_read(read, n).astype(np.float64) for n in (normed.direction, normed.length))
+    before = _norm(direction, normed.axes)
+    factor = 0.0 if normed.zero else length.reshape(before.shape) / before
+    plain = _stepped(normed.steps, direction, read, 0.0)
+    weight = _stepped(normed.steps, direction * factor, read, 0.0)
+    size, own = _norm(weight, normed.axes), _norm(plain, normed.axes)
+    sign = np.where((weight * plain).sum(normed.axes, keepdims=True) < 0, -1.0, 1.0)
+    if normed.part == "length":
+        return sign * size
+    longest = own.max(initial=0.0) or 1.0
+    lost = own <= SMALL * longest
+    towards = np.where(size > 0, sign * weight, np.where(lost, 1.0, plain))
+    found: Array = towards / _norm(towards, normed.axes) * np.where(lost, longest, own)
+    return found
+
+
+def _norm(array: Array, axes: tuple[int, ...]) -> Array:
+    length: Array = np.sqrt((array * array).sum(axes, keepdims=True))
+    return length
+
+
+def _read(read: Read | None, name: str) -> Array:
+    assert read is not None, f"nobody brings {name}"
+    return read(name)
+
+
+def stays_zero(plan: WeightPlan) -> bool:
+    """Whether all values of a weight are zero: what is drawn beside zeros is zero too."""
+    leaves = (leaf for step in plan.steps for leaf in leaf_steps(step.layout))
+    rule = (
+        plan.literal is not None or plan.normed is not None or plan.shift or any(s.next for s in plan.steps)
+    )
+    return plan.zero and not rule and not any((leaf.filler == ONE).any() for leaf in leaves)
+
+
+def _draws(steps: Sequence[AxisStep]) -> bool:
+    return any(draws(step) for step in steps)
+
+
+def draws(step: AxisStep) -> bool:
+    """Whether a step draws numbers, one for each entry."""
+    leaves = leaf_steps(step.layout)
+    return any(leaf.noise is not None or bool((leaf.filler == DRAWN).any()) for leaf in leaves)
+
+
+def _factors(step: AxisStep) -> set[str]:
+    return {leaf.factors for leaf in leaf_steps(step.layout) if leaf.factors}
+
+
+def read_for(plan: WeightPlan) -> set[str]:
+    """The tensors that executing a plan asks `read` for."""
+    if plan.normed is None:
+        return read_beside(plan.steps)
+    return read_beside(plan.normed.steps) | {plan.normed.direction, plan.normed.length}
+
+
+def read_beside(steps: Sequence[AxisStep]) -> set[str]:
+    """The other tensors that executing steps reads."""
+    found: set[str] = set()
+    for step in steps:
+        found |= _factors(step)
+        if step.next is not None:
+            found |= {step.next.source} | read_beside(step.next.steps)
+    return found
+
+
+def leaf_steps(layout: Layout) -> list[LeafStep]:
+    """All leaves of a layout, left to right."""
+    if layout.step is not None:
+        return [layout.step]
+    return [s for p in layout.parts for s in leaf_steps(p)]
+
+
+def _along(
+    step: AxisStep, array: Array, other: Array | None, std: float, factors: Mapping[str, Array]
+) -> Array:
+    """Apply one axis step, on the array seen as (outer, axis, inner): leaves are factors of the middle.
+
+    New units come from `other`, if it is given: it takes the same step.
+    """
+    front = np.moveaxis(array, step.axis, 0)
+    rest = front.shape[1:]
+
+    def leaf(own: LeafStep, view: Array, part: int) -> Array:
+        return _leaf(own, view, std, part, factors)
+
+    done = through(step.layout, front.reshape(1, front.shape[0], -1), leaf)[0]
+    if other is not None:
+        beside = np.moveaxis(other, step.axis, 0).reshape(1, front.shape[0], -1)
+        new = new_units(step.layout.as_map())
+        done = np.where(new[:, None], through(step.layout, beside, leaf)[0], done)
+    return np.moveaxis(done.reshape(len(done), *rest), 0, step.axis)
+
+
+def through(layout: Layout, array: Array, leaf: Leaf, part: int = 0) -> Array:
+    """A layout on the middle axis of an array of shape (outer, size, inner).
+
+    `leaf` does one factor or segment, of which `part` is the number.
+    """
+    if layout.is_identity:
+        return array
+    if layout.step is not None:
+        return leaf(layout.step, array, part)
+    outer, _, inner = array.shape
+    if layout.kind == "sum":
+        at, pieces = 0, []
+        for i, p in enumerate(layout.parts):
+            pieces.append(through(p, array[:, at : at + p.before], leaf, part * 16 + i + 1))
+            at += p.before
+        return np.concatenate(pieces, axis=1)
+    for i, p in enumerate(layout.parts):
+        before = _size(layout.parts[:i], "after")
+        after = _size(layout.parts[i + 1 :], "before")
+        view = array.reshape(outer * before, p.before, after * inner)
+        array = through(p, view, leaf, part).reshape(outer, -1, inner)
+    return array
+
+
+def _size(parts: tuple[Layout, ...], which: str) -> int:
+    return int(np.prod([getattr(p, which) for p in parts], dtype=np.int64))
+
+
+def _leaf(step: LeafStep, array: Array, std: float, part: int, factors: Mapping[str, Array]) -> Array:
+    copies = step.index >= 0
+    new = array[:, np.where(copies, step.index, 0)]
+    touched = ~copies | (step.weight != 1)
+    if not touched.any() and step.noise is None:
+        return new
+    out = wide(new) if array.dtype.itemsize > 4 else new.astype(np.float32)
+    scaled = copies & (step.weight != 1)
+    if scaled.any():
+        out[:, scaled] = wide(out[:, scaled]) * step.weight[scaled][:, None]
+    out[:, ~copies] = 0
+    mean = step.filler == MEAN
+    if mean.any():
+        outer, size, inner = array.shape
+        scaled_up = wide(array) * (factors[step.factors] if step.factors else 1)
+        means = scaled_up.reshape(outer, size // step.block, step.block, inner).mean(axis=1)
+        out[:, mean] = means[:, np.flatnonzero(mean) % step.block] * step.weight[mean][:, None]
+    out[:, step.filler == ONE] = 1
+    if (step.filler == CONTINUED).any():
+        for table, grown in zip(array, out, strict=True):
+            grown[step.before :] = continued_rows(table, step.after)
+    drawn = np.flatnonzero(step.filler == DRAWN)
+    if drawn.size:
+        values = _normal(Draws(step.key).at(part), drawn, out.shape) * std
+        out[:, drawn] = values * step.weight[drawn][:, None]
+    if step.noise is not None:
+        _add_noise(step, out, std, part)
+    return out.astype(array.dtype)
+
+
+def _normal(draws: Draws, rows: Ints, shape: tuple[int, ...]) -> Floats:
+    """Standard normal values of shape (outer, rows, inner); element = row · (outer · inner) + position."""
+    outer, _, inner = shape
+    width = outer * inner
+    values = np.stack([draws.normal(int(r) * width, width) for r in rows])
+    return values.reshape(len(rows), outer, inner).transpose(1, 0, 2)
+
+
+def _add_noise(step: LeafStep, out: Array, std: float, part: int) -> None:
+    noise = step.noise
+    assert noise is not None
+    rows = np.flatnonzero(noise.rows)
+    values = _normal(Draws(noise.key).at(part), rows, out.shape) * (noise.scale * std)
+    if noise.balance is not None:
+        values = _balanced(values, noise.groups[rows], noise.balance[rows])
+    out[:, rows] += values
+
+
+def _balanced(values: Floats, groups: Ints, balance: Floats) -> Floats:
+    """Project out what the function would see, per group the component along `balance`; keep the variance."""
+    _, group = np.unique(groups, return_inverse=True)
+    count = np.bincount(group)
+    squares = np.bincount(group, weights=balance**2)
+    weighted = np.zeros((values.shape[0], len(count), values.shape[2]))
+    for i, g in enumerate(group):
+        weighted[:, g] += values[:, i] * balance[i]
+    values = values - (weighted / squares[None, :, None])[:, group] * balance[None, :, None]
+    return values * np.sqrt(count / np.maximum(count - 1, 1))[group][None, :, None]
