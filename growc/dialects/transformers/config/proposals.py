@@ -96,7 +96,7 @@ class Proposals:
 
         Sizes say them; where all are as wanted, the whole numbers of the log: its own, or that of the source,
         where more operators are those of the target; and where these are, its real numbers. What turns
-        operators on or off comes last.
+        operators on or off comes last, if the log comes closer by it.
         """
         if self.sizes.wrong(trial):
             yield self.ranked(trial, self.sizes, self.moving(trial))
@@ -112,7 +112,12 @@ class Proposals:
             }
             turned = {path: not value for path, value in values.items()}
             moved = self.movers(nearer, turned, lambda t: t.log != nearer.log)
-            yield ({**nearer.values, path: turned[path]} for path in moved)
+            found = ({**nearer.values, path: turned[path]} for path in moved)
+            yield (one for one in found if self.score(one) > self.score(nearer.values))
+
+    def score(self, values: Values) -> float:
+        """How close the class with these values is, by its log too."""
+        return self.trials.score(self.trials.of(values, logged=True))
 
     @cached_property
     def sized(self) -> list[Path]:
