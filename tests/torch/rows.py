@@ -404,6 +404,10 @@ MORE: tuple[tuple[str, Case], ...] = (
         "numbers put at pairs of places",
         (lambda x, i, j, v: A.index_put.default(x, [i, j], v), "4 5 n; 1:i4; 1:i5; n"),
     ),
+    (
+        "numbers put in each row at a place of its own",
+        (lambda x, j, v: A.index_put.default(x, [A.arange.default(x.shape[0]), j], v), "n 5; n:i5; n"),
+    ),
     ("a variance of the sample", (lambda x: A.var.correction(x, [0, 1], correction=1), "3 4")),
     (
         "an LSTM of two layers and ways",

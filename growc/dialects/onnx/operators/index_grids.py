@@ -35,8 +35,8 @@ def counted(node: Node, read: Callable[[Value], tuple[Array, ...] | None] | None
         if numbers is None or known is None or numbers.sizes is None:
             found.append(None)
             continue
-        along = axis - (grid.rank - 1) + numbers.rank
-        alone = all(unit(s) for i, s in enumerate(numbers.sizes) if i != along)
+        along = axis - (grid.rank - 1) + numbers.rank  # behind the last where several axes go in pairs
+        alone = along < numbers.rank and all(unit(s) for i, s in enumerate(numbers.sizes) if i != along)
         found.append(_begin(known) if alone else None)
     return found
 

@@ -171,10 +171,12 @@ def scatter_nd(site: Site) -> Line:
     grid: list[Term] = ["_"] * indices.rank
     sizes: dict[str, Size] = {}
     for axis, begin in enumerate(counted(site.node)):
+        if begin is None:
+            continue
         size, out = data.shape[axis], updates.shape[axis] if updates.shape else ()
         if begin == 0 and size == out:
             whole[axis] = lead[axis] = grid[axis] = f"a{axis}"
-        elif begin is not None and len(set(size)) == 1 and len(set(out)) == 1:
+        elif len(set(size)) == 1 and len(set(out)) == 1:
             whole[axis], lead[axis] = segments(axis, size, begin, out, sizes)
             grid[axis] = lead[axis]
     return line([whole, grid, [*lead, *kept]], [whole], **sizes)
