@@ -38,8 +38,8 @@ from growc.dialects.transformers.config.shapes import Feature
 from growc.dialects.transformers.config.trials import Build, Known, Target, Trial, Trials
 from growc.dialects.transformers.log.entry import Log, same_logs
 
-ROUNDS = 64
-"""So many stages of proposals are tried."""
+PATIENCE = 32
+"""After so many stages of proposals that come no closer the search ends."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,8 @@ def explored(trials: Trials, proposals: Proposals) -> Trial:
     """The best trial that sizes and logs lead to: the best so far is gone on from, one stage at a time."""
     order, best, queued = count(), trials.start, {trials.start.key}
     heap = [(-trials.score(best), next(order), best, proposals.of(best))]
-    for _ in range(ROUNDS):
-        if not heap or trials.exact(best):
-            break
+    last, rounds = 0, count()
+    while heap and not trials.exact(best) and (now := next(rounds)) - last < PATIENCE:
         rank, _, trial, stages = heappop(heap)
         if (stage := next(stages, None)) is None:
             if trials.solves(trial):
@@ -114,7 +113,8 @@ def explored(trials: Trials, proposals: Proposals) -> Trial:
             if made.key not in queued:
                 queued.add(made.key)
                 heappush(heap, (-trials.score(made), next(order), made, proposals.of(made)))
-                best = max(best, made, key=trials.score)
+                closer = trials.score(made) > trials.score(best)
+                best, last = (made, now) if closer else (best, last)
             if trials.solves(best) and not trials.solves(trial):
                 break
     return best
