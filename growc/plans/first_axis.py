@@ -18,7 +18,7 @@ from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
 from growc.plans.leaf_values import Groups, filled
 from growc.plans.plan import Layout, LeafStep
-from growc.plans.rows import BLOCK, Rows, joined
+from growc.plans.rows import BLOCK, Rows, joined, runs
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,10 @@ class Leaf:
         made = np.stack([continued_rows(table, self.step.after) for table in tables])
         return made.reshape(self.outer, -1, self.inner, self.source.width)
 
-    def drawn(self, key: int, unit: int, place: int = 0, count: int = 0) -> Floats:
-        """Numbers for some of the (outer, inner) rows of a unit, all by default."""
-        width, every = self.source.width, self.outer * self.inner
-        start = (unit * every + place) * width
-        return Draws(key).at(self.part).normal(start, (count or every) * width)
+    def drawn(self, key: int, first: int, count: int) -> Floats:
+        """Numbers for so many rows, which are numbered by unit, and then by outer and inner number."""
+        width = self.source.width
+        return Draws(key).at(self.part).normal(first * width, count * width).reshape(count, width)
 
     @cached_property
     def weighted(self) -> Floats:
@@ -126,7 +125,8 @@ class Leaf:
         groups = Groups(noise)
         made = np.zeros((self.outer, len(groups.count), self.inner * self.source.width))
         for unit, group, balance in zip(groups.units, groups.group, groups.balance, strict=True):
-            values = self.drawn(noise.key, int(unit)) * (noise.scale * self.axis.std)
+            every = self.outer * self.inner
+            values = self.drawn(noise.key, int(unit) * every, every) * (noise.scale * self.axis.std)
             made[:, group] += values.reshape(self.outer, -1) * balance
         return made.reshape(self.outer, -1, self.inner, self.source.width)
 
@@ -152,9 +152,10 @@ class _Some:
         return self._of(self.leaf.weighted, group, which)
 
     def normal(self, key: int, which: Ints) -> Floats:
-        places = self.outer[which] * self.leaf.inner + self.inner[which]
-        pairs = zip(self.units[which].tolist(), places.tolist(), strict=True)
-        return np.stack([self.leaf.drawn(key, unit, place, 1) for unit, place in pairs])[None]
+        leaf = self.leaf
+        places = (self.units[which] * leaf.outer + self.outer[which]) * leaf.inner + self.inner[which]
+        made = [leaf.drawn(key, first, count) for _, first, count in runs(places)]
+        return np.concatenate(made)[None]
 
     def _of(self, array: Array, place: Ints, which: Ints) -> Array:
         return np.asarray(array[self.outer[which], place, self.inner[which]][None])

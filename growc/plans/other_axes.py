@@ -5,7 +5,7 @@ Needs: a layout, and the rows before it. Gives: the rows behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -17,7 +17,7 @@ from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
 from growc.plans.leaf_values import Groups, filled
 from growc.plans.plan import AxisStep, Layout, LeafStep
-from growc.plans.rows import Rows
+from growc.plans.rows import Rows, runs
 
 LeafOf = Callable[[LeafStep, Array, int], Array]
 """What a leaf of a layout makes of an array of shape (outer, size, inner); the number of its part."""
@@ -96,15 +96,14 @@ class _Block:
 
 def _copied(array: Array, index: Ints) -> Array:
     """Units of the middle axis by their numbers: runs of them as slices, where they are long."""
-    ends = [*(np.flatnonzero(np.diff(index) != 1) + 1).tolist(), len(index)]
-    if len(ends) == 1:
+    found = list(runs(index))
+    if len(found) == 1:
         return array[:, index[0] : index[0] + len(index)]
-    if len(ends) * 8 > len(index):
+    if len(found) * 8 > len(index):
         return array.take(index, axis=1)
-    made, at = np.empty((array.shape[0], len(index), array.shape[2]), array.dtype), 0
-    for end in ends:
-        made[:, at:end] = array[:, index[at] : index[at] + end - at]
-        at = end
+    made = np.empty((array.shape[0], len(index), array.shape[2]), array.dtype)
+    for at, first, count in found:
+        made[:, at : at + count] = array[:, first : first + count]
     return made
 
 
@@ -147,19 +146,12 @@ class _Whole:
         for k, unit in enumerate(which.tolist()):
             for place in range(outer * inner):
                 first = (unit * outer * inner + place) * block.count
-                for at, row, rows in _runs(block.numbers):
+                for at, row, rows in runs(block.numbers):
                     drawn = draws.normal((first + row) * length, rows * length)
                     made[k, place, at : at + rows] = drawn.reshape(rows, length)
         shape = (len(which), outer, inner, len(block.numbers), block.before, block.behind)
         turned = made.reshape(shape).transpose(3, 4, 1, 0, 2, 5)
         return turned.reshape(self.array.shape[0], len(which), self.array.shape[2])
-
-
-def _runs(numbers: Ints) -> Iterator[tuple[int, int, int]]:
-    """Runs of numbers: the place of the first, the first, how many."""
-    ends = [*(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
-    for at, end in zip([0, *ends], ends, strict=False):
-        yield at, int(numbers[at]), end - at
 
 
 def _mean(values: Array, lone: bool) -> Array:

@@ -66,13 +66,17 @@ def stored(array: Array) -> Rows:
     plain = np.asarray(array).reshape(array.shape or (1,))
 
     def read(rows: Ints) -> Array:
-        return plain[rows[0] : rows[-1] + 1] if _is_run(rows) else plain.take(rows, axis=0)
+        run = rows[-1] - rows[0] + 1 == len(rows) and bool((np.diff(rows) == 1).all())
+        return plain[rows[0] : rows[-1] + 1] if run else plain.take(rows, axis=0)
 
     return Rows(len(plain), plain.shape[1:], plain.dtype, read)
 
 
-def _is_run(rows: Ints) -> bool:
-    return len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows) and bool((np.diff(rows) == 1).all())
+def runs(numbers: Ints) -> Iterator[tuple[int, int, int]]:
+    """Numbers that follow each other: the place of the first, the first, and how many."""
+    ends = [*(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+    for at, end in zip([0, *ends], ends, strict=False):
+        yield at, int(numbers[at]), end - at
 
 
 def choice(one: Rows, other: Rows, taken: Bools) -> Rows:
