@@ -1,6 +1,6 @@
-"""Executing the plan of one weight: array in, array out.
+"""Executing the plan of one weight as a whole: what blocks of it have to come to, bit for bit.
 
-Every formula of docs/language.md that says what an entry becomes is computed here and nowhere else.
+Needs: a plan, its source. Gives: the array, in plain steps, one axis after the other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Array, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
-from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, AxisStep, Layout, LeafStep, Normed, WeightPlan
+from growc.plans.execute import draws, leaf_steps
+from growc.plans.other_axes import through
+from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, AxisStep, LeafStep, Normed, WeightPlan
 from growc.recipe.fills import new_units
 
 Read = Callable[[str], Array]
@@ -92,51 +94,12 @@ def _read(read: Read | None, name: str) -> Array:
     return read(name)
 
 
-def stays_zero(plan: WeightPlan) -> bool:
-    """Whether all values of a weight are zero: what is drawn beside zeros is zero too."""
-    leaves = (leaf for step in plan.steps for leaf in leaf_steps(step.layout))
-    rule = (
-        plan.literal is not None or plan.normed is not None or plan.shift or any(s.next for s in plan.steps)
-    )
-    return plan.zero and not rule and not any((leaf.filler == ONE).any() for leaf in leaves)
-
-
 def _draws(steps: Sequence[AxisStep]) -> bool:
     return any(draws(step) for step in steps)
 
 
-def draws(step: AxisStep) -> bool:
-    """Whether a step draws numbers, one for each entry."""
-    leaves = leaf_steps(step.layout)
-    return any(leaf.noise is not None or bool((leaf.filler == DRAWN).any()) for leaf in leaves)
-
-
 def _factors(step: AxisStep) -> set[str]:
     return {leaf.factors for leaf in leaf_steps(step.layout) if leaf.factors}
-
-
-def read_for(plan: WeightPlan) -> set[str]:
-    """The tensors that executing a plan asks `read` for."""
-    if plan.normed is None:
-        return read_beside(plan.steps)
-    return read_beside(plan.normed.steps) | {plan.normed.direction, plan.normed.length}
-
-
-def read_beside(steps: Sequence[AxisStep]) -> set[str]:
-    """The other tensors that executing steps reads."""
-    found: set[str] = set()
-    for step in steps:
-        found |= _factors(step)
-        if step.next is not None:
-            found |= {step.next.source} | read_beside(step.next.steps)
-    return found
-
-
-def leaf_steps(layout: Layout) -> list[LeafStep]:
-    """All leaves of a layout, left to right."""
-    if layout.step is not None:
-        return [layout.step]
-    return [s for p in layout.parts for s in leaf_steps(p)]
 
 
 def _along(
@@ -158,34 +121,6 @@ def _along(
         new = new_units(step.layout.as_map())
         done = np.where(new[:, None], through(step.layout, beside, leaf)[0], done)
     return np.moveaxis(done.reshape(len(done), *rest), 0, step.axis)
-
-
-def through(layout: Layout, array: Array, leaf: Leaf, part: int = 0) -> Array:
-    """A layout on the middle axis of an array of shape (outer, size, inner).
-
-    `leaf` does one factor or segment, of which `part` is the number.
-    """
-    if layout.is_identity:
-        return array
-    if layout.step is not None:
-        return leaf(layout.step, array, part)
-    outer, _, inner = array.shape
-    if layout.kind == "sum":
-        at, pieces = 0, []
-        for i, p in enumerate(layout.parts):
-            pieces.append(through(p, array[:, at : at + p.before], leaf, part * 16 + i + 1))
-            at += p.before
-        return np.concatenate(pieces, axis=1)
-    for i, p in enumerate(layout.parts):
-        before = _size(layout.parts[:i], "after")
-        after = _size(layout.parts[i + 1 :], "before")
-        view = array.reshape(outer * before, p.before, after * inner)
-        array = through(p, view, leaf, part).reshape(outer, -1, inner)
-    return array
-
-
-def _size(parts: tuple[Layout, ...], which: str) -> int:
-    return int(np.prod([getattr(p, which) for p in parts], dtype=np.int64))
 
 
 def _leaf(step: LeafStep, array: Array, std: float, part: int, factors: Mapping[str, Array]) -> Array:
