@@ -31,8 +31,8 @@ def save(
 ) -> list[Path]:
     """Write `name` into `folder`; with external data as `STEM-<12 hex of its SHA-256>.data` beside it.
 
-    Returns the files in the order in which they are to appear; the `.onnx`
-    is the last. `progress(name, bytes)` is called for every tensor written.
+    Returns the files in the order in which they are to appear; the `.onnx` is the last. `progress(name,
+    bytes)` is called for every tensor written.
     """
     path = folder / name
     tensors: dict[str, Any] = {k: v.const_value for k, v in model.graph.initializers.items()}
@@ -87,22 +87,21 @@ class Digested:
 
     def write(self, content: bytes | memoryview) -> None:
         """Write bytes that do not change any more."""
-        self.size += memoryview(content).nbytes
-        self.pending.append(self.pool.submit(self._write, memoryview(content)))
-        if len(self.pending) > BEHIND:
-            self.pending.popleft().result()
-
-    def _write(self, content: memoryview) -> None:
-        self.digest.update(content)
-        self._put(content)
+        self._later(memoryview(content), digested=True)
 
     def pad(self, alignment: int) -> None:
         """Go on at a multiple of so many bytes; what lies between is no content."""
-        gap = -self.size % alignment
-        self.size += gap
-        self.pending.append(self.pool.submit(self._put, memoryview(bytes(gap))))
+        self._later(memoryview(bytes(-self.size % alignment)), digested=False)
 
-    def _put(self, content: memoryview) -> None:
+    def _later(self, content: memoryview, digested: bool) -> None:
+        self.size += content.nbytes
+        self.pending.append(self.pool.submit(self._put, content, digested))
+        if len(self.pending) > BEHIND:
+            self.pending.popleft().result()
+
+    def _put(self, content: memoryview, digested: bool) -> None:
+        if digested:
+            self.digest.update(content)
         while content:
             content = content[self.file.write(content) :]
 
