@@ -16,7 +16,7 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Array, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
-from growc.plans.leaf_values import Groups, filled
+from growc.plans.leaf_values import Groups, filled, groups_of
 from growc.plans.plan import Layout, LeafStep
 from growc.plans.rows import BLOCK, Rows, joined, runs
 
@@ -122,12 +122,10 @@ class Leaf:
         """Of each group of noise the sum of noise times balance: (outer, groups, inner, width)."""
         noise = self.step.noise
         assert noise is not None
-        groups = Groups(noise)
-        made = np.zeros((self.outer, len(groups.count), self.inner * self.source.width))
-        for unit, group, balance in zip(groups.units, groups.group, groups.balance, strict=True):
-            every = self.outer * self.inner
-            values = self.drawn(noise.key, int(unit) * every, every) * (noise.scale * self.axis.std)
-            made[:, group] += values.reshape(self.outer, -1) * balance
+        every, width = self.outer * self.inner, self.inner * self.source.width
+        values = (self.drawn(noise.key, unit * every, every) for unit in np.flatnonzero(noise.rows).tolist())
+        scaled = (one.reshape(self.outer, width) * (noise.scale * self.axis.std) for one in values)
+        made = groups_of(noise).sums(scaled, self.outer, width)
         return made.reshape(self.outer, -1, self.inner, self.source.width)
 
 

@@ -7,6 +7,7 @@ values, in the element type of the source.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Protocol
 
@@ -52,6 +53,15 @@ class Groups:
         self.count = np.bincount(self.group)
         self.squares = np.bincount(self.group, weights=self.balance**2)
 
+    def sums(self, noise: Iterable[Floats], outer: int, inner: int) -> Floats:
+        """Of each group the sum of noise times balance: (outer, groups, inner). noise: of each unit in order,
+        (outer, inner).
+        """
+        made = np.zeros((outer, len(self.count), inner))
+        for values, group, balance in zip(noise, self.group, self.balance, strict=True):
+            made[:, group] += values * balance
+        return made
+
 
 groups_of = lru_cache(maxsize=64)(Groups)
 
@@ -59,7 +69,7 @@ groups_of = lru_cache(maxsize=64)(Groups)
 def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: float) -> Array:
     """Some units of a leaf: (outer, units, inner). `copied`: what they are copies of, or anything.
 
-    16-bit numbers come as float32 and are rounded once, behind the last step. Raises nothing.
+    16-bit numbers come as float32 and are rounded once, behind the last step.
     """
     index, filler = step.index[units], step.filler[units]
     copies, noise = index >= 0, step.noise

@@ -131,10 +131,8 @@ class _Whole:
         return made[:, which - self.step.before]
 
     def weighted(self, groups: Groups, which: Ints, values: Floats) -> Floats:
-        made = np.zeros((values.shape[0], len(groups.count), values.shape[2]))
-        for i, group in enumerate(groups.group):
-            made[:, group] += values[:, i] * groups.balance[i]
-        return made[:, groups.group]
+        outer, _, inner = values.shape
+        return groups.sums(values.swapaxes(0, 1), outer, inner)[:, groups.group]
 
     def normal(self, key: int, which: Ints) -> Floats:
         """Elements are numbered by unit, and then as (factors, factors, rows, before, behind)."""

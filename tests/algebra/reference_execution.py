@@ -5,7 +5,7 @@ Needs: a plan, its source. Gives: the array, in plain steps, one axis after the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,34 +13,19 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Array, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
-from growc.plans.execute import draws, leaf_steps
+from growc.plans.execute import Read, draws, leaf_steps
 from growc.plans.other_axes import through
-from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, AxisStep, LeafStep, Normed, WeightPlan
+from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, AxisStep, LeafStep, WeightPlan
 from growc.recipe.fills import new_units
 
-Read = Callable[[str], Array]
-"""The source's tensor of a name."""
 
-Leaf = Callable[[LeafStep, Array, int], Array]
-"""What a leaf of a layout makes of an array of shape (outer, size, inner)."""
-
-SMALL = 1e-6
-"""What is shorter, relative to the longest of its kind, is what rounding left."""
-
-
-def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
-    """The new values of a weight, in its own element type. `source` has shape `plan.before`.
-
-    16-bit numbers are computed in float32 and rounded once. `read` brings what `read_for` names.
-    """
+def execute(plan: WeightPlan, source: Array, read: Read) -> Array:
+    """The new values of a weight, as `growc.plans.execute.execute`, but for parts of computed weights."""
     if plan.literal is not None:
         return np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after)
     if not plan.changed:
         return source
-    if plan.normed is not None:
-        out = _normed(plan.normed, read)
-    else:
-        out = _stepped(plan.steps, source, read, plan.shift)
+    out = _stepped(plan.steps, source, read, plan.shift)
     if plan.scale != 1.0:
         out = (wide(out) * plan.scale).astype(out.dtype)
     if plan.shift:
@@ -48,58 +33,19 @@ def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
     return np.ascontiguousarray(out).reshape(plan.after).astype(source.dtype, copy=False)
 
 
-def _stepped(steps: Sequence[AxisStep], source: Array, read: Read | None, shift: float) -> Array:
+def _stepped(steps: Sequence[AxisStep], source: Array, read: Read, shift: float) -> Array:
     """A tensor with its shift after some steps; 16-bit numbers as float32."""
-    std = float(np.std(wide(source))) if _draws(steps) else 0.0
+    std = float(np.std(wide(source))) if any(map(draws, steps)) else 0.0
     narrow = source.dtype.itemsize == 2 and source.dtype.kind not in "iu"
     out = source.astype(np.float32) if narrow else source
     out = out + out.dtype.type(shift) if shift else out
     for step in steps:
-        factors = {n: _read(read, n).astype(np.float64).reshape(-1, 1) for n in _factors(step)}
+        names = {leaf.factors for leaf in leaf_steps(step.layout) if leaf.factors}
+        factors = {name: read(name).astype(np.float64).reshape(-1, 1) for name in names}
         above = step.next
-        other = None if above is None else _stepped(above.steps, _read(read, above.source), read, shift)
+        other = None if above is None else _stepped(above.steps, read(above.source), read, shift)
         out = _along(step, out, other, std, factors)
     return out
-
-
-def _normed(normed: Normed, read: Read | None) -> Array:
-    """Direction or length of what becomes of direction · length / ‖direction‖.
-
-    The direction is as long as the steps by themselves make it, and points where they let it: copies are
-    copies. Where that has no length it is as long as the longest, and where the weight is zero, length is.
-    """
-    direction, length = (_read(read, n).astype(np.float64) for n in (normed.direction, normed.length))
-    before = _norm(direction, normed.axes)
-    factor = 0.0 if normed.zero else length.reshape(before.shape) / before
-    plain = _stepped(normed.steps, direction, read, 0.0)
-    weight = _stepped(normed.steps, direction * factor, read, 0.0)
-    size, own = _norm(weight, normed.axes), _norm(plain, normed.axes)
-    sign = np.where((weight * plain).sum(normed.axes, keepdims=True) < 0, -1.0, 1.0)
-    if normed.part == "length":
-        return sign * size
-    longest = own.max(initial=0.0) or 1.0
-    lost = own <= SMALL * longest
-    towards = np.where(size > 0, sign * weight, np.where(lost, 1.0, plain))
-    found: Array = towards / _norm(towards, normed.axes) * np.where(lost, longest, own)
-    return found
-
-
-def _norm(array: Array, axes: tuple[int, ...]) -> Array:
-    length: Array = np.sqrt((array * array).sum(axes, keepdims=True))
-    return length
-
-
-def _read(read: Read | None, name: str) -> Array:
-    assert read is not None, f"nobody brings {name}"
-    return read(name)
-
-
-def _draws(steps: Sequence[AxisStep]) -> bool:
-    return any(draws(step) for step in steps)
-
-
-def _factors(step: AxisStep) -> set[str]:
-    return {leaf.factors for leaf in leaf_steps(step.layout) if leaf.factors}
 
 
 def _along(

@@ -78,7 +78,7 @@ def solve(
     free = solve(config, target, build, known)
     if isinstance(free, Unsolved):
         return found
-    before = {path: (None, value_at(trials.config, path)) for path in decided}
+    before = {path: (None, trials.value(path)) for path in decided}
     asked = {path: free.fields.get(spelled(path), before[path])[1] for path in decided}
     return replace(found, decided={spelled(p): (v, asked[p]) for p, v in decided.items() if v != asked[p]})
 
