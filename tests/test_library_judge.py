@@ -144,6 +144,31 @@ def test_the_state_of_an_optimizer_is_judged_by_gradients(monkeypatch: pytest.Mo
     assert state.status == measure.WRONG
 
 
+class Bound(Stream):
+    """Its last product, by the first weight, is a function that it holds; it gives out a number beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(6, 6)
+        self.back = lambda x: x @ self.head.weight
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """One row for each vector, and the mean of all squares."""
+        made = self.head(x)
+        made = self.back(made + self.down(torch.tanh(self.up(self.norm(made)))))
+        return made, made.pow(2).mean()
+
+
+def test_the_state_of_an_optimizer_is_judged_where_a_model_holds_functions_and_gives_out_a_number() -> None:
+    feeds = [{"x": torch.randn(3, 6)} for _ in range(2)]
+    module = judge.drawn(Bound(), feeds[0])
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    _, state = measure.outcomes(module, feeds, "widen ffn to 2 * ffn with neighbor copy")
+    assert (state.status, state.beside) == (measure.RIGHT, ", state")
+    for name, tensor in module.state_dict().items():
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
+
+
 def test_an_adapter_that_is_merged_adds_its_product(tmp_path: Path) -> None:
     module = Stream()
     trained.write_adapter(module, tmp_path)

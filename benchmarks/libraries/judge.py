@@ -101,6 +101,22 @@ def precise(modules: Sequence[nn.Module], feed: Feed) -> Feed:
     return exact
 
 
+@contextmanager
+def put_back(module: nn.Module) -> Iterator[None]:
+    """Parameters and buffers are afterwards what they were. A copy would not do: what a module holds as a
+    function (`lambda x: x @ self.embedding.weight.T`) reads the parameters of the module it was copied from.
+    """
+    parameters = [(p, p.data) for p in module.parameters()]
+    buffers = [(part, dict(part._buffers)) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for parameter, data in parameters:
+            parameter.data = data
+        for part, held in buffers:
+            part._buffers.update(held)
+
+
 def difference(wanted: Sequence[Tensor], made: Sequence[Tensor]) -> float:
     """The largest difference, relative to the largest number of the output; infinite where shapes differ.
 

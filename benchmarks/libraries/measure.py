@@ -119,7 +119,7 @@ def outcomes(module: nn.Module, feeds: Feeds, text: str) -> Iterator[Outcome]:
     first = judged(text, made, lambda made: distance(module, made, feeds))
     yield first
     if first.status == RIGHT and is_widened(text):
-        state = judged(text, made, lambda made: state_off(copy.deepcopy(module), made, made.plan, feeds[0]))
+        state = judged(text, made, lambda made: state_off(module, made, made.plan, feeds[0]))
         yield replace(state, beside=", state")
 
 

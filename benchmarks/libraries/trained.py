@@ -30,7 +30,8 @@ def gradients(module: nn.Module, outputs: Sequence[Tensor]) -> dict[str, Tensor]
     """Those of one loss of all outputs, by parameter; none where no output depends on one."""
     weights = torch.Generator().manual_seed(0)
     drawn = [torch.randn(t.shape, generator=weights).to(t.dtype) for t in outputs]
-    loss = sum(((t * w).sum() / t.abs().max() for t, w in zip(outputs, drawn, strict=True)), torch.zeros(()))
+    sums = [(t * w).sum() / t.detach().abs().max() for t, w in zip(outputs, drawn, strict=True)]
+    loss = sum(sums, torch.zeros(()))
     named = {name: p for name, p in module.named_parameters() if p.requires_grad}
     if not loss.requires_grad:
         return {}
@@ -44,11 +45,12 @@ def state_off(source: nn.Module, result: nn.Module, plan: Plan, feed: judge.Feed
 
     The optimizer has all parameters, as a training gives it, and a state for those with a gradient.
     """
-    feed = judge.precise((source, result), feed)
-    outputs = judge.recorded(source, feed), judge.recorded(result, feed)
-    if any(a.shape != b.shape for a, b in zip(*outputs, strict=True)):
-        return None
-    before, after = gradients(source, outputs[0]), gradients(result, outputs[1])
+    with judge.put_back(source):
+        feed = judge.precise((source, result), feed)
+        outputs = judge.recorded(source, feed), judge.recorded(result, feed)
+        if any(a.shape != b.shape for a, b in zip(*outputs, strict=True)):
+            return None
+        before, after = gradients(source, outputs[0]), gradients(result, outputs[1])
     names = [name for name, _ in source.named_parameters()]
     entries = {
         k: {"step": torch.tensor(1.0), "exp_avg": before[name]}
