@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,15 @@ def test_the_state_of_an_optimizer_is_judged_where_a_model_holds_functions_and_g
     assert (state.status, state.beside) == (measure.RIGHT, ", state")
     for name, tensor in module.state_dict().items():
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
+
+
+def test_what_a_module_computed_is_put_back_as_well() -> None:
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        module = nn.utils.weight_norm(nn.Linear(3, 2))
+    judge.outputs(module, {"input": torch.ones(1, 3)})
+    with judge.put_back(module):
+        module.double()(torch.ones(1, 3).double())
+    assert copy.deepcopy(module)(torch.ones(1, 3)).dtype == torch.float32
 
 
 def test_an_adapter_that_is_merged_adds_its_product(tmp_path: Path) -> None:

@@ -103,18 +103,19 @@ def precise(modules: Sequence[nn.Module], feed: Feed) -> Feed:
 
 @contextmanager
 def put_back(module: nn.Module) -> Iterator[None]:
-    """Parameters and buffers are afterwards what they were. A copy would not do: what a module holds as a
+    """Tensors of a module are afterwards what they were. A copy would not do: what a module holds as a
     function (`lambda x: x @ self.embedding.weight.T`) reads the parameters of the module it was copied from.
     """
     parameters = [(p, p.data) for p in module.parameters()]
-    buffers = [(part, dict(part._buffers)) for part in module.modules()]
+    places = [place for part in module.modules() for place in (part._buffers, vars(part))]
+    others = [(place, {k: t for k, t in place.items() if isinstance(t, Tensor)}) for place in places]
     try:
         yield
     finally:
         for parameter, data in parameters:
             parameter.data = data
-        for part, held in buffers:
-            part._buffers.update(held)
+        for place, held in others:
+            place.update(held)
 
 
 def difference(wanted: Sequence[Tensor], made: Sequence[Tensor]) -> float:
