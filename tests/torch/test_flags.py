@@ -50,9 +50,16 @@ def test_the_branch_of_a_flag_is_taken(ready):
     assert result.get_buffer("odds").tolist() == [0.0, 1.0]
 
 
-def test_a_branch_that_a_parameter_decides_is_refused():
+class Hashing(Learned):
+    def forward(self, x):
+        lengths = set(self.odds.long().tolist())
+        return super().forward(x) / len(lengths)
+
+
+@pytest.mark.parametrize("module", [Learned, Hashing])
+def test_a_branch_that_a_parameter_decides_is_refused(module):
     with pytest.raises(GrowError, match="cannot be traced by torch") as caught:
-        growc.apply(Learned(), WIDER, {"x": torch.randn(3, 6)})
+        growc.apply(module(), WIDER, {"x": torch.randn(3, 6)})
     assert "asks for values of tensors at test_flags.py" in caught.value.diagnostics[0].notes[-1]
 
 

@@ -27,7 +27,7 @@ __all__ = ["asks_data", "asserted", "reasons", "untraceable"]
 
 ASKING = (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException)
 """What torch raises where a forward asks for data."""
-SIZES = "expected to contain only concrete integers"
+SIZES = ("expected to contain only concrete integers", "unhashable type: non-nested SymInt")
 """What it says, by no type of its own, where sizes that data decide stand in the place of numbers."""
 JUMPS = {name for name in dis.opmap if "JUMP" in name and name.endswith(("IF_TRUE", "IF_FALSE"))}
 BETWEEN = (Path(torch.__file__).parent, Path(__file__).parent)
@@ -54,7 +54,7 @@ def asserted() -> Iterator[None]:
 
 def asks_data(error: BaseException) -> bool:
     """Whether a forward failed since it asks for values, and not since its inputs do not fit."""
-    return any(isinstance(one, ASKING) or SIZES in str(one) for one in _chain(error))
+    return any(isinstance(one, ASKING) or any(said in str(one) for said in SIZES) for one in _chain(error))
 
 
 def reasons(error: BaseException) -> tuple[str, ...]:
