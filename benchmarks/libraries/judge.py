@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -31,36 +31,37 @@ Feed = Mapping[str, Any]
 def drawn(module: nn.Module, feed: Feed, seed: int = 0) -> nn.Module:
     """The module in evaluation mode, its weights and statistics off their start, in place.
 
-    Running statistics are first those of the feed, so that signals neither vanish nor explode.
+    Running statistics are near those of the feed in a model where they are so already, so that signals
+    neither vanish nor explode.
     """
     torch.manual_seed(seed)
     noise = torch.Generator().manual_seed(seed)
-    norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+
+    def off_the_feed(norm: Any, args: tuple[Tensor, ...]) -> None:
+        if norm.running_mean is None or norm.running_var is None:
+            return
+        var, mean = torch.var_mean(args[0], [k for k in range(args[0].ndim) if k != 1], correction=0)
+        if args[0].numel() > var.numel():  # else there is nothing to vary
+            norm.running_mean.copy_(mean)
+            norm.running_var.copy_(
+                var.clamp_min(float(var.mean()))
+            )  # some vary by chance on other inputs only
+        deviation = norm.running_var.sqrt()
+        norm.running_mean.add_(0.2 * deviation * torch.randn(deviation.shape, generator=noise))
+        norm.running_var.mul_(1 + torch.rand(deviation.shape, generator=noise))
+
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.is_floating_point():
                 off = torch.randn(parameter.shape, generator=noise).to(parameter.dtype)
                 spread = float(parameter.std()) if parameter.numel() > 1 else 0.0
                 parameter.add_(off * (0.2 if parameter.ndim < 2 else 0.2 * spread or 0.02))
-        _settled(module, norms, feed)
-        for norm in norms:
-            if norm.running_mean is not None and norm.running_var is not None:
-                deviation = norm.running_var.sqrt()
-                norm.running_mean.add_(0.2 * deviation * torch.randn(deviation.shape, generator=noise))
-                norm.running_var.clamp_min_(0.1 * float(norm.running_var.mean()))
-                norm.running_var.mul_(0.7 + 0.6 * torch.rand(deviation.shape, generator=noise))
-    return module.eval()
-
-
-def _settled(module: nn.Module, norms: Sequence[Any], feed: Feed) -> None:
-    for norm in norms:
-        norm.momentum = 1.0
-    module.eval()
-    for norm in norms:
-        norm.train()
-    with suppress(ValueError):  # a statistic over one value
-        module(**feed)
-    module.eval()
+        norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        hooks = [norm.register_forward_pre_hook(off_the_feed) for norm in norms]
+        module.eval()(**feed)
+        for hook in hooks:
+            hook.remove()
+    return module
 
 
 def outputs(module: nn.Module, feed: Feed) -> list[Tensor]:
