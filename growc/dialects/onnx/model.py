@@ -28,7 +28,8 @@ from growc.dialects.onnx.operators.table import OPERATORS
 from growc.dialects.onnx.repair.repair import Mender
 from growc.dialects.onnx.shapes.body_lines import CONTROL
 from growc.dialects.onnx.shapes.sample_points import settle
-from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator, simulate
+from growc.dialects.onnx.shapes.simulate import simulate
+from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node, Value
@@ -88,7 +89,7 @@ class IrModel(ABC):
     def on(self, there: Clone) -> Self:
         """The same model with a structure of its own; what was measured of it is known."""
         made = copy(self)
-        made.source, made.simulator = there.model, Simulator(there.model)
+        made.source, made.simulator = there.model, self.simulator.on(there.model)
         made.fused = [one.on(there.value, there.node) for one in self.fused]
         made.folded = [one.on(there.value, there.node) for one in self.folded]
         made.spreading = [*map(there.node, self.spreading)]

@@ -30,8 +30,9 @@ from growc.dialects.onnx.repair.patch import (
     part_of,
     refusal,
 )
-from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator, simulate
+from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulation import Simulation
+from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node, Value
 from growc.passes.axes.infer import Axes, Instance

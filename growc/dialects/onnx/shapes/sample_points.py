@@ -8,7 +8,7 @@ found by trial.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import chain, combinations, permutations, product
 from typing import Any
 
@@ -18,10 +18,12 @@ from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.data_dependent import counted, sizes_of
-from growc.dialects.onnx.shapes.simulate import ContradictionError, Simulator, simulate
+from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulation import Simulation
-from growc.ir.graph import Graph, Node, Value
+from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
+from growc.ir.graph import Graph, Node, Value, makers
 from growc.ir.traits import SIZES, TURN, VIEW
+from growc.ir.walk import walk
 
 SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
     ((3, 5), (11, 13), (7, 17), (19, 9), (23, 10), (29, 15), (31, 21), (37, 22)),
@@ -104,10 +106,13 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     order = {n: k for k, n in enumerate(graph.nodes)}
 
     def attempt(
-        samples: tuple[Size, ...], assigned: Assignment, patient: bool = False
+        samples: tuple[Size, ...],
+        assigned: Assignment,
+        patient: bool = False,
+        only: Container[Node] | None = None,
     ) -> Simulation | ContradictionError:
         try:
-            return simulate(graph, simulator, *_given(dims, samples, assigned), patient=patient)
+            return simulate(graph, simulator, *_given(dims, samples, assigned), patient=patient, only=only)
         except ContradictionError as found:
             return found
 
@@ -117,11 +122,15 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     def telling(
         samples: tuple[Size, ...], assigned: Assignment, found: Simulation
     ) -> tuple[dict[Value, tuple[Size, ...] | None], Simulation]:
-        if any(_merges_sizes(node, found) or _merges_numbers(node, found) for node in graph.nodes):
-            for apart in FAR:
-                other = attempt(apart, assigned)
-                if isinstance(other, Simulation) and _varying(other) > _varying(found):
-                    return _given(dims, apart, assigned)[0], other
+        merging = [node for node in graph.nodes if _merges(node, found)]
+        leading = set(walk(merging, lambda node: makers((*node.operands, *(c for c, _ in node.guards)))))
+        for apart in FAR if merging else ():
+            part = attempt(apart, assigned, only=leading)
+            if isinstance(part, ContradictionError) or all(_merges(node, part) for node in merging):
+                continue
+            other = attempt(apart, assigned)
+            if isinstance(other, Simulation) and _varying(other) > _varying(found):
+                return _given(dims, apart, assigned)[0], other
         return _given(dims, samples, assigned)[0], found
 
     for samples in SAMPLES:
@@ -151,6 +160,11 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
             return telling(samples, assigned, result)
     assert first is not None
     raise first
+
+
+def _merges(node: Node, found: Simulation) -> bool:
+    """Whether a node makes one size, or one whole number, of several."""
+    return _merges_sizes(node, found) or _merges_numbers(node, found)
 
 
 def _merges_sizes(node: Node, found: Simulation) -> bool:

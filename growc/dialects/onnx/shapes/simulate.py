@@ -9,21 +9,20 @@ of numbers. The same code runs on the source and, with changed weights and opera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import math
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx.reference.ops import load_op
 
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
-from growc.dialects.onnx.operators.infer_types import Type, results
-from growc.dialects.onnx.origins import node_of, value_of
+from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.body_lines import FOLLOW
 from growc.dialects.onnx.shapes.simulation import Simulation
+from growc.dialects.onnx.shapes.simulator import IN_SCHEMAS, ContradictionError, Simulator, Told
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.traits import JOIN, SAME, SIZES, TAKE, VIEW
 
@@ -31,113 +30,10 @@ MAX_INTEGERS, MAX_FLOATS = 512, 8
 """Values of at most so many elements are followed."""
 
 
-class ContradictionError(Exception):
-    """The sizes of the model contradict each other at these sample points."""
-
-    def __init__(self, node: Node, message: str) -> None:
-        super().__init__(message)
-        self.node, self.message = node, message
-        self.operands: list[tuple[int, ...]] = []
-        """Known integers that the node read."""
-        self.sizes: list[Size] = []
-        """The sizes that meet there."""
-
-
 _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
 
 _QUANTISED = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
 """Types of integers that stand for real numbers, and not for sizes."""
-
-_IN_SCHEMAS = {
-    int(ir.DataType.BFLOAT16): int(ir.DataType.FLOAT),
-    int(ir.DataType.COMPLEX64): int(ir.DataType.FLOAT),
-    int(ir.DataType.COMPLEX128): int(ir.DataType.DOUBLE),
-}
-"""What stands for a type in shape inference: exporters write bfloat16 where old operators lack it, and no
-operator has complex numbers.
-"""
-
-
-class Simulator:
-    """Evaluates the nodes of one model; keeps their protobufs and reference operators between runs."""
-
-    def __init__(self, model: ir.Model) -> None:
-        self.opsets = {("" if d == "ai.onnx" else d): v for d, v in model.opset_imports.items()}
-        self.protos: dict[Node, onnx.NodeProto] = {}
-        self.runners: dict[int, Any] = {}
-        self.schemas: dict[str, Any] = {}
-
-    # ---------------------------------------------------------------- one node
-
-    def schema(self, op: str) -> Any:
-        """What onnx says of an operator; None of onnxruntime's own, and of neutral ones."""
-        if op not in self.schemas:
-            domain, _, name = op.rpartition("::")
-            try:
-                found = onnx.defs.get_schema(name, self.opsets.get(domain) or 1, domain)
-            except onnx.defs.SchemaError:
-                found = None
-            self.schemas[op] = None if found is None or found.deprecated else found
-        return self.schemas[op]
-
-    def proto(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> onnx.NodeProto:
-        """The node with canonical operand names (i0, i1, … -> o0, …) and what a patch changes."""
-        if node not in self.protos:
-            proto = ir.serde.serialize_node(node_of(node))
-            proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
-            proto.output[:] = [f"o{i}" for i in range(len(node.outputs))]
-            self.protos[node] = proto
-        proto = self.protos[node]
-        if attributes or op or operands > len(node.inputs):
-            changed = onnx.NodeProto()
-            changed.CopyFrom(proto)
-            changed.op_type = op or proto.op_type
-            changed.input[:] = [*proto.input, *(f"i{i}" for i in range(len(node.inputs), operands))]
-            kept = [a for a in proto.attribute if a.name not in attributes]
-            del changed.attribute[:]
-            changed.attribute.extend(kept)
-            made = (onnx.helper.make_attribute(k, v) for k, v in attributes.items() if v is not None)
-            changed.attribute.extend(made)
-            return changed
-        return proto
-
-    def infer(self, node: Node, proto: onnx.NodeProto, types: list[Any], data: dict[str, Any]) -> list[Any]:
-        """Output types by onnx's inference; None for one that it cannot tell. Raises ContradictionError."""
-        domain = node.op.split("::")[0] if "::" in node.op else ""
-        schema = self.schema(f"{domain}::{proto.op_type}" if domain else proto.op_type)
-        if schema is None:
-            return _own_results(node, proto, types)
-        known_types = {n: t for n, t in zip(proto.input, types, strict=False) if n and t is not None}
-        imports = [onnx.helper.make_opsetid(domain, self.opsets.get(domain) or 1)]
-        try:
-            found = onnx.shape_inference.infer_node_outputs(schema, proto, known_types, data, None, imports)
-        except Exception as cause:  # onnx raises several unrelated types for one thing: sizes that do not fit
-            raise ContradictionError(node, str(cause).strip().splitlines()[-1]) from cause
-        told = [found.get(f"o{i}") for i in range(len(node.outputs))]
-        if any(_dims(t) is not None for t in told):
-            return told
-        own = _own_results(node, proto, types)  # onnx has a function body for some, and no shape
-        return [a or b for a, b in zip(own, told, strict=True)]
-
-    def evaluate(self, node: Node, proto: onnx.NodeProto, inputs: list[Array | None]) -> list[Array] | None:
-        """The node's results by onnx's reference operators; None where there is none for it."""
-        key = id(proto)  # which has no hash, and is held beside its runner
-        if key not in self.runners:
-            domain = node.op.split("::")[0] if "::" in node.op else ""
-            self.runners[key] = (None, proto)
-            with suppress(Exception):  # no reference implementation: it is not evaluated
-                runner = load_op(domain, proto.op_type, self.opsets.get(domain, 1))
-                parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
-                parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
-                self.runners[key] = (runner(proto, parameters), proto)
-        runner = self.runners[key][0]
-        if runner is None:
-            return None
-        while inputs and inputs[-1] is None:
-            inputs = inputs[:-1]
-        with suppress(Exception):  # as above: no value is known, the shape still is
-            return [np.asarray(r) for r in runner.run(*inputs)]
-        return None
 
 
 def simulate(
@@ -149,8 +45,9 @@ def simulate(
     weight_shape: Callable[[Value], tuple[int, ...]] | None = None,
     visit: Callable[[Node, Simulation, Callable[..., Any]], None] | None = None,
     patient: bool = False,
+    only: Container[Node] | None = None,
 ) -> Simulation:
-    """Run the graph at all sample points. `counts`: the lengths that data decides.
+    """Run the graph, or some nodes of it, at all sample points. `counts`: the lengths that data decides.
 
     What contradicts itself in a branch that is not taken there has no known size (`patient`: in any branch).
     `weight_shape` gives changed shapes of weight uses. `visit(node, simulation, run)` replaces the plain
@@ -164,7 +61,7 @@ def simulate(
         for dim, size in zip(value_of(value).shape or (), sizes or (), strict=False):
             if not isinstance(dim, int) and dim.value:
                 done.symbols[dim.value] = size
-    for node in graph.nodes:
+    for node in graph.nodes if only is None else (node for node in graph.nodes if node in only):
         for value in node.operands:
             if value.weight is not None:
                 _place_weight(value, done, weight_shape)
@@ -192,18 +89,6 @@ def simulate(
         if value.weight is not None:
             _place_weight(value, done, weight_shape)
     return done
-
-
-def _own_results(node: Node, proto: onnx.NodeProto, types: list[Any]) -> list[Any]:
-    """Output types of operators that onnx does not know. Raises ContradictionError."""
-    operands = [None if (d := _dims(t)) is None else Type(t.tensor_type.elem_type, d) for t in types]
-    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
-    try:
-        found = results(node.op, operands, attributes)
-    except ValueError as cause:
-        raise ContradictionError(node, str(cause)) from cause
-    made = [None if f is None else onnx.helper.make_tensor_type_proto(f.element, f.dims) for f in found]
-    return [*made, *[None] * len(node.outputs)][: len(node.outputs)]
 
 
 def not_taken(node: Node, done: Simulation) -> bool:
@@ -242,9 +127,9 @@ def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple
     done.sizes[value] = tuple((d,) * done.points for d in dims)
     done.types[value] = _DTYPES.get(weight.dtype) or int(ir.DataType[weight.dtype.upper()])
     whole = not weight.floating and weight.dtype not in _QUANTISED
-    limit = MAX_INTEGERS if _is_scale(value) or whole else 1
-    few = weight.elements <= limit and bool(weight.elements or whole)  # axes are all that an empty one has
-    if dims == weight.shape and few and weight.dtype != "string":
+    some = weight.elements <= MAX_INTEGERS and dims == weight.shape and weight.dtype != "string"
+    few = some and (whole or weight.elements == 1 or (weight.elements > 1 and _is_scale(value)))
+    if few:  # axes are all that an empty one has
         done.known[value] = (np.asarray(weight.read()),) * done.points
 
 
@@ -272,15 +157,15 @@ def _run(
             inferred.append([r.shape for r in result])
             done.types.update((o, _element(r)) for o, r in zip(node.outputs, result, strict=False))
             continue
-        types = [_type(node.input(i), known[i], point, done) for i in range(count)]
-        data = {f"i{i}": onnx.numpy_helper.from_array(k, f"i{i}") for i, k in _plain(known)}
+        types = tuple(_told(node.input(i), known[i], point, done) for i in range(count))
         blind = any(t is None and node.input(i) is not None for i, t in enumerate(types))
-        found = [None] * len(node.outputs) if blind else simulator.infer(node, proto, types, data)
-        for k, (out, kind) in enumerate(zip(node.outputs, found, strict=True)):
-            if _tensor(kind):
-                done.types[out] = _element_of(node, k, kind.tensor_type.elem_type, simulator, done)
+        found = [None] * len(node.outputs) if blind else simulator.infer(node, proto, types, known)
+        for k, (out, told) in enumerate(zip(node.outputs, found, strict=True)):
+            if told is not None and told.element:
+                done.types[out] = _element_of(node, k, told.element, simulator, done)
         length = done.counts.get(node.outputs[0])
-        inferred.append([_dims(t, None if length is None else length[point]) for t in found])
+        at = None if length is None else length[point]
+        inferred.append([None if told is None else told.at(at) for told in found])
         if node.has(VIEW):
             _check_reshape(node, point, done, inferred[-1][0])
     for i, out in enumerate(node.outputs):
@@ -304,25 +189,20 @@ def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, 
     source = node.inputs[0]
     sizes = None if source is None else done.sizes.get(source)
     if sizes is not None and result is not None:
-        before, after = (int(np.prod(d, dtype=np.int64)) for d in ([s[point] for s in sizes], result))
+        before, after = math.prod(s[point] for s in sizes), math.prod(result)
         if before != after:
             raise ContradictionError(node, f"{before} elements are reshaped to {after}")
-
-
-def _tensor(kind: Any) -> bool:
-    return kind is not None and bool(kind.HasField("tensor_type")) and kind.tensor_type.elem_type != 0
 
 
 def _element_of(node: Node, result: int, element: int, simulator: Simulator, done: Simulation) -> int:
     """The element type of a result: bfloat16 where inference saw what stands for it in an operand of one
     type with the result."""
     half = int(ir.DataType.BFLOAT16)
-    if element != _IN_SCHEMAS[half]:
+    halves = [i for i, v in enumerate(node.inputs) if v is not None and done.types.get(v) == half]
+    if element != IN_SCHEMAS[half] or not halves:
         return element
     schema = simulator.schema(node.op)
-    alike = [i for i in range(len(node.inputs)) if schema is None or _of_one_type(schema, i, result)]
-    kinds = {done.types[v] for i in alike if (v := node.inputs[i]) is not None and v in done.types}
-    return half if half in kinds else element
+    return half if schema is None or any(_of_one_type(schema, i, result) for i in halves) else element
 
 
 def _of_one_type(schema: Any, operand: int, result: int) -> bool:
@@ -330,20 +210,8 @@ def _of_one_type(schema: Any, operand: int, result: int) -> bool:
     return bool(given[min(operand, len(given) - 1)].type_str == made[min(result, len(made) - 1)].type_str)
 
 
-def _dims(kind: Any, length: int | None = None) -> tuple[int, ...] | None:
-    """The sizes of a type; `length` is that of axes that are not told."""
-    if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
-        return None
-    dims = [d.dim_value if d.HasField("dim_value") else length for d in kind.tensor_type.shape.dim]
-    return None if None in dims else tuple(d for d in dims if d is not None)
-
-
 def _element(array: Array) -> int:
     return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
-
-
-def _plain(known: list[Array | None]) -> list[tuple[int, Array]]:
-    return [(i, k) for i, k in enumerate(known) if k is not None and k.dtype.kind in "fiub"]
 
 
 def _known(
@@ -384,16 +252,16 @@ def _evaluated(
     return simulator.evaluate(node, proto, known)
 
 
-def _type(value: Value | None, known: Array | None, point: int, done: Simulation) -> Any:
+def _told(value: Value | None, known: Array | None, point: int, done: Simulation) -> Told | None:
     kind = None if value is None else done.types.get(value)
-    dims: list[int] | None = None
+    dims: tuple[int, ...] | None = None
     if known is not None:
-        kind, dims = kind or _element(known), list(known.shape)
+        kind, dims = kind or _element(known), known.shape
     elif value is None or kind is None:
         return None
     elif (sizes := done.sizes.get(value)) is not None:
-        dims = [s[point] for s in sizes]
-    return onnx.helper.make_tensor_type_proto(_IN_SCHEMAS.get(kind, kind), dims)
+        dims = tuple(s[point] for s in sizes)
+    return Told(IN_SCHEMAS.get(kind, kind), dims)
 
 
 def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:

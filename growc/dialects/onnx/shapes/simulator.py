@@ -1,0 +1,206 @@
+"""One node at one point: the types of its results by onnx's inference, and its results by onnx's reference.
+
+Needs: operands by element type, sizes, and values where these are known. Gives: the same of the results. What
+one node says holds for all that differ in their names alone, and is asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx.reference.ops import load_op
+
+from growc.algebra.indexmap import Array
+from growc.algebra.space import Size
+from growc.dialects.onnx.operators.infer_types import Type, results
+from growc.dialects.onnx.origins import node_of
+from growc.ir.graph import Node
+
+IN_SCHEMAS = {
+    int(ir.DataType.BFLOAT16): int(ir.DataType.FLOAT),
+    int(ir.DataType.COMPLEX64): int(ir.DataType.FLOAT),
+    int(ir.DataType.COMPLEX128): int(ir.DataType.DOUBLE),
+}
+"""What stands for a type in shape inference: exporters write bfloat16 where old operators lack it, and no
+operator has complex numbers.
+"""
+NAMES = ("name", "doc_string", "metadata_props")
+"""The parts of a node that say nothing of what it computes."""
+
+
+class ContradictionError(Exception):
+    """The sizes of the model contradict each other at these sample points."""
+
+    def __init__(self, node: Node, message: str) -> None:
+        super().__init__(message)
+        self.node, self.message = node, message
+        self.operands: list[tuple[int, ...]] = []
+        """Known integers that the node read."""
+        self.sizes: list[Size] = []
+        """The sizes that meet there."""
+
+
+class Told(NamedTuple):
+    """An element type (onnx's number; 0: not known), and the sizes of the axes, as far as they are known."""
+
+    element: int
+    dims: tuple[int | None, ...] | None
+
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """The sizes of all axes, or None."""
+        return self.at(None)
+
+    def at(self, length: int | None) -> tuple[int, ...] | None:
+        """The sizes of all axes, or None; `length` is that of axes that are not told."""
+        if self.dims is None:
+            return None
+        sizes = [length if d is None else d for d in self.dims]
+        return None if None in sizes else tuple(d for d in sizes if d is not None)
+
+
+Operands = tuple[Told | None, ...]
+
+
+class Simulator:
+    """Evaluates the nodes of one model; keeps what they say between runs."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.opsets = {("" if d == "ai.onnx" else d): v for d, v in model.opset_imports.items()}
+        self.protos: dict[Node, onnx.NodeProto] = {}
+        self.distinct: dict[bytes, onnx.NodeProto] = {}
+        self.runners: dict[int, Any] = {}
+        self.schemas: dict[str, Any] = {}
+        self.told: dict[Any, list[Told | None]] = {}
+
+    def on(self, model: ir.Model) -> Self:
+        """The same for a model with other nodes; what is known of equal ones goes along."""
+        made = type(self)(model)
+        if made.opsets == self.opsets:
+            made.distinct, made.runners, made.schemas, made.told = (
+                self.distinct,
+                self.runners,
+                self.schemas,
+                self.told,
+            )
+        return made
+
+    def schema(self, op: str) -> Any:
+        """What onnx says of an operator; None of onnxruntime's own, and of neutral ones."""
+        if op not in self.schemas:
+            domain, _, name = op.rpartition("::")
+            try:
+                found = onnx.defs.get_schema(name, self.opsets.get(domain) or 1, domain)
+            except onnx.defs.SchemaError:
+                found = None
+            self.schemas[op] = None if found is None or found.deprecated else found
+        return self.schemas[op]
+
+    def proto(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> onnx.NodeProto:
+        """The node with canonical operand names (i0, i1, … -> o0, …) and what a patch changes; one object for
+        all nodes that are equal then.
+        """
+        if node not in self.protos:
+            proto = ir.serde.serialize_node(node_of(node))
+            proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
+            proto.output[:] = [f"o{i}" for i in range(len(node.outputs))]
+            for name in NAMES:
+                proto.ClearField(name)
+            self.protos[node] = self._one(proto)
+        proto = self.protos[node]
+        if attributes or op or operands > len(node.inputs):
+            changed = onnx.NodeProto()
+            changed.CopyFrom(proto)
+            changed.op_type = op or proto.op_type
+            changed.input[:] = [*proto.input, *(f"i{i}" for i in range(len(node.inputs), operands))]
+            kept = [a for a in proto.attribute if a.name not in attributes]
+            del changed.attribute[:]
+            changed.attribute.extend(kept)
+            made = (onnx.helper.make_attribute(k, v) for k, v in attributes.items() if v is not None)
+            changed.attribute.extend(made)
+            return self._one(changed)
+        return proto
+
+    def _one(self, proto: onnx.NodeProto) -> onnx.NodeProto:
+        return self.distinct.setdefault(proto.SerializeToString(deterministic=True), proto)
+
+    def infer(
+        self, node: Node, proto: onnx.NodeProto, operands: Operands, known: Sequence[Array | None]
+    ) -> list[Told | None]:
+        """Result types by onnx's inference; None for one that it cannot tell. Raises ContradictionError."""
+        data = [(i, k) for i, k in enumerate(known) if k is not None and k.dtype.kind in "fiub"]
+        values = tuple((i, k.dtype.str, k.shape, k.tobytes()) for i, k in data)
+        key = node.op, id(proto), operands, values  # a node has no hash, and is held as long as its types are
+        if key not in self.told:
+            self.told[key] = self._inferred(node, proto, operands, data)
+        return self.told[key]
+
+    def _inferred(
+        self, node: Node, proto: onnx.NodeProto, operands: Operands, known: Sequence[tuple[int, Array]]
+    ) -> list[Told | None]:
+        domain = node.op.split("::")[0] if "::" in node.op else ""
+        schema = self.schema(f"{domain}::{proto.op_type}" if domain else proto.op_type)
+        if schema is None:
+            return _own_results(node, proto, operands)
+        make = onnx.helper.make_tensor_type_proto
+        types = {
+            n: make(t.element, t.dims)
+            for n, t in zip(proto.input, operands, strict=False)
+            if n and t is not None
+        }
+        data = {f"i{i}": onnx.numpy_helper.from_array(k, f"i{i}") for i, k in known}
+        imports = [onnx.helper.make_opsetid(domain, self.opsets.get(domain) or 1)]
+        try:
+            found = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, None, imports)
+        except Exception as cause:  # onnx raises several unrelated types for one thing: sizes that do not fit
+            raise ContradictionError(node, str(cause).strip().splitlines()[-1]) from cause
+        told = [_told(found.get(f"o{i}")) for i in range(len(node.outputs))]
+        if any(t is not None and t.sizes is not None for t in told):
+            return told
+        own = _own_results(node, proto, operands)  # onnx has a function body for some, and no shape
+        return [a or b for a, b in zip(own, told, strict=True)]
+
+    def evaluate(self, node: Node, proto: onnx.NodeProto, inputs: list[Array | None]) -> list[Array] | None:
+        """The node's results by onnx's reference operators; None where there is none for it."""
+        key = id(proto)  # as above
+        if key not in self.runners:
+            domain = node.op.split("::")[0] if "::" in node.op else ""
+            self.runners[key] = None
+            with suppress(Exception):  # no reference implementation: it is not evaluated
+                runner = load_op(domain, proto.op_type, self.opsets.get(domain, 1))
+                parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
+                parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
+                self.runners[key] = runner(proto, parameters)
+        runner = self.runners[key]
+        if runner is None:
+            return None
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        with suppress(Exception):  # as above: no value is known, the shape still is
+            return [np.asarray(r) for r in runner.run(*inputs)]
+        return None
+
+
+def _own_results(node: Node, proto: onnx.NodeProto, operands: Operands) -> list[Told | None]:
+    """Result types of operators that onnx does not know. Raises ContradictionError."""
+    given = [None if t is None or t.sizes is None else Type(t.element, t.sizes) for t in operands]
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+    try:
+        found = results(node.op, given, attributes)
+    except ValueError as cause:
+        raise ContradictionError(node, str(cause)) from cause
+    made = [None if f is None else Told(f.element, f.dims) for f in found]
+    return [*made, *[None] * len(node.outputs)][: len(node.outputs)]
+
+
+def _told(kind: onnx.TypeProto | None) -> Told | None:
+    if kind is None or not kind.HasField("tensor_type"):
+        return None
+    tensor = kind.tensor_type
+    dims = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
+    return Told(tensor.elem_type, tuple(dims) if tensor.HasField("shape") else None)
