@@ -69,6 +69,7 @@ class Rebuilding:
         self.calls: dict[object, Made] = {}
         self.tensors: dict[ir.Value | fx.Node, Made] = {}
         self.named: dict[tuple[fx.Node, ir.Value], Made] = {}
+        self.elsewhere: dict[tuple[fx.Node, Layer | None], Made] = {}
         self.current: dict[fx.Node, list[ir.Value]] = {}
         for node in model.graph:
             for value in node.outputs:
@@ -185,6 +186,11 @@ class Rebuilding:
 
         Raises GrowError (G308) where it is several tensors, none of them in this layer.
         """
+        if (given, layer) not in self.elsewhere:
+            self.elsewhere[given, layer] = self._anywhere(given, layer)
+        return self.elsewhere[given, layer]
+
+    def _anywhere(self, given: fx.Node, layer: Layer | None) -> Made:
         if given.op == "placeholder":
             name = self.stored[given]
             graph = self.model.graph
