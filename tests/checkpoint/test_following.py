@@ -97,10 +97,20 @@ def test_axes_of_several_sizes_follow_each_its_own():
 
 
 @pytest.mark.soak
-def test_the_config_with_the_fewest_changes_says_what_follows():
+def test_the_config_with_the_fewest_changes_is_taken():
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 48}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
     module = built("Phi3ForCausalLM", transformers.Phi3Config(**sizes, **heads, pad_token_id=0))
+    result = growc.apply(module, "widen hidden to 64 with cyclic copy\nexpect exact")
+    found = result.config.hidden_size, result.config.num_attention_heads, result.config.head_dim
+    assert found == (64, 4, 8)  # a field that the class asks for, and the config lacked
+
+
+@pytest.mark.soak
+def test_heads_of_groups_follow_where_a_class_asks_for_no_size_of_theirs():
+    sizes = {"hidden_size": 32, "ffn_hidden_size": 48, "num_hidden_layers": 2, "vocab_size": 48}
+    heads = {"num_attention_heads": 4, "num_kv_heads": 2, "new_decoder_architecture": True}
+    module = built("FalconForCausalLM", transformers.FalconConfig(**sizes, **heads))
     result = growc.apply(module, "widen hidden to 64 with cyclic copy\nexpect exact")
     assert (result.config.hidden_size, result.config.num_attention_heads) == (64, 8)
 
