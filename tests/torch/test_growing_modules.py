@@ -72,6 +72,35 @@ def test_in_training_dropout_works_as_in_the_source():
     assert torch.allclose(result.eval()(**inputs).logits, module.eval()(**inputs).logits, atol=1e-5)
 
 
+class Skipping(nn.Module):
+    """A residual block that, in training, is left out of some rows, and gets noise of the row in others."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(6), nn.Linear(6, 8), nn.Linear(8, 6)
+
+    def forward(self, x):
+        branch = self.down(torch.tanh(self.up(self.norm(x))))
+        if self.training:
+            kept, noise, more, other = (branch.new_empty((len(x), 1)) for _ in range(4))
+            branch = branch * kept.bernoulli_(0.75).div_(0.75) + noise.normal_(std=0.5)
+            branch = branch + more.bernoulli_() + other.uniform_(0.5, 1)
+        return x + branch
+
+
+def test_in_training_blocks_are_skipped_as_in_the_source():
+    torch.manual_seed(0)
+    module, x = Skipping().eval(), torch.randn(9, 6)
+    result = growc.apply(module, "widen ffn to 16 with neighbor copy", {"x": x})
+    assert not result.missing
+    drawn = []
+    for one in (module.train(), result.train(), result):
+        torch.manual_seed(1 if len(drawn) < 2 else 2)
+        drawn.append(one(x))
+    torch.testing.assert_close(drawn[1], drawn[0])
+    assert not torch.allclose(drawn[2], drawn[0], atol=1e-2)
+
+
 def test_in_training_statistics_of_a_batch_are_kept():
     module, inputs = built(convolutions)
     result = growc.apply(module, "widen channels to 2 * channels with cyclic copy", inputs)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection
 from contextlib import nullcontext
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import torch
@@ -120,7 +120,7 @@ class _Rewriting:
                 value = self._insert(aten.expand_as.default, (value, before))
         else:
             assert isinstance(node.target, OpOverload), "what writes is an operator"
-            value = self._insert(without_write(node.target), node.args, node)
+            value = self._insert(without_write(node.target), _arguments(node), node)
         if value.meta["val"].dtype != before.meta["val"].dtype:
             value = self._insert(aten.to.dtype, (value, before.meta["val"].dtype))
         return value
@@ -142,6 +142,13 @@ def _target(node: fx.Node) -> fx.Node | None:
     if len(found) != 1 or found[0] is not node.args[0]:
         raise NotFunctionalError(f"`{node.target}` writes to more than its first argument")
     return _node(found[0])
+
+
+def _arguments(node: fx.Node) -> tuple[Any, ...]:
+    """The arguments by place of what writes, with what it takes for those that are left out."""
+    left_out = node.target._schema.arguments[len(node.args) :]  # type: ignore[union-attr]
+    usual = takewhile(lambda one: not one.kwarg_only and one.name not in node.kwargs, left_out)
+    return (*node.args, *(one.default_value for one in usual))
 
 
 def _is_part(node: fx.Node) -> bool:
@@ -191,11 +198,18 @@ def without_write(target: OpOverload) -> Any:
         return aten.zeros_like.default
     name = target._schema.name.removeprefix("aten::")
     plain = name.replace("__i", "__", 1) if name.startswith("__i") else name.removesuffix("_")
-    found = getattr(getattr(aten, plain, None), target._overloadname, None)
     reshapes = torch.Tag.inplace_view in target.tags and target is not aten.detach_.default
+    packets = [getattr(aten, known, None) for known in (plain, f"{plain}_functional")]
+    others = (getattr(packet, overload) for packet in packets if packet for overload in packet.overloads())
+    found = next((other for other in others if _takes(other) == _takes(target)), None)
     if found is None or plain == name or reshapes:
         raise NotFunctionalError(f"`{target}` has no operator without a write")
     return found
+
+
+def _takes(target: OpOverload) -> list[tuple[str, str]]:
+    """The names and types of what an operator takes."""
+    return [(one.name, str(one.type)) for one in target._schema.arguments]
 
 
 def put_back(target: Any, rest: tuple[Any, ...], shown: object, value: object) -> Call:

@@ -23,6 +23,7 @@ from torch.utils._pytree import (
 from growc.dialects.torch.capture.clean import clean
 from growc.dialects.torch.capture.data_dependence import asks_data, asserted, untraceable
 from growc.dialects.torch.capture.fake_module import SMALL, Fakes
+from growc.dialects.torch.capture.functionalize import NotFunctionalError
 from growc.dialects.torch.capture.routed_loops import (
     SOME,
     Chosen,
@@ -39,6 +40,8 @@ __all__ = ["Axes", "by_name", "free_axes", "named_symbols", "trace"]
 
 Axes = Mapping[str, Mapping[int, str]]
 """For each input, what its axes of any size are called: the batch, the sequence."""
+FINAL = (NotFunctionalError, NotIdleError)
+"""Found in a program that was traced: another way to trace it does not help."""
 
 
 def by_name(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,9 +83,10 @@ def trace(
             written = program.graph_signature.buffers_to_mutate.values()
             if all(module.get_buffer(name).numel() > SMALL for name in written):
                 return program
-    with suppress(Exception):  # the first reason is the one that helps
-        return _freest(fx.symbolic_trace(module), args, kwargs, axes)
     assert attempt.error is not None
+    if not isinstance(attempt.error, FINAL):
+        with suppress(Exception):  # the first reason is the one that helps
+            return _freest(fx.symbolic_trace(module), args, kwargs, axes)
     raise GrowError(untraceable(module, attempt.error)) from attempt.error
 
 
@@ -128,7 +132,7 @@ def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], ax
                     require_idle(program, _program(module, given, named, shapes, chosen), chosen)
                 forget(program)
             return program
-        if isinstance(attempt.error, NotIdleError):
+        if isinstance(attempt.error, FINAL):
             raise attempt.error
         reason = reason or attempt.error
     assert reason is not None

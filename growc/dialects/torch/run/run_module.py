@@ -97,7 +97,9 @@ DRAWN: Mapping[Any, Callable[..., Any]] = {
     aten.bernoulli_.float: lambda x, p=0.5: x.fill_(p),
     aten.native_dropout.default: lambda x, p, train: (x.clone(), torch.ones_like(x, dtype=torch.bool)),
     aten.normal_.default: lambda x, mean=0.0, deviation=1.0: x.fill_(mean),
+    aten.normal_functional.default: lambda x, mean=0.0, deviation=1.0: torch.full_like(x, mean),
     aten.uniform_.default: lambda x, low=0.0, high=1.0: x.fill_((low + high) / 2),
+    aten.uniform.default: lambda x, low=0.0, high=1.0: torch.full_like(x, (low + high) / 2),
 }
 """What stands in the place of calls that draw. All others draw alike from the same seed."""
 
