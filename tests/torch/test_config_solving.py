@@ -286,6 +286,36 @@ def test_of_configs_that_leave_axes_to_follow_the_one_that_leaves_the_fewest_is_
     assert {name.split(".")[0] for name, *_ in found.sizes} == {"branch"}
 
 
+class Apart(nn.Module):
+    """Layers beside each other, each as wide as an entry of its own says, and one that an entry shares."""
+
+    def __init__(self, widths: list[int], other: int = 0):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, width) for width in widths)
+        self.last = nn.Linear(4, other or widths[0])
+
+    def forward(self, x):
+        return [layer(x) for layer in (*self.layers, self.last)]
+
+
+def test_fields_are_not_changed_again_where_all_that_follows_them_is_right():
+    with torch.device("meta"):
+        planned = Apart([2 * width for width in range(8, 28)], other=8)
+    given = {"x": torch.zeros(2, 4)}
+    target = Target(shapes_of(planned), frozenset(), operator_log(planned, given), given)
+    configs: list[dict[str, object]] = []
+
+    def built(config, *, constants=False):
+        configs.append(config)
+        with torch.device("meta"):
+            return Apart(**config)
+
+    found = solve({"widths": list(range(8, 28))}, target, built)
+    assert isinstance(found, Unsolved)
+    assert [size[2:] for size in found.sizes] == [(8, 16), (8, 16)]
+    assert len(configs) < 300  # 534 where each field is changed at every stage
+
+
 class Gated(nn.Module):
     """Heads that share one key, and a gate of which only the config says that it has one for each of them."""
 

@@ -117,7 +117,8 @@ class ClassBuilder:
         if self.attention is not None:
             configuration._attn_implementation = self.attention
         configuration._experts_implementation = self.experts
-        with _at_most(PARAMETERS), _computing_constants() if constants else torch.device("meta"):
+        where = _computing_constants() if constants else torch.device("meta")
+        with _at_most(PARAMETERS), no_init_weights(), where:
             module: Any = self.chosen(configuration)
         module.tie_weights()
         for name in unstored:
@@ -144,7 +145,7 @@ def _at_most(limit: int) -> Iterator[None]:
 
 @contextmanager
 def _computing_constants() -> Iterator[None]:
-    """Parameters go to meta as soon as a module has them; nothing is initialised; all else is computed."""
+    """Parameters go to meta as soon as a module has them; all else is computed."""
     register, moved = nn.Module.register_parameter, WeakIdKeyDictionary()
 
     def on_meta(part: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
@@ -154,7 +155,7 @@ def _computing_constants() -> Iterator[None]:
                 moved[parameter] = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
             part._parameters[name] = moved[parameter]
 
-    with no_init_weights(), mock.patch.object(nn.Module, "register_parameter", on_meta):
+    with mock.patch.object(nn.Module, "register_parameter", on_meta):
         yield
 
 

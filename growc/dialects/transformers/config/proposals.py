@@ -82,11 +82,10 @@ def aligned(log: Log, target: Log) -> Iterator[tuple[int, Entry]]:
 
 
 class Proposals:
-    """What numbers say about fields. still: those that no size followed."""
+    """What numbers say about fields."""
 
     def __init__(self, trials: Trials) -> None:
         self.trials, self.logs = trials, LOGS
-        self.still: set[Path] = set()
         self.sizes = Reading[Feature](lambda trial: trial.features, trials.wanted)
         self.whole = _logged(trials, lambda entry: (*chain(*entry.shapes), *entry.whole))
         self.real = _logged(trials, lambda entry: map(rounded, entry.exact))
@@ -120,9 +119,10 @@ class Proposals:
         return self.trials.score(self.trials.of(values, logged=True))
 
     @cached_property
-    def sized(self) -> list[Path]:
-        """The fields that sizes follow."""
-        return [path for path, _ in self.moving(self.trials.start)]
+    def sized(self) -> dict[Path, set[Feature]]:
+        """The fields that sizes follow, with these sizes."""
+        found = {p: self.moved(self.trials.start, self.sizes, p)[1] for p in self.trials.leaves}
+        return {path: set(moved) for path, moved in found.items() if moved}
 
     def by_log(self, trial: Trial, reading: Reading[Slot]) -> Iterator[Iterator[Values]]:
         """New values of fields that no size follows, which give numbers of the log: of usual ones first."""
@@ -177,8 +177,14 @@ class Proposals:
         return type(before) is int and value < before and grow
 
     def moving(self, trial: Trial) -> Iterator[tuple[Path, dict[Feature, Any]]]:
-        """For each field that sizes follow: the value that would give each of them as wanted."""
-        return self.followed(trial, self.sizes, self.trials.leaves)
+        """For each field that sizes follow: the value that would give each of them as wanted.
+
+        A field that only sizes follow which are right is left, where others may right all that are wrong.
+        """
+        wrong, reached = self.sizes.wrong(trial), set[Feature]().union(*self.sized.values())
+        some = wrong if wrong <= reached else reached
+        paths = (path for path, moved in self.sized.items() if not some.isdisjoint(moved))
+        return self.followed(trial, self.sizes, paths)
 
     def followed(
         self, trial: Trial, reading: Reading[Place], paths: Iterable[Path]
@@ -186,12 +192,21 @@ class Proposals:
         """For each of these fields that numbers follow: the value that would give each of them as wanted."""
         for path in paths:
             self.logs -= reading.logged
-            asked = self.logs >= 0 if reading.logged else path not in self.still
+            asked = self.logs >= 0 or not reading.logged
             if asked and (proposed := self.following(trial, reading, path)):
                 yield path, proposed
 
     def following(self, trial: Trial, reading: Reading[Place], path: Path) -> dict[Place, Any]:
         """The value of one field that would give each number that follows it as wanted."""
+        value = trial.values.get(path, self.trials.leaves[path])
+        probe, moved = self.moved(trial, reading, path)
+        made = {p: estimate(value, probe, *moved[p], reading.wanted[p]) for p in moved}
+        return {p: estimated for p, estimated in made.items() if estimated is not None}
+
+    def moved(
+        self, trial: Trial, reading: Reading[Place], path: Path
+    ) -> tuple[Any, dict[Place, tuple[float, float]]]:
+        """Another value of a field that the class takes, and what each number that follows it was and is."""
         value = trial.values.get(path, self.trials.leaves[path])
         here = reading.of(trial)
         for probe in probes(value):
@@ -203,11 +218,8 @@ class Proposals:
             moved = {p: (old, new) for p, (old, new) in both.items() if old != new}
             if not moved and value is None and probe != probes(value)[-1]:
                 continue  # what stands for None may be this very number
-            if not reading.logged and not moved and trial.key == self.trials.start.key:
-                self.still.add(path)
-            made = {p: estimate(value, probe, *moved[p], reading.wanted[p]) for p in moved}
-            return {p: estimated for p, estimated in made.items() if estimated is not None}
-        return {}
+            return probe, moved
+        return None, {}
 
     def with_lists(self, values: Values) -> Iterator[Values]:
         """Values that may change a number of layers: alone, with the lists that go along, and with each of
