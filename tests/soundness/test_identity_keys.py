@@ -8,7 +8,6 @@ IDENTITY = re.compile(r"(?<![\w.])id\(|\bmap\(id\b")
 
 ALLOWED = {
     "growc/checkpoint/classes/load_state_dict.py": (1, "the memo of deepcopy has ids as its keys"),
-    "growc/dialects/onnx/shapes/simulate.py": (1, "a protobuf has no hash"),
     "growc/dialects/torch/emit/grown_module.py": (1, "the memo of deepcopy has ids as its keys"),
     "growc/dialects/torch/emit/rebuild.py": (1, "a symbolic size has no hash"),
     "growc/dialects/torch/run/run_module.py": (1, "the memo of deepcopy has ids as its keys"),

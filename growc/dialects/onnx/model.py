@@ -138,8 +138,8 @@ class IrModel(ABC):
 
     def evaluate(self, node: Node, operands: Sequence[Array | None]) -> Sequence[Array] | None:
         """What a node makes of these operands; None where that cannot be told."""
-        proto = self.simulator.proto(node, {}, len(operands), "")
-        return self.simulator.evaluate(node, proto, list(operands))
+        alike = self.simulator.alike(node, {}, len(operands), "")
+        return self.simulator.evaluate(node, alike, list(operands))
 
     def simulate(self, graph: Graph) -> Sampled:
         """Fill in sizes and known values of a graph. Raises GrowError (G311)."""

@@ -22,7 +22,7 @@ from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.body_lines import FOLLOW
 from growc.dialects.onnx.shapes.simulation import Simulation
-from growc.dialects.onnx.shapes.simulator import IN_SCHEMAS, ContradictionError, Simulator, Told
+from growc.dialects.onnx.shapes.simulator import IN_SCHEMAS, Alike, ContradictionError, Simulator, Told
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.traits import JOIN, SAME, SIZES, TAKE, VIEW
 
@@ -146,12 +146,12 @@ def _run(
         given = {i: done.known[v] for i, v in enumerate(node.inputs) if v is not None and v in done.known}
         FOLLOW[node.op](node, done, {**given, **operands})
         return
-    proto = simulator.proto(node, attributes, count, op)
+    alike = simulator.alike(node, attributes, count, op)
     inferred: list[list[tuple[int, ...] | None]] = []
     values: list[list[Array] | None] = []
     for point in range(done.points):
         known = [_known(node, i, point, done, operands) for i in range(count)]
-        result = _evaluated(node, proto, simulator, done, known, point)
+        result = _evaluated(node, alike, simulator, done, known, point)
         values.append(result)
         if result is not None:
             inferred.append([r.shape for r in result])
@@ -159,7 +159,7 @@ def _run(
             continue
         types = tuple(_told(node.input(i), known[i], point, done) for i in range(count))
         blind = any(t is None and node.input(i) is not None for i, t in enumerate(types))
-        found = [None] * len(node.outputs) if blind else simulator.infer(node, proto, types, known)
+        found = [None] * len(node.outputs) if blind else simulator.infer(node, alike, types, known)
         for k, (out, told) in enumerate(zip(node.outputs, found, strict=True)):
             if told is not None and told.element:
                 done.types[out] = _element_of(node, k, told.element, simulator, done)
@@ -225,7 +225,7 @@ def _known(
 
 def _evaluated(
     node: Node,
-    proto: onnx.NodeProto,
+    alike: Alike,
     simulator: Simulator,
     done: Simulation,
     known: list[Array | None],
@@ -249,7 +249,7 @@ def _evaluated(
         or any(k is None and not a for k, a in zip(known, absent, strict=True))
     ):
         return None
-    return simulator.evaluate(node, proto, known)
+    return simulator.evaluate(node, alike, known)
 
 
 def _told(value: Value | None, known: Array | None, point: int, done: Simulation) -> Told | None:

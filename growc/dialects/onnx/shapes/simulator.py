@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -67,27 +68,33 @@ class Told(NamedTuple):
 Operands = tuple[Told | None, ...]
 
 
+@dataclass(eq=False)
+class Alike:
+    """Nodes that are equal but for names, with operands i0, i1, … and results o0, …
+
+    told: the types of their results, by what they are given. runners: what evaluates them, once it was looked
+    for; None where there is no such.
+    """
+
+    proto: onnx.NodeProto
+    told: dict[object, list[Told | None]] = field(default_factory=dict)
+    runners: list[Any] = field(default_factory=list)
+
+
 class Simulator:
     """Evaluates the nodes of one model; keeps what they say between runs."""
 
     def __init__(self, model: ir.Model) -> None:
         self.opsets = {("" if d == "ai.onnx" else d): v for d, v in model.opset_imports.items()}
-        self.protos: dict[Node, onnx.NodeProto] = {}
-        self.distinct: dict[bytes, onnx.NodeProto] = {}
-        self.runners: dict[int, Any] = {}
+        self.nodes: dict[Node, Alike] = {}
+        self.distinct: dict[bytes, Alike] = {}
         self.schemas: dict[str, Any] = {}
-        self.told: dict[Any, list[Told | None]] = {}
 
     def on(self, model: ir.Model) -> Self:
         """The same for a model with other nodes; what is known of equal ones goes along."""
         made = type(self)(model)
         if made.opsets == self.opsets:
-            made.distinct, made.runners, made.schemas, made.told = (
-                self.distinct,
-                self.runners,
-                self.schemas,
-                self.told,
-            )
+            made.distinct, made.schemas = self.distinct, self.schemas
         return made
 
     def schema(self, op: str) -> Any:
@@ -101,44 +108,41 @@ class Simulator:
             self.schemas[op] = None if found is None or found.deprecated else found
         return self.schemas[op]
 
-    def proto(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> onnx.NodeProto:
-        """The node with canonical operand names (i0, i1, … -> o0, …) and what a patch changes; one object for
-        all nodes that are equal then.
-        """
-        if node not in self.protos:
+    def alike(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> Alike:
+        """The nodes that are equal to this one with what a patch changes."""
+        if node not in self.nodes:
             proto = ir.serde.serialize_node(node_of(node))
             proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
             proto.output[:] = [f"o{i}" for i in range(len(node.outputs))]
             for name in NAMES:
                 proto.ClearField(name)
-            self.protos[node] = self._one(proto)
-        proto = self.protos[node]
+            self.nodes[node] = self._alike(proto)
+        alike = self.nodes[node]
         if attributes or op or operands > len(node.inputs):
             changed = onnx.NodeProto()
-            changed.CopyFrom(proto)
-            changed.op_type = op or proto.op_type
-            changed.input[:] = [*proto.input, *(f"i{i}" for i in range(len(node.inputs), operands))]
-            kept = [a for a in proto.attribute if a.name not in attributes]
+            changed.CopyFrom(alike.proto)
+            changed.op_type = op or changed.op_type
+            changed.input.extend(f"i{i}" for i in range(len(node.inputs), operands))
+            kept = [a for a in alike.proto.attribute if a.name not in attributes]
             del changed.attribute[:]
             changed.attribute.extend(kept)
             made = (onnx.helper.make_attribute(k, v) for k, v in attributes.items() if v is not None)
             changed.attribute.extend(made)
-            return self._one(changed)
-        return proto
+            return self._alike(changed)
+        return alike
 
-    def _one(self, proto: onnx.NodeProto) -> onnx.NodeProto:
-        return self.distinct.setdefault(proto.SerializeToString(deterministic=True), proto)
+    def _alike(self, proto: onnx.NodeProto) -> Alike:
+        return self.distinct.setdefault(proto.SerializeToString(deterministic=True), Alike(proto))
 
     def infer(
-        self, node: Node, proto: onnx.NodeProto, operands: Operands, known: Sequence[Array | None]
+        self, node: Node, alike: Alike, operands: Operands, known: Sequence[Array | None]
     ) -> list[Told | None]:
         """Result types by onnx's inference; None for one that it cannot tell. Raises ContradictionError."""
         data = [(i, k) for i, k in enumerate(known) if k is not None and k.dtype.kind in "fiub"]
-        values = tuple((i, k.dtype.str, k.shape, k.tobytes()) for i, k in data)
-        key = node.op, id(proto), operands, values  # a node has no hash, and is held as long as its types are
-        if key not in self.told:
-            self.told[key] = self._inferred(node, proto, operands, data)
-        return self.told[key]
+        key = node.op, operands, tuple((i, k.dtype.str, k.shape, k.tobytes()) for i, k in data)
+        if key not in alike.told:
+            alike.told[key] = self._inferred(node, alike.proto, operands, data)
+        return alike.told[key]
 
     def _inferred(
         self, node: Node, proto: onnx.NodeProto, operands: Operands, known: Sequence[tuple[int, Array]]
@@ -165,24 +169,25 @@ class Simulator:
         own = _own_results(node, proto, operands)  # onnx has a function body for some, and no shape
         return [a or b for a, b in zip(own, told, strict=True)]
 
-    def evaluate(self, node: Node, proto: onnx.NodeProto, inputs: list[Array | None]) -> list[Array] | None:
+    def evaluate(self, node: Node, alike: Alike, inputs: list[Array | None]) -> list[Array] | None:
         """The node's results by onnx's reference operators; None where there is none for it."""
-        key = id(proto)  # as above
-        if key not in self.runners:
-            domain = node.op.split("::")[0] if "::" in node.op else ""
-            self.runners[key] = None
-            with suppress(Exception):  # no reference implementation: it is not evaluated
-                runner = load_op(domain, proto.op_type, self.opsets.get(domain, 1))
-                parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
-                parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
-                self.runners[key] = runner(proto, parameters)
-        runner = self.runners[key]
+        if not alike.runners:
+            alike.runners.append(self._runner(node, alike.proto))
+        [runner] = alike.runners
         if runner is None:
             return None
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         with suppress(Exception):  # as above: no value is known, the shape still is
             return [np.asarray(r) for r in runner.run(*inputs)]
+        return None
+
+    def _runner(self, node: Node, proto: onnx.NodeProto) -> Any:
+        domain = node.op.split("::")[0] if "::" in node.op else ""
+        with suppress(Exception):  # no reference implementation: it is not evaluated
+            parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
+            parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
+            return load_op(domain, proto.op_type, self.opsets.get(domain, 1))(proto, parameters)
         return None
 
 
