@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
-
-import numpy as np
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
@@ -77,8 +76,9 @@ def _read(kind: object, data: Json) -> object:
         return tuple(_read(parts[0], one) for one in items(data))
     if origin is Mapping:
         return {name: _read(parts[1], one) for name, one in fields(data).items()}
-    if origin is np.ndarray:
-        return np.asarray(items(data), dtype=get_args(parts[1])[0])
+    numpy = sys.modules.get("numpy")  # which a type with arrays has imported, and `growc --help` has not
+    if numpy is not None and origin is numpy.ndarray:
+        return numpy.asarray(items(data), dtype=get_args(parts[1])[0])
     if origin is Literal or kind is float:
         return text(data) if origin else real(data)
     assert isinstance(kind, type)

@@ -40,6 +40,19 @@ def test_help_is_instant():
     assert statistics.median(seconds() for _ in range(5)) < 0.3
 
 
+def test_help_imports_no_library():
+    said = """
+import atexit, sys
+from growc.cli.main import main
+atexit.register(lambda: print(*sys.modules, sep="\\n"))
+main(["--help"])
+"""
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    found = {name.partition(".")[0] for name in done.stdout.splitlines()}
+    assert "growc" in found
+    assert not found & {"numpy", "onnx", "onnx_ir", "lark", "networkx", "sympy", "torch", "transformers"}
+
+
 def test_a_recipe_comes_from_standard_input(tmp_path):
     save(tmp_path / "stream.onnx", STREAM)
     done = run("plan", "-", "stream.onnx", cwd=tmp_path, input="widen ffn to 24 with tail copy\n")
