@@ -8,12 +8,16 @@ by itself: results do not depend on names, exporters, chunks or the order of exe
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from growc.algebra.indexmap import Floats, Ints
+
+CHUNK = 1 << 14
+"""So many words are drawn together: with what is made of them they fit a cache. A multiple of four."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +35,30 @@ class Draws:
         """The stream of a place within this one."""
         return Draws.of(self.key, *place)
 
-    def _words(self, start: int, count: int) -> NDArray[np.uint64]:
+    def _words(self, start: int, count: int) -> Iterator[NDArray[np.uint64]]:
+        """Words of the stream in order, some at a time."""
         source = np.random.Philox(key=self.key)
         source.advance(start // 4)
-        return np.asarray(source.random_raw(count + start % 4)[start % 4 :])
+        source.random_raw(start % 4)
+        for at in range(0, count, CHUNK):
+            yield np.asarray(source.random_raw(min(CHUNK, count - at)))
+
+    def _uniform(self, start: int, count: int) -> Iterator[Floats]:
+        for words in self._words(start, count):
+            words >>= np.uint64(11)
+            made = words.astype(np.float64)
+            made += 1.0
+            made *= 2.0**-53
+            yield made
 
     def uniform(self, start: int, count: int) -> Floats:
         """Elements start..start+count of a uniform stream on (0, 1]."""
-        return ((self._words(start, count) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
+        return _end_to_end(self._uniform(start, count), count)
 
     def normal(self, start: int, count: int) -> Floats:
         """Elements of a standard normal stream (Box and Muller; two words an element)."""
-        pairs = self.uniform(2 * start, 2 * count).reshape(-1, 2)
-        return np.sqrt(-2.0 * np.log(pairs[:, 0])) * np.cos(2.0 * np.pi * pairs[:, 1])
+        pairs = (made.reshape(-1, 2) for made in self._uniform(2 * start, 2 * count))
+        return _end_to_end((_normal(pair) for pair in pairs), count)
 
     def integers(self, count: int, bound: int) -> Ints:
         """The first `count` elements of a uniform stream on 0 .. bound-1."""
@@ -58,3 +73,19 @@ class Draws:
         total = np.bincount(groups, weights=waits, minlength=count)[groups]
         size = np.bincount(groups, minlength=count)[groups]
         return 0.5 * waits / np.where(total > 0, total, 1.0) + 0.5 / size
+
+
+def _normal(pairs: Floats) -> Floats:
+    made = np.log(pairs[:, 0])
+    made *= -2.0
+    np.sqrt(made, out=made)
+    made *= np.cos(2.0 * np.pi * pairs[:, 1])
+    return made
+
+
+def _end_to_end(pieces: Iterator[Floats], count: int) -> Floats:
+    made, at = np.empty(count), 0
+    for piece in pieces:
+        made[at : at + len(piece)] = piece
+        at += len(piece)
+    return made

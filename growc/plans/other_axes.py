@@ -119,9 +119,9 @@ class _Whole:
     def means(self, which: Ints) -> Array:
         outer, size, inner = self.array.shape
         length = self.step.block
-        values = wide(self.array)
+        values = self.array
         if self.step.factors:
-            values = values * self.block.factors[self.step.factors]
+            values = wide(values) * self.block.factors[self.step.factors]
         values = values.reshape(outer, size // length, length, inner)
         lone = length * inner == 1 and self.block.count * self.block.before > 1
         return _mean(values, lone)[:, which % length]
@@ -157,6 +157,11 @@ def _mean(values: Array, lone: bool) -> Array:
     units are added up one by one, as those of several are.
     """
     if not lone:
-        return np.asarray(values.mean(axis=1))
-    total = np.add.accumulate(values, axis=1)[:, -1] + 0.0  # numpy begins with a zero: no sum is -0
-    return np.asarray(total / values.shape[1])
+        return np.asarray(wide(values).mean(axis=1))
+    outer, count, *_ = values.shape
+    kind = np.complex128 if values.dtype.kind == "c" else np.float64
+    if outer > 1:  # so numpy adds up rows of many numbers, one row behind the other
+        total = np.add.reduce(np.ascontiguousarray(values.reshape(outer, count).T), axis=0, dtype=kind)
+    else:
+        total = np.add.accumulate(values, axis=1, dtype=kind)[:, -1]
+    return np.asarray((total.reshape(outer, 1, 1) + 0.0) / count)  # numpy begins with a zero: no sum is -0
