@@ -165,6 +165,13 @@ class Writing(nn.Module):
         return y, turned, rest.sum(1), left + right, best
 
 
+class Halving(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y.chunk(2)[0].neg_()  # of a number of rows that is free the half has no number
+        return y
+
+
 class Remembering(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.last = x.softmax(-1)
@@ -183,6 +190,11 @@ def test_writes_become_values():
     agree(module, captured, {"x": torch.randn(5, 6)})
     operators = [node.target for node in captured.program.graph.nodes if node.op == "call_function"]
     assert not any(getattr(target, "_schema", None) and target._schema.is_mutable for target in operators)
+
+
+def test_a_part_of_the_rows_is_written_to_where_their_number_is_fixed():
+    module, x = Halving(), torch.randn(4, 6)
+    agree(module, export(module, (), {"x": x}), {"x": x})
 
 
 def test_a_module_that_keeps_tensors_in_attributes_is_captured_and_keeps_none():

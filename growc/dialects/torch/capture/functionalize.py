@@ -20,7 +20,7 @@ from torch import fx
 from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
 
-__all__ = ["NotFunctionalError", "functionalise", "put_back", "put_part", "without_write"]
+__all__ = ["NoOperatorError", "NotFunctionalError", "functionalise", "put_back", "put_part", "without_write"]
 
 aten = torch.ops.aten
 
@@ -30,6 +30,10 @@ Call = tuple[Any, tuple[object, ...]]
 
 class NotFunctionalError(Exception):
     """A write of a kind that is not known."""
+
+
+class NoOperatorError(NotFunctionalError):
+    """A write that no other operator gives, whatever the sizes."""
 
 
 def functionalise(graph: fx.Graph, buffers: Collection[str]) -> None:
@@ -193,7 +197,7 @@ def _restored(view: fx.Node, shown: fx.Node, value: fx.Node) -> Call:
 
 
 def without_write(target: OpOverload) -> Any:
-    """The operator that computes what a write would leave behind. Raises NotFunctionalError."""
+    """The operator that computes what a write would leave behind. Raises NoOperatorError."""
     if target is aten.zero_.default:
         return aten.zeros_like.default
     name = target._schema.name.removeprefix("aten::")
@@ -203,7 +207,7 @@ def without_write(target: OpOverload) -> Any:
     others = (getattr(packet, overload) for packet in packets if packet for overload in packet.overloads())
     found = next((other for other in others if _takes(other) == _takes(target)), None)
     if found is None or plain == name or reshapes:
-        raise NotFunctionalError(f"`{target}` has no operator without a write")
+        raise NoOperatorError(f"`{target}` has no operator without a write")
     return found
 
 

@@ -23,7 +23,7 @@ from torch.utils._pytree import (
 from growc.dialects.torch.capture.clean import clean
 from growc.dialects.torch.capture.data_dependence import asks_data, asserted, untraceable
 from growc.dialects.torch.capture.fake_module import SMALL, Fakes
-from growc.dialects.torch.capture.functionalize import NotFunctionalError
+from growc.dialects.torch.capture.functionalize import NoOperatorError
 from growc.dialects.torch.capture.routed_loops import (
     SOME,
     Chosen,
@@ -40,7 +40,7 @@ __all__ = ["Axes", "by_name", "free_axes", "named_symbols", "trace"]
 
 Axes = Mapping[str, Mapping[int, str]]
 """For each input, what its axes of any size are called: the batch, the sequence."""
-FINAL = (NotFunctionalError, NotIdleError)
+FINAL = (NoOperatorError, NotIdleError)
 """Found in a program that was traced: another way to trace it does not help."""
 
 
