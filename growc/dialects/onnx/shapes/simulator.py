@@ -20,6 +20,7 @@ from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.operators.infer_types import Type, results
 from growc.dialects.onnx.origins import node_of
+from growc.errors.brief import brief
 from growc.ir.graph import Node
 
 IN_SCHEMAS = {
@@ -75,6 +76,8 @@ class Alike:
     told: the types of their results, by what they are given. runners: what evaluates them, once it was looked
     for; None where there is no such.
     """
+
+    __repr__ = brief
 
     proto: onnx.NodeProto
     told: dict[object, list[Told | None]] = field(default_factory=dict)
