@@ -48,6 +48,12 @@ def test_what_is_written_to_is_another_value():
     assert log_of(in_place) == log_of(functional)
 
 
+def test_a_draw_whose_chance_is_left_out_is_that_of_one_half():
+    said = log_of(lambda x, weight: (x @ weight).bernoulli_())
+    assert same_logs(said, log_of(lambda x, weight: (x @ weight).bernoulli_(0.5)))
+    assert not same_logs(said, log_of(lambda x, weight: (x @ weight).bernoulli_(0.25)))
+
+
 def test_a_view_shows_what_stands_there_when_it_is_read():
     def early(x: Tensor, weight: Tensor) -> Tensor:
         made = x @ weight

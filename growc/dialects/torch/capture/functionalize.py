@@ -10,7 +10,7 @@ views are taken again, as torch's own functionalisation does it.
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from itertools import pairwise, takewhile
 from typing import Any
@@ -20,7 +20,15 @@ from torch import fx
 from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
 
-__all__ = ["NoOperatorError", "NotFunctionalError", "functionalise", "put_back", "put_part", "without_write"]
+__all__ = [
+    "NoOperatorError",
+    "NotFunctionalError",
+    "functionalise",
+    "put_back",
+    "put_part",
+    "spelt_out",
+    "without_write",
+]
 
 aten = torch.ops.aten
 
@@ -124,7 +132,9 @@ class _Rewriting:
                 value = self._insert(aten.expand_as.default, (value, before))
         else:
             assert isinstance(node.target, OpOverload), "what writes is an operator"
-            value = self._insert(without_write(node.target), _arguments(node), node)
+            value = self._insert(
+                without_write(node.target), spelt_out(node.target, node.args, node.kwargs), node
+            )
         if value.meta["val"].dtype != before.meta["val"].dtype:
             value = self._insert(aten.to.dtype, (value, before.meta["val"].dtype))
         return value
@@ -146,13 +156,6 @@ def _target(node: fx.Node) -> fx.Node | None:
     if len(found) != 1 or found[0] is not node.args[0]:
         raise NotFunctionalError(f"`{node.target}` writes to more than its first argument")
     return _node(found[0])
-
-
-def _arguments(node: fx.Node) -> tuple[Any, ...]:
-    """The arguments by place of what writes, with what it takes for those that are left out."""
-    left_out = node.target._schema.arguments[len(node.args) :]  # type: ignore[union-attr]
-    usual = takewhile(lambda one: not one.kwarg_only and one.name not in node.kwargs, left_out)
-    return (*node.args, *(one.default_value for one in usual))
 
 
 def _is_part(node: fx.Node) -> bool:
@@ -209,6 +212,13 @@ def without_write(target: OpOverload) -> Any:
     if found is None or plain == name or reshapes:
         raise NoOperatorError(f"`{target}` has no operator without a write")
     return found
+
+
+def spelt_out(target: OpOverload, args: Sequence[Any], kwargs: Collection[str]) -> tuple[Any, ...]:
+    """Arguments by place, those that are left out too: the operator without a write may ask for them."""
+    left_out = target._schema.arguments[len(args) :]
+    usual = takewhile(lambda one: not one.kwarg_only and one.name not in kwargs, left_out)
+    return (*args, *(one.default_value for one in usual))
 
 
 def _takes(target: OpOverload) -> list[tuple[str, str]]:

@@ -13,7 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from growc.dialects.torch.capture.functionalize import NotFunctionalError, put_back, put_part, without_write
+from growc.dialects.torch.capture.functionalize import (
+    NotFunctionalError,
+    put_back,
+    put_part,
+    spelt_out,
+    without_write,
+)
 
 aten = torch.ops.aten
 
@@ -90,7 +96,7 @@ class Written:
                 value = given[1]
                 value = value if value.shape == before.shape else aten.expand_as.default(value, before)
             else:
-                value = without_write(func)(*given, **named)
+                value = without_write(func)(*spelt_out(func, given, named), **named)
             value = value if value.dtype == before.dtype else aten.to.dtype(value, before.dtype)
         assert isinstance(value, Tensor), "a write leaves one value"
         return value
