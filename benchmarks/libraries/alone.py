@@ -5,10 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 SLOWER = 8
 """So many times as long as its seconds of CPU may a process take, beside others."""
+OVER = getattr(signal, "SIGXCPU", 24)
+"""What ends a process that took its seconds."""
 
 
 def alone(
@@ -30,18 +33,15 @@ def alone(
         found = ours.recv() if ours.poll(SLOWER * limit) else failed("time limit")
     except EOFError:
         process.join()
-        over = -process.exitcode in (signal.SIGXCPU, signal.SIGKILL) if process.exitcode else False
-        found = failed("time limit" if over else "the process ended")
+        found = failed("time limit" if process.exitcode == -OVER else "the process ended")
     process.kill()
     process.join()
     return dict(found)
 
 
 def _limited(limit: float, work: Callable[..., None], *arguments: Any) -> None:
-    try:
+    with suppress(ImportError):  # Windows counts none
         import resource
-    except ImportError:  # pragma: no cover - not on Windows
-        pass
-    else:
-        resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
+
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit), resource.getrlimit(resource.RLIMIT_CPU)[1]))
     work(*arguments)

@@ -42,10 +42,9 @@ def drawn(module: nn.Module, feed: Feed, seed: int = 0) -> nn.Module:
             return
         var, mean = torch.var_mean(args[0], [k for k in range(args[0].ndim) if k != 1], correction=0)
         if args[0].numel() > var.numel():  # else there is nothing to vary
+            least = float(var.mean())  # some channels vary on other inputs only
             norm.running_mean.copy_(mean)
-            norm.running_var.copy_(
-                var.clamp_min(float(var.mean()))
-            )  # some vary by chance on other inputs only
+            norm.running_var.copy_(var.clamp_min(least))
         deviation = norm.running_var.sqrt()
         norm.running_mean.add_(0.2 * deviation * torch.randn(deviation.shape, generator=noise))
         norm.running_var.mul_(1 + torch.rand(deviation.shape, generator=noise))

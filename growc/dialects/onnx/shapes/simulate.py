@@ -127,9 +127,9 @@ def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple
     done.sizes[value] = tuple((d,) * done.points for d in dims)
     done.types[value] = _DTYPES.get(weight.dtype) or int(ir.DataType[weight.dtype.upper()])
     whole = not weight.floating and weight.dtype not in _QUANTISED
-    some = weight.elements <= MAX_INTEGERS and dims == weight.shape and weight.dtype != "string"
-    few = some and (whole or weight.elements == 1 or (weight.elements > 1 and _is_scale(value)))
-    if few:  # axes are all that an empty one has
+    few = weight.elements <= MAX_INTEGERS and dims == weight.shape and weight.dtype != "string"
+    real = weight.elements == 1 or (weight.elements > 1 and few and _is_scale(value))  # no element, no value
+    if few and (whole or real):
         done.known[value] = (np.asarray(weight.read()),) * done.points
 
 
@@ -198,8 +198,10 @@ def _element_of(node: Node, result: int, element: int, simulator: Simulator, don
     """The element type of a result: bfloat16 where inference saw what stands for it in an operand of one
     type with the result."""
     half = int(ir.DataType.BFLOAT16)
+    if element != IN_SCHEMAS[half]:
+        return element
     halves = [i for i, v in enumerate(node.inputs) if v is not None and done.types.get(v) == half]
-    if element != IN_SCHEMAS[half] or not halves:
+    if not halves:
         return element
     schema = simulator.schema(node.op)
     return half if schema is None or any(_of_one_type(schema, i, result) for i in halves) else element

@@ -73,15 +73,13 @@ Operands = tuple[Told | None, ...]
 class Alike:
     """Nodes that are equal but for names, with operands i0, i1, … and results o0, …
 
-    told: the types of their results, by what they are given. runners: what evaluates them, once it was looked
-    for; None where there is no such.
+    told: the types of their results, by what they are given.
     """
 
     __repr__ = brief
 
     proto: onnx.NodeProto
     told: dict[object, list[Told | None]] = field(default_factory=dict)
-    runners: list[Any] = field(default_factory=list)
 
 
 class Simulator:
@@ -91,13 +89,14 @@ class Simulator:
         self.opsets = {("" if d == "ai.onnx" else d): v for d, v in model.opset_imports.items()}
         self.nodes: dict[Node, Alike] = {}
         self.distinct: dict[bytes, Alike] = {}
+        self.runners: dict[Alike, Any] = {}
         self.schemas: dict[str, Any] = {}
 
     def on(self, model: ir.Model) -> Self:
         """The same for a model with other nodes; what is known of equal ones goes along."""
         made = type(self)(model)
         if made.opsets == self.opsets:
-            made.distinct, made.schemas = self.distinct, self.schemas
+            made.distinct, made.runners, made.schemas = self.distinct, self.runners, self.schemas
         return made
 
     def schema(self, op: str) -> Any:
@@ -150,7 +149,7 @@ class Simulator:
     def _inferred(
         self, node: Node, proto: onnx.NodeProto, operands: Operands, known: Sequence[tuple[int, Array]]
     ) -> list[Told | None]:
-        domain = node.op.split("::")[0] if "::" in node.op else ""
+        domain = _domain(node)
         schema = self.schema(f"{domain}::{proto.op_type}" if domain else proto.op_type)
         if schema is None:
             return _own_results(node, proto, operands)
@@ -174,9 +173,9 @@ class Simulator:
 
     def evaluate(self, node: Node, alike: Alike, inputs: list[Array | None]) -> list[Array] | None:
         """The node's results by onnx's reference operators; None where there is none for it."""
-        if not alike.runners:
-            alike.runners.append(self._runner(node, alike.proto))
-        [runner] = alike.runners
+        if alike not in self.runners:
+            self.runners[alike] = self._runner(node, alike.proto)
+        runner = self.runners[alike]
         if runner is None:
             return None
         while inputs and inputs[-1] is None:
@@ -186,12 +185,16 @@ class Simulator:
         return None
 
     def _runner(self, node: Node, proto: onnx.NodeProto) -> Any:
-        domain = node.op.split("::")[0] if "::" in node.op else ""
+        domain = _domain(node)
         with suppress(Exception):  # no reference implementation: it is not evaluated
             parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
             parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
             return load_op(domain, proto.op_type, self.opsets.get(domain, 1))(proto, parameters)
         return None
+
+
+def _domain(node: Node) -> str:
+    return node.op.split("::")[0] if "::" in node.op else ""
 
 
 def _own_results(node: Node, proto: onnx.NodeProto, operands: Operands) -> list[Told | None]:

@@ -214,7 +214,7 @@ def without_write(target: OpOverload) -> Any:
     return found
 
 
-def spelt_out(target: OpOverload, args: Sequence[Any], kwargs: Collection[str]) -> tuple[Any, ...]:
+def spelt_out(target: OpOverload, args: Sequence[object], kwargs: Collection[str]) -> tuple[object, ...]:
     """Arguments by place, those that are left out too: the operator without a write may ask for them."""
     left_out = target._schema.arguments[len(args) :]
     usual = takewhile(lambda one: not one.kwarg_only and one.name not in kwargs, left_out)

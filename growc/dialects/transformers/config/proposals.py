@@ -192,8 +192,7 @@ class Proposals:
         """For each of these fields that numbers follow: the value that would give each of them as wanted."""
         for path in paths:
             self.logs -= reading.logged
-            asked = self.logs >= 0 or not reading.logged
-            if asked and (proposed := self.following(trial, reading, path)):
+            if (self.logs >= 0 or not reading.logged) and (proposed := self.following(trial, reading, path)):
                 yield path, proposed
 
     def following(self, trial: Trial, reading: Reading[Place], path: Path) -> dict[Place, Any]:
