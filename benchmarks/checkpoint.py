@@ -23,6 +23,7 @@ import numpy as np
 
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.shards import ShardWriter
+from growc.plans.rows import stored
 
 HIDDEN, FFN, VOCAB, HEADS, KV_HEADS = 2048, 5632, 32000, 32, 4
 
@@ -74,7 +75,7 @@ def make(folder: Path, layers: int) -> int:
     with ShardWriter(folder, entries, {"format": "pt"}, 1 << 30) as writer:
         for entry in entries:
             drawn = random.standard_normal(entry.shape, dtype=np.float32) * np.float32(0.02)
-            writer.put(entry.name, drawn.astype(ml_dtypes.bfloat16))
+            writer.put(entry.name, stored(drawn.astype(ml_dtypes.bfloat16)))
     return sum(entry.elements for entry in entries)
 
 

@@ -80,7 +80,7 @@ def revived(grown: GrownWeights[Living]) -> Any:
     for names in same_tensors(module):
         name = next(name for name in names if name in grown.plans)
         old = grown.source.tensors[grown.origin(name)]
-        made = to_torch(grown.make(name)).clone().to(old.device)
+        made = to_torch(grown.make(name).whole().reshape(grown.plans[name].after)).to(old.device)
         place(module, names, nn.Parameter(made, old.requires_grad) if isinstance(old, nn.Parameter) else made)
     _follow(module, source)
     return module

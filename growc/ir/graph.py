@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from growc.algebra.indexmap import Array, Bools
+from growc.algebra.indexmap import Array, Bools, Ints
 from growc.algebra.space import Size
 from growc.algebra.unit_ranges import Range
 from growc.errors.brief import brief
@@ -21,6 +21,8 @@ from growc.ir.notation import Line, Operand
 from growc.ir.traits import JOIN, WRITE, Trait
 from growc.ir.walk import walk
 
+Index = tuple[slice | Ints, ...]
+"""Of an array, as numpy takes it: slices, or numbers for each axis."""
 Origin = Hashable
 """What a dialect has of its own for a value, a node or a stored tensor. Only the dialect looks into it."""
 
@@ -63,6 +65,12 @@ class Weight:
 
     order: Order | None = None
     """What the units of an axis are of those that are stored: `shape` and `read` have them in this order."""
+    some: Callable[[Index], Array] | None = field(default=None, repr=False)
+    """Brings the values at an index of numpy without the others, where that is possible."""
+
+    def at(self, index: Index) -> Array:
+        """The values at an index of numpy."""
+        return np.asarray(self.read()[index]) if self.some is None else self.some(index)
 
     @property
     def root(self) -> str:

@@ -6,7 +6,7 @@ between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -32,26 +32,22 @@ def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
 
     16-bit numbers are computed in float32 and rounded once. `read` brings what `read_for` names.
     """
-    if plan.literal is not None:
-        return np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after)
-    if not plan.changed:
+    if plan.literal is None and not plan.changed:
         return source
-    return _planned(plan, source, read).whole().reshape(plan.after)
+    return planned(plan, source, read).whole().reshape(plan.after)
 
 
-def blocks(plan: WeightPlan, source: Array, read: Read | None = None) -> Iterator[Array]:
-    """The same values in order, some of them at a time, without the tensor as a whole."""
-    if plan.literal is not None or not plan.changed:
-        yield execute(plan, source, read)
-    else:
-        yield from _planned(plan, source, read).blocks()
-
-
-def _planned(plan: WeightPlan, source: Array, read: Read | None) -> Rows:
+def planned(plan: WeightPlan, source: Array, read: Read | None = None) -> Rows:
+    """The same values by rows, which are computed when they are asked for; a number is a row."""
+    if plan.literal is not None:
+        return stored(np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after))
+    if not plan.changed:
+        return stored(source)
     if plan.normed is not None:
         rows = stored(_normed(plan.normed, read))
     else:
-        rows = _stepped(plan.steps, source, read, plan.shift)
+        computed = plan.scale != 1.0 or bool(plan.shift) or not all(map(_moves, plan.steps))
+        rows = _stepped(plan.steps, source, read, plan.shift, computed)
     if plan.scale != 1.0:
         rows = rows.then(lambda x: (wide(x) * plan.scale).astype(x.dtype))
     if plan.shift:
@@ -59,18 +55,22 @@ def _planned(plan: WeightPlan, source: Array, read: Read | None) -> Rows:
     return rows.then(lambda x: x.astype(source.dtype, copy=False))
 
 
-def _stepped(steps: Sequence[AxisStep], source: Array, read: Read | None, shift: float) -> Rows:
-    """A tensor with its shift after some steps; 16-bit numbers as float32."""
+def _stepped(
+    steps: Sequence[AxisStep], source: Array, read: Read | None, shift: float, computed: bool = True
+) -> Rows:
+    """A tensor with its shift after some steps; 16-bit numbers as float32, where they are computed with."""
     std = _deviation(source) if any(draws(step) for step in steps) else 0.0
     rows = stored(source)
-    if source.dtype.itemsize == 2 and source.dtype.kind not in "iu":
+    if computed and source.dtype.itemsize == 2 and source.dtype.kind not in "iu":
         rows = rows.then(lambda x: x.astype(np.float32))
     if shift:
         rows = rows.then(lambda x: x + x.dtype.type(shift))
     for step in steps:
         factors = {n: _read(read, n).astype(np.float64).reshape(-1, 1) for n in _factors(step)}
         above = step.next
-        other = None if above is None else _stepped(above.steps, _read(read, above.source), read, shift)
+        other = (
+            None if above is None else _stepped(above.steps, _read(read, above.source), read, shift, computed)
+        )
         rows = _along(step, rows, other, std, factors)
     return rows
 
@@ -150,6 +150,12 @@ def draws(step: AxisStep) -> bool:
     """Whether a step draws numbers, one for each entry."""
     leaves = leaf_steps(step.layout)
     return any(leaf.noise is not None or bool((leaf.filler == DRAWN).any()) for leaf in leaves)
+
+
+def _moves(step: AxisStep) -> bool:
+    """Whether a step computes nothing: entries move, or are zero."""
+    above = () if step.next is None else step.next.steps
+    return all(leaf.moves for leaf in leaf_steps(step.layout)) and all(map(_moves, above))
 
 
 def _factors(step: AxisStep) -> set[str]:

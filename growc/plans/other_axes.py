@@ -96,13 +96,13 @@ class _Block:
 
 def _copied(array: Array, index: Ints) -> Array:
     """Units of the middle axis by their numbers: runs of them as slices, where they are long."""
-    found = list(runs(index))
-    if len(found) == 1:
+    breaks = np.count_nonzero(np.diff(index) != 1)
+    if not breaks:
         return array[:, index[0] : index[0] + len(index)]
-    if len(found) * 8 > len(index):
+    if breaks * 8 > len(index):
         return array.take(index, axis=1)
     made = np.empty((array.shape[0], len(index), array.shape[2]), array.dtype)
-    for at, first, count in found:
+    for at, first, count in runs(index):
         made[:, at : at + count] = array[:, first : first + count]
     return made
 

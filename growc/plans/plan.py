@@ -75,6 +75,13 @@ class LeafStep:
             and bool((self.weight == 1).all())
         )
 
+    @property
+    def moves(self) -> bool:
+        """Whether every new row is an old one, or zero."""
+        copies = self.index >= 0
+        as_they_are = bool((self.weight[copies] == 1).all() and (self.filler[~copies] == ZERO).all())
+        return as_they_are and self.noise is None
+
     def as_map(self) -> IndexMap:
         """Its map; rows that are no copy are junk or zero."""
         junk = (self.index < 0) & (self.filler != ZERO)

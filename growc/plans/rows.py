@@ -15,7 +15,7 @@ import numpy as np
 
 from growc.algebra.indexmap import Array, Bools, Ints
 
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 """So many bytes of rows are computed together: with what is made on the way they fit a cache."""
 
 

@@ -128,7 +128,7 @@ class _Probes:
     def of(self, weight: Weight) -> Array:
         if weight not in self.taken:
             places = [sorted({(size - 1) * k // 3 for k in range(4)}) for size in weight.shape]
-            self.taken[weight] = np.asarray(weight.read()[np.ix_(*places)])
+            self.taken[weight] = weight.at(np.ix_(*places))
         return self.taken[weight]
 
     def constant(self, weight: Weight) -> bool:
@@ -152,17 +152,22 @@ class _Probes:
             return
         dtype, shape, probe = weight.dtype, weight.shape, self.of(weight)
         same = [w for w in self.alike[_key(dtype, shape, probe)] if w.root != weight.root]
-        yield from ((w, False) for w in same if _blocks_equal(weight.read(), w.read()))
+        yield from ((w, False) for w in same if _blocks_equal(weight, w))
         if len(shape) == 2:
             turned = self.alike.get(_key(dtype, shape[::-1], probe.T), ())
             others = [w for w in turned if w.root != weight.root]
-            yield from ((w, True) for w in others if _blocks_equal(weight.read(), w.read().T))
+            yield from ((w, True) for w in others if _blocks_equal(weight, w, turned=True))
 
 
 def _key(dtype: str, shape: tuple[int, ...], probe: Array) -> object:
     return dtype, shape, tuple(probe.ravel().tolist())
 
 
-def _blocks_equal(x: Array, y: Array) -> bool:
+def _blocks_equal(x: Weight, y: Weight, turned: bool = False) -> bool:
+    """Whether some rows of a weight are those of another one, or its columns."""
     starts = {0, max(x.shape[0] - _BLOCK, 0), x.shape[0] // 2}
-    return all(np.array_equal(x[s : s + _BLOCK], y[s : s + _BLOCK]) for s in sorted(starts))
+    blocks = (slice(start, start + _BLOCK) for start in sorted(starts))
+    return all(
+        np.array_equal(x.at((block,)), y.at((slice(None), block)).T if turned else y.at((block,)))
+        for block in blocks
+    )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from growc.algebra.indexmap import Array
 from growc.plans import first_axis, rows
-from growc.plans.execute import blocks, execute
+from growc.plans.execute import execute, planned
 from growc.plans.plan import (
     DRAWN,
     MEAN,
@@ -102,7 +102,7 @@ def test_blocks_are_what_the_whole_is(plan: WeightPlan, kind: str, size: int) ->
     with pytest.MonkeyPatch.context() as patch:
         for module in (rows, first_axis):
             patch.setattr(module, "BLOCK", size)
-        pieces = list(blocks(plan, source, read))
+        pieces = list(planned(plan, source, read).blocks())
         assert execute(plan, source, read).tobytes() == wanted.tobytes()
     assert b"".join(piece.tobytes() for piece in pieces) == wanted.tobytes()
     assert {piece.dtype for piece in pieces} == {wanted.dtype}
@@ -120,7 +120,7 @@ def test_nothing_as_large_as_a_tensor_stands_in_between(axis: int, filler: int) 
     )
     source = drawn("float32", tuple(shape), 0)
     tracemalloc.start()
-    count = sum(piece.nbytes for piece in blocks(plan, source))
+    count = sum(piece.nbytes for piece in planned(plan, source).blocks())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 4 * size * len(index)

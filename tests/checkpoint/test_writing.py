@@ -15,6 +15,7 @@ from growc.checkpoint.files.key_mapping import ModuleNames
 from growc.checkpoint.files.shards import read_size
 from growc.checkpoint.files.write import as_they_are, write_checkpoint
 from growc.errors.diagnostic import GrowError
+from growc.plans.rows import stored
 
 MODELS = [
     ("LlamaForCausalLM", "Llama"),
@@ -48,7 +49,7 @@ def test_a_copy_by_way_of_the_class_is_what_transformers_saves(save, tmp_path, c
     module = skeleton(path, class_name)
     names = ModuleNames(module, {n: t.entry for n, t in source.tensors.items()}, source.read)
     assert names.unused == ()
-    parts = names.files(module, names.entries, names.read)
+    parts = names.files(module, names.entries, lambda name: stored(names.read(name)))
     count = module.num_parameters()
     write_checkpoint(
         tmp_path / "copy", source, source.config, parts, shard_size=read_size(size), parameters=count

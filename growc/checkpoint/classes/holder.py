@@ -46,9 +46,13 @@ class Holder(ABC):
         """For every name of a tensor of the state, the first of its names."""
         return first_names(self.module)
 
+    def stored_tensor(self, name: str) -> torch.Tensor:
+        """The same as a tensor of torch."""
+        return to_torch(self.read(name))
+
     def tensor(self, name: str) -> torch.Tensor:
         """The same for a class that computes in single precision."""
-        return single(to_torch(self.read(name)))
+        return single(self.stored_tensor(name))
 
 
 def single(tensor: torch.Tensor) -> torch.Tensor:

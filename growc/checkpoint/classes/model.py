@@ -85,7 +85,7 @@ class ClassModel(TorchModel):
     @classmethod
     def of_captured(cls, holder: Holder, inputs: Mapping[str, Any], captured: Captured) -> Self:
         """A class that was captured."""
-        program = lower(captured, holder.tensor)
+        program = lower(captured, holder.stored_tensor)
         return cls(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
 
     def deciding(self, config: Mapping[str, Json]) -> Self:

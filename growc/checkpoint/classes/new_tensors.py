@@ -21,8 +21,9 @@ from growc.checkpoint.files.write import Tell, as_they_are, write_checkpoint
 from growc.dialects.transformers.config.shapes import Feature, same_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.compilation import Result
-from growc.plans.execute import execute
+from growc.plans.execute import planned
 from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, Plan, WeightPlan
+from growc.plans.rows import Rows
 from growc.training.optimizer_state import New, carry, parameter_groups, read_optimizer
 
 if TYPE_CHECKING:
@@ -166,13 +167,13 @@ class GrownWeights(Generic[H]):
         """The source's name of the tensor that one of the result comes from."""
         return self.plans[name].copy_of or self.plans[name].source
 
-    def make(self, name: str) -> Array:
-        """One tensor of the result."""
+    def make(self, name: str) -> Rows:
+        """One tensor of the result, by rows."""
         plan = self.plans[name]
         old = self.source.read(self.origin(name))
-        made = execute(plan, np.zeros_like(old) if plan.zero else old, self.read)
+        made = planned(plan, np.zeros(old.shape, old.dtype) if plan.zero else old, self.read)
         factor = self.factors.get(name)
-        return made if factor is None or not factor.shift else factor.of(made)
+        return made if factor is None or not factor.shift else made.then(factor.of)
 
     def entry(self, name: str) -> Entry:
         """What a file says of it: it keeps its elements' type."""

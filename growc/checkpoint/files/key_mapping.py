@@ -18,6 +18,7 @@ from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.shards import Part
 from growc.checkpoint.files.torch_tensors import entry_of, without_data
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch
+from growc.plans.rows import Rows, stored
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +50,15 @@ class _Conversion:
     def arrays(self, read: Callable[[str], Array]) -> dict[str, Array]:
         """The results as arrays."""
         return {n: to_numpy(t) for n, t in self.run(lambda name: to_torch(read(name))).items()}
+
+    def rows(self, make: Callable[[str], Rows], whole: Callable[[str], Array]) -> dict[str, Rows]:
+        """The results by rows; what is joined or parted is made as a whole."""
+        from transformers.core_model_loading import WeightRenaming
+
+        if isinstance(self.transform, WeightRenaming):
+            [(_, name)] = self.parts
+            return {self.rename(self.transform.target_patterns[0]): make(name)}
+        return {n: stored(array) for n, array in self.arrays(whole).items()}
 
     def outline(self, entries: Mapping[str, Entry]) -> tuple[Entry, ...]:
         """What the results will be."""
@@ -88,13 +98,17 @@ class ModuleNames:
         return found
 
     def files(
-        self, module: object, entries: Mapping[str, Entry], read: Callable[[str], Array]
+        self, module: object, entries: Mapping[str, Entry], make: Callable[[str], Rows]
     ) -> Iterator[Part]:
         """The tensors of a module of the same class as a file has them, in the file's order."""
+
+        def whole(name: str) -> Array:
+            return make(name).whole().reshape(entries[name].shape)
+
         used = [transform for transform in self._mapping if transform.was_used()]
         for conversion in _saving(module, sorted(entries, key=_natural), used):
             outline = conversion.outline(entries)
-            yield Part(outline, partial(conversion.arrays, read))
+            yield Part(outline, partial(conversion.rows, make, whole))
 
 
 def _natural(name: str) -> Any:

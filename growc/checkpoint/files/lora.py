@@ -29,6 +29,7 @@ from growc.checkpoint.files.shards import ShardWriter
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.plans.execute import Read, execute
 from growc.plans.plan import MEAN, ZERO, Layout, WeightPlan
+from growc.plans.rows import stored
 
 WEIGHTS, PICKLED = ADAPTER_WEIGHTS
 PREFIX = "base_model.model."
@@ -79,14 +80,16 @@ def grow_adapter(folder: Path, out: Path, growth: Growth) -> None:
     if file is None:
         raise unreadable(folder / ADAPTER_CONFIG, f"there is no `{WEIGHTS}` beside it")
     _require_plain(folder, config, any(plan.copy_of for plan in growth.plans.values()))
-    stored, metadata = read_tensors(file)
+    tensors, metadata = read_tensors(file)
     across = bool(config.get("fan_in_fan_out"))
-    grown = {n: a for pair in _pairs(folder, stored) for n, a in _grown(folder, pair, stored, growth, across)}
+    grown = {
+        n: a for pair in _pairs(folder, tensors) for n, a in _grown(folder, pair, tensors, growth, across)
+    }
     entries = [Entry(name, WORDS[array.dtype], array.shape) for name, array in sorted(grown.items())]
     out.mkdir(exist_ok=True)
     with ShardWriter(out, entries, metadata or {"format": "pt"}, name=WEIGHTS) as writer:
         for name, array in grown.items():
-            writer.put(name, array)
+            writer.put(name, stored(array))
     text = json.dumps(config | {"base_model_name_or_path": None}, indent=2, sort_keys=True)
     (out / ADAPTER_CONFIG).write_text(text, encoding="utf-8")
 
@@ -117,11 +120,11 @@ def _not_plain(folder: Path, reason: str) -> GrowError:
     return GrowError(Diagnostic("G309", message, help=remedy))
 
 
-def _pairs(folder: Path, stored: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _pairs(folder: Path, tensors: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """The module that each A and B belong to, and how their names end."""
-    left = set(stored)
+    left = set(tensors)
     for ends in FACTORS:
-        for name in sorted(n for n in stored if n.endswith(f".{ends[0]}")):
+        for name in sorted(n for n in tensors if n.endswith(f".{ends[0]}")):
             module = name.removesuffix(f".{ends[0]}")
             if f"{module}.{ends[1]}" in left and name.startswith(PREFIX):
                 left -= {name, f"{module}.{ends[1]}"}
@@ -131,11 +134,11 @@ def _pairs(folder: Path, stored: Mapping[str, Any]) -> Iterator[tuple[str, str, 
 
 
 def _grown(
-    folder: Path, pair: tuple[str, str, str], stored: Mapping[str, Any], growth: Growth, across: bool
+    folder: Path, pair: tuple[str, str, str], tensors: Mapping[str, Any], growth: Growth, across: bool
 ) -> Iterator[tuple[str, Array]]:
     """The new A and B, for every weight of the result that comes from the adapted one."""
     module, *ends = pair
-    a, b = (stored[f"{PREFIX}{module}.{end}"].read() for end in ends)
+    a, b = (tensors[f"{PREFIX}{module}.{end}"].read() for end in ends)
     source = growth.named(f"{module}.weight")
     if source is None:
         raise _not_plain(folder, f"the model has no weight `{module}.weight`")

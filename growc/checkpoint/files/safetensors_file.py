@@ -1,7 +1,6 @@
 """One `.safetensors` file: its header, its tensors one at a time, and the header of a new one.
 
-The library checks a file; bytes are read plainly, so that what has been read does not stay in memory as
-pages of a map do.
+The library checks a file. Each tensor is mapped by itself, so that its pages go when it does.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Readable:
-    """A tensor that is still on disk; `read` gives an array of its own."""
+    """A tensor that is still on disk; `read` maps it: what is written into the array stays in memory."""
 
     entry: Entry
     read: Callable[[], Array]
@@ -113,10 +112,15 @@ def read_header(path: Path) -> tuple[dict[str, Readable], dict[str, str]]:
 
 def _read(path: Path, entry: Entry, offset: int) -> Array:
     """One tensor of a file. Raises GrowError (G310) where the file ends too early."""
-    data = np.fromfile(path, np.uint8, entry.nbytes, offset=offset)
-    if len(data) < entry.nbytes:
-        raise unreadable(path, f"`{entry.name}` ends too early")
-    return data.view(DTYPES[entry.dtype]).reshape(entry.shape)
+    kind = DTYPES[entry.dtype]
+    if not entry.nbytes:
+        return np.empty(entry.shape, kind)
+    try:
+        found = np.memmap(path, kind, "c", offset, entry.shape)
+    except (OSError, ValueError) as error:  # what is mapped has to be there
+        raise unreadable(path, f"`{entry.name}` ends too early") from error
+    aligned: Array = np.require(found, requirements="A").view(np.ndarray)
+    return aligned
 
 
 def make_header(entries: Iterable[Entry], metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:

@@ -10,15 +10,17 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 
-from growc.algebra.indexmap import Array
 from growc.checkpoint.files.directory import INDEX, WEIGHTS
 from growc.checkpoint.files.safetensors_file import DTYPES, Entry, make_header
 from growc.errors.diagnostic import wrong
+from growc.plans.behind import Behind
+from growc.plans.rows import Rows
 
 SHARD_SIZE = 50 * 10**9
 """Bytes of the largest file, where nobody says otherwise (as in transformers)."""
@@ -53,10 +55,10 @@ def in_shards(entries: Iterable[Entry], limit: int) -> list[list[Entry]]:
 
 @dataclass(frozen=True)
 class Part:
-    """Tensors of a file that are made together."""
+    """Tensors of a file that are made together, when they are asked for."""
 
     entries: tuple[Entry, ...]
-    make: Callable[[], Mapping[str, Array]]
+    make: Callable[[], Mapping[str, Rows]]
 
 
 @dataclass
@@ -76,6 +78,7 @@ class ShardWriter:
     _places: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
     _files: list[int] = field(default_factory=list, init=False)
     _missing: dict[str, Entry] = field(default_factory=dict, init=False)
+    _behind: Behind = field(default_factory=Behind, init=False)
 
     def __enter__(self) -> ShardWriter:
         shards = in_shards(self.entries, self.limit) or [[]]
@@ -92,21 +95,26 @@ class ShardWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for handle in self._files:
-            os.close(handle)
+        try:
+            with self._behind:
+                pass
+        finally:
+            for handle in self._files:
+                os.close(handle)
         if kind is None and self._missing:
             raise AssertionError(f"nobody wrote {', '.join(self._missing)}")
 
-    def put(self, name: str, array: Array) -> None:
-        """Write one tensor to its place."""
+    def put(self, name: str, rows: Rows) -> None:
+        """Write one tensor to its place, block by block."""
         entry = self._missing.pop(name)
-        if array.shape != entry.shape or array.dtype != DTYPES[entry.dtype]:
-            raise AssertionError(f"{name} is {array.dtype}{array.shape}, and {entry} was promised")
+        shape = (rows.count, *rows.rest)
+        if shape != (entry.shape or (1,)) or rows.dtype != DTYPES[entry.dtype]:
+            raise AssertionError(f"{name} is {rows.dtype}{shape}, and {entry} was promised")
         handle, at = self._places[name]
-        rest = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        while rest:
-            count = os.pwrite(handle, rest, at)
-            rest, at = rest[count:], at + count
+        for block in rows.blocks():
+            content = np.ascontiguousarray(block).reshape(-1).view(np.uint8).data
+            self._behind.ask(partial(_write_at, handle, content, at))
+            at += len(content)
 
     def _open(self, path: Path, shard: Sequence[Entry]) -> None:
         header, offsets = make_header(shard, self.metadata)
@@ -127,3 +135,9 @@ class ShardWriter:
         }
         text = json.dumps(index, indent=2, sort_keys=True) + "\n"
         (self.folder / (self.name + INDEX)).write_text(text, encoding="utf-8")
+
+
+def _write_at(handle: int, content: memoryview, at: int) -> None:
+    while content:
+        count = os.pwrite(handle, content, at)
+        content, at = content[count:], at + count

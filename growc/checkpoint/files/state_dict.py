@@ -13,6 +13,7 @@ from growc.checkpoint.files.safetensors_file import Readable, read_header
 from growc.checkpoint.files.shards import ShardWriter
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import foreign
+from growc.plans.rows import stored
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -76,7 +77,7 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
     with workshop(target) as folder:
         with ShardWriter(folder, entries, metadata, LARGEST, name=target.name) as writer:
             for name, tensor in kept.items():
-                writer.put(name, to_numpy(tensor))
+                writer.put(name, stored(to_numpy(tensor)))
         commit([(folder / target.name, target)], check)
     return target
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from growc.algebra.indexmap import Array
 from growc.checkpoint.files.safetensors_file import DTYPES, WORDS, Entry, Readable, unreadable
 from growc.dialects.torch.operators.arrays import CARRIED, name_of, to_numpy, to_torch
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -50,12 +49,7 @@ def read_pickle(path: Path) -> dict[str, Readable]:
 
     if not isinstance(state, dict) or not all(isinstance(t, torch.Tensor) for t in state.values()):
         raise unreadable(path, "it holds something else than tensors by name")
-    return {n: Readable(entry_of(n, tensor), partial(_copy, tensor)) for n, tensor in state.items()}
-
-
-def _copy(tensor: torch.Tensor) -> Array:
-    """A tensor that torch has mapped from a file, in an array of its own."""
-    return to_numpy(tensor).copy()
+    return {n: Readable(entry_of(n, tensor), partial(to_numpy, tensor)) for n, tensor in state.items()}
 
 
 def load_pickle(path: Path) -> Any:

@@ -13,6 +13,7 @@ from growc.checkpoint.files.directory import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CO
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.shards import SHARD_SIZE, Part, ShardWriter
 from growc.errors.json_data import Json
+from growc.plans.rows import Rows, stored
 
 Tell = Callable[[str, int], None]
 
@@ -27,7 +28,7 @@ def write_checkpoint(
     parameters: int | None = None,
     wrote: Tell = lambda name, count: None,
 ) -> None:
-    """Fill a new folder. What is made together is in memory together, and nothing else.
+    """Fill a new folder. What is made together is open together, and nothing else.
 
     config: of the result; that of the source, unchanged, is copied as it is written there. `wrote(name,
     bytes)` is called for every tensor.
@@ -61,7 +62,7 @@ def _ignored(source: Checkpoint, folder: str, names: list[str]) -> set[str]:
 def as_they_are(entries: Sequence[Entry], read: Callable[[str], Array]) -> list[Part]:
     """Tensors that files have under their own names, each by itself."""
 
-    def one(name: str) -> Callable[[], Mapping[str, Array]]:
-        return lambda: {name: read(name)}
+    def one(name: str) -> Callable[[], Mapping[str, Rows]]:
+        return lambda: {name: stored(read(name))}
 
     return [Part((entry,), one(entry.name)) for entry in entries]

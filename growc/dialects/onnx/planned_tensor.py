@@ -5,7 +5,7 @@ Needs: a plan, its source, the other tensors that it reads. Gives: a tensor of o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import IO
 
 import numpy as np
@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.stored_tensors import read_tensor
-from growc.plans.execute import blocks, execute
+from growc.plans.execute import execute, planned
 from growc.plans.plan import WeightPlan
 
 
@@ -36,14 +36,10 @@ class PlannedTensor(ir.LazyTensor):
         """One of the tensors beside the source."""
         return read_tensor(self.beside[name])
 
-    def blocks(self) -> Iterator[Array]:
-        """Its numbers in order, some at a time."""
-        return blocks(self.plan, read_tensor(self.source), self.read)
-
     def tofile(self, file: IO[bytes]) -> None:
         """Write its bytes to what has a `write`, some at a time. Two numbers in a byte are packed at once."""
         if self.dtype.bitwidth < 8:
             file.write(self.tobytes())
             return
-        for block in self.blocks():
+        for block in planned(self.plan, read_tensor(self.source), self.read).blocks():
             file.write(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)

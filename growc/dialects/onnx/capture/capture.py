@@ -84,7 +84,8 @@ def stored_weight(value: ir.Value, tensor: ir.TensorProtocol) -> Weight:
     if order is not None:
         shape[order.axis] = len(order.units)
     past = _past(value) | {"order": order, "assumed": value.meta.get(ASSUMED, False)}
-    return Weight(value.name or "", tuple(shape), dtype_name(tensor.dtype), read, value, **past)
+    some = partial(read_tensor, tensor) if order is None else None
+    return Weight(value.name or "", tuple(shape), dtype_name(tensor.dtype), read, value, some=some, **past)
 
 
 def _in_order(tensor: ir.TensorProtocol, order: Order) -> Array:

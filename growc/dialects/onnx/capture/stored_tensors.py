@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import onnx_ir as ir
 
@@ -9,6 +11,7 @@ from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import first_line
+from growc.ir.graph import Index
 
 
 def constant_of(value: ir.Value) -> ir.TensorProtocol | None:
@@ -33,15 +36,33 @@ def shape_of(tensor: ir.TensorProtocol) -> tuple[int, ...]:
     return tuple(int(d) for d in tensor.shape.numpy())
 
 
-def read_tensor(tensor: ir.TensorProtocol) -> Array:
-    """The values of a tensor; those of external data as a memory map, of which only what is used is read.
+class OnDemand(ir.LazyTensor):
+    """A tensor that lies elsewhere. `stored`: brings it, in a type of its own, mapped where it can be."""
+
+    __slots__ = ("stored",)
+
+    def __init__(self, stored: Callable[[], Array], dtype: ir.DataType, shape: Sequence[int]) -> None:
+        super().__init__(lambda: ir.Tensor(self.at(()), dtype=dtype), dtype=dtype, shape=ir.Shape(shape))
+        self.stored = stored
+
+    def at(self, index: Index) -> Array:
+        """Its values at an index of numpy; no others are converted."""
+        return np.asarray(self.stored()[index]).astype(self.dtype.numpy(), copy=False)
+
+
+def read_tensor(tensor: ir.TensorProtocol, index: Index = ()) -> Array:
+    """The values of a tensor at an index of numpy; those of external data as a memory map, of which only what
+    is used is read.
 
     Raises GrowError (G311) where it cannot be read.
     """
     try:
+        if isinstance(tensor, OnDemand):
+            return tensor.at(index)
         if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
-            return np.memmap(tensor.path, tensor.dtype.numpy(), "r", tensor.offset or 0, shape_of(tensor))
-        return np.asarray(tensor.numpy())
+            place, kind = tensor.path, tensor.dtype.numpy()
+            return np.asarray(np.memmap(place, kind, "r", tensor.offset or 0, shape_of(tensor))[index])
+        return np.asarray(np.asarray(tensor.numpy())[index])
     except GrowError:
         raise
     except Exception as error:  # of the file system, numpy and onnx-ir

@@ -6,9 +6,8 @@ Needs: an onnx-ir model, whose tensors may be computed when they are asked for. 
 from __future__ import annotations
 
 import hashlib
-from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,13 +16,12 @@ import onnx_ir as ir
 from growc.dialects.onnx.files.check import check_model
 from growc.dialects.onnx.files.load import write_inline
 from growc.dialects.onnx.files.references import INLINE_LIMIT
+from growc.plans.behind import Behind
 
 EXTERNAL_ABOVE = 2_000_000_000
 """Bytes of weights above which external data is used, whatever the source did (a protobuf ends at 2 GiB)."""
 
 ALIGNMENT = 4096
-BEHIND = 4
-"""So many blocks at most wait to be written."""
 
 
 def save(
@@ -67,23 +65,18 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 class Digested:
-    """A file that is written and digested in a thread of its own, a few blocks behind.
-
-    Errors of the system are raised by a later `write`, or at the end.
-    """
+    """A file that is written and digested a few blocks behind (growc.plans.behind)."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.digest, self.size = path, hashlib.sha256(), 0
-        self.pool, self.pending = ThreadPoolExecutor(1), deque[Future[None]]()
+        self.path, self.digest, self.size, self.behind = path, hashlib.sha256(), 0, Behind()
 
     def __enter__(self) -> Self:
         self.file = self.path.open("wb", buffering=0)
         return self
 
     def __exit__(self, *error: object) -> None:
-        with self.file, self.pool:
-            while self.pending:
-                self.pending.popleft().result()
+        with self.file, self.behind:
+            pass
 
     def write(self, content: bytes | memoryview) -> None:
         """Write bytes that do not change any more."""
@@ -95,9 +88,7 @@ class Digested:
 
     def _later(self, content: memoryview, digested: bool) -> None:
         self.size += content.nbytes
-        self.pending.append(self.pool.submit(self._put, content, digested))
-        if len(self.pending) > BEHIND:
-            self.pending.popleft().result()
+        self.behind.ask(partial(self._put, content, digested))
 
     def _put(self, content: memoryview, digested: bool) -> None:
         if digested:

@@ -30,6 +30,7 @@ from torch.utils._pytree import (
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.capture import ALIASES, RESERVED
 from growc.dialects.onnx.capture.fused_ops import detach
+from growc.dialects.onnx.capture.stored_tensors import OnDemand
 from growc.dialects.torch.capture.export import Captured, is_tensor
 from growc.dialects.torch.lowering.constants import Constants
 from growc.dialects.torch.lowering.outputs import OUTPUT
@@ -57,7 +58,9 @@ Read = Callable[[str], torch.Tensor]
 
 
 def lower(captured: Captured, read: Read) -> ir.Model:
-    """The program as a model; `read` brings the tensors of the state dict when they are asked for."""
+    """The program as a model; `read` brings the tensors of the state dict when they are asked for, in the
+    types in which they are stored.
+    """
     return _Lowering(captured, read).model()
 
 
@@ -298,10 +301,8 @@ def _given(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _lazy(fake: torch.Tensor, read: Callable[[], torch.Tensor]) -> ir.LazyTensor:
-    dtype = TYPES[fake.dtype]
-    shape = ir.Shape([int(s) for s in fake.shape])
-    return ir.LazyTensor(lambda: ir.Tensor(to_numpy(read()), dtype=dtype), dtype=dtype, shape=shape)
+def _lazy(fake: torch.Tensor, read: Callable[[], torch.Tensor]) -> OnDemand:
+    return OnDemand(lambda: to_numpy(read()), TYPES[fake.dtype], [int(s) for s in fake.shape])
 
 
 def _arguments(node: fx.Node) -> tuple[dict[str, Any], dict[str, Any]]:
