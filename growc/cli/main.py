@@ -239,7 +239,7 @@ def _apply(options: Namespace) -> int:
 
 def _captured_with(inputs: Path | None, model: Path) -> Path | None:
     """The file with the inputs that a checkpoint is captured with."""
-    if inputs is not None and not model.is_dir():
+    if inputs is not None and not model.is_dir() and model.suffix != ".json":
         raise wrong(f"`--inputs` is what a checkpoint directory is captured with, and `{model}` is none")
     return inputs
 

@@ -121,16 +121,16 @@ def decided(path: Path, model: Opened, config: Mapping[str, Json]) -> Opened:
 
 
 def opened(path: Path, example_inputs: object = None) -> Opened:
-    """A model on disk, as passes see it. `example_inputs`: for the forward of a checkpoint's class, or the
-    `.npz` file that has them. Raises GrowError: G309, G310, G317, G323.
+    """A model on disk, as passes see it; of a config.json, without weights. `example_inputs`: for the forward
+    of a checkpoint's class, or the `.npz` file that has them. Raises GrowError: G309, G310, G317, G323.
     """
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
     if (kind := irregular(path)) and not path.is_dir():
         raise GrowError(Diagnostic("G310", f"`{path}` is {kind}, and no model"))
-    if path.is_dir() or path.suffix == ".pt2":
+    if path.is_dir() or path.suffix in (".pt2", ".json"):
         require_torch(path)
-    if path.is_dir():
+    if path.is_dir() or path.suffix == ".json":
         from growc.checkpoint.classes.fit_config import HeldModel
 
         return HeldModel.at(path, example_inputs)

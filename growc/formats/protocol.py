@@ -64,6 +64,11 @@ def form_of(
 
         size = read_size(shard_size) if shard_size else SHARD_SIZE
         return CheckpointDirectory(size, optimizer, _new(optimizer_new))
+    if path.suffix == ".json":
+        raise wrong(
+            f"`{path}` has no weights",
+            "name the directory that holds them; `growc plan` needs the config alone",
+        )
     for option, given in (("--shard-size", shard_size), ("--optimizer", optimizer)):
         if given:
             raise wrong(f"`{option}` is for checkpoint directories, and `{path}` is none")

@@ -65,6 +65,8 @@ class Weight:
 
     order: Order | None = None
     """What the units of an axis are of those that are stored: `shape` and `read` have them in this order."""
+    known: bool = True
+    """Whether there are values: of a config by itself, sizes are all that is there."""
     some: Callable[[Index], Array] | None = field(default=None, repr=False)
     """Brings the values at an index of numpy without the others, where that is possible."""
 

@@ -87,8 +87,8 @@ def without_eps(node: Node) -> bool:
 
 
 def scalar(value: Value | None) -> float | None:
-    """The number in a value that is one known number, else None."""
-    if value is None or value.known is None or value.known[0].size != 1:
+    """The number in a value that is one known real number, else None."""
+    if value is None or value.known is None or value.known[0].size != 1 or np.iscomplexobj(value.known[0]):
         return None
     numbers = {float(np.asarray(k).reshape(-1)[0]) for k in value.known}
     return numbers.pop() if len(numbers) == 1 else None

@@ -117,7 +117,7 @@ class _Probes:
     """A few elements of every matrix, at positions that transposition exchanges: few others have the same."""
 
     def __init__(self, matrices: Iterable[Weight]) -> None:
-        self.matrices = list(matrices)
+        self.matrices = [weight for weight in matrices if weight.known]
         self.shapes = Counter(map(self.kind, self.matrices))
         self.taken: dict[Weight, Array] = {}
 
@@ -132,7 +132,8 @@ class _Probes:
         return self.taken[weight]
 
     def constant(self, weight: Weight) -> bool:
-        probe = self.of(weight)
+        """Whether its elements are one number; of a config by itself, which has no numbers, none are."""
+        probe = self.of(weight) if weight.known else np.arange(2)
         return bool((probe == probe.flat[0]).all())
 
     @cached_property
@@ -148,7 +149,7 @@ class _Probes:
         """Weights of the same values, copies left out that layers were given: (weight, whether it is stored
         transposed).
         """
-        if self.shapes[self.kind(weight)] == 1 or self.constant(weight):
+        if not weight.known or self.shapes[self.kind(weight)] == 1 or self.constant(weight):
             return
         dtype, shape, probe = weight.dtype, weight.shape, self.of(weight)
         same = [w for w in self.alike[_key(dtype, shape, probe)] if w.root != weight.root]

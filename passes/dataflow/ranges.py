@@ -87,8 +87,8 @@ class Ranges:
 
     def _weight(self, weight: Weight) -> Range:
         if weight not in self.stored:
-            read = weight.dtype != "string" and (not weight.floating or weight.elements <= FEW)
-            self.stored[weight] = of_array(np.asarray(weight.read())) if read else ANY
+            few = weight.dtype != "string" and (not weight.floating or weight.elements <= FEW)
+            self.stored[weight] = of_array(np.asarray(weight.read())) if few and weight.known else ANY
         return self.stored[weight]
 
 

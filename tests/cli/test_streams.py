@@ -71,7 +71,7 @@ def test_an_interrupted_apply_leaves_nothing_behind(tmp_path, number):
     graph = STREAM.replace("[16, 8]", "[400000, 8]").replace("N, 16]", "N, 400000]")
     save(tmp_path / "large.onnx", graph, external=True)
     before = set(tmp_path.iterdir())
-    command = [*GROWC, "apply", "-e", "widen hidden to 32 with cyclic copy", "large.onnx"]
+    command = [*GROWC, "apply", "-e", "widen hidden to 128 with cyclic copy", "large.onnx"]
     for _ in range(5):
         process = subprocess.Popen(
             command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from growc.dialects.onnx.files.save import BEHIND, Digested
+from growc.dialects.onnx.files.save import Digested
+from growc.plans.behind import PIECES
 
 
 def test_few_blocks_wait_however_many_tensors_there_are(tmp_path: Path) -> None:
@@ -16,7 +17,7 @@ def test_few_blocks_wait_however_many_tensors_there_are(tmp_path: Path) -> None:
         for content in contents:
             file.pad(16)
             file.write(content)
-            assert len(file.pending) <= BEHIND
+            assert len(file.behind.pending) <= PIECES
             wanted += b"\0" * (-len(wanted) % 16) + content
     assert (tmp_path / "model.data").read_bytes() == wanted
     assert file.digest.digest() == hashlib.sha256(b"".join(contents)).digest()

@@ -91,7 +91,7 @@ def hold(given: Result) -> Result:
         certificate=Certificate(gaps),
         weights=_with_factors(c, held),
         bytes_to_write=written,
-        notes=(*c.plan.notes, *told, *idle, *_unread(held)),
+        notes=(*c.plan.notes, *told, *idle, *_unread(held), *filter(None, [source.remark])),
     )
     return HeldResult(**vars(c) | {"plan": plan, "after": given.after}, held=held)
 
@@ -192,7 +192,7 @@ def _planned(c: Result) -> dict[str, WeightPlan]:
 
 def _target(c: Result) -> Target:
     """What the class is to be."""
-    program = planned_graph(c)
+    program = planned_graph(c, held_model(c).holder.outline)
     _stay_on_cpu(program)
     model = held_model(c)
     inputs = model.inputs

@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from growc.algebra.indexmap import Array
 from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.torch_tensors import without_data
 from growc.dialects.torch.operators.arrays import to_torch
 from growc.dialects.transformers.config.shapes import same_tensors
 
@@ -25,9 +26,10 @@ class Holder(ABC):
     """A class and its weights.
 
     module: on meta. stored: for every name of the class's state, the one under which the same tensor lies.
-    config: what the class is built from. build: what builds it from another config.
+    config: what the class is built from. build: what builds it from another config. remark: what a plan says.
     """
 
+    remark: ClassVar[str] = ""
     module: nn.Module
     stored: Mapping[str, str]
     config: Mapping[str, Any]
@@ -41,6 +43,10 @@ class Holder(ABC):
     def read(self, name: str) -> Array:
         """One tensor of the class's state, by any of its names, as it is stored."""
 
+    def has(self, name: str) -> bool:
+        """Whether the values of a tensor are known."""
+        return True
+
     @cached_property
     def first(self) -> dict[str, str]:
         """For every name of a tensor of the state, the first of its names."""
@@ -49,6 +55,10 @@ class Holder(ABC):
     def stored_tensor(self, name: str) -> torch.Tensor:
         """The same as a tensor of torch."""
         return to_torch(self.read(name))
+
+    def outline(self, name: str) -> torch.Tensor:
+        """The same on meta, for a class that computes in single precision."""
+        return single(without_data(self.entry(name)))
 
     def tensor(self, name: str) -> torch.Tensor:
         """The same for a class that computes in single precision."""

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_map_only
 
 from growc.checkpoint.classes.holder import Holder, single
 from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.outlined import Outlined
 from growc.checkpoint.files.directory import CONFIG, weight_files
 from growc.checkpoint.files.quiet import quiet
 from growc.dialects.torch.capture.example_inputs import example_inputs as guessed
@@ -49,12 +50,13 @@ class ClassModel(TorchModel):
 
     @classmethod
     def at(cls, path: FilePath, example_inputs: object = None) -> Self:
-        """A checkpoint directory. `example_inputs`: by name, or the `.npz` file that has them.
+        """A checkpoint directory, or a config.json. `example_inputs`: by name, or the `.npz` file that has
+        them.
 
         Raises GrowError (G309, G310, G317, G323) where it cannot be read, or its class not captured.
         """
         with quiet():
-            holder = Opened.open(path)
+            holder = Opened.open(path) if path.is_dir() else Outlined.open(path)
             if example_inputs is None:
                 return cls.of_holder(holder, guessed(holder.module))
             if isinstance(example_inputs, str | FilePath):
@@ -85,7 +87,7 @@ class ClassModel(TorchModel):
     @classmethod
     def of_captured(cls, holder: Holder, inputs: Mapping[str, Any], captured: Captured) -> Self:
         """A class that was captured."""
-        program = lower(captured, holder.stored_tensor)
+        program = lower(captured, holder.stored_tensor, holder.has)
         return cls(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
 
     def deciding(self, config: Mapping[str, Json]) -> Self:

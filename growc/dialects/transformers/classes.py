@@ -5,7 +5,7 @@ Code that lies beside a checkpoint is never run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from unittest import mock
 
 import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.utils.weak import WeakIdKeyDictionary
 from transformers.initialization import no_init_weights
@@ -26,6 +26,9 @@ from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 
 ATTENTIONS = (None, "eager")
 """transformers' own choice, which is one operator where a class can, and written out."""
+
+LARGE = 1 << 27
+"""What is made without values, and has more elements, is a parameter: no constant is so large."""
 
 PARAMETERS = 100_000
 """As many as a class may have; the largest mixtures of single experts have three quarters of it."""
@@ -145,8 +148,13 @@ def _at_most(limit: int) -> Iterator[None]:
 
 @contextmanager
 def _computing_constants() -> Iterator[None]:
-    """Parameters go to meta as soon as a module has them; all else is computed."""
+    """Parameters go to meta as soon as a module has them, large ones before; all else is computed."""
     register, moved = nn.Module.register_parameter, WeakIdKeyDictionary()
+    empty: Callable[..., Tensor] = torch.empty
+
+    def on_meta_if_large(*size: object, **options: object) -> Tensor:
+        outline = empty(*size, **options | {"device": "meta"})
+        return outline if outline.numel() > LARGE else empty(*size, **options)
 
     def on_meta(part: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         register(part, name, parameter)
@@ -155,7 +163,10 @@ def _computing_constants() -> Iterator[None]:
                 moved[parameter] = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
             part._parameters[name] = moved[parameter]
 
-    with mock.patch.object(nn.Module, "register_parameter", on_meta):
+    with (
+        mock.patch.object(nn.Module, "register_parameter", on_meta),
+        mock.patch.object(torch, "empty", on_meta_if_large),
+    ):
         yield
 
 

@@ -25,7 +25,13 @@ from growc.dialects.onnx.capture.quantised import DEQUANTIZE, Stored, stored
 from growc.dialects.onnx.capture.quantised_decompositions import QUANTISED
 from growc.dialects.onnx.capture.shifted_gains import ON_ITS_WAY, shifts
 from growc.dialects.onnx.capture.state_pairs import state_pairs
-from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.capture.stored_tensors import (
+    constant_of,
+    is_known,
+    read_tensor,
+    shape_of,
+    stored_tensor,
+)
 from growc.dialects.onnx.files.bodies import written_out
 from growc.dialects.onnx.files.load import inlined
 from growc.dialects.onnx.operators.addresses import KEPT
@@ -84,8 +90,8 @@ def stored_weight(value: ir.Value, tensor: ir.TensorProtocol) -> Weight:
     if order is not None:
         shape[order.axis] = len(order.units)
     past = _past(value) | {"order": order, "assumed": value.meta.get(ASSUMED, False)}
-    some = partial(read_tensor, tensor) if order is None else None
-    return Weight(value.name or "", tuple(shape), dtype_name(tensor.dtype), read, value, some=some, **past)
+    past |= {"known": is_known(tensor), "some": partial(read_tensor, tensor) if order is None else None}
+    return Weight(value.name or "", tuple(shape), dtype_name(tensor.dtype), read, value, **past)
 
 
 def _in_order(tensor: ir.TensorProtocol, order: Order) -> Array:

@@ -37,13 +37,17 @@ def shape_of(tensor: ir.TensorProtocol) -> tuple[int, ...]:
 
 
 class OnDemand(ir.LazyTensor):
-    """A tensor that lies elsewhere. `stored`: brings it, in a type of its own, mapped where it can be."""
+    """A tensor that lies elsewhere. `stored`: brings it, in a type of its own, mapped where it can be; known:
+    whether it can.
+    """
 
-    __slots__ = ("stored",)
+    __slots__ = ("known", "stored")
 
-    def __init__(self, stored: Callable[[], Array], dtype: ir.DataType, shape: Sequence[int]) -> None:
+    def __init__(
+        self, stored: Callable[[], Array], dtype: ir.DataType, shape: Sequence[int], known: bool = True
+    ) -> None:
         super().__init__(lambda: ir.Tensor(self.at(()), dtype=dtype), dtype=dtype, shape=ir.Shape(shape))
-        self.stored = stored
+        self.stored, self.known = stored, known
 
     def at(self, index: Index) -> Array:
         """Its values at an index of numpy; no others are converted."""
@@ -69,6 +73,11 @@ def read_tensor(tensor: ir.TensorProtocol, index: Index = ()) -> Array:
         where = f" in `{tensor.path}`" if isinstance(tensor, ir.ExternalTensor) else ""
         message = f"the tensor `{tensor.name}`{where} cannot be read: {first_line(error)}"
         raise GrowError(Diagnostic("G311", message)) from error
+
+
+def is_known(tensor: ir.TensorProtocol) -> bool:
+    """Whether a tensor has values."""
+    return not isinstance(tensor, OnDemand) or tensor.known
 
 
 def _constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:

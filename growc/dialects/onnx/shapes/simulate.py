@@ -129,7 +129,7 @@ def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple
     whole = not weight.floating and weight.dtype not in _QUANTISED
     few = weight.elements <= MAX_INTEGERS and dims == weight.shape and weight.dtype != "string"
     real = weight.elements == 1 or (weight.elements > 1 and few and _is_scale(value))  # no element, no value
-    if few and (whole or real):
+    if weight.known and few and (whole or real):
         done.known[value] = (np.asarray(weight.read()),) * done.points
 
 

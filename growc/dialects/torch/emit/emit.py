@@ -34,13 +34,12 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes import compilation
 
 
-def planned_graph(c: compilation.Result) -> GrownModule:
+def planned_graph(c: compilation.Result, outline: Callable[[str], Tensor]) -> GrownModule:
     """The result's graph for evaluation, with all that is stored on meta, in its new sizes.
 
-    What no checkpoint holds has its values.
+    What no checkpoint holds has its values. outline: of the source, a stored tensor on meta.
     """
-    read = torch_model(c).read
-    holdings = replace(Holdings.of(c), read=lambda name: read(name).to("meta"))
+    holdings = replace(Holdings.of(c), read=outline)
     return emit(c, holdings, lambda value: torch.empty(_sizes(value), dtype=_dtype(value), device="meta"))
 
 

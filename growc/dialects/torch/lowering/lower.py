@@ -57,17 +57,18 @@ Read = Callable[[str], torch.Tensor]
 """The tensor of a parameter or buffer, by its first name."""
 
 
-def lower(captured: Captured, read: Read) -> ir.Model:
+def lower(captured: Captured, read: Read, known: Callable[[str], bool] = bool) -> ir.Model:
     """The program as a model; `read` brings the tensors of the state dict when they are asked for, in the
-    types in which they are stored.
+    types in which they are stored. known: whether one has values.
     """
-    return _Lowering(captured, read).model()
+    return _Lowering(captured, read, known).model()
 
 
 @dataclass
 class _Lowering:
     captured: Captured
     read: Read
+    known: Callable[[str], bool]
     values: dict[fx.Node, Any] = field(default_factory=dict)
     nodes: list[ir.Node] = field(default_factory=list)
     initializers: dict[str, ir.Value] = field(default_factory=dict)
@@ -145,7 +146,7 @@ class _Lowering:
         if name not in self.initializers and node.meta["val"].dtype in TYPES:
             own = constants.get(target)
             read = partial(self.read, name) if own is None else partial(_given, own)
-            tensor = _lazy(node.meta["val"], read)
+            tensor = _lazy(node.meta["val"], read, own is not None or self.known(name))
             made = self.initializer(name, tensor, "class" if target in constants else "state")
             made.meta[ALIASES] = self.captured.aliases.get(name, ())
         self.values[node] = self.initializers.get(name)
@@ -301,8 +302,8 @@ def _given(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _lazy(fake: torch.Tensor, read: Callable[[], torch.Tensor]) -> OnDemand:
-    return OnDemand(lambda: to_numpy(read()), TYPES[fake.dtype], [int(s) for s in fake.shape])
+def _lazy(fake: torch.Tensor, read: Callable[[], torch.Tensor], known: bool = True) -> OnDemand:
+    return OnDemand(lambda: to_numpy(read()), TYPES[fake.dtype], [int(s) for s in fake.shape], known)
 
 
 def _arguments(node: fx.Node) -> tuple[dict[str, Any], dict[str, Any]]:

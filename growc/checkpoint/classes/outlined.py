@@ -1,0 +1,50 @@
+"""A config.json by itself: the class that it names, and the sizes of its weights, whose values nobody has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from growc.algebra.indexmap import Array
+from growc.checkpoint.classes.holder import Holder, first_names
+from growc.checkpoint.files.directory import read_json
+from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.torch_tensors import entry_of
+from growc.dialects.torch.operators.arrays import to_numpy
+from growc.dialects.transformers.classes import build
+from growc.errors.diagnostic import Diagnostic, GrowError
+
+
+@dataclass(frozen=True)
+class Outlined(Holder):
+    """A class without weights: only what it computes from the config, and whole numbers, have values."""
+
+    remark = "planned without weights: equal values, which growc keeps equal, are not seen"
+
+    @staticmethod
+    def open(path: Path) -> Outlined:
+        """The class of a config.json. Raises GrowError (G309, G310) where it names none that can be built."""
+        config = read_json(path)
+        module = build(config, constants=True)
+        return Outlined(module, first_names(module), config, build)
+
+    def entry(self, name: str) -> Entry:
+        """As a file would have it, in the type that the config names."""
+        import torch
+
+        tensor = self.module.state_dict(keep_vars=True)[name]
+        named = self.config.get("dtype") or self.config.get("torch_dtype")
+        kind = getattr(torch, str(named), tensor.dtype) if tensor.is_floating_point() else tensor.dtype
+        return entry_of(name, torch.empty(tensor.shape, dtype=kind, device="meta"))
+
+    def has(self, name: str) -> bool:
+        """Whether it is a number that no training changes."""
+        tensor = self.module.state_dict(keep_vars=True)[name]
+        return not tensor.is_meta and not tensor.is_floating_point()
+
+    def read(self, name: str) -> Array:
+        """One tensor that has values. Raises GrowError (G310) for a weight."""
+        if not self.has(name):
+            message = f"the values of `{name}` are not known: a config.json says sizes alone"
+            raise GrowError(Diagnostic("G310", message, help="name the directory that holds the weights"))
+        return to_numpy(self.module.state_dict(keep_vars=True)[name])
