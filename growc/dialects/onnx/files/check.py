@@ -19,9 +19,9 @@ _OPERANDS = {"SimplifiedLayerNormalization": ("X", "scale"), "LayerNormalization
 
 
 def check_model(path: Path) -> None:
-    """Check a file. Raises onnx.checker.ValidationError."""
-    with _norms_of_onnxruntime():
-        onnx.checker.check_model(str(path))
+    """Check a file, whose weights stay where they are. Raises onnx.checker.ValidationError."""
+    if fault := fault_of(path):
+        raise onnx.checker.ValidationError(fault)
 
 
 def fault_of(path: Path) -> str:
