@@ -23,7 +23,8 @@ from growc.resolve.resolve import load
 if TYPE_CHECKING:
     from torch import nn
 
-    from growc.passes.compilation import Analysis
+    from growc.formats.protocol import Form
+    from growc.passes.compilation import Analysis, Result
     from growc.plans.plan import Plan
     from growc.reports.calibration import Outcome
     from growc.training.optimizer_state import New
@@ -190,6 +191,7 @@ def apply(
     force: bool = False,
     lineage: str | Path | None = None,
     shard_size: str = "",
+    memory: str = "",
     optimizer: str | Path | None = None,
     optimizer_new: New | None = None,
     config: Mapping[str, Json] | None = None,
@@ -236,6 +238,7 @@ def apply_file(
     force: bool = False,
     lineage: str | Path | None = None,
     shard_size: str = "",
+    memory: str = "",
     optimizer: str | Path | None = None,
     optimizer_new: New | None = None,
     config: Mapping[str, Json] | None = None,
@@ -246,7 +249,8 @@ def apply_file(
 
     `out` defaults to `NAME.grown` beside the model, with the same ending. `check=False` leaves verification
     out, but for `expect preserved`. `planned` is called with the plan before anything is written. `inputs`,
-    a `.npz` file, are what both models are run on; a checkpoint directory is captured on them too. Of a
+    a `.npz` file, are what both models are run on; a checkpoint directory is captured on them too. `memory`
+    (`256M`) bounds what writing takes beside what libraries take: what needs more is refused (G502). Of a
     checkpoint directory `shard_size` (`5GB`) bounds the files of weights, and `optimizer` is the state of
     Adam, SGD or Muon to be carried along: `optimizer_new` says whether entries of new units have in it what
     the map of gradients gives them (`mapped`), or `zero`; `config` is as for `grow`. Raises GrowError; then
@@ -258,6 +262,7 @@ def apply_file(
     from growc.formats.provenance import provenance
     from growc.passes.finish.interface import ports_of
     from growc.plans.lineage import lineage_of
+    from growc.plans.memory_bound import read_bound
     from growc.reports.calibration import calibrated
     from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
 
@@ -267,6 +272,7 @@ def apply_file(
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
     form = form_of(source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new)
+    bound = read_bound(memory)
     options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer}
     require_own_parts(sources, resolved, source, target, options)
     guard(target, source, beside, force)
@@ -277,6 +283,7 @@ def apply_file(
     if planned is not None:
         planned(compilation.plan)
     judge_plan(resolved.statements, compilation)
+    remark = _within(form, compilation, bound, bool(memory))
     earlier = form.history(source)
     measured, reason = None, "" if check else "switched off by --no-verify"
     calibration, uncalibrated = None, ""
@@ -313,8 +320,18 @@ def apply_file(
         tuple(place for _, place in moves),
         calibration,
         uncalibrated,
-        form.remarks,
+        form.remarks + remark,
     )
+
+
+def _within(form: Form, c: Result, bound: int, asked: bool) -> tuple[str, ...]:
+    """What to say of the memory that writing takes. Raises GrowError (G502) where more was not allowed."""
+    from growc.plans.memory_bound import excess
+
+    said = excess(form.whole(c), bound)
+    if said and asked:
+        raise GrowError(Diagnostic("G502", said, help="a larger `--memory`, or none"))
+    return (said,) if said else ()
 
 
 def verify(

@@ -94,6 +94,9 @@ class _Commands:
             "--shard-size", default="", metavar="SIZE", help="largest file of a checkpoint (`5GB`)"
         )
         made.add_argument(
+            "--memory", default="", metavar="SIZE", help="refuse what takes more to write (`256M`)"
+        )
+        made.add_argument(
             "--optimizer", type=Path, metavar="FILE", help="carry a checkpoint's optimizer state along"
         )
         made.add_argument(

@@ -219,6 +219,7 @@ def _apply(options: Namespace) -> int:
             force=options.force,
             lineage=options.lineage,
             shard_size=options.shard_size,
+            memory=options.memory,
             optimizer=options.optimizer,
             optimizer_new=options.optimizer_new,
             config=_config(options),

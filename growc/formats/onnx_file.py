@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,12 @@ class OnnxFile:
     """See growc.formats.protocol.Form."""
 
     remarks: tuple[str, ...] = ()
+
+    def whole(self, c: Result) -> Iterator[tuple[str, int]]:
+        """Weights with rules for all of their entries at once."""
+        from growc.plans.memory_bound import working_bytes
+
+        yield from ((weight.name, working_bytes(weight)) for weight in c.plan.weights)
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """The file, and one for weights where they stand beside it. Raises GrowError (G311)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +24,9 @@ class Form(Protocol):
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know of the files of the result that was written."""
+
+    def whole(self, c: Result) -> Iterator[tuple[str, int]]:
+        """The parts of the result that cannot be made by blocks, with the bytes that each takes."""
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """Make the result in `folder`. Gives what is to be moved beside `target`; the model is the last."""

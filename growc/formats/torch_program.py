@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,10 @@ class ProgramFile:
 
     remarks: tuple[str, ...] = ()
     made: tuple[Result, GrownModule] | None = None
+
+    def whole(self, c: Result) -> Iterator[tuple[str, int]]:
+        """The program, as torch reads and writes it."""
+        yield str(c.path), 3 * c.plan.bytes_to_write
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """The program. Raises GrowError (G308) where what was grown is none."""

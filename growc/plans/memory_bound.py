@@ -1,16 +1,77 @@
-"""Whether what a recipe asks for can be planned in the memory of this machine, judged before it is made."""
+"""What planning and writing take of memory, judged before: that of this machine, and what `--memory` allows.
+
+A result is written by blocks, which take about BLOCKS. What cannot be made by blocks is counted here.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
+from math import prod
 
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.printable import size_of
 from growc.errors.source import Span
+from growc.plans.execute import leaf_steps
+from growc.plans.plan import CONTINUED, WeightPlan
+from growc.plans.rows import BLOCK
 
 OF_UNIT, OF_NODE, OF_NUMBER = 64, 8_000, 16
 """Bytes that a plan takes for each unit of an axis in each weight that has it, for each node of a new layer,
 and for each number of a table that goes on by a rule. As measured: less would let through what cannot be."""
+
+
+BOUND = 512 << 20
+"""Bytes that writing takes at most without a word; of `--memory` it is the default."""
+BLOCKS = 64 << 20
+"""Bytes of blocks that are computed, and of those that wait to be written: as measured."""
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+WIDE = 8
+"""Bytes of a number in double precision."""
+NORMED, ROW = 6, 5
+"""How often a weight with a norm of its own is there at once, and a row that is wider than a block."""
+
+
+def read_bound(text: str) -> int:
+    """`256M` as bytes, BOUND of no text. Raises GrowError (G200) for no size, and too little to write in."""
+    if not text:
+        return BOUND
+    found = re.fullmatch(r"(\d+)\s*([KMGT])(i?B)?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise wrong(f"`--memory {text}` is no size", "write a number of K, M, G or T, such as `256M`")
+    bound = int(found[1]) * UNITS[found[2].upper()]
+    if bound < BLOCKS:
+        raise wrong(f"`--memory {text}` is less than blocks take", f"the least is `{BLOCKS >> 20}M`")
+    return bound
+
+
+def working_bytes(plan: WeightPlan) -> int:
+    """Bytes that computing one weight takes at once, beside blocks of rows."""
+    wide = WIDE * max(prod(plan.before), prod(plan.after))
+    if plan.normed is not None:
+        return NORMED * wide
+    if not plan.steps:
+        return 0
+    row = WIDE * max(prod(plan.before[1:]), prod(plan.after[1:]))
+    total = ROW * row if row > BLOCK else 0
+    for step in plan.steps:
+        for leaf in leaf_steps(step.layout):
+            total += 2 * wide if (leaf.filler == CONTINUED).any() else 0
+            balanced = leaf.noise is not None and leaf.noise.balance is not None
+            total += wide if balanced and step.axis == 0 else 0
+    return total
+
+
+def excess(parts: Iterable[tuple[str, int]], bound: int) -> str:
+    """Which of some parts of a result takes the most memory, in words; nothing where it is within the bound.
+
+    parts: names, and the bytes that each takes beside blocks while it is made.
+    """
+    name, most = max(parts, key=lambda part: part[1], default=("", 0))
+    need = BLOCKS + most
+    said = f"`{name}` is made as a whole, which takes about {size_of(need)}"
+    return f"{said}, more than {size_of(bound)}" if need > bound else ""
 
 
 def memory() -> int:

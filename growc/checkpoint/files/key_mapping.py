@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     Read = Callable[[str], torch.Tensor]
 
 
+JOINED = 4
+"""How often tensors that are joined or parted are there at once: of source and result, as stored and not."""
+
+
 @dataclass
 class _Conversion:
     """What becomes of some tensors together: `parts` has the pattern that each matched, and its name.
@@ -38,6 +42,13 @@ class _Conversion:
     module: Any
     parts: list[tuple[str, str]] = field(default_factory=list)
     rename: Callable[[str], str] = str
+
+    @property
+    def renames(self) -> bool:
+        """Whether a tensor gets another name, and stays what it is."""
+        from transformers.core_model_loading import WeightRenaming
+
+        return isinstance(self.transform, WeightRenaming)
 
     def run(self, read: Read) -> dict[str, torch.Tensor]:
         """The results by name."""
@@ -53,9 +64,7 @@ class _Conversion:
 
     def rows(self, make: Callable[[str], Rows], whole: Callable[[str], Array]) -> dict[str, Rows]:
         """The results by rows; what is joined or parted is made as a whole."""
-        from transformers.core_model_loading import WeightRenaming
-
-        if isinstance(self.transform, WeightRenaming):
+        if self.renames:
             [(_, name)] = self.parts
             return {self.rename(self.transform.target_patterns[0]): make(name)}
         return {n: stored(array) for n, array in self.arrays(whole).items()}
@@ -108,7 +117,8 @@ class ModuleNames:
         used = [transform for transform in self._mapping if transform.was_used()]
         for conversion in _saving(module, sorted(entries, key=_natural), used):
             outline = conversion.outline(entries)
-            yield Part(outline, partial(conversion.rows, make, whole))
+            bytes_at_once = 0 if conversion.renames else JOINED * sum(entry.nbytes for entry in outline)
+            yield Part(outline, partial(conversion.rows, make, whole), bytes_at_once)
 
 
 def _natural(name: str) -> Any:

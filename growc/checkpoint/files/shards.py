@@ -55,10 +55,13 @@ def in_shards(entries: Iterable[Entry], limit: int) -> list[list[Entry]]:
 
 @dataclass(frozen=True)
 class Part:
-    """Tensors of a file that are made together, when they are asked for."""
+    """Tensors of a file that are made together, when they are asked for. whole: bytes that this takes, where
+    it is not done by blocks.
+    """
 
     entries: tuple[Entry, ...]
     make: Callable[[], Mapping[str, Rows]]
+    whole: int = 0
 
 
 @dataclass
