@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo coverage agreement cov soak hostile corpus libraries models fmt clean
+.PHONY: demo examples plans test check zoo coverage agreement cov soak hostile corpus libraries bench models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -69,6 +69,16 @@ libraries: build/libraries.stamp
 	PYTHONPATH=build/libraries $(BIN)/python benchmarks/libraries/run.py --json docs/libraries.json
 	PYTHONPATH=build/libraries $(BIN)/python benchmarks/libraries/pruning.py --json docs/pruning.json
 	$(BIN)/python benchmarks/libraries/page.py docs/libraries.json --pruned docs/pruning.json
+
+bench: build/peers.stamp
+	$(BIN)/python benchmarks/speed/run.py --peers build/peers/bin/python --json docs/performance.json
+	$(BIN)/python benchmarks/speed/page.py docs/performance.json
+
+build/peers.stamp: .venv/dev.stamp benchmarks/speed/requirements.txt
+	rm -rf build/peers
+	$(PYTHON) -m venv build/peers
+	build/peers/bin/python -m pip --disable-pip-version-check install --quiet -r benchmarks/speed/requirements.txt
+	touch $@
 
 build/libraries.stamp: .venv/dev.stamp benchmarks/libraries/requirements.txt
 	rm -rf build/libraries

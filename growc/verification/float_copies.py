@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import onnx.defs
@@ -29,7 +29,7 @@ from growc.dialects.onnx.files.element_types import (
     narrows,
     retype,
 )
-from growc.dialects.onnx.files.load import load_model
+from growc.dialects.onnx.files.load import in_one_folder, load_model
 from growc.errors.diagnostic import GrowError
 from growc.verification.ort_kernels import Kernels, every_port
 from growc.verification.ort_session import Session
@@ -99,7 +99,42 @@ def write_copy(model: Path, target: Path, types: Types, change: Change | None = 
     bfloat16, which cannot be fed); outputs have the new one.
     Raises GrowError (G310) for a model that is no ONNX file; OSError where there is no space.
     """
+    ir.save(_copied(inferred(model), types, change), target, external_data=target.name + ".data")
+    return target
+
+
+def widened(model: Path) -> tuple[bytes, Path]:
+    """A float64 copy whose weights stay in the files of `model`, and the folder of these: it casts each where
+    it is used. Raises GrowError (G310).
+    """
     loaded = inferred(model)
+    stored = {
+        value: value.const_value
+        for value in loaded.graph.initializers.values()
+        if isinstance(value.const_value, ir.ExternalTensor) and value.dtype in WIDER
+    }
+    _cast_where_used(_copied(loaded, WIDER, None).graph, stored)
+    return in_one_folder(ir.to_proto(loaded), model)
+
+
+def _cast_where_used(graph: ir.Graph, stored: Mapping[ir.Value, ir.ExternalTensor]) -> None:
+    """Put casts from what is stored in front of the first node that reads each of some weights."""
+    places = {node: place for place, node in enumerate(graph)}
+    nodes = list(places)
+    for value, tensor in stored.items():
+        users = [places.get(use.node, 0) for use in value.uses()]  # what is no node of the graph is in a body
+        name = str(value.name)
+        single = ir.Value(name=f"{name}.stored", type=ir.TensorType(tensor.dtype), const_value=tensor)
+        cast = ir.node("Cast", [single], {"to": ir.DataType.DOUBLE})
+        cast.outputs[0].name, cast.outputs[0].type, cast.outputs[0].shape = name, value.type, value.shape
+        value.replace_all_uses_with(cast.outputs[0], replace_graph_outputs=True)
+        del graph.initializers[name]
+        graph.initializers[f"{name}.stored"] = single
+        graph.insert_before(nodes[min(users, default=0)], cast)
+
+
+def _copied(loaded: ir.Model, types: Types, change: Change | None) -> ir.Model:
+    """The model with its float types replaced, in place."""
     discrete = _discrete(loaded.graph)
     kept = discrete if types is WIDER else set()
     rounding = _rounding_casts(loaded, types)
@@ -111,8 +146,7 @@ def write_copy(model: Path, target: Path, types: Types, change: Change | None = 
         cast_behind(cast.graph, cast, cast.outputs[0], narrow, types[narrow])
     if types is WIDER:
         _cast_around_narrow(loaded, kept)
-    ir.save(loaded, target, external_data=target.name + ".data")
-    return target
+    return loaded
 
 
 def _but(change: Change, discrete: set[ir.Node]) -> Change:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.files.element_types import Change, Types
+from growc.dialects.onnx.files.element_types import Change
 from growc.errors.diagnostic import GrowError
 from growc.verification.difference import compare
 from growc.verification.float_copies import (
@@ -20,6 +20,7 @@ from growc.verification.float_copies import (
     copy_bytes,
     float_types,
     runnable,
+    widened,
     write_copy,
 )
 from growc.verification.ort_session import Feeds, Session
@@ -100,13 +101,17 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Way:
-    """One more way to run the same model: a copy of it, or its `own` file; `change` is made to its inputs."""
+    """One more way to run the same model: a copy of it, or its `own` file; `change` is made to its inputs.
+
+    graph: what is loaded in the place of the file, and the folder of its weights.
+    """
 
     label: str
     path: Path
     optimised: bool
     own: bool = False
     change: Change | None = None
+    graph: tuple[bytes, Path] | None = None
 
     def feeds(self, case: Feeds) -> Feeds:
         """The inputs of a case."""
@@ -145,22 +150,18 @@ def ways(
     found = [Way("model without graph optimisations", path, optimised=False, own=True)] if optimised else []
     types = SAME if Path(path) == Path(source) else EMULATED
     with tempfile.TemporaryDirectory(prefix="growc-") as folder:
-
-        def add(label: str, types: Types, change: Change | None = None) -> None:
-            copy = write_copy(source, Path(folder) / f"{len(found)}.onnx", types, change)
-            found.append(Way(label, copy, optimised=False, change=change))
-
         try:
             moved = moves(source, path, case)
             rounding.slack = NARROW_SLACK if moved.narrow else SLACK
             for change in moved.changes:
-                add(MOVED, types, change)
+                copy = write_copy(source, Path(folder) / f"{len(found)}.onnx", types, change)
+                found.append(Way(MOVED, copy, optimised=False, change=change))
         except (GrowError, OSError) as error:
             rounding.note(MOVED, error)
         single = types is SAME and ir.DataType.FLOAT in float_types(source)
         if single and copy_bytes(source, WIDER) <= WIDER_BYTES:
             try:
-                add("float64 copy", WIDER)
+                found.append(Way("float64 copy", path, optimised=False, graph=widened(source)))
             except (GrowError, OSError) as error:
                 rounding.note("float64 copy", error)
         yield tuple(found)
@@ -173,7 +174,7 @@ def measure(
     plain: list[Feeds] = []
     for way in others:
         try:
-            with Session(way.path, optimised=way.optimised, lean=True) as session:
+            with Session(way.path, optimised=way.optimised, lean=True, graph=way.graph) as session:
                 kept = []
                 for k, (case, outputs) in enumerate(zip(cases, expected, strict=True)):
                     seen = session.run(way.feeds(case))

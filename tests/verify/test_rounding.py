@@ -8,7 +8,7 @@ import pytest
 
 from growc.errors.diagnostic import GrowError
 from growc.verification.feeds import draw_cases
-from growc.verification.float_copies import SINGLE, WIDER, float_types, runnable, write_copy
+from growc.verification.float_copies import SINGLE, WIDER, float_types, runnable, widened, write_copy
 from growc.verification.ort_session import Session
 from growc.verification.rounding import Rounding, measure, own_rounding, ways
 
@@ -83,6 +83,35 @@ def test_a_float64_copy_computes_what_numpy_computes(feed_forward, tmp_path, ran
     h = h * (1 + random(32) / 10).astype(np.float32) + random(32)
     assert y.dtype == np.float64
     assert np.abs(y - h @ weights["v"]).max() / np.abs(y).max() < 2e-7  # Erf itself stays float32
+
+
+@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "g (float[b, 64] x) => (float[b, 64] y) { a = MatMul(x, w)  c = Tanh(a)  y = MatMul(c, w) }",
+        "g (float[b, 64] x) => (float[64, 64] y, float[b, 64] z) { y = Identity(w)  z = MatMul(x, y) }",
+        """g (float[b, 64] x, bool k) => (float[b, 64] y) {
+            y = If(k) <then_branch = t () => (float[b, 64] p) { p = MatMul(x, w) },
+                       else_branch = e () => (float[b, 64] q) { q = Neg(x) }> }""",
+    ],
+    ids=["used twice", "given out", "in a body"],
+)
+def test_a_float64_copy_without_weights_of_its_own_is_the_one_with(
+    onnx_file, random, tmp_path, text, external
+):
+    path = onnx_file(text, w=random(64, 64))
+    if external:
+        onnx.save(onnx.load(path), path, save_as_external_data=True, location="w.data", size_threshold=0)
+    copy, case = write_copy(path, tmp_path / "copy.onnx", WIDER), {"x": random(3, 64, seed=1)}
+    case |= {"k": np.array(True)} if "bool" in text else {}
+    with Session(copy, optimised=False) as one, Session(path, optimised=False, graph=widened(path)) as other:
+        wanted, found = one.run(case), other.run(case)
+    assert found.keys() == wanted.keys()
+    for name, output in found.items():
+        assert output.dtype == np.float64
+        assert np.array_equal(output, wanted[name])
+    assert len(widened(path)[0]) < 64 * 64 * 4
 
 
 def test_a_float64_copy_of_operators_that_all_have_kernels_is_exact(onnx_file, random, tmp_path):
@@ -199,6 +228,7 @@ def test_a_way_that_cannot_be_taken_is_noted_and_left_out(feed_forward, monkeypa
         raise OSError("no space")
 
     monkeypatch.setattr("growc.verification.rounding.write_copy", full)
+    monkeypatch.setattr("growc.verification.rounding.widened", full)
     rounding = Rounding()
     path = feed_forward()
     with ways(path, path, rounding, draw_cases(path)[0]) as others:
