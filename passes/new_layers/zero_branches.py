@@ -112,15 +112,24 @@ class Branches:
         return found
 
     def normed(self, layer: Layer) -> Iterator[Branch]:
-        """What is added to the stream of a layer, where the stream itself is normed on its way."""
+        """What is added to the stream of a layer, where the stream itself is normed on its way; what is added
+        beside it, for queries and keys alone, is none of this.
+        """
         stream, inside = {layer.start}, set(layer.nodes)
+        following: list[tuple[Node, list[int]]] = []
         for node in layer.nodes:
             places = [i for i, v in enumerate(node.inputs) if v in stream]
             follows = node.has(*SETTLING) or self.treatment.get(node) in ARITHMETIC | NORMS
-            if not places or not (follows and (places[0] == 0 or node.has(SUM))):
-                continue
-            stream.update(node.outputs)
-            if node.has(SUM) and not any(v in self.static for v in node.inputs):
+            if places and follows and (places[0] == 0 or node.has(SUM)):
+                stream.update(node.outputs)
+                following.append((node, places))
+        leading = {layer.end} if layer.end in stream else set(stream)
+        for node, places in reversed(following):
+            if leading.intersection(node.outputs):
+                leading.update(node.required(i) for i in places)
+        for node, places in following:
+            summed = node.has(SUM) and not any(v in self.static for v in node.inputs)
+            if summed and leading.intersection(node.outputs):
                 with contextlib.suppress(NotZeroError):
                     yield from list(self.terms(node, places, inside))
 
