@@ -72,7 +72,14 @@ class Weight:
 
     def at(self, index: Index) -> Array:
         """The values at an index of numpy."""
-        return np.asarray(self.read()[index]) if self.some is None else self.some(index)
+        return self.reader()(index)
+
+    def reader(self) -> Callable[[Index], Array]:
+        """What brings the values at one index after the other; where it brings all, it does so once."""
+        if self.some is not None:
+            return self.some
+        whole = self.read()
+        return lambda index: np.asarray(whole[index])
 
     @property
     def root(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx.defs
@@ -26,6 +26,7 @@ from growc.dialects.onnx.files.element_types import (
     cast_behind,
     cast_in_front,
     cast_to,
+    cast_where_used,
     narrows,
     retype,
 )
@@ -113,24 +114,8 @@ def widened(model: Path) -> tuple[bytes, Path]:
         for value in loaded.graph.initializers.values()
         if isinstance(value.const_value, ir.ExternalTensor) and value.dtype in WIDER
     }
-    _cast_where_used(_copied(loaded, WIDER, None).graph, stored)
+    cast_where_used(_copied(loaded, WIDER, None).graph, stored, ir.DataType.DOUBLE)
     return in_one_folder(ir.to_proto(loaded), model)
-
-
-def _cast_where_used(graph: ir.Graph, stored: Mapping[ir.Value, ir.ExternalTensor]) -> None:
-    """Put casts from what is stored in front of the first node that reads each of some weights."""
-    places = {node: place for place, node in enumerate(graph)}
-    nodes = list(places)
-    for value, tensor in stored.items():
-        users = [places.get(use.node, 0) for use in value.uses()]  # what is no node of the graph is in a body
-        name = str(value.name)
-        single = ir.Value(name=f"{name}.stored", type=ir.TensorType(tensor.dtype), const_value=tensor)
-        cast = ir.node("Cast", [single], {"to": ir.DataType.DOUBLE})
-        cast.outputs[0].name, cast.outputs[0].type, cast.outputs[0].shape = name, value.type, value.shape
-        value.replace_all_uses_with(cast.outputs[0], replace_graph_outputs=True)
-        del graph.initializers[name]
-        graph.initializers[f"{name}.stored"] = single
-        graph.insert_before(nodes[min(users, default=0)], cast)
 
 
 def _copied(loaded: ir.Model, types: Types, change: Change | None) -> ir.Model:

@@ -8,14 +8,15 @@ Every weight is read once, and kept no longer than it is summed up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
 from growc.algebra.indexmap import Array, Floats, Ints
 from growc.algebra.space import Space, atoms_of, find, leaves
-from growc.ir.graph import Value, wide
+from growc.ir.graph import Index, Value, wide
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import Tie
 from growc.passes.axes.unstacked_experts import Experts
@@ -79,7 +80,7 @@ class Magnitudes:
     def _squares(self, use: Value, kept: tuple[int, ...]) -> Floats:
         if (use, kept) not in self.sums:
             assert use.weight is not None
-            self.sums[use, kept] = squares(use.weight.read(), kept)
+            self.sums[use, kept] = squares(use.weight.reader(), use.weight.shape, kept)
         return self.sums[use, kept]
 
     def _statistics(self) -> set[Value]:
@@ -115,14 +116,15 @@ def _summed(numbers: tuple[Floats, Ints] | None, units: int) -> Floats:
     return np.asarray(np.bincount(unit[unit >= 0], values[unit >= 0], units), dtype=np.float64)
 
 
-def squares(values: Array, kept: tuple[int, ...]) -> Floats:
-    """The sum of squares over all axes but the kept ones, a few rows at a time."""
-    values = values if values.ndim else values.reshape(1)
-    gone = tuple(a for a in range(values.ndim) if a not in kept)
-    step = max(1, ROWS * values.shape[0] // max(values.size, 1))
+def squares(read: Callable[[Index], Array], shape: tuple[int, ...], kept: tuple[int, ...]) -> Floats:
+    """The sum of squares over all axes but the kept ones, a few rows at a time: `read` brings these."""
+    gone = tuple(a for a in range(max(len(shape), 1)) if a not in kept)
+    count = shape[0] if shape else 1
+    step = max(1, ROWS * count // max(prod(shape), 1))
     parts = []
-    for start in range(0, len(values), step):
-        block = np.abs(wide(np.asarray(values[start : start + step])))
+    for start in range(0, count, step):
+        some = read((slice(start, start + step),)) if shape else read(()).reshape(1)
+        block = np.abs(wide(some))
         parts.append(np.square(block, out=block).sum(axis=gone))
     if 0 in kept:
         return np.concatenate(parts)

@@ -96,13 +96,13 @@ class ModuleNames:
         self._last: tuple[_Conversion | None, dict[str, Array]] = (None, {})
 
     def read(self, name: str) -> Array:
-        """One tensor of the module. What was made together with it is kept for the next call."""
+        """One tensor of the module. What was joined or parted is kept for the next call."""
         conversion = self._origins[name]
         if self._last[0] is not conversion:
             self._last = (None, {})
             self._last = (conversion, conversion.arrays(self._read))
         found = self._last[1][name]
-        if len(self._last[1]) == 1:
+        if conversion.renames:
             self._last = (None, {})
         return found
 

@@ -160,3 +160,21 @@ def cast_in_front(graph: ir.Graph, node: ir.Node, operand: int, dtype: ir.DataTy
     cast.outputs[0].type = ir.TensorType(dtype)
     graph.insert_before(node, cast)
     node.replace_input_with(operand, cast.outputs[0])
+
+
+def cast_where_used(
+    graph: ir.Graph, stored: Mapping[ir.Value, ir.ExternalTensor], dtype: ir.DataType
+) -> None:
+    """Let weights of a type be cast from what is stored, each in front of the first node that reads it."""
+    places = {node: place for place, node in enumerate(graph)}
+    nodes = list(places)
+    for value, tensor in stored.items():
+        users = [places.get(use.node, 0) for use in value.uses()]  # what is no node of the graph is in a body
+        name = str(value.name)
+        own = ir.Value(name=f"{name}.stored", type=ir.TensorType(tensor.dtype), const_value=tensor)
+        cast = ir.node("Cast", [own], {"to": dtype})
+        cast.outputs[0].name, cast.outputs[0].type, cast.outputs[0].shape = name, value.type, value.shape
+        value.replace_all_uses_with(cast.outputs[0], replace_graph_outputs=True)
+        del graph.initializers[name]
+        graph.initializers[f"{name}.stored"] = own
+        graph.insert_before(nodes[min(users, default=0)], cast)
