@@ -65,34 +65,34 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 class Digested:
-    """A file that is written and digested a few blocks behind (growc.plans.behind)."""
+    """A file that is written, and beside that digested, a few blocks behind (growc.plans.behind)."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.digest, self.size, self.behind = path, hashlib.sha256(), 0, Behind()
+        self.path, self.digest, self.size = path, hashlib.sha256(), 0
+        self.written, self.digested = Behind(), Behind()
 
     def __enter__(self) -> Self:
         self.file = self.path.open("wb", buffering=0)
         return self
 
     def __exit__(self, *error: object) -> None:
-        with self.file, self.behind:
+        with self.file, self.written, self.digested:
             pass
 
     def write(self, content: bytes | memoryview) -> None:
         """Write bytes that do not change any more."""
-        self._later(memoryview(content), digested=True)
+        self.digested.ask(partial(self.digest.update, content))
+        self._later(memoryview(content))
 
     def pad(self, alignment: int) -> None:
         """Go on at a multiple of so many bytes; what lies between is no content."""
-        self._later(memoryview(bytes(-self.size % alignment)), digested=False)
+        self._later(memoryview(bytes(-self.size % alignment)))
 
-    def _later(self, content: memoryview, digested: bool) -> None:
+    def _later(self, content: memoryview) -> None:
         self.size += content.nbytes
-        self.behind.ask(partial(self._put, content, digested))
+        self.written.ask(partial(self._put, content))
 
-    def _put(self, content: memoryview, digested: bool) -> None:
-        if digested:
-            self.digest.update(content)
+    def _put(self, content: memoryview) -> None:
         while content:
             content = content[self.file.write(content) :]
 
