@@ -13,24 +13,25 @@ import transformers
 def gpt2(path: Path) -> None:
     """GPT-2 124M as a directory."""
     torch.manual_seed(0)
-    transformers.GPT2LMHeadModel(transformers.GPT2Config()).save_pretrained(path)
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False)).save_pretrained(path)
 
 
-def gpt2_onnx(path: Path) -> None:
-    """The same as an ONNX file, its weights beside it."""
+def exported(path: Path, input_name: str, example: torch.Tensor) -> None:
+    """A directory beside `path` as an ONNX file, its weights beside that: logits of one input."""
+    model = CLASSES[path.stem]
 
     class Logits(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.model = transformers.GPT2LMHeadModel.from_pretrained(path.with_name("gpt2")).eval()
+            self.model = model.from_pretrained(path.with_name(path.stem)).eval()
 
-        def forward(self, ids: torch.Tensor) -> torch.Tensor:
-            logits: torch.Tensor = self.model(input_ids=ids, use_cache=False).logits
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.model(**{input_name: x}).logits
             return logits
 
-    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("time")}
-    ids = torch.arange(14).reshape(2, 7)
-    torch.onnx.export(Logits(), (ids,), path, dynamic_shapes={"ids": axes}, external_data=True, verbose=False)
+    axes = {0: torch.export.Dim("batch")} | ({1: torch.export.Dim("time")} if example.ndim == 2 else {})
+    options = {"dynamic_shapes": {"x": axes}, "external_data": True, "verbose": False}
+    torch.onnx.export(Logits().eval(), (example,), path, **options)
 
 
 def llama(path: Path) -> None:
@@ -57,12 +58,20 @@ def resnet(path: Path) -> None:
     transformers.ResNetForImageClassification(transformers.ResNetConfig()).save_pretrained(path)
 
 
+CLASSES: Mapping[str, Any] = {
+    "gpt2": transformers.GPT2LMHeadModel,
+    "bert": transformers.BertForSequenceClassification,
+    "resnet": transformers.ResNetForImageClassification,
+}
+IDS = torch.arange(14).reshape(2, 7)
 MODELS: Mapping[str, Callable[[Path], Any]] = {
     "gpt2": gpt2,
-    "gpt2.onnx": gpt2_onnx,
+    "gpt2.onnx": lambda path: exported(path, "input_ids", IDS),
     "llama": llama,
     "bert": bert,
+    "bert.onnx": lambda path: exported(path, "input_ids", IDS),
     "resnet": resnet,
+    "resnet.onnx": lambda path: exported(path, "pixel_values", torch.randn(2, 3, 224, 224)),
 }
 
 

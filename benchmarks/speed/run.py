@@ -80,7 +80,7 @@ def deeper(models: Path, out: Path, peers: str) -> Commands:
     merge.write_text(MERGE.format(source=directory))
     mergekit = Path(peers).with_name("mergekit-yaml")
     return {
-        "growc": grow(DEEPER, source, out / "grown.onnx"),
+        "growc, ONNX": grow(DEEPER, source, out / "grown.onnx"),
         "growc, directory": grow(DEEPER, directory, out / "grown"),
         "sendfile by hand": script(sys.executable, "copy_layers.py", source, out / "sent.data"),
         "mergekit": [str(mergekit), str(merge), str(out / "merged"), "--no-copy-tokenizer"],
@@ -102,18 +102,20 @@ def larger(models: Path, out: Path, peers: str) -> Commands:
 
 def quarter(models: Path, out: Path, peers: str) -> Commands:
     """BERT-base a quarter narrower, by magnitude."""
-    source = made(models, "bert")
+    source, file = made(models, "bert"), made(models, "bert.onnx")
     return {
-        "growc": grow(QUARTER, source, out / "grown"),
+        "growc, ONNX": grow(QUARTER, file, out / "grown.onnx"),
+        "growc, directory": grow(QUARTER, source, out / "grown"),
         "Torch-Pruning": script(peers, "prune_bert.py", source, out / "pruned.pt"),
     }
 
 
 def half(models: Path, out: Path, peers: str) -> Commands:
     """ResNet-50 half as wide, by magnitude."""
-    source = made(models, "resnet")
+    source, file = made(models, "resnet"), made(models, "resnet.onnx")
     return {
-        "growc": grow(HALF, source, out / "grown"),
+        "growc, ONNX": grow(HALF, file, out / "grown.onnx"),
+        "growc, directory": grow(HALF, source, out / "grown"),
         "Torch-Pruning": script(peers, "prune_resnet.py", source, out / "pruned.pt"),
     }
 
