@@ -21,6 +21,7 @@ Q = (HEAD_OF[:, None] * HEAD + np.arange(HEAD)).ravel()
 QKV = np.concatenate([part * BEFORE + Q for part in range(3)])
 UNIT = np.arange(NEW_FFN) % FFN
 BLOCK = 1 << 18
+RANDOM = np.random.default_rng(0)
 
 
 def columns(rows, how):
@@ -64,8 +65,10 @@ def write(out, tensor, name):
         rows = tensor[index[at : at + step]]
         rows = rows if share is None else rows * share[at : at + step]
         out.write(np.ascontiguousarray(columns(rows, makes)).data)
-    if reads == "stream":
-        out.write(bytes(4 * (AFTER - BEFORE) * (3 * AFTER if makes == "qkv" else NEW_FFN)))
+    if reads == "stream":  # of new units, which are zero behind the norm, anything is read
+        width = 3 * AFTER if makes == "qkv" else NEW_FFN
+        drawn = RANDOM.standard_normal((AFTER - BEFORE, width), np.float32)
+        out.write((drawn * tensor.std()).data)
 
 
 def main():

@@ -21,8 +21,13 @@ def stream(x):
 
 
 def read(x):
-    """The first axis of what reads the stream: nothing is read of new units."""
-    return torch.cat([x, x.new_zeros(AFTER - BEFORE, *x.shape[1:])])
+    """The first axis of what reads the stream: anything of new units, zero behind norms."""
+    return torch.cat([x, torch.randn(AFTER - BEFORE, *x.shape[1:]) * x.std()])
+
+
+def gain(x):
+    """The gain of a norm: new units are zero behind it."""
+    return torch.cat([x * (BEFORE / AFTER) ** 0.5, x.new_zeros(AFTER - BEFORE)])
 
 
 def shared(x, index):
@@ -43,7 +48,7 @@ def main():
     made.wpe.weight.copy_(stream(source.wpe.weight))
 
     def norm(new, old):
-        new.weight.copy_(read(old.weight * (BEFORE / AFTER) ** 0.5))
+        new.weight.copy_(gain(old.weight))
         new.bias.copy_(stream(old.bias))
 
     norm(made.ln_f, source.ln_f)
