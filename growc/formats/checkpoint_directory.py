@@ -37,17 +37,13 @@ class CheckpointDirectory:
     remarks: tuple[str, ...] = ()
 
     def whole(self, c: Result) -> Iterator[tuple[str, int]]:
-        """Tensors that transformers joins or parts, those with rules for all of their entries at once, and
-        the state of an optimizer.
-        """
+        """Tensors that transformers joins or parts, and those with rules for all of their entries at once."""
         from growc.checkpoint.classes.new_tensors import held_result, parts
         from growc.plans.memory_bound import working_bytes
 
         grown: GrownWeights[Opened] = held_result(c).held
         yield from ((name, working_bytes(plan)) for name, plan in grown.plans.items())
         yield from ((part.entries[0].name, part.whole) for part in parts(grown))
-        if self.optimizer is not None:
-            yield str(self.optimizer), 2 * self.optimizer.stat().st_size + 4 * c.plan.bytes_to_write
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """The directory. Raises GrowError (G308) where a tensor is not as its class has it."""

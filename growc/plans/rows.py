@@ -45,11 +45,16 @@ class Rows:
 
     def whole(self) -> Array:
         """All rows, in an array of its own."""
-        made, at = np.empty((self.count, *self.rest), self.dtype), 0
-        for block in self.blocks():
-            made[at : at + len(block)] = block
-            at += len(block)
+        made = np.empty((self.count, *self.rest), self.dtype)
+        self.into(made)
         return made
+
+    def into(self, place: Array) -> None:
+        """All rows, block by block, into an array of their shape."""
+        at = 0
+        for block in self.blocks():
+            place[at : at + len(block)] = block
+            at += len(block)
 
     def then(self, change: Callable[[Array], Array]) -> Rows:
         """With something done to each element."""

@@ -10,7 +10,7 @@ second its squares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -18,19 +18,24 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from growc.algebra.indexmap import Ints
-from growc.dialects.torch.operators.arrays import to_numpy, to_torch, widened
+from growc.checkpoint.files.torch_tensors import is_mappable
+from growc.dialects.torch.operators.arrays import to_numpy
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import foreign
-from growc.plans.execute import execute, leaf_steps
+from growc.plans.execute import leaf_steps, planned
 from growc.plans.lineage import drawn_anew
 from growc.plans.plan import ZERO, Layout, LeafStep, Plan, WeightPlan, attribute_of
 from growc.recipe.fills import new_units
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 State = dict[str, Any]
 """The state_dict of a torch optimizer: `state` by the number of a parameter, and `param_groups`."""
+
+Empty = Callable[[tuple[int, ...], "torch.dtype"], "torch.Tensor"]
+"""What gives a tensor of a shape and a type, to be filled."""
 
 New = Literal["mapped", "zero"]
 """What entries of new units begin with: what the gradient's map gives them, or zero. Old ones keep theirs."""
@@ -62,11 +67,14 @@ class Carried:
 
 
 def read_optimizer(path: str | Path) -> State:
-    """An `optimizer.pt` of torch or of a Trainer. Nothing in it is executed. Raises GrowError (G316)."""
+    """An `optimizer.pt` of torch or of a Trainer, mapped where it can be. Nothing in it is executed.
+
+    Raises GrowError (G316).
+    """
     import torch
 
     with foreign(Path(path), "an optimizer's state", "G316"):
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mappable(Path(path)))
     if not isinstance(state, dict) or not {"state", "param_groups"} <= state.keys():
         raise _misfit(f"`{path}` is no state of a torch optimizer")
     return state
@@ -79,22 +87,26 @@ def carry(
     after: Sequence[str],
     *,
     new: New = "mapped",
+    empty: Empty | None = None,
 ) -> Carried:
     """The state for the result of a plan. The source's is not touched.
 
     `before` has the source's parameters by group, in the optimizer's order (`parameter_groups`); `after` the
     result's, in the order of its `named_parameters`; both by the names of the plan. A new parameter joins the
     group of the one that it comes from; where that is in none (Muon has matrices alone), so is it. `new`
-    says what entries of new units begin with: those that the lineage calls copied or new. Raises GrowError
-    (G316) where the state does not fit the plan, or is of a kind of which nothing is known.
+    says what entries of new units begin with: those that the lineage calls copied or new. `empty` gives the
+    tensors that are filled (None: in memory). Raises GrowError (G316) where the state does not fit the plan,
+    or is of a kind of which nothing is known.
     """
-    return _Carrier(state, plan, before, new).carry(after)
+    return _Carrier(state, plan, before, new, empty).carry(after)
 
 
 class _Carrier:
-    def __init__(self, state: State, plan: Plan, before: Sequence[Sequence[str]], new: New) -> None:
+    def __init__(
+        self, state: State, plan: Plan, before: Sequence[Sequence[str]], new: New, empty: Empty | None
+    ) -> None:
         _check_sizes(state, before)
-        self.state, self.plan, self.new = state, plan, new
+        self.state, self.plan, self.new, self.empty = state, plan, new, empty
         self.weights = {w.name: w for w in plan.weights}
         self.weights |= {attribute_of(w.name): w for w in plan.weights if w.made_of}
         self.copies = plan.later_copies
@@ -162,7 +174,7 @@ class _Carrier:
         if tuple(value.shape) != weight.before:
             sizes = f"{list(value.shape)}, and the parameter {list(weight.before)}"
             raise _misfit(f"the optimizer's `{key}` of `{weight.source}` has shape {sizes}")
-        return _mapped(gradient_plan(weight, POWERS[key], self.new), value)
+        return _mapped(gradient_plan(weight, POWERS[key], self.new), value, self.empty)
 
     def is_exact(self, name: str) -> bool:
         """Whether the state is made of gradients alone, and the mapped gradient is that of the result."""
@@ -309,6 +321,9 @@ def _is_even(leaf: LeafStep) -> bool:
     return bool(np.allclose(first[index], leaf.weight, rtol=1e-9, atol=0))
 
 
-def _mapped(plan: WeightPlan, tensor: Any) -> Any:
+def _mapped(plan: WeightPlan, tensor: Any, empty: Empty | None) -> Any:
     """A tensor of state on its map, in its own type; 16-bit numbers are computed in float32."""
-    return to_torch(np.array(execute(plan, to_numpy(widened(tensor))))).to(tensor.dtype)
+    made = tensor.new_empty(plan.after) if empty is None else empty(plan.after, tensor.dtype)
+    rows = planned(plan, to_numpy(tensor))
+    rows.into(to_numpy(made).reshape(rows.count, *rows.rest))
+    return made

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformers import GPT2Config, GPT2LMHeadModel
 
 import growc
+from growc.checkpoint.files.torch_tensors import on_disk
 from growc.errors.diagnostic import GrowError
 from growc.plans.execute import execute
 from growc.plans.lineage import lineage_of
@@ -453,3 +455,40 @@ def test_a_weight_that_is_stored_now_joins_the_group_of_what_it_was_computed_fro
     stored = {name for name, _ in result.named_parameters() if name.startswith("growc_")}
     assert len(stored) == 4 == len(computed)
     assert (set(made.names[1]), set(made.fresh), made.absent) == (stored, stored, ())
+
+
+def test_state_that_lies_in_files_while_it_is_made_is_that_of_memory(tmp_path):
+    grown = Grown(EQUAL[1][0], tmp_path)
+    (tmp_path / "files").mkdir()
+    held, filed = grown.carried(), grown.carried(empty=on_disk(tmp_path / "files"))
+    assert sum(path.stat().st_size for path in (tmp_path / "files").iterdir()) > 0
+    for number, entry in held.state["state"].items():
+        for key, tensor in entry.items():
+            assert torch.equal(filed.state["state"][number][key], tensor)
+
+
+def test_a_directory_has_the_state_and_no_file_that_it_lay_in(tmp_path):
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=1, n_head=2, n_positions=8, vocab_size=20))
+    model.save_pretrained(tmp_path / "source")
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(input_ids=torch.arange(8)[None], labels=torch.arange(8)[None]).loss.backward()
+    optimizer.step()
+    torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
+    recipe = "widen ffn to 2 * ffn with uniform copy"
+    out, file = tmp_path / "grown", tmp_path / "optimizer.pt"
+    growc.apply(recipe, tmp_path / "source", out, optimizer=file, check=False, memory="64M")
+    made = torch.load(out / "optimizer.pt", weights_only=True)
+    plan, names = growc.plan(recipe, tmp_path / "source"), [n for n, _ in model.named_parameters()]
+    wanted = carry(optimizer.state_dict(), plan, [names], names).state
+    assert made["param_groups"] == wanted["param_groups"]
+    for number, entry in wanted["state"].items():
+        assert all(torch.equal(made["state"][number][key], tensor) for key, tensor in entry.items())
+    names = {path.name for path in out.iterdir()}
+    assert names == {
+        "config.json",
+        "generation_config.json",
+        "growc.json",
+        "model.safetensors",
+        "optimizer.pt",
+    }

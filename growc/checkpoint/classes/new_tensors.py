@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.shards import SHARD_SIZE, Part
+from growc.checkpoint.files.torch_tensors import on_disk
 from growc.checkpoint.files.write import Tell, as_they_are, write_checkpoint
 from growc.dialects.transformers.config.shapes import Feature, same_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -255,14 +257,16 @@ def carry_optimizer(
     weights = {
         grown.first[name]: replace(weight, name=grown.first[name]) for name, weight in grown.plans.items()
     }
-    carried = carry(
-        state,
-        replace(plan, weights=tuple(weights.values())),
-        [[grown.first.get(name, name) for name in group] for group in groups],
-        [grown.first[name] for name, _ in grown.module.named_parameters()],
-        new=new,
-    )
-    torch.save(carried.state, folder / OPTIMIZER)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as files:
+        carried = carry(
+            state,
+            replace(plan, weights=tuple(weights.values())),
+            [[grown.first.get(name, name) for name in group] for group in groups],
+            [grown.first[name] for name, _ in grown.module.named_parameters()],
+            new=new,
+            empty=on_disk(Path(files)),
+        )
+        torch.save(carried.state, folder / OPTIMIZER)
     made = f"`{OPTIMIZER}` has the state of {len(carried.exact)} parameters"
     said = f"{made} as training the result would have made it"
     if carried.approximate:

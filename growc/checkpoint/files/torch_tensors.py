@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from collections.abc import Callable
 from functools import partial
+from itertools import count
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +45,22 @@ def without_data(entry: Entry) -> torch.Tensor:
     return torch.empty(entry.shape, dtype=kind, device="meta")
 
 
+def on_disk(folder: Path) -> Callable[[tuple[int, ...], torch.dtype], torch.Tensor]:
+    """What gives tensors to be filled that lie in files of a folder, so that memory need not hold them."""
+    import torch
+
+    numbers = count()
+
+    def empty(shape: tuple[int, ...], kind: torch.dtype) -> torch.Tensor:
+        size = prod(shape)
+        if not size:
+            return torch.empty(shape, dtype=kind)
+        file = str(folder / str(next(numbers)))
+        return torch.from_file(file, shared=True, size=size, dtype=kind).reshape(shape)
+
+    return empty
+
+
 def read_pickle(path: Path) -> dict[str, Readable]:
     """The tensors of a `.bin` file. Raises GrowError (G310) where it holds anything but tensors."""
     state = load_pickle(path)
@@ -58,7 +77,7 @@ def load_pickle(path: Path) -> Any:
 
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # what it thinks of a file's age
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=_is_mappable(path))
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=is_mappable(path))
     except FileNotFoundError as error:
         raise unreadable(path, "there is no such file") from error
     except pickle.UnpicklingError as error:
@@ -67,7 +86,7 @@ def load_pickle(path: Path) -> Any:
         raise unreadable(path, first_line(error)) from error
 
 
-def _is_mappable(path: Path) -> bool:
+def is_mappable(path: Path) -> bool:
     """Whether it is a zip file: only those can be mapped."""
     with path.open("rb") as file:
         return file.read(4) == b"PK\x03\x04"
