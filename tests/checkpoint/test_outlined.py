@@ -68,3 +68,4 @@ def test_json_that_names_no_class_is_refused(tmp_path):
     with pytest.raises(GrowError) as refused:
         growc.plan(RECIPE, path)
     assert refused.value.diagnostics[0].code == "G310"
+    assert "neither `architectures` nor `model_type`" in str(refused.value)

@@ -57,6 +57,8 @@ def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
     if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
         return found
     asked = names[0] if names else kind
+    if asked is None:
+        raise _unreadable("config.json names no class: there is neither `architectures` nor `model_type`")
     notes = ("its own code (`auto_map`) is never run",) if config.get("auto_map") else ()
     raise _unreadable(f"transformers {transformers.__version__} has no class for `{asked}`", *notes)
 
