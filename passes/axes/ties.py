@@ -95,7 +95,7 @@ def _groups(graph: Graph) -> Iterable[Tie]:
         if weight in joined:
             continue
         group, turned = list(own), [False] * len(own)
-        if weight in matrices and not (len(own) > 1 and probes.constant(weight)):
+        if weight in matrices and (len(own) == 1 or weight.zero or not probes.constant(weight)):
             for other, how in probes.equal(weight):
                 if other not in joined and other is not weight:
                     joined.add(other)

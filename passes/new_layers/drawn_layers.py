@@ -1,8 +1,9 @@
 """New layers that are drawn: what each weight of a layer begins with where it is no copy.
 
-Needs: the axis graph, the layers. Gives: for each weight that a layer has to itself what stands in it, and
-the steps that put it there. New layers are random in the operator G_random of Du et al. 2024 (arXiv
-2405.15319); here with the deviation that all fills of the language draw with:
+Needs: the axis graph, the layers. Gives: for each weight that a layer has to itself (or with those of its
+number, where a model runs its layers more than once) what stands in it, and the steps that put it there. New
+layers are random in the operator G_random of Du et al. 2024 (arXiv 2405.15319); here with the deviation that
+all fills of the language draw with:
 
 1. a weight that is contracted with activations is drawn, with the deviation of the source's tensor, mean 0;
 2. the gain of a norm, and a vector that multiplies or divides activations, is one;
@@ -71,6 +72,12 @@ class DrawnLayers:
         for use in graph.uses():
             assert use.weight is not None
             self.uses[use.weight].append(use)
+        self.places = {
+            node: (number, k)
+            for number, run in enumerate(layers.runs)
+            for k, layer in enumerate(run.layers)
+            for node in layer.nodes
+        }
         starts = [run.layers[0].start for run in layers.runs]
         inputs = [value for value in graph.inputs if value.floating]
         tables = [out for node in graph.nodes if _looks_up(node) for out in node.outputs]
@@ -84,13 +91,21 @@ class DrawnLayers:
         """The layer's own weights that stay as they are copied, single numbers aside."""
         return [w for w, one in self._found(layer).items() if one is None and w.floating and w.elements > 1]
 
+    def readers(self, weight: Weight) -> set[tuple[int, int] | None]:
+        """The layers that read a weight, by run and number; None for what is in none."""
+        return {None if use.reader is None else self.places.get(use.reader) for use in self.uses[weight]}
+
+    def _is_own(self, weight: Weight) -> bool:
+        """Whether one layer reads a weight, or those of one number where a model runs its layers again."""
+        numbers = {None if place is None else place[1] for place in self.readers(weight)}
+        return len(numbers) == 1 and None not in numbers
+
     def _found(self, layer: Layer) -> dict[Weight, Anew | None]:
-        inside = set(layer.nodes)
         found: dict[Weight, list[Anew | None]] = defaultdict(list)
         for node in layer.nodes:
             for place, value in enumerate(node.inputs):
                 weight = None if value is None else value.unmoved.weight
-                if weight is not None and all(use.reader in inside for use in self.uses[weight]):
+                if weight is not None and self._is_own(weight):
                     filler = self._kind(node, place, weight)
                     found[weight].append(None if filler is None else Anew(filler, self._rows(node, place)))
         return {w: kinds[0] if len(set(kinds)) == 1 else None for w, kinds in found.items()}
@@ -146,6 +161,7 @@ def redraws(axes: Axes, layers: Layers) -> tuple[list[Redraw], list[str]]:
     if not any(past is not None for run in layers.runs for past in run.history.drawn):
         return [], []
     drawn, found, kept = DrawnLayers(axes, layers), list[Redraw](), list[str]()
+    done = set[Weight]()  # what several runs have together is drawn with the first of them
     for run in layers.runs:
         for layer, past in zip(run.layers, run.history.drawn, strict=True):
             if past is None:
@@ -153,7 +169,9 @@ def redraws(axes: Axes, layers: Layers) -> tuple[list[Redraw], list[str]]:
             ordinals = count()  # of matrices: exporters add and drop gains of one and biases of zero
             for weight, anew in drawn.of(layer).items():
                 draws = past.draws.at(next(ordinals)) if anew.filler == DRAWN else past.draws
-                uses = () if weight.zero else drawn.uses[weight]
+                alike = all(layers.runs[r].history.drawn[k] for r, k in filter(None, drawn.readers(weight)))
+                uses = drawn.uses[weight] if alike and not weight.zero and weight not in done else ()
+                done.add(weight)
                 found += [Redraw(past.moment, use, anew, draws) for use in uses]
             kept += [weight.name for weight in drawn.kept(layer)]
     return found, [_note(kept)] if kept else []

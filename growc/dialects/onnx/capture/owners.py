@@ -30,8 +30,10 @@ class Owners:
             if node not in home and all(v is None or self.is_static(v) for v in node.inputs):
                 self.static.add(node)
         self.found: dict[ir.Value, Place | None] = {}
+        self.together: dict[ir.Value, frozenset[Place]] = {}
         for value in [*graph.initializers.values(), *(v for n in self.static for v in n.outputs)]:
             self.of(value)  # now: copies of bodies will read it too
+            self.common(value)
 
     def is_static(self, value: ir.Value) -> bool:
         """Whether a value is made of stored tensors alone."""
@@ -46,6 +48,21 @@ class Owners:
             alone = users.pop() if len(users) == 1 and not value.is_graph_output() else None
             self.found[value] = alone if isinstance(alone, tuple) else None
         return self.found[value]
+
+    def common(self, value: ir.Value) -> frozenset[Place]:
+        """The layers that a stored tensor belongs to together: of several runs the one of the same number, as
+        where a model runs its layers more than once. Nothing where it belongs to one, or to none.
+        """
+        if value not in self.together:
+            users = {self.user(use.node) for use in value.uses()} - {"size"}
+            places = frozenset(user for user in users if isinstance(user, tuple))
+            alike = len(places) == len(users) > 1 and len({layer for _, layer in places}) == 1
+            self.together[value] = places if alike and not value.is_graph_output() else frozenset()
+        return self.together[value]
+
+    def belongs(self, value: ir.Value, place: Place) -> bool:
+        """Whether a stored tensor is a layer's own, or one of its number's."""
+        return self.of(value) == place or place in self.common(value)
 
     def user(self, node: ir.Node) -> Place | str | None:
         """The layer that a node works for; "size" where it asks for nothing else."""

@@ -1,13 +1,15 @@
 """One new layer: a copy of the nodes of a source's layer on another stream.
 
 Needs: `Layered`, the layers built so far. Gives: `Placed`. The first copy of a layer keeps its weights, later
-ones get tensors of their own; what layers share they go on to share. What an expression of sizes asks of a
+ones get tensors of their own; what layers share they go on to share, and the layers of one number of runs
+that are one body, run more than once, share those too. What an expression of sizes asks of a
 layer's tensor it asks of the same tensor of the new layer, or of one of the same size that stands before it.
 Of tables with a row for each layer it takes its own.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -53,8 +55,17 @@ class Placed:
 class Building:
     """The new layers of all runs. `factors`: for what stands for a weight, a tensor that is zero if it is."""
 
-    def __init__(self, source: Layered, factors: Mapping[ir.Value, ir.Value], rows: RowTables) -> None:
+    def __init__(
+        self,
+        source: Layered,
+        orders: Mapping[int, Sequence[Instance]],
+        factors: Mapping[ir.Value, ir.Value],
+        rows: RowTables,
+    ) -> None:
         self.source, self.factors, self.rows = source, factors, rows
+        self.orders = {number: [one.source for one in order] for number, order in orders.items()}
+        self.common: dict[int, dict[tuple[ir.Value, bool], ir.Value]] = defaultdict(dict)
+        """By the number of a new layer, what stands in it for tensors that several runs have together."""
         self.value_of, self.node_of = source.value_of, source.node_of
         self.runs: dict[int, list[Placed]] = {}
         self.expressions: dict[tuple[object, ...], ir.Node] = {}
@@ -75,6 +86,11 @@ class Building:
             _Copying(self, (number, instance.source), made, first, zeros, steps).run()
             placed.append(made)
             stream = made.end = made.values[self.value_of(layer.end)]
+
+    def moves_alike(self, value: ir.Value) -> bool:
+        """Whether a stored tensor belongs to layers of several runs, all of which move alike."""
+        orders = [self.orders.get(run) for run, _ in self.source.owners.common(value)]
+        return len(orders) > 1 and orders[0] is not None and all(one == orders[0] for one in orders)
 
     def zeros(self, zeroed: Sequence[Value]) -> dict[tuple[ir.Node, int], set[ir.Value]]:
         """(node, operand) -> the stored tensors on the way there that become zero."""
@@ -245,12 +261,13 @@ class _Copying:
         if value in self.made.values:
             return self.made.values[value]
         zero, inner = _reaches(value, zeros), self.graph is not _graph_of(value)
-        if not zero and not inner and self.source.owners.of(value) != self.place:
+        common = self.building.moves_alike(value)
+        if not zero and not inner and not common and self.source.owners.of(value) != self.place:
             return value
-        key = (value, zero)
-        if key not in self.constants:
-            self.constants[key] = self.fresh(value, zeros)
-        return self.constants[key]
+        known = self.building.common[self.position] if common else self.constants
+        if (value, zero) not in known:
+            known[value, zero] = self.fresh(value, zeros)
+        return known[value, zero]
 
     def fresh(self, value: ir.Value, zeros: set[ir.Value]) -> ir.Value:
         node, stored = value.producer(), self.building.stored.get(value)

@@ -109,7 +109,7 @@ class _Surgery:
         rows: RowTables,
     ) -> None:
         self.source, self.graph, self.orders = source, source.graph, orders
-        self.building = Building(source, factors, rows)
+        self.building = Building(source, orders, factors, rows)
         self.gone = frozenset(n for n, place in source.home.items() if place[0] in orders)
         self.ports = [*self.graph.inputs, *self.graph.outputs]
         self.names = [v.name or "" for v in self.ports]
@@ -233,8 +233,9 @@ class _Surgery:
         count = len(self.source.layers.runs[number].layers)
         names = [frozenset(self.known(number, i)) for i in range(count)]
         used = ((name, value) for name, value in self.graph.initializers.items() if value.uses())
-        stored = {name: self.source.owners.of(value) for name, value in used if _is_learned(value)}
-        own = [{name for name, owner in stored.items() if owner == (number, i)} for i in range(count)]
+        stored = {name: value for name, value in used if _is_learned(value)}
+        belongs = self.source.owners.belongs
+        own = [{name for name, value in stored.items() if belongs(value, (number, i))} for i in range(count)]
         order = [one.source for one in self.orders[number]]
         return Numbering(names, order, own, stored.keys() - set().union(*own))
 
@@ -244,7 +245,7 @@ class _Surgery:
             for value in (v for n in (node, *around(node)) for v in n.inputs):
                 if value is None or value.producer() in self.source.home:
                     continue  # the stream bears the number of the layer that made it
-                if self.source.owners.of(value) == (number, layer) and value.name:
+                if self.source.owners.belongs(value, (number, layer)) and value.name:
                     yield value.name
         yield from (value.name or "" for value in self.source.inputs.get((number, layer), ()))
 
