@@ -76,13 +76,6 @@ def test_the_weights_of_the_file_are_those_that_are_grown(trained, path, as_mapp
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
 
 
-def test_a_module_outlives_what_lies_in_the_file(trained, path):
-    result = growc.apply(Text().eval(), RECIPE, IDS, state_dict=path)
-    with path.open("r+b") as file:
-        file.write(b"\xff" * path.stat().st_size)
-    same(result, trained)
-
-
 def test_a_plan_and_an_inspection_take_them_too(path):
     assert growc.plan(Text(), RECIPE, example_inputs=IDS, state_dict=path).certificate.exact
     assert growc.inspect(Text(), example_inputs=IDS, state_dict=path).roles.axes["ffn"]

@@ -41,7 +41,7 @@ def read_state(given: Given) -> dict[str, Callable[[], Tensor]]:
         stored, _ = read_header(Path(given))
 
     def reading(one: Readable) -> Callable[[], Tensor]:
-        return lambda: to_torch(one.read().copy())  # a module outlives what lies in a file
+        return lambda: to_torch(one.read())
 
     return {name: reading(one) for name, one in stored.items()}
 
