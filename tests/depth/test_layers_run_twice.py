@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 import torch
+from graphs import save
 from torch import nn
 
 import growc
@@ -95,3 +97,42 @@ def test_drawn_layers_are_drawn_once_for_both_runs(pair):
     deeper.load_state_dict(grown.state_dict())
     torch.testing.assert_close(grown(*inputs), deeper(*inputs), rtol=1e-5, atol=1e-5)
     assert not torch.equal(deeper.layers[2].up.weight, module.layers[1].up.weight)
+
+
+class Uneven(Pair):
+    """One input goes through all layers, the other one through all but the last."""
+
+    def forward(self, x, y):
+        y = self.other(y)
+        for layer in self.layers[:-1]:
+            y = layer(y)
+        return self.last(torch.cat([self.body(self.one(x)), y], -1))
+
+
+def test_runs_that_do_not_move_alike_go_on_to_share_what_they_share():
+    torch.manual_seed(0)
+    module, inputs = Uneven(3).eval(), (torch.randn(5, 4), torch.randn(5, 6))
+    grown = growc.apply(module, "stack layers to layers + 1 by last with zero outputs", inputs)
+    torch.testing.assert_close(grown(*inputs), module(*inputs), rtol=1e-5, atol=1e-5)
+    kept = {name for name, _ in module.named_parameters()}
+    assert kept < {name for name, _ in grown.named_parameters()}
+
+
+def test_weights_that_a_file_transposes_once_for_both_runs_are_theirs_together(tmp_path):
+    def run(x: str, k: int) -> str:
+        inner = f"{x}a{k} = MatMul({x}{k}, t{k})  {x}b{k} = Relu({x}a{k})  {x}c{k} = MatMul({x}b{k}, s{k})"
+        return f"{inner}  {x}{k + 1} = Add({x}{k}, {x}c{k})"
+
+    turn = "Transpose <perm = [1, 0]>"
+    turned = "\n".join(f"t{k} = {turn} (up{k})  s{k} = {turn} (down{k})" for k in range(2))
+    layers = "\n".join(run(x, k) for x in "xz" for k in range(2))
+    weights = ", ".join(f"float[12, 8] up{k}, float[8, 12] down{k}" for k in range(2))
+    graph = f"""g (float[N, 4] x, float[N, 5] z) => (float[N, 3] y, float[N, 3] u)
+        <float[4, 8] first, float[5, 8] second, {weights}, float[8, 3] last> {{
+        {turned} x0 = MatMul(x, first)  z0 = MatMul(z, second) {layers}
+        y = MatMul(x2, last)  u = MatMul(z2, last) }}"""
+    save(tmp_path / "pair.onnx", graph)
+    done = growc.apply("stack layers to 3 by last with zero outputs", tmp_path / "pair.onnx")
+    assert done.plan.certificate.exact
+    names = {tensor.name for tensor in onnx.load(done.written).graph.initializer}
+    assert sorted(name[:2] for name in names) == ["do"] * 3 + ["fi", "la", "se"] + ["up"] * 3

@@ -16,6 +16,10 @@ from growc.ir.traits import SIZES
 
 Place = tuple[int, int]
 """(run, layer)"""
+SIZE: Place = (-1, -1)
+"""In the place of a layer: what asks for sizes alone works for none."""
+NOBODY: frozenset[Place | None] = frozenset([None])
+"""Whose that is which layers only share."""
 
 
 class Owners:
@@ -29,11 +33,9 @@ class Owners:
         for node in graph:
             if node not in home and all(v is None or self.is_static(v) for v in node.inputs):
                 self.static.add(node)
-        self.found: dict[ir.Value, Place | None] = {}
-        self.together: dict[ir.Value, frozenset[Place]] = {}
+        self.working: dict[ir.Value, frozenset[Place | None]] = {}
         for value in [*graph.initializers.values(), *(v for n in self.static for v in n.outputs)]:
-            self.of(value)  # now: copies of bodies will read it too
-            self.common(value)
+            self.users(value)  # now: copies of bodies will read it too
 
     def is_static(self, value: ir.Value) -> bool:
         """Whether a value is made of stored tensors alone."""
@@ -43,36 +45,40 @@ class Owners:
         """The one layer that a constant, or an input of the model, belongs to. Who asks for its size does
         not count.
         """
-        if value not in self.found:
-            users = {self.user(use.node) for use in value.uses()} - {"size"}
-            alone = users.pop() if len(users) == 1 and not value.is_graph_output() else None
-            self.found[value] = alone if isinstance(alone, tuple) else None
-        return self.found[value]
+        users = self.users(value)
+        return next(iter(users)) if len(users) == 1 else None
+
+    def users(self, value: ir.Value) -> frozenset[Place | None]:
+        """The layers that a value works for, through what is made of stored tensors alone; None for what is
+        in none, and for an output of the model.
+        """
+        if value not in self.working:
+            found = set(NOBODY) if value.is_graph_output() else set()
+            for node in {self.outer.get(use.node, use.node) for use in value.uses()}:
+                if node in self.static and node.outputs:
+                    found |= {user for made in node.outputs for user in self.users(made) or NOBODY}
+                elif (user := self.user(node)) != SIZE:
+                    found.add(user)
+            self.working[value] = frozenset(found)
+        return self.working[value]
 
     def common(self, value: ir.Value) -> frozenset[Place]:
         """The layers that a stored tensor belongs to together: of several runs the one of the same number, as
         where a model runs its layers more than once. Nothing where it belongs to one, or to none.
         """
-        if value not in self.together:
-            users = {self.user(use.node) for use in value.uses()} - {"size"}
-            places = frozenset(user for user in users if isinstance(user, tuple))
-            alike = len(places) == len(users) > 1 and len({layer for _, layer in places}) == 1
-            self.together[value] = places if alike and not value.is_graph_output() else frozenset()
-        return self.together[value]
+        users = self.users(value)
+        places = frozenset(user for user in users if user is not None)
+        alike = len(places) == len(users) > 1 and len({layer for _, layer in places}) == 1
+        return places if alike else frozenset()
 
-    def belongs(self, value: ir.Value, place: Place) -> bool:
-        """Whether a stored tensor is a layer's own, or one of its number's."""
-        return self.of(value) == place or place in self.common(value)
-
-    def user(self, node: ir.Node) -> Place | str | None:
-        """The layer that a node works for; "size" where it asks for nothing else."""
-        node = self.outer.get(node, node)
+    def user(self, node: ir.Node) -> Place | None:
+        """The layer that a node works for, which is in no body and reads more than stored tensors; SIZE where
+        it asks for nothing else.
+        """
         if node in self.home:
             return self.home[node]
-        if node in self.static and node.outputs:
-            return self.alone(node)
         if has(node, SIZES):
-            return "size"
+            return SIZE
         beside = self.alone(node) if node.outputs and not any(v in self.data for v in node.outputs) else None
         return beside if beside is not None and beside[0] in self.several else None
 

@@ -92,6 +92,11 @@ class Building:
         orders = [self.orders.get(run) for run, _ in self.source.owners.common(value)]
         return len(orders) > 1 and orders[0] is not None and all(one == orders[0] for one in orders)
 
+    def owns(self, place: Place, value: ir.Value) -> bool:
+        """Whether a stored tensor is a layer's own, or that of its number in runs that move alike."""
+        owners = self.source.owners
+        return owners.of(value) == place or (place in owners.common(value) and self.moves_alike(value))
+
     def zeros(self, zeroed: Sequence[Value]) -> dict[tuple[ir.Node, int], set[ir.Value]]:
         """(node, operand) -> the stored tensors on the way there that become zero."""
         sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
@@ -262,7 +267,7 @@ class _Copying:
             return self.made.values[value]
         zero, inner = _reaches(value, zeros), self.graph is not _graph_of(value)
         common = self.building.moves_alike(value)
-        if not zero and not inner and not common and self.source.owners.of(value) != self.place:
+        if not zero and not inner and not self.building.owns(self.place, value):
             return value
         known = self.building.common[self.position] if common else self.constants
         if (value, zero) not in known:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import onnx_ir as ir
 
 from growc.algebra.space import Size
-from growc.dialects.onnx.capture.owners import Owners, Place, enclosing
+from growc.dialects.onnx.capture.owners import NOBODY, Owners, Place, enclosing
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.layers.matching_nodes import Twins, twins
 from growc.ir.graph import Graph
@@ -32,7 +32,7 @@ class Layered:
         self.home = {n: place for place, nodes in self.own.items() for n in nodes}
         self.data = {self.value_of(v) for v in layers.data}
         self.owners = Owners(self.graph, self.home, self.data)
-        self.owners.found.update(dict.fromkeys(shared))
+        self.owners.working.update(dict.fromkeys(shared, NOBODY))
         self.sizes: Mapping[ir.Value, tuple[Size, ...] | None] = {
             self.value_of(v): v.sizes for v in layers.data
         }

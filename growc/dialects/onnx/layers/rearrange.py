@@ -234,8 +234,8 @@ class _Surgery:
         names = [frozenset(self.known(number, i)) for i in range(count)]
         used = ((name, value) for name, value in self.graph.initializers.items() if value.uses())
         stored = {name: value for name, value in used if _is_learned(value)}
-        belongs = self.source.owners.belongs
-        own = [{name for name, value in stored.items() if belongs(value, (number, i))} for i in range(count)]
+        owns = self.building.owns
+        own = [{name for name, value in stored.items() if owns((number, i), value)} for i in range(count)]
         order = [one.source for one in self.orders[number]]
         return Numbering(names, order, own, stored.keys() - set().union(*own))
 
@@ -245,7 +245,7 @@ class _Surgery:
             for value in (v for n in (node, *around(node)) for v in n.inputs):
                 if value is None or value.producer() in self.source.home:
                     continue  # the stream bears the number of the layer that made it
-                if self.source.owners.belongs(value, (number, layer)) and value.name:
+                if self.building.owns((number, layer), value) and value.name:
                     yield value.name
         yield from (value.name or "" for value in self.source.inputs.get((number, layer), ()))
 
