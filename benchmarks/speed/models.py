@@ -18,12 +18,12 @@ def gpt2(path: Path) -> None:
 
 def exported(path: Path, input_name: str, example: torch.Tensor) -> None:
     """A directory beside `path` as an ONNX file, its weights beside that: logits of one input."""
-    model = CLASSES[path.stem]
+    model, directory = CLASSES[path.stem], made(path.parent, path.stem)
 
     class Logits(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.model = model.from_pretrained(path.with_name(path.stem)).eval()
+            self.model = model.from_pretrained(directory).eval()
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             logits: torch.Tensor = self.model(**{input_name: x}).logits

@@ -100,29 +100,29 @@ def larger(models: Path, out: Path, peers: str) -> Commands:
     }
 
 
+def pruned(models: Path, out: Path, peers: str, name: str, recipe: Sequence[str]) -> Commands:
+    """A model made smaller, from its file, its directory, and by Torch-Pruning."""
+    source, file = made(models, name), made(models, f"{name}.onnx")
+    return {
+        "growc, ONNX": grow(recipe, file, out / "grown.onnx"),
+        "growc, directory": grow(recipe, source, out / "grown"),
+        "Torch-Pruning": script(peers, f"prune_{name}.py", source, out / "pruned.pt"),
+    }
+
+
 def quarter(models: Path, out: Path, peers: str) -> Commands:
     """BERT-base a quarter narrower, by magnitude."""
-    source, file = made(models, "bert"), made(models, "bert.onnx")
-    return {
-        "growc, ONNX": grow(QUARTER, file, out / "grown.onnx"),
-        "growc, directory": grow(QUARTER, source, out / "grown"),
-        "Torch-Pruning": script(peers, "prune_bert.py", source, out / "pruned.pt"),
-    }
+    return pruned(models, out, peers, "bert", QUARTER)
 
 
 def half(models: Path, out: Path, peers: str) -> Commands:
     """ResNet-50 half as wide, by magnitude."""
-    source, file = made(models, "resnet"), made(models, "resnet.onnx")
-    return {
-        "growc, ONNX": grow(HALF, file, out / "grown.onnx"),
-        "growc, directory": grow(HALF, source, out / "grown"),
-        "Torch-Pruning": script(peers, "prune_resnet.py", source, out / "pruned.pt"),
-    }
+    return pruned(models, out, peers, "resnet", HALF)
 
 
 def verified(models: Path, out: Path, peers: str) -> Commands:
     """GPT-2 124M to 355M, with verification on growc's own inputs; and without."""
-    _, source = made(models, "gpt2"), made(models, "gpt2.onnx")
+    source = made(models, "gpt2.onnx")
     command = grow(WIDER, source, out / "grown.onnx")
     checked = [word for word in grow(WIDER, source, out / "checked.onnx") if word != "--no-verify"]
     sessions = script(sys.executable, "sessions.py", source, out / "grown.onnx")

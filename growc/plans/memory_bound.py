@@ -21,7 +21,6 @@ OF_UNIT, OF_NODE, OF_NUMBER = 64, 8_000, 16
 """Bytes that a plan takes for each unit of an axis in each weight that has it, for each node of a new layer,
 and for each number of a table that goes on by a rule. As measured: less would let through what cannot be."""
 
-
 BOUND = 512 << 20
 """Bytes that writing takes at most without a word; of `--memory` it is the default."""
 BLOCKS = 64 << 20

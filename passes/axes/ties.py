@@ -133,7 +133,9 @@ class _Probes:
 
     def constant(self, weight: Weight) -> bool:
         """Whether its elements are one number; of a config by itself, which has no numbers, none are."""
-        probe = self.of(weight) if weight.known else np.arange(2)
+        if not weight.known:
+            return False
+        probe = self.of(weight)
         return bool((probe == probe.flat[0]).all())
 
     @cached_property

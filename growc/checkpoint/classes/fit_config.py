@@ -192,9 +192,9 @@ def _planned(c: Result) -> dict[str, WeightPlan]:
 
 def _target(c: Result) -> Target:
     """What the class is to be."""
-    program = planned_graph(c, held_model(c).holder.outline)
-    _stay_on_cpu(program)
     model = held_model(c)
+    program = planned_graph(c, model.holder.outline)
+    _stay_on_cpu(program)
     inputs = model.inputs
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     fixed = set(model.captured.symbols.values()) <= {"batch"}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from growc.algebra.indexmap import Array
 from growc.checkpoint.classes.holder import Holder, first_names
@@ -13,6 +16,9 @@ from growc.checkpoint.files.torch_tensors import entry_of
 from growc.dialects.torch.operators.arrays import to_numpy
 from growc.dialects.transformers.classes import build
 from growc.errors.diagnostic import Diagnostic, GrowError
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -28,18 +34,24 @@ class Outlined(Holder):
         module = build(config, constants=True)
         return Outlined(module, first_names(module), config, build)
 
+    @cached_property
+    def tensors(self) -> Mapping[str, torch.Tensor]:
+        """The class's state: on meta what has no values."""
+        state: Mapping[str, torch.Tensor] = self.module.state_dict(keep_vars=True)
+        return state
+
     def entry(self, name: str) -> Entry:
         """As a file would have it, in the type that the config names."""
         import torch
 
-        tensor = self.module.state_dict(keep_vars=True)[name]
+        tensor = self.tensors[name]
         named = self.config.get("dtype") or self.config.get("torch_dtype")
         kind = getattr(torch, str(named), tensor.dtype) if tensor.is_floating_point() else tensor.dtype
         return entry_of(name, torch.empty(tensor.shape, dtype=kind, device="meta"))
 
     def has(self, name: str) -> bool:
         """Whether it is a number that no training changes."""
-        tensor = self.module.state_dict(keep_vars=True)[name]
+        tensor = self.tensors[name]
         return not tensor.is_meta and not tensor.is_floating_point()
 
     def read(self, name: str) -> Array:
@@ -47,4 +59,4 @@ class Outlined(Holder):
         if not self.has(name):
             message = f"the values of `{name}` are not known: a config.json says sizes alone"
             raise GrowError(Diagnostic("G310", message, help="name the directory that holds the weights"))
-        return to_numpy(self.module.state_dict(keep_vars=True)[name])
+        return to_numpy(self.tensors[name])
