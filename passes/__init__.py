@@ -35,7 +35,7 @@ MATCH = Pass(
 DEPTH = Pass(
     "depth",
     depth_pass,
-    requires=("outside", "statements", *ANALYSED, "first", "edited"),
+    requires=("outside", "statements", "kept", *ANALYSED, "first", "edited"),
     ensures=("depth", "renamed"),
     remakes=ANALYSED,
 )
@@ -44,7 +44,7 @@ AFTER_DEPTH = (
     Pass(
         "lower",
         lower_pass,
-        requires=("outside", "statements", "roles", "axes", "ties", "layers", "depth"),
+        requires=("outside", "statements", "kept", "graph", "roles", "axes", "ties", "layers", "depth"),
         ensures=("lowered",),
     )
     >> Pass(
@@ -84,13 +84,13 @@ HOLD = Pass(
     "hold",
     hold_pass,
     requires=(
-        *("path", "model", "outside", "statements", "progress", "keeps", "inside", "after"),
+        *("path", "model", "outside", "statements", "progress", "keeps", "inside", "kept", "after"),
         *("first", "edited"),
         *("graph", "axes", "roles", "layers", "renamed", "lowered", "attributes", "outputs", "blends"),
         *("repairs", "assembled", "plan"),
     ),
     ensures=(),
-    remakes=("model", "inside", *PLANNED, "held"),
+    remakes=("model", "inside", "kept", *PLANNED, "held"),
 )
 
 PIPELINE = PLANNING >> HOLD

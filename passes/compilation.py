@@ -54,6 +54,17 @@ class Outside:
     inspect: Callable[[Path], Analysis]
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What stays as it is where a statement on many does not single it out. axes: by a stored tensor's name
+    and the number of an axis. runs: of layers, by number. cause: why.
+    """
+
+    axes: frozenset[tuple[str, int]] = frozenset()
+    runs: frozenset[int] = frozenset()
+    cause: str = ""
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Source:
     """What is asked of which model. keeps: whether what is measured may be kept beside the model. inside:
@@ -70,6 +81,7 @@ class Source:
     keeps: bool = False
     inside: bool = False
     untied: frozenset[int] = frozenset()
+    kept: Kept = Kept()
     after: After = lambda name, made, filled: None
 
     def part(self, kind: type[Kind]) -> Kind:

@@ -48,7 +48,7 @@ def certify_pass(c: Stored) -> Result:
         written,
         (*c.depth.warnings, *c.lowered.warnings, *warnings_of(alike), *unnormed(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
-        (*c.model.told, *c.lowered.notes, *c.notes),
+        (*c.model.told, *c.depth.notes, *c.lowered.notes, *c.notes),
         alike,
     )
     return Result(**vars(c), plan=plan)

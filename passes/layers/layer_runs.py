@@ -84,6 +84,7 @@ class Depth:
     gaps: tuple[Gap, ...] = ()
     summaries: tuple[tuple[int, Summary], ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:

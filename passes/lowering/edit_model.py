@@ -14,7 +14,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.analysis import ANALYSIS
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import tied_heads
-from growc.passes.compilation import Analysis, Request, Source
+from growc.passes.compilation import Analysis, Kept, Request, Source
 from growc.passes.heads.insert_groups import averages, groups_of_one
 from growc.passes.heads.unpack_qkv import packed_heads
 from growc.passes.layers.layer_runs import Layers
@@ -39,12 +39,14 @@ def edit_pass(c: Analysis) -> Request:
     return Request(**vars(edited), first=c, edited=edited)
 
 
-def asked_again(c: Request, statements: Sequence[Bound], inside: bool) -> Request:
-    """The edited model of a request with more statements; analysed again where the heads in parts count."""
+def asked_again(c: Request, statements: Sequence[Bound], inside: bool, kept: Kept) -> Request:
+    """The edited model of a request with more statements, of which less or nothing may change; analysed again
+    where the heads in parts count.
+    """
     edited = c.edited
     if inside != c.inside:
         edited = run(ANALYSIS, replace(edited.part(Source), inside=inside))
-    return Request(**vars(edited) | {"statements": statements}, first=c.first, edited=edited)
+    return Request(**vars(edited) | {"statements": statements, "kept": kept}, first=c.first, edited=edited)
 
 
 def heads_to_untie(asked: Sequence[Bound], axes: Axes, scopes: Scopes, layers: Layers) -> frozenset[int]:

@@ -51,6 +51,7 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
     errors: list[Diagnostic] = []
     summaries: list[tuple[int, Summary]] = []
     said: list[str] = []
+    notes: list[str] = []
     measure: ast.Measure | None = None
     for bound in statements:
         if isinstance(bound.statement, ast.Measure):
@@ -58,7 +59,13 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
         if not isinstance(bound.statement, DepthStatement):
             continue
         try:
-            chosen = [runs.index(r) for r in runs_in(c.layers, bound.scopes, bound.statement.span)]
+            inside = [runs.index(r) for r in runs_in(c.layers, bound.scopes, bound.statement.span)]
+            chosen = [k for k in inside if bound.scopes or k not in c.kept.runs]
+            staying = len(inside) - len(chosen)
+            of = f"{staying} of {len(inside)} runs of `layers` stay{'s' if staying == 1 else ''} as before"
+            if not chosen:
+                raise GrowError(Diagnostic("G314", f"{of}: {c.kept.cause}", bound.statement.span))
+            notes += [f"{of}: {c.kept.cause}"] if staying else []
             before = tuple(depths[k].count_before(None) for k in chosen)
             ranks = by_importance(bound.statement)
             found = c.outside.measure_layers(c, measure) if measure is not None and ranks is not None else ()
@@ -80,7 +87,9 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
     gaps = [gap for run, depth in zip(runs, depths, strict=True) for gap in gaps_of(run, depth, branches)]
     warnings = [w for run, past in zip(runs, depths, strict=True) for w in out_of_phase(run, past)]
     said = list(dict.fromkeys([*said, *warnings]))
-    return Depth(tuple(depths), tuple(gaps), tuple(summaries), warnings=tuple(said))
+    return Depth(
+        tuple(depths), tuple(gaps), tuple(summaries), warnings=tuple(said), notes=tuple(dict.fromkeys(notes))
+    )
 
 
 def rearranged(c: Request, depth: Depth, branches: Branches) -> Arranged:

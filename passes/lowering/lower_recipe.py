@@ -25,6 +25,7 @@ from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.lowering.axis_maps import Ask, Requests, Resizing, options_of
 from growc.passes.lowering.choose_factor import FixedError
 from growc.passes.lowering.grouped_query import Pairs, pairs_of
+from growc.passes.lowering.kept_axes import spaces_kept
 from growc.passes.lowering.lowered import Lowered
 from growc.passes.lowering.renumber_inputs import constants, mapped, renumbered
 from growc.passes.lowering.resolve_axis import named, only_size, targets_of, why_same
@@ -64,6 +65,7 @@ class _Lowering:
         rankings = Rankings(Magnitudes(c.axes, c.ties))
         self.requests = Requests(c.roles, c.axes, self.done.sizes, rankings, self.size_of)
         self.pairs = Pairs(self.requests, pairs_of(c.roles))
+        self.kept = spaces_kept(c)
 
     def run(self, statements: Sequence[Bound], depth: Depth) -> Lowered:
         lines = iter(depth.summaries)
@@ -120,6 +122,7 @@ class _Lowering:
             ask = Ask(stage, bound, statement, target, place, before)
             undo = self.requests.rankings.copy(), dict(stage.requests)
             try:
+                self.let_go(ask)
                 ask = replace(ask, after=self.asked(ask, region, ordinal))
                 put_off += self.request(ask, before)
             except GrowError as error:
@@ -138,6 +141,13 @@ class _Lowering:
         changed = (key for key in stage.requests if not self.pairs.bears(key))
         self.touched.update((key, (statement.span, name)) for key in changed)
         self.summarise(statement, changes, len(stage.requests) + put_off)
+
+    def let_go(self, ask: Ask) -> None:
+        """Raises FixedError where something says that an axis stays."""
+        if not ask.bound.scopes and not self.kept.isdisjoint(atoms_of(ask.target.spaces)):
+            cause = self.c.kept.cause
+            message = f"`{ask.stage.axis}` cannot be resized: {cause}"
+            raise FixedError(Diagnostic("G304", message, ask.statement.axis.span), cause)
 
     def asked(self, ask: Ask, region: Region, ordinal: int) -> int:
         """The size that a statement gives an axis, judged."""

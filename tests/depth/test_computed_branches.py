@@ -52,6 +52,17 @@ class Unscaled(nn.Module):
         return self.norm(functional.conv1d(x, self.weight))
 
 
+class Opened(nn.Module):
+    """A gate that numbers of the code open where its weight is zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(WIDTH, WIDTH, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.clamp(functional.conv1d(x, self.weight) * 0.2 + 0.5, 0.0, 1.0)
+
+
 class Net(nn.Module):
     """Two layers, each of which normalises the stream and adds to it."""
 
@@ -79,7 +90,7 @@ def net(last: type[nn.Module]) -> nn.Module:
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("last", [Scaled, Standardised, Unscaled])
+@pytest.mark.parametrize("last", [Scaled, Standardised, Unscaled, Opened])
 def test_new_layers_of_a_module_add_nothing(last):
     source = net(last)
     result = api.grow(source, RECIPE, (X,), check=False, keep_class=False)
@@ -89,7 +100,7 @@ def test_new_layers_of_a_module_add_nothing(last):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("last", [Scaled, Unscaled])
+@pytest.mark.parametrize("last", [Scaled, Unscaled, Opened])
 def test_new_layers_of_a_file_add_nothing(last, tmp_path):
     source, paths = net(last), (tmp_path / "source.onnx", tmp_path / "grown.onnx")
     plain = {"dynamo": False, "do_constant_folding": False}

@@ -119,5 +119,5 @@ def test_an_analysis_that_was_asked_before_gives_the_plan_of_a_new_one(first, mo
     asked = api.compile(api.recipe(first), model)
     both = api.compile(api.recipe(f"{first}\n{more}"), model)
     extra = api.recipe(f"{first}\n{more}").statements[len(asked.statements) :]
-    again = run(AFTER_EDIT, asked_again(asked, (*asked.statements, *extra), asked.inside))
+    again = run(AFTER_EDIT, asked_again(asked, (*asked.statements, *extra), asked.inside, asked.kept))
     assert to_json(again.plan) == to_json(both.plan)

@@ -46,6 +46,34 @@ def test_what_records_no_gradients_records_none_when_it_is_grown(recording):
     assert calls.count("aten.detach.default") == 2
 
 
+class Chosen(nn.Module):
+    """What records no gradients hands its own input back: converted to the type that it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down, self.score = nn.Linear(6, 8), nn.Linear(8, 6), nn.Linear(6, 6)
+
+    @torch.no_grad()
+    def chosen(self, x: torch.Tensor) -> torch.Tensor:
+        scores = self.score(nn.functional.dropout(x.to(torch.float32), 0.5, self.training))
+        return scores.topk(3, -1).indices
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.down(torch.tanh(self.up(x)))
+        mask = torch.ones_like(x).scatter(-1, self.chosen(x), 0.0)
+        return x * mask
+
+
+def test_what_is_handed_back_where_no_gradients_are_recorded_keeps_its_own():
+    torch.manual_seed(0)
+    module, x = Chosen().eval(), torch.randn(4, 6)
+    result = growc.apply(module, "widen ffn to 2 * ffn with neighbor copy\nexpect exact", {"x": x})
+    for one in (module, result):
+        one(x).square().sum().backward()
+    assert module.down.bias.grad.abs().max() > 0.1
+    torch.testing.assert_close(result.down.bias.grad, module.down.bias.grad, rtol=1e-4, atol=1e-6)
+
+
 def test_all_steps_would_give_other_gradients():
     torch.manual_seed(0)
     module, x = Refined(), torch.randn(4, 6)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from growc.checkpoint.classes.dependent_axes import following
 from growc.checkpoint.classes.holder import Holder
+from growc.checkpoint.classes.kept_axes import kept, one_less
 from growc.checkpoint.classes.model import ClassModel, held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, HeldResult
 from growc.checkpoint.classes.stored_axes import StoredAxes
@@ -37,7 +39,7 @@ from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
 from growc.errors.source import Source as Text
 from growc.passes.axes.single_heads import inner_heads
-from growc.passes.compilation import Result
+from growc.passes.compilation import Kept, Result
 from growc.passes.finish.certify import now_stored
 from growc.plans.execute import stays_zero
 from growc.plans.plan import Certificate, Gap, WeightPlan
@@ -107,20 +109,33 @@ def _held(c: Result) -> Followed | Unsolved:
         if made is not None and all(made[1].fields.get(name) == new for name, new in way.fields.items()):
             return made
         found += [] if made is None else [made]
-    return found[0] if found or not isinstance(first, Unsolved) else first
+    if found:
+        return found[0]
+    assert isinstance(first, Unsolved), "a config that holds the plan is taken at once"
+    return next(filter(None, map(partial(_less, c), one_less(c))), first)
+
+
+def _less(c: Result, stays: Kept) -> Followed | None:
+    """The plan of a config where more stays as it is."""
+    try:
+        less = _again(c, [], c.inside, stays)
+    except GrowError:
+        return None
+    return _followed(less, *_answer(less))
 
 
 def _followed(c: Result, answer: Solved | Unsolved, target: Target) -> Followed | None:
-    """The plan where more axes follow until a config holds it; None where no more can."""
+    """The plan where more axes follow, or stay, until a config holds it; None where no more can."""
     told: tuple[str, ...] = ()
     while isinstance(answer, Unsolved):
         led = following(answer, StoredAxes.of(c)) if len(told) < FOLLOWING else []
         inside = not led and not c.inside and bool(inner_heads(c.axes))
-        if not led and not inside:
+        stays = c.kept if led or inside else kept(answer, StoredAxes.of(c))
+        if not led and not inside and stays == c.kept:
             return None
         told += tuple(_told(c, *pair) for pair in led)
         try:
-            c = _again(c, [bound for bound, _ in led], c.inside or inside)
+            c = _again(c, [bound for bound, _ in led], c.inside or inside, stays)
         except GrowError:
             return None
         answer, target = _answer(c)
@@ -152,7 +167,7 @@ def _works(c: Result, more: Sequence[str]) -> bool:
     last = max((bound.number for bound in c.statements), default=0)
     try:
         said = load([Text("help", "\n".join(more))], {}).statements
-        again = _again(c, [replace(bound, number=last + bound.number) for bound in said], c.inside)
+        again = _again(c, [replace(bound, number=last + bound.number) for bound in said], c.inside, c.kept)
         held = _held(again)
         if isinstance(held, Unsolved):
             return False
@@ -163,12 +178,12 @@ def _works(c: Result, more: Sequence[str]) -> bool:
     return True
 
 
-def _again(c: Result, more: Sequence[Bound], inside: bool) -> Result:
-    """The same plan with more statements; `inside`: as of a compilation's `Source`."""
+def _again(c: Result, more: Sequence[Bound], inside: bool, stays: Kept) -> Result:
+    """The same plan with more statements; `inside` and `stays`: as of a compilation's `Source`."""
     from growc.passes import AFTER_EDIT, run
     from growc.passes.lowering.edit_model import asked_again
 
-    return run(AFTER_EDIT, asked_again(c, (*c.statements, *more), inside))
+    return run(AFTER_EDIT, asked_again(c, (*c.statements, *more), inside, stays))
 
 
 def _told(c: Result, bound: Bound, leader: Bound) -> str:

@@ -196,7 +196,13 @@ class _Copying:
 
     def add(self, node: ir.Node, inputs: Sequence[ir.Value | None], *, own: bool) -> ir.Node:
         """A copy of a node as one of the new layer's."""
-        copy = copied(node, inputs, self.operand, self.zeros)
+        zeros = {i: given for i, given in enumerate(inputs) if (node, i) in self.zeros}
+        before = [node.inputs[i] if i in zeros else given for i, given in enumerate(inputs)]
+        copy = copied(node, before, self.operand, self.zeros)
+        if zeros:
+            self.building.rows.remember([copy])  # a call of torch says some of these numbers itself
+        for i, given in zeros.items():
+            copy.replace_input_with(i, given)
         self.graph.append(copy)
         self.made.nodes.append(copy)
         self.made.values.update(zip(node.outputs, copy.outputs, strict=True))

@@ -66,13 +66,27 @@ def _without_gradients(
         return results
     made = []
     with graph.inserting_before(node):
-        for result in results:
-            value = result.meta["val"] if isinstance(result, fx.Node) else None
+        for result in map(_itself, results):
+            value = result.meta["val"] if isinstance(result, fx.Node) and result not in given else None
             if isinstance(value, Tensor) and value.is_floating_point():
                 result = graph.call_function(torch.ops.aten.detach.default, (result,))
                 result.meta.update(node.meta, val=value)
             made.append(result)
     return made
+
+
+def _itself(result: Argument) -> Argument:
+    """Of what an operator hands back as it came (a conversion to the type that is there, dropout of an
+    evaluation) where it came from: that has its gradients, wherever it was handed back.
+    """
+    while isinstance(result, fx.Node) and isinstance(result.target, torch._ops.OpOverload):
+        args, kwargs = fx.map_arg((result.args, result.kwargs), lambda one: one.meta["val"])
+        made = result.target(*args, **kwargs)
+        source = next((one for one in result.all_input_nodes if one.meta["val"] is made), None)
+        if source is None:
+            return result
+        result = source
+    return result
 
 
 def _is_trained(node: fx.Node) -> bool:
