@@ -22,6 +22,7 @@ from growc.dialects.onnx.capture.fused_ops import MULTIPLE
 from growc.dialects.onnx.capture.inline_control_flow import Step
 from growc.dialects.onnx.repair import count_attributes as counts
 from growc.dialects.onnx.repair import shape_operands as cuts
+from growc.dialects.onnx.repair.asked_numbers import asked_numbers
 from growc.dialects.onnx.repair.patch import (
     Demands,
     changed_operand,
@@ -49,6 +50,7 @@ class Mender:
         self.axes, self.simulator = axes, simulator
         self.wants = Demands(axes, resize, simulator.opsets)
         self.instances = {i.node: i for i in axes.instances}
+        self.asked = asked_numbers(axes, self.wants)
         self.done = Repairs(taken)
         self.resized: set[Value] = set()
         """Numbers that are counted up to a size that changes, once they are too many to be known."""
@@ -85,16 +87,39 @@ class Mender:
         if instance is None or all(o.sizes is None for o in node.outputs):
             self.shape_arithmetic(node, sim, run)
             return
+        self.agreed(node, sim)
         first = self.required(instance, sim)
-        for patch in [first, *(first.merged(p) for p in self.shape_operand(instance, sim))]:
-            if self.fits(node, sim, run, patch):
-                self.demanded(node, sim)
-                if patch.operands or patch.attributes or patch.op:
-                    self.done.patches[node] = patch
-                return
+        if self.mended(node, sim, run, first):
+            self.demanded(node, sim)
+            return
         wanted = [self.wants.demand(o) for o in node.outputs]
         found = map(sim.sizes.get, node.outputs)
         raise refusal(node, f"its result should have {_spell(wanted)}, but has {_spell(found)}")
+
+    def wanted(self, value: Value) -> tuple[Size, ...] | None:
+        """The sizes that a value is to have."""
+        return self.asked.get(value) or self.wants.demand(value)
+
+    def agreed(self, node: Node, sim: Simulation) -> None:
+        """Raise GrowError (G308) where numbers that nothing was asked of do not have the sizes that they are
+        read with.
+        """
+        for i, value in enumerate(node.inputs):
+            if value is None or value not in self.asked:
+                continue
+            wanted, found = self.wanted(value), sim.sizes.get(value)
+            if found is not None and wanted != found:
+                said = f"should have {_spell([wanted])}, but has {_spell([found])}"
+                raise refusal(node, f"its operand {i} {said}")
+
+    def mended(self, node: Node, sim: Simulation, run: Callable[..., None], first: Patch) -> bool:
+        """Whether a patch, with others of the node's sizes, makes its results what they must be."""
+        for patch in [first, *(first.merged(p) for p in self.shape_operand(node, sim))]:
+            if self.fits(node, sim, run, patch):
+                if patch.operands or patch.attributes or patch.op:
+                    self.done.patches[node] = patch
+                return True
+        return False
 
     def demanded(self, node: Node, sim: Simulation) -> None:
         """Raise GrowError (G308) where onnxruntime cannot run the file's operator on a size that changed."""
@@ -180,7 +205,7 @@ class Mender:
         except ContradictionError:
             return False
         for out in node.outputs:
-            wanted = self.wants.demand(out)
+            wanted = self.wanted(out)
             if wanted is not None and sim.sizes.get(out) != wanted:
                 return False
         self.keep_numbers(node, sim)
@@ -189,7 +214,10 @@ class Mender:
     # ---------------------------------------------------------------- numbers
 
     def shape_arithmetic(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
-        """Run a node of which nothing is demanded."""
+        """Run a node of which nothing is demanded, but for what readers ask of numbers that it lays out."""
+        lays = node.laws.shape is not None and not self.asked.keys().isdisjoint(node.outputs)
+        if lays and self.mended(node, sim, run, Patch()):
+            return
         try:
             run()
         except ContradictionError:
@@ -221,10 +249,10 @@ class Mender:
 
     # ---------------------------------------------------------------- candidates
 
-    def shape_operand(self, instance: Instance, sim: Simulation) -> list[Patch]:
+    def shape_operand(self, node: Node, sim: Simulation) -> list[Patch]:
         """Sizes that are listed: what is right stays, what is static is written, at most one is -1."""
-        node, i = instance.node, instance.node.laws.shape
-        wanted, value = self.wants.demand(node.outputs[0]), None if i is None else node.input(i)
+        i = node.laws.shape
+        wanted, value = self.wanted(node.outputs[0]), None if i is None else node.input(i)
         if i is None and (patch := cuts.as_reshape(self.wants, node, sim)) is not None:
             return [patch]
         if i is None or wanted is None or value is None:
@@ -298,11 +326,19 @@ _PLACES: dict[str, Callable[[Demands, Instance, Simulation], Patch]] = {
 
 
 def _alike(value: Value, after: Sequence[Array] | None) -> bool:
-    """Whether one number stands everywhere, in the source and after the change."""
+    """Whether numbers are the same after the change, but for how often they stand along an axis."""
     if after is None:
         return value.producer is not None and value.producer.op == "ConstantOfShape"
-    arrays = [*(value.known or ()), *after]
-    return all(a.size and bool((a == arrays[0].flat[0]).all()) for a in arrays)
+    return all(map(_repeats, value.known or (), after))
+
+
+def _repeats(one: Array, other: Array) -> bool:
+    """Whether two arrays are the same but along axes of other sizes, along which each has one number."""
+    if one.ndim != other.ndim or not one.size or not other.size:
+        return False
+    first = tuple(slice(1) if m != n else slice(None) for m, n in zip(one.shape, other.shape, strict=True))
+    same = np.array_equal(one[first], other[first])
+    return same and all(bool((a == a[first]).all()) for a in (one, other))
 
 
 def _spell(shapes: Any) -> str:

@@ -177,10 +177,11 @@ def _run(
         kind = value_of(out).type
         if out not in done.types and isinstance(kind, ir.TensorType):
             done.types[out] = int(kind.dtype)
+        done.known.pop(out, None)  # of a run before, with other operands
         if all(v is not None for v in values):
             kept = tuple(v[i] for v in values if v is not None)
             limit = MAX_FLOATS if kept[0].dtype.kind == "f" else MAX_INTEGERS
-            if all(k.size <= limit for k in kept):
+            if out.known is not None or all(k.size <= limit for k in kept):
                 done.known[out] = kept
 
 

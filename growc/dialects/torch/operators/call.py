@@ -260,6 +260,12 @@ class Call(Lowering):
             return made
         return self.add("Shape", value, start=start, end=end)
 
+    def fitting(self, *parts: ir.Value) -> ir.Value:
+        """Sizes, end to end, that operands of one call must have to fit each other: it does not say them."""
+        made = parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=0)
+        self.implied.add(made)
+        return made
+
     def size(self, argument: Operand, axis: int) -> int | ir.Value:
         """The size of one axis: its number, or what it is at run time."""
         size = self.sizes(argument)[axis]

@@ -115,9 +115,8 @@ def index_put(
     places = numbered(at, given)
     data = at.tensor(x)
     lead = at.shape(places, 0, -1)
-    behind_shape = at.shape(data, len(given)) if len(given) < at.rank(x) else None
-    whole = lead if behind_shape is None else at.add("Concat", lead, behind_shape, axis=0)
-    updates = at.add("Expand", at.tensor(values, at.dtype), whole)
+    behind_shape = [at.shape(data, len(given))] if len(given) < at.rank(x) else []
+    updates = at.add("Expand", at.tensor(values, at.dtype), at.fitting(lead, *behind_shape))
     return at.add("ScatterND", data, places, updates, reduction="add" if accumulate else "none")
 
 
@@ -127,9 +126,9 @@ def scatter(
     """One element of an axis for each element of a tensor of numbers becomes another, or takes it on."""
     numbers, updates = at.tensor(index), at.tensor(src, at.dtype)
     if not isinstance(src, fx.Node):
-        updates = at.add("Expand", updates, at.shape(numbers))
+        updates = at.add("Expand", updates, at.fitting(at.shape(numbers)))
     elif list(map(str, at.sizes(src))) != list(map(str, at.sizes(index))):
-        updates = at.add("Slice", updates, at.constant([0] * at.rank(index)), at.shape(numbers))
+        updates = at.add("Slice", updates, at.constant([0] * at.rank(index)), at.fitting(at.shape(numbers)))
     return at.add(
         "ScatterElements", at.tensor(x), numbers, updates, axis=at.axis(dim, x), reduction=reduction
     )

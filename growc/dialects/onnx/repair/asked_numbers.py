@@ -1,0 +1,48 @@
+"""The sizes that readers ask of numbers which nothing else decides: a window of each query, for all heads.
+
+Needs: the axis graph, and the sizes that spaces demand. Gives: for values that are computed from sizes alone,
+the sizes that they are read with in the result, carried back to where they are laid out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from growc.algebra.space import Size
+from growc.dialects.onnx.repair.patch import Demands
+from growc.ir.graph import Node, Value
+from growc.passes.axes.infer import Axes, operands_of
+
+Sizes = tuple[Size, ...]
+
+
+def asked_numbers(axes: Axes, wants: Demands) -> dict[Value, Sizes]:
+    """What is asked of each value that no live node makes, where it is another size than in the source's."""
+    live = {instance.node for instance in axes.instances}
+    asked: dict[Value, Sizes] = {}
+    for node in reversed(axes.graph.nodes):
+        wanted = {v: wants.demand(v) for v in node.operands} if node in live else _behind(axes, node, asked)
+        for value, sizes in wanted.items():
+            made = value.producer is not None and value.producer not in live
+            if made and sizes is not None and sizes != value.sizes:
+                asked.setdefault(value, sizes)
+    return asked
+
+
+def _behind(axes: Axes, node: Node, asked: Mapping[Value, Sizes]) -> dict[Value, Sizes]:
+    """What a node asks of its operands: along each axis what is asked of the result's."""
+    if asked.keys().isdisjoint(node.outputs) or not axes.graph.dialect.knows(node.op):
+        return {}
+    line = axes.graph.dialect.line(node, *operands_of(node))
+    changed: dict[tuple[object, Size], Size] = {}
+    for value, terms in zip(node.outputs, line.outputs, strict=False):
+        for term, size, before in zip(terms or (), asked.get(value, ()), value.sizes or (), strict=False):
+            if isinstance(term, str) and size != before:
+                changed[term, before] = size
+    pairs = zip(node.inputs, line.inputs, strict=False)
+    return {value: _sized(value, terms, changed) for value, terms in pairs if value is not None and terms}
+
+
+def _sized(value: Value, terms: Sequence[object], changed: Mapping[tuple[object, Size], Size]) -> Sizes:
+    sizes = value.sizes or ()
+    return tuple(changed.get((t, size), size) for t, size in zip(terms, sizes, strict=True))
