@@ -9,9 +9,6 @@ import pytest
 from graphs import save
 from judging import judge
 
-from growc import api
-from growc.errors.diagnostic import GrowError
-
 ASKED = """
 m (float[N, 5] x) => (float[N, 6] y)
 <float[5, 8] up, float[8] bias, float[8, 6] down>
@@ -50,11 +47,13 @@ def test_a_weight_whose_shape_is_asked_grows(tmp_path: Path, asked: str, fill: s
     judge(recipe, source, tmp_path / "o.onnx").assert_exact()
 
 
-def test_the_shape_of_a_tensor_that_nothing_else_reads_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fill", ["zero fill", "average fill", "cyclic copy split random"])
+def test_one_number_is_laid_out_anew_where_the_shape_asked_is_of_a_tensor_that_stays(
+    tmp_path: Path, fill: str
+) -> None:
     graph = ASKED.format(asked="s = Shape(other)").replace("<float[5", "<float[8] other, float[5")
-    source = save(tmp_path / "m.onnx", graph)
-    with pytest.raises(GrowError, match="the size of `c`"):
-        api.plan('widen axis 1 of "up" to 13 with average fill', source)
+    source = save(tmp_path / "m.onnx", graph, opset=18)
+    judge(f'widen axis 1 of "up" to 13 with {fill}', source, tmp_path / "o.onnx").assert_exact()
 
 
 def test_numbers_clamped_by_the_size_of_a_table_keep_the_source_s(tmp_path: Path) -> None:
