@@ -41,7 +41,7 @@ def grow(
     inputs = args, without_cache(module, args, kwargs) | dict(kwargs)
     c = compiled(resolved, module, example_inputs=args or inputs[1])
     judge_plan(resolved.statements, c)
-    result = grown_module(c, _in_training(module, inputs))
+    result = grown_module(c, _in_training(module, inputs, deciding=example_inputs is not None))
     cases = result.descent.cases(module, inputs, torch_model(c).captured if check else None)
     finish(resolved, c, module, result, cases, result.descent, check=check)
     if check:
@@ -115,9 +115,9 @@ def is_on_meta(example_inputs: object) -> bool:
     return any(getattr(leaf, "is_meta", False) for leaf in tree_leaves(example_inputs))
 
 
-def _in_training(module: nn.Module, inputs: Inputs) -> Captured | GrowError:
+def _in_training(module: nn.Module, inputs: Inputs, *, deciding: bool) -> Captured | GrowError:
     try:
         with capturable(module):
-            return export(module, inputs[0], inputs[1], train=True)
+            return export(module, inputs[0], inputs[1], train=True, deciding=deciding)
     except GrowError as error:
         return error

@@ -44,7 +44,11 @@ class TorchModel(IrModel):
         super().__post_init__()
         self.lowered = LoweredFile(self.captured, self.read)
         self.gives = tuple(value.name or "" for value in self.source.graph.outputs)
-        self.told, self.looped = taken(self.captured.program), looped(self.captured.program)
+        decided = tuple(
+            f"the result is for these values of `{name}`, by which forward decides: {value.tolist()}"
+            for name, value in self.captured.values.items()
+        )
+        self.told, self.looped = (*taken(self.captured.program), *decided), looped(self.captured.program)
 
     @staticmethod
     def open(captured: Captured, read: Read) -> TorchModel:
@@ -57,11 +61,11 @@ class TorchModel(IrModel):
 
         Raises GrowError (G317) where it cannot be captured.
         """
-        if example_inputs is None:
-            example_inputs = guessed(module)
-        args, kwargs = arguments(example_inputs)
+        deciding = example_inputs is not None
+        args, kwargs = arguments(example_inputs if deciding else guessed(module))
         with capturable(module):
-            captured = export(module, args, without_cache(module, args, kwargs) | dict(kwargs))
+            named = without_cache(module, args, kwargs) | dict(kwargs)
+            captured = export(module, args, named, deciding=deciding)
         return TorchModel.open(captured, reader(module))
 
     @staticmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ class Captured:
         tensors that forward makes. None where the module was on meta and only its class knows the value.
     symbols: what the program's symbols are called. Symbols of one name are meant to be equal.
     parameters: the names of the arguments that forward takes in order; rest: the name of all behind these.
+    values: of arguments by whose values forward decides, those that the program is for.
     """
 
     program: ExportedProgram
@@ -45,6 +46,7 @@ class Captured:
     symbols: Mapping[str, str]
     parameters: tuple[str, ...] = ()
     rest: str = ""
+    values: Mapping[str, Tensor] = field(default_factory=dict)
 
     @cached_property
     def aliases(self) -> Mapping[str, tuple[str, ...]]:
@@ -91,24 +93,29 @@ def export(
     *,
     train: bool = False,
     axes: Axes | None = None,
+    deciding: bool = False,
 ) -> Captured:
     """Capture a module, on meta or with values, which is left as it was.
 
-    args, kwargs: example inputs; only their sizes count. axes: which of their axes have any size; without it
-    the rows of all, and the sequence of token numbers and of vectors. Fewer are free where torch finds that
-    the module works with one size alone.
+    args, kwargs: example inputs; only their sizes count, but for `deciding`. axes: which of their axes have
+    any size; without it the rows of all, and the sequence of token numbers and of vectors.
+    Fewer are free where torch finds that the module works with one size alone. deciding: where forward asks
+    for values of arguments of few whole numbers, the program may be for those that are given.
 
     Raises GrowError (G317) with torch's reason for a module that cannot be captured.
     """
     named = by_name(module, args, kwargs or {})
     free = free_axes(named) if axes is None else axes
     with standing_in(module, train) as fakes, torch.no_grad():
-        program = trace(module, fakes.within(tuple(args)), fakes.within(dict(kwargs or {})), free, fakes)
+        fed = fakes.within(tuple(args)), fakes.within(dict(kwargs or {}))
+        program, decided = trace(module, *fed, free, fakes, deciding)
+    values = {name: named[name].clone() for name in sorted(decided)}
     symbols = named_symbols(program, named.items(), free)
     kinds = inspect.signature(module.forward).parameters.values()
     parameters = tuple(p.name for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
     rest = next((p.name for p in kinds if p.kind is p.VAR_POSITIONAL), "")
-    return Captured(program, tensor_names(module), _constants(module, program), symbols, parameters, rest)
+    constants = _constants(module, program)
+    return Captured(program, tensor_names(module), constants, symbols, parameters, rest, values)
 
 
 def tensor_names(module: nn.Module) -> dict[str, str]:

@@ -11,22 +11,33 @@ from __future__ import annotations
 import logging
 import operator
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from growc.dialects.torch.capture.data_dependence import asserted
 from growc.dialects.torch.capture.routed_loops import over
 
 __all__ = ["SMALL", "Fakes", "exporting", "standing_in"]
 
+aten = torch.ops.aten
+FACTORIES = frozenset(
+    {
+        *(aten.arange.default, aten.arange.start, aten.arange.start_step),
+        *(aten.full.default, aten.zeros.default, aten.ones.default, aten.scalar_tensor.default),
+    }
+)
+"""What makes numbers of no tensor. Tensors without values are made so, too, by others than these."""
+NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 SMALL = 64
 """Flags that a forward decides by are buffers of no more elements."""
 
@@ -37,6 +48,7 @@ class Fakes:
     def __init__(self) -> None:
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
         self._made: dict[Tensor, Tensor] = {}
+        self._given: dict[Tensor, Tensor] = {}
 
     def of(self, tensor: Tensor) -> Tensor:
         """The tensor that stands for this one."""
@@ -64,26 +76,31 @@ class Fakes:
             yield
 
     @contextmanager
-    def valued(self) -> Iterator[None]:
-        """Small buffers have the values of what they stand for: a forward may decide by them.
+    def valued(self, given: Collection[Tensor] = ()) -> Iterator[None]:
+        """Small buffers, and those of the arguments that are `given`, have the values of what they stand for:
+        a forward may decide by them.
 
         torch computes with them as with numbers that a forward makes. What a training learns has no values.
         """
         usual = FakeTensorMode.from_tensor
         made = ((fake, tensor) for tensor, fake in self._made.items() if isinstance(fake, FakeTensor))
         flags = [(fake, tensor) for fake, tensor in made if _is_flag(tensor)]
+        flags += [(fake, self._given[fake]) for fake in given if isinstance(fake, FakeTensor)]
         values: Mapping[Tensor, Tensor] = dict(flags)
 
         def from_tensor(mode: FakeTensorMode, tensor: Tensor, **options: Any) -> FakeTensor:
             fake = usual(mode, tensor, **options)
             if tensor in values:
-                fake.constant = values[tensor].clone()  # a forward may write to it
+                _know(fake, values[tensor].clone)
             return fake
 
         for fake, tensor in flags:
-            fake.constant = tensor.clone()
+            _know(fake, tensor.clone)
         try:
-            with mock.patch.object(FakeTensorMode, "from_tensor", from_tensor):
+            known = mock.patch.object(fake_tensor, "CONSTANT_NUMEL_LIMIT", SMALL)
+            listed = mock.patch.object(torch, "tensor", partial(_listed, torch.tensor))
+            counted = mock.patch.object(FakeTensorMode, "dispatch", _counting(FakeTensorMode.dispatch))
+            with known, listed, counted, mock.patch.object(FakeTensorMode, "from_tensor", from_tensor):
                 yield
         finally:
             for fake, _ in flags:
@@ -91,7 +108,17 @@ class Fakes:
 
     def within(self, arguments: Any) -> Any:
         """The same structure with fake tensors, each another one: what is given twice need not be."""
-        return tree_map_only(Tensor, self._another, arguments)
+        return tree_map_only(Tensor, self._argument, arguments)
+
+    def tells(self, argument: object) -> bool:
+        """Whether an argument may have values: few whole numbers that have some."""
+        tensor = self._given.get(argument) if isinstance(argument, Tensor) else None
+        return tensor is not None and _is_flag(tensor) and not tensor.is_floating_point()
+
+    def _argument(self, tensor: Tensor) -> Tensor:
+        made = self._another(tensor)
+        self._given[made] = tensor
+        return made
 
     def _another(self, tensor: Tensor) -> Tensor:
         with self.mode:
@@ -99,6 +126,32 @@ class Fakes:
         if isinstance(tensor, nn.Parameter):
             return nn.Parameter(made, requires_grad=tensor.requires_grad)
         return made
+
+
+def _counting(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """The same dispatch, in which numbers that are made of no tensor (`arange`) have values, too."""
+
+    def dispatch(mode: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = usual(mode, func, types, args, kwargs)
+        known = func in FACTORIES and not any(isinstance(one, NUMBERS) for one in tree_leaves((args, kwargs)))
+        if known and not made.is_floating_point() and made.numel() <= SMALL:
+            _know(made, partial(func, *args, **(kwargs or {})))
+        return made
+
+    return dispatch
+
+
+def _know(fake: FakeTensor, value: Callable[[], Tensor]) -> None:
+    """Let a fake tensor have values, until something else is written to it."""
+    with fake_tensor.unset_fake_temporarily():
+        fake.constant = value()
+    fake.fake_mode.fake_tensor_converter.add_constant_storage_mapping(fake)
+
+
+def _listed(usual: Callable[..., Tensor], data: object, **options: Any) -> Tensor:
+    """`torch.tensor`, which takes tensors in a list by their values and asks none of a fake one."""
+    known = (FakeTensor, lambda one: one if one.constant is None else one.constant.tolist())
+    return usual(tree_map_only(*known, data), **options)
 
 
 def _is_flag(tensor: Tensor) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -67,27 +68,67 @@ def free_axes(inputs: Mapping[str, Any]) -> Axes:
 
 
 def trace(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes, fakes: Fakes | None = None
-) -> ExportedProgram:
-    """The cleaned program, by torch.export; or of what torch.fx traces, which sees tensors alone.
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    axes: Axes,
+    fakes: Fakes | None = None,
+    deciding: bool = False,
+) -> tuple[ExportedProgram, frozenset[str]]:
+    """The cleaned program, by torch.export, or of what torch.fx traces, which sees tensors alone; and the
+    names of the arguments whose values it is for.
 
-    A forward of fake tensors that decides by values is told those of buffers, if it writes to none of them.
+    A forward of fake tensors that decides by values is told those of buffers, if it writes to none of them,
+    and, where they are `deciding`, those of arguments of few whole numbers (the sizes of pictures), of as few
+    of them as it works with.
     torch.export refuses a forward that keeps tensors in attributes; torch.fx leaves such things out. Raises
     GrowError (G317) with torch's reason where none of this succeeds.
     """
     with Attempt() as attempt, _naming(module, kwargs):
-        return _freest(module, args, kwargs, axes)
-    if fakes is not None and attempt.error is not None and asks_data(attempt.error):
-        with Attempt(), _naming(module, kwargs), fakes.valued():
-            program = _freest(module, args, kwargs, axes)
-            written = program.graph_signature.buffers_to_mutate.values()
-            if all(module.get_buffer(name).numel() > SMALL for name in written):
-                return program
+        return _freest(module, args, kwargs, axes), frozenset()
     assert attempt.error is not None
+    if fakes is not None and asks_data(attempt.error):
+        told = partial(_told, module, args, kwargs, axes, fakes)
+        given = by_name(module, args, kwargs) if deciding else {}
+        names = [name for name, one in given.items() if fakes.tells(one)]
+        for some in ([], names) if names else ([],):
+            if (program := told(some)) is not None:
+                return _fewest(program, some, told)
     if not isinstance(attempt.error, FINAL):
         with suppress(Exception):  # the first reason is the one that helps
-            return _freest(fx.symbolic_trace(module), args, kwargs, axes)
+            return _freest(fx.symbolic_trace(module), args, kwargs, axes), frozenset()
     raise GrowError(untraceable(module, attempt.error)) from attempt.error
+
+
+def _told(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    axes: Axes,
+    fakes: Fakes,
+    names: Sequence[str],
+) -> ExportedProgram | None:
+    """The program for the values of small buffers, and of the arguments of these names."""
+    given = by_name(module, args, kwargs)
+    free = {name: one for name, one in axes.items() if name not in names}
+    with Attempt(), _naming(module, kwargs), fakes.valued([given[name] for name in names]):
+        program = _freest(module, args, kwargs, free)
+        written = program.graph_signature.buffers_to_mutate.values()
+        if all(module.get_buffer(name).numel() > SMALL for name in written):
+            return program
+    return None
+
+
+def _fewest(
+    program: ExportedProgram, names: Sequence[str], told: Callable[[Sequence[str]], ExportedProgram | None]
+) -> tuple[ExportedProgram, frozenset[str]]:
+    """The program for the values of as few arguments as it can be had for."""
+    left = list(names)
+    for name in names:
+        fewer = [one for one in left if one != name]
+        if fewer and (other := told(fewer)) is not None:
+            program, left = other, fewer
+    return program, frozenset(left)
 
 
 @contextmanager

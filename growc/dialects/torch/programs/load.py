@@ -162,7 +162,7 @@ def save(
     given_args, given_kwargs = tree_map_only(Tensor, _filled, (tuple(args), dict(kwargs or {})))
     free = free_axes(by_name(module, given_args, given_kwargs)) if axes is None else axes
     with torch.no_grad():
-        program = trace(module, given_args, given_kwargs, free)
+        program, _ = trace(module, given_args, given_kwargs, free)
     with path.open("wb") as file:
         torch.export.save(program, file)
 

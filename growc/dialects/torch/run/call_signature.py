@@ -7,11 +7,13 @@ and beside numbers and flags, for which a graph was captured with one value.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import Parameter
 from itertools import islice
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils._pytree import TreeSpec, tree_flatten, treespec_tuple
 
@@ -36,13 +38,15 @@ class Calling:
     """The arguments that a module was captured with.
 
     parameters: the names of those that can be given in order. rest: the name of those behind, or nothing.
-    fixed: the leaves that are no tensors.
+    fixed: the leaves that are no tensors. values: of tensors by whose values forward decides, those that it
+    was captured with.
     """
 
     parameters: tuple[str, ...]
     rest: str
     arguments: Mapping[str, Argument]
     fixed: Mapping[str, object]
+    values: Mapping[str, Tensor] = field(default_factory=dict)
 
     @staticmethod
     def of(captured: Captured) -> Calling:
@@ -62,7 +66,8 @@ class Calling:
             name: Argument(tuple(islice(leaves, one.num_leaves)), one) for name, one in structures.items()
         }
         fixed = {arg.name: arg.value for arg in specs if isinstance(arg, ConstantArgument)}
-        return Calling(parameters, rest, arguments, fixed)
+        values = {leaf: one for name, one in captured.values.items() for leaf in arguments[name].names}
+        return Calling(parameters, rest, arguments, fixed, values)
 
     def tensors(
         self, args: Sequence[object], kwargs: Mapping[str, object], takes: Collection[str] = ()
@@ -84,6 +89,11 @@ class Calling:
                 raise TypeError(f"the source was captured without `{name}`")
         return found
 
+    def decided(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[Tensor, str]:
+        """The tensors among arguments by whose values forward decides, and their names."""
+        found = self.tensors(args, kwargs) if self.values else {}
+        return {found[name]: name for name in self.values if name in found}
+
     def signature(self, takes: Collection[str] = ()) -> list[Parameter]:
         """The arguments, and behind them by name the tensors that a graph `takes` and no argument holds."""
         leaves = {leaf for one in self.arguments.values() for leaf in one.names}
@@ -103,4 +113,10 @@ class Calling:
         for leaf in pairs.keys() & self.fixed.keys():
             if pairs[leaf] is not self.fixed[leaf] and pairs[leaf] != self.fixed[leaf]:
                 raise TypeError(f"the source was captured with {self.fixed[leaf]!r} for `{name}`")
+        for leaf in pairs.keys() & self.values.keys():
+            held = self.values[leaf]
+            if pairs[leaf].shape != held.shape or not torch.equal(pairs[leaf].to(held), held):
+                raise TypeError(
+                    f"the source was captured with {held.tolist()} for `{name}`: its forward decides by them"
+                )
         return {leaf: found for leaf, found in pairs.items() if leaf not in self.fixed}

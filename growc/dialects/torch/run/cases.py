@@ -65,7 +65,7 @@ class Descent:
         """The arguments that are given, others of their sizes, and other sizes, where the source takes them:
         those that are open in what was `captured` of it.
         """
-        others = [_drawn(inputs, 0)]
+        others = [_drawn(inputs, 0, {} if self.calling is None else self.calling.decided(*inputs))]
         if self.calling is not None and captured is not None:
             others += _of_other_sizes(source, captured, self.calling, inputs)
         return [self.case(one) for one in (inputs, *others)]
@@ -127,11 +127,15 @@ def _dims(value: ir.Value) -> Dims:
     return tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
 
 
-def _drawn(inputs: Inputs, seed: int) -> Inputs:
-    """Other inputs of the same sizes: normal numbers, and whole ones that stand in the given inputs."""
+def _drawn(inputs: Inputs, seed: int, stays: Mapping[Tensor, str]) -> Inputs:
+    """Other inputs of the same sizes: normal numbers, and whole ones that stand in the given inputs. What a
+    forward decides by stays.
+    """
     random = torch.Generator().manual_seed(seed)
 
     def draw(tensor: Tensor) -> Tensor:
+        if tensor in stays:
+            return tensor
         if tensor.is_floating_point():
             return torch.randn(tensor.shape, generator=random).to(tensor)
         order = torch.randperm(tensor.numel(), generator=random).to(tensor.device)
