@@ -29,7 +29,10 @@ EDIT = Pass(
 )
 
 MATCH = Pass(
-    "match", match_pass, requires=("outside", "statements", *ANALYSED, "first"), ensures=("statements",)
+    "match",
+    match_pass,
+    requires=("outside", "statements", "kept", *ANALYSED, "first"),
+    ensures=("statements",),
 )
 
 DEPTH = Pass(

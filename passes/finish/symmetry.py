@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -93,8 +94,17 @@ class Symmetry:
 
     def axis(self, name: str, atom: Space) -> RoleAxis:
         """The axis of a statement that an atom is a factor of."""
-        named = self.c.roles.axes.get(name, [])
-        return next((a for a in named if atom in atoms_of(a.spaces)), RoleAxis((atom,)))
+        return self.named.get((name, atom)) or RoleAxis((atom,))
+
+    @cached_property
+    def named(self) -> dict[tuple[str, Space], RoleAxis]:
+        """By a name and an atom, the first axis of the name that it is a factor of."""
+        found: dict[tuple[str, Space], RoleAxis] = {}
+        for name, axes in self.c.roles.axes.items():
+            for axis in axes:
+                for atom in atoms_of(axis.spaces):
+                    found.setdefault((name, atom), axis)
+        return found
 
     def entry(self, name: str, axis: RoleAxis, judged: Mapping[Space, Units | None], cure: str) -> Alike:
         """What is said of one axis."""

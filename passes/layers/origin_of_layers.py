@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from growc.algebra.space import Space, atoms_of
 from growc.ir.graph import Node, Value, Weight
@@ -72,5 +74,5 @@ class Ancestry:
 def _in_order(keys: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int, int], int]:
     """Numbers in order of appearance; the places of one run in the order of its layers."""
     once = list(dict.fromkeys(keys))
-    ranked = {run: iter(sorted(k for k in once if k[0] == run)) for run, _, _ in once}
+    ranked = {run: iter(list(mine)) for run, mine in groupby(sorted(once), itemgetter(0))}
     return {next(ranked[run]): ordinal for ordinal, (run, _, _) in enumerate(once)}
