@@ -335,7 +335,7 @@ def _alike(value: Value, after: Sequence[Array] | None) -> bool:
 def _repeats(one: Array, other: Array) -> bool:
     """Whether two arrays are the same but along axes of other sizes, along which each has one number."""
     if one.ndim != other.ndim or not one.size or not other.size:
-        return False
+        return one.ndim == other.ndim and one.size == other.size  # no number is in either
     first = tuple(slice(1) if m != n else slice(None) for m, n in zip(one.shape, other.shape, strict=True))
     same = np.array_equal(one[first], other[first])
     return same and all(bool((a == a[first]).all()) for a in (one, other))
