@@ -85,7 +85,7 @@ class ProgramFile:
         if self.made is None:
             return measured
         c, grown = self.made
-        return beside_plan(measured, c, after.module, cases, grown.descent)
+        return beside_plan(measured, c, (before.module, after.module), cases, grown.descent)
 
     def in_wider(
         self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress

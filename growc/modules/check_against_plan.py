@@ -54,6 +54,23 @@ def require_planned(
     return measured
 
 
+def told_apart(path: Path, module: nn.Module, cases: Sequence[Case], descent: Descent) -> str:
+    """Why a comparison with the plan says nothing: onnxruntime computes something else of the source than
+    torch does, too, as where both choose otherwise among equal scores. Empty where it does not.
+    """
+    with runnable(path) as ready, Session(ready) as session:
+        twice = Twice(module, descent.gives)
+
+        def run(case: Case) -> Ways:
+            expected, wider = twice(case.source)
+            return Ways(expected, session.run(descent.feeds_of_source(case)), [wider])
+
+        measured = compared(cases, run)
+    if not measured.refutes_exact():
+        return ""
+    return f"onnxruntime and torch differ on the source, too (by {measured.relative:.1e})"
+
+
 @contextlib.contextmanager
 def _written(model: ir.Model) -> Iterator[Path]:
     """A model as a file, for as long as it is needed."""

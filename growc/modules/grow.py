@@ -20,7 +20,7 @@ from growc.dialects.torch.run.cases import Case, Descent
 from growc.dialects.torch.run.run_module import Inputs
 from growc.errors.diagnostic import GrowError
 from growc.formats.compiler import compiled
-from growc.modules.check_against_plan import WAY, awake, require_planned
+from growc.modules.check_against_plan import WAY, awake, require_planned, told_apart
 from growc.modules.check_training import IN_TRAINING, in_training
 from growc.modules.compare import verify_modules
 from growc.passes.compilation import Result
@@ -45,20 +45,25 @@ def grow(
     cases = result.descent.cases(module, inputs, torch_model(c).captured if check else None)
     finish(resolved, c, module, result, cases, result.descent, check=check)
     if check:
-        measured = beside_plan(result.verification, c, result, cases, result.descent)
+        measured = beside_plan(result.verification, c, (module, result), cases, result.descent)
         training = in_training(module, result, cases)
         result.verification = _with_ways(measured, {IN_TRAINING: training})
     return result.train() if module.training and not result.missing else result
 
 
 def beside_plan(
-    measured: Verification, c: Result, result: nn.Module, cases: Sequence[Case], descent: Descent
+    measured: Verification,
+    c: Result,
+    modules: tuple[nn.Module, nn.Module],
+    cases: Sequence[Case],
+    descent: Descent,
 ) -> Verification:
-    """What was measured of a result, and how far it is from its plan or why that was not measured.
+    """What was measured of a source and its result, and how far that is from its plan or why that was not
+    measured.
 
     Raises GrowError (G406).
     """
-    return _with_ways(measured, {WAY: _of_plan(c, result, cases, descent)})
+    return _with_ways(measured, {WAY: _of_plan(c, modules, cases, descent)})
 
 
 def _with_ways(measured: Verification, beside: Mapping[str, Verification | str]) -> Verification:
@@ -68,13 +73,19 @@ def _with_ways(measured: Verification, beside: Mapping[str, Verification | str])
     return replace(measured, beside={**measured.beside, **known}, notes=(*measured.notes, *notes))
 
 
-def _of_plan(c: Result, result: nn.Module, cases: Sequence[Case], descent: Descent) -> Verification | str:
+def _of_plan(
+    c: Result, modules: tuple[nn.Module, nn.Module], cases: Sequence[Case], descent: Descent
+) -> Verification | str:
+    source, result = modules
     try:
-        source = emitted(c)
-        with awake(source, result, Holdings.of(c)):
-            return require_planned(source, result, cases, descent)
+        planned = emitted(c)
+        with awake(planned, result, Holdings.of(c)):
+            return require_planned(planned, result, cases, descent)
     except GrowError as error:
-        if any(diagnostic.code != "G403" for diagnostic in error.diagnostics):
+        [code] = {diagnostic.code for diagnostic in error.diagnostics}
+        if code == "G406" and (why := told_apart(c.model.file(c.path), source, cases, descent)):
+            return why
+        if code != "G403":
             raise
         return reason_of(error)
 

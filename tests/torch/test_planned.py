@@ -13,7 +13,7 @@ from growc import api
 from growc.dialects.torch.emit.emit import grown_module
 from growc.dialects.torch.emit.parameters import Holdings
 from growc.dialects.torch.run.cases import Case
-from growc.modules.check_against_plan import WAY, awake, require_planned
+from growc.modules.check_against_plan import WAY, awake, require_planned, told_apart
 from growc.modules.check_training import IN_TRAINING, in_training
 
 X = torch.randn(2, 6, 3)
@@ -113,3 +113,28 @@ def test_a_graph_for_training_that_is_something_else_is_dropped():
     assert "is something else" in in_training(Stack(Dropping), result, [case])
     with pytest.raises(growc.GrowError, match="is something else"):
         result.train()
+
+
+class Tied(Spectrum):
+    """The best of scores that are all the same: which these are is the runtime's choice."""
+
+    def forward(self, x):
+        h = self.down(torch.relu(self.up(x)))
+        best = torch.relu(h - 1e3).topk(2).indices
+        return h * torch.zeros_like(h).scatter(-1, best, 1.0)
+
+
+def test_what_onnxruntime_chooses_otherwise_in_the_source_is_said():
+    torch.manual_seed(0)
+    result = growc.apply(Tied(), WIDER, torch.randn(3, WIDTH))
+    assert result.verification.relative < 1e-6
+    assert any(
+        f"{WAY}: onnxruntime and torch differ on the source, too" in n for n in result.verification.notes
+    )
+
+
+def test_runtimes_that_agree_on_the_source_excuse_nothing():
+    c, result = emitted(DEEPER)
+    torch.manual_seed(2)
+    source = Stack(Plain).eval()
+    assert told_apart(c.model.file(c.path), source, [Case(((X,), {}), ((X,), {}))], result.descent) == ""

@@ -94,6 +94,12 @@ class Descent:
         tensors = self.tensors(*case.result)
         return {name: to_numpy(widened(tensors[identifier(name)])) for name in self.takes}
 
+    def feeds_of_source(self, case: Case) -> dict[str, Array]:
+        """The arrays that the source takes in a case, by name."""
+        assert self.calling is not None
+        given = self.calling.tensors(*case.source)
+        return {name: to_numpy(widened(tensor)) for name, tensor in given.items()}
+
     def tensors(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
         """The tensors among arguments of the result, by the names that its graph has for them."""
         assert self.calling is not None
