@@ -16,7 +16,7 @@ Ten floors; imports run downwards only (tests/soundness/test_floors.py).
  4 ir: ir
  3 language: resolve, grammar, recipe
  2 algebra: algebra
- 1 errors: errors, version
+ 1 errors and the system: errors, system, version
 """
 
 from __future__ import annotations

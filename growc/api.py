@@ -257,13 +257,14 @@ def apply_file(
     nothing has appeared at `out`.
     """
     from growc.distinct import require_own_parts
-    from growc.files.commit import canonical, commit, default_output, guard, record_path, workshop
+    from growc.files.commit import canonical, commit, default_output, guard, record_path
     from growc.formats.protocol import form_of
     from growc.formats.provenance import provenance
     from growc.passes.finish.interface import ports_of
     from growc.plans.lineage import lineage_of
     from growc.plans.memory_bound import read_bound
     from growc.reports.calibration import calibrated
+    from growc.system.workshop import workshop
     from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
 
     sources = sources_of(text)
@@ -309,7 +310,7 @@ def apply_file(
             elsewhere = stack.enter_context(workshop(beside))
             moves.append((_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), beside))
         moves.append((files[-1], target))
-        commit(moves, lambda: guard(target, source, beside, force))
+        failed = commit(moves, lambda: guard(target, source, beside, force))
     if measured is not None and not check:
         reason += f" (`expect preserved` was measured: {measured.relative:.1e})"
     return Applied(
@@ -320,7 +321,7 @@ def apply_file(
         tuple(place for _, place in moves),
         calibration,
         uncalibrated,
-        form.remarks + remark,
+        form.remarks + remark + failed,
     )
 
 

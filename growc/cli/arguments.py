@@ -53,6 +53,7 @@ class _Commands:
         self.explain()
         self.check()
         self.fmt()
+        self.clean()
 
     def add(self, name: str, usage: str, purpose: str) -> argparse.ArgumentParser:
         usage = f"growc {name} {usage}"
@@ -160,6 +161,10 @@ class _Commands:
             "-e", metavar="STATEMENT", action="append", default=[], help="a statement; all are one recipe"
         )
         made.add_argument("--json", action="store_true", help=_JSON)
+
+    def clean(self) -> None:
+        made = self.add("clean", "[DIR]", "Remove what runs left behind that were killed.")
+        made.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="default: here")
 
     def fmt(self) -> None:
         made = self.add("fmt", "RECIPE… [--check]", "Format recipes in place.")

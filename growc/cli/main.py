@@ -436,6 +436,21 @@ def _fmt(options: Namespace) -> int:
     return 0
 
 
+def _clean(options: Namespace) -> int:
+    from growc.system.workshop import clean
+
+    found = clean(options.folder)
+    for folder in found.removed:
+        print(printable(f"removed `{folder}`"))
+    for folder, owner in found.busy.items():
+        print(printable(f"`{folder}` stays: process {owner.process} works there"))
+    for folder in found.unsure:
+        print(printable(f"`{folder}` stays: this file system has no locks, and its process may still live"))
+    if not (found.removed or found.busy or found.unsure):
+        print(printable(f"nothing was left behind in `{options.folder}`"))
+    return 0
+
+
 COMMANDS = {
     "apply": _apply,
     "plan": _plan,
@@ -445,6 +460,7 @@ COMMANDS = {
     "explain": _explain,
     "check": _check,
     "fmt": _fmt,
+    "clean": _clean,
 }
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from growc.errors.json_data import Json
 from growc.errors.regular_files import irregular
 from growc.files.atomic_rename import on_disk, put
 from growc.files.pt2_archive import record_of
+from growc.system.workshop import INTERRUPTS, alone, journal, kept_aside, synced, uninterrupted
 
 METADATA = "growc"
 """The key of provenance in the metadata of a model."""
@@ -29,8 +27,6 @@ OPENING = '{\n  "growc": '
 
 RECORD = "growc.json"
 """Where provenance stands inside a checkpoint directory."""
-
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 def canonical(record: Mapping[str, Json]) -> str:
@@ -64,12 +60,6 @@ def record_path(target: Path, folder: bool = False) -> Path:
     """`NAME.grown.json`, where the provenance stands beside the model as well."""
     stem = target.name if folder else target.stem
     return target.with_name(f"{stem.removesuffix('.grown')}.grown.json")
-
-
-def refused(place: Path, error: OSError) -> GrowError:
-    """What the system refused, as a diagnostic."""
-    reason = (error.strerror or str(error)).lower()
-    return GrowError(Diagnostic("G502", f"`{place}` cannot be written: {reason}"))
 
 
 # ------------------------------------------------------------------------------------------- before
@@ -126,19 +116,6 @@ def has_opening(path: Path) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def workshop(target: Path) -> Iterator[Path]:
-    """A folder beside the target for what is being made; it is gone afterwards, whatever happens."""
-    with contextlib.ExitStack() as cleaning:
-        try:
-            with _uninterrupted():  # between the folder's birth and the promise to remove it
-                folder = Path(tempfile.mkdtemp(prefix=".growc-", dir=target.parent))
-                cleaning.callback(shutil.rmtree, folder, ignore_errors=True)
-            yield folder
-        except OSError as error:
-            raise refused(target, error) from error
-
-
 # -------------------------------------------------------------------------------------------- after
 
 
@@ -149,26 +126,41 @@ def stamp(model: Path, text: str) -> None:
         file.write(entry.SerializeToString())
 
 
-def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> None:
+def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> tuple[str, ...]:
     """Rename every (draft, place) in order; the last one is the model, whose rename is the commit.
 
     `check()` is called once nobody else is committing in this folder. Where anything fails, what was there
-    before is there again. Data that only the replaced model used is removed. Nothing interrupts this.
+    before is there again, at the latest when the next run finds what a killed one wrote down of its renames.
+    Data that only the replaced model used is removed. Nothing interrupts this. Returns what failed once all
+    was in place.
     """
     for draft, _ in moves:
         on_disk(draft)
-    model, target = moves[-1]
-    with _uninterrupted(), _alone(target.parent):
+    _, target = moves[-1]
+    with uninterrupted(), alone(target.parent):
         check()
-        stale = own_data(target) - {place for _, place in moves}
+        stale = sorted(own_data(target) - {place for _, place in moves})
+        journal(moves, stale)
         with contextlib.ExitStack() as undoing:
             for number, (draft, place) in enumerate(moves):
-                undoing.callback(put(draft, place, model.parent / f"{number}.before"))
+                undoing.callback(put(draft, place, kept_aside(draft, number)))
             undoing.pop_all()
-        for path in stale:
-            path.unlink(missing_ok=True)
+        failed = list(_after(moves, stale))
         while signal.sigtimedwait(INTERRUPTS, 0):
             pass  # what came while this went on came too late
+    return tuple(failed)
+
+
+def _after(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> Iterator[str]:
+    """What is left to do once all is in place, and what of it failed."""
+    for path in stale:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            yield f"`{path}`, which nothing uses any more, stays: {(error.strerror or str(error)).lower()}"
+    for folder in dict.fromkeys(place.parent for _, place in moves):
+        with contextlib.suppress(OSError):  # not all systems sync folders
+            synced(folder)
 
 
 def own_data(model: Path) -> set[Path]:
@@ -182,27 +174,3 @@ def own_data(model: Path) -> set[Path]:
     own = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}\.data")
     beside = (model.with_name(place.name) for place in places if own.fullmatch(place.name))
     return {place for place in beside if place.resolve() in places}
-
-
-@contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait for the end."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One commit at a time in a folder, where its file system has locks; a lock dies with its process."""
-    import fcntl
-
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +38,7 @@ from growc.recipe.syntax_tree import (
 )
 from growc.resolve.bound import Bound, Resolved
 from growc.resolve.resolve import load
+from growc.system.workshop import scratch_folder
 
 if TYPE_CHECKING:
     from growc.passes.compilation import Result
@@ -194,7 +194,7 @@ def _replayed(
     Raises GrowError where one is refused.
     """
     found = Ports()
-    with tempfile.TemporaryDirectory(prefix="growc-") as name:
+    with scratch_folder() as name:
         for number, (record, recipe) in enumerate(growths, 1):
             if "ports" in record:
                 found = found.then(from_json(record["ports"]))

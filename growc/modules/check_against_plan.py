@@ -7,7 +7,6 @@ with that says nothing.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from growc.dialects.torch.operators.arrays import to_numpy
 from growc.dialects.torch.run.cases import Case, Descent
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.modules.compare import Twice, Ways, compared
+from growc.system.workshop import scratch_folder
 from growc.verification.float_copies import runnable
 from growc.verification.ort_session import Session
 from growc.verification.verify import Verification
@@ -77,7 +77,7 @@ def _written(model: ir.Model) -> Iterator[Path]:
     require_runnable(model, "onnxruntime cannot run the plan")
     stored = (value.const_value for value in model.graph.initializers.values())
     external = sum(tensor.nbytes for tensor in stored if tensor is not None) > EXTERNAL_ABOVE
-    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+    with scratch_folder() as folder:
         yield save(model, Path(folder), "planned.onnx", external, lambda name, count: None)[-1]
 
 

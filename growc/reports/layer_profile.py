@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from growc.errors.brief import brief
@@ -25,6 +24,7 @@ from growc.passes.finish.interface import logits, ports_of
 from growc.passes.layers.layer_runs import Depth, Move, Past
 from growc.plans.scores import Scores, read_scores, write_scores
 from growc.reports.calibration import Outcome, Reference, reference
+from growc.system.workshop import scratch_folder
 
 if TYPE_CHECKING:
     from growc.measurement.importance import LayerScore
@@ -167,7 +167,7 @@ def tried(
         return Trial(None, ONLY)
     try:
         changed = ordered(model, run, order)
-        with TemporaryDirectory(prefix="growc-") as folder:
+        with scratch_folder() as folder:
             target = Path(folder) / model.name
             [*_, result] = OnnxFile().write(changed, Path(folder), target, lambda *_: None)
             return Trial(source.compared(result, ports_of(changed), tell))

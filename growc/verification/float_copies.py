@@ -10,7 +10,6 @@ which a last bit moves). Weights are converted one at a time, on the way from fi
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from growc.dialects.onnx.files.element_types import (
 )
 from growc.dialects.onnx.files.load import in_one_folder, load_model
 from growc.errors.diagnostic import GrowError
+from growc.system.workshop import scratch_folder
 from growc.verification.ort_kernels import Kernels, every_port
 from growc.verification.ort_session import Session
 
@@ -55,7 +55,7 @@ def runnable(model: Path) -> Iterator[Path]:
     if ir.DataType.BFLOAT16 not in float_types(model) or _loads(model):
         yield Path(model)
         return
-    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+    with scratch_folder() as folder:
         yield write_copy(model, Path(folder) / "single.onnx", EMULATED)
 
 

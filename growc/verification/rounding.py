@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.files.element_types import Change
 from growc.errors.diagnostic import GrowError
+from growc.system.workshop import scratch_folder
 from growc.verification.difference import compare
 from growc.verification.float_copies import (
     EMULATED,
@@ -149,7 +149,7 @@ def ways(
     """
     found = [Way("model without graph optimisations", path, optimised=False, own=True)] if optimised else []
     types = SAME if Path(path) == Path(source) else EMULATED
-    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+    with scratch_folder() as folder:
         try:
             moved = moves(source, path, case)
             rounding.slack = NARROW_SLACK if moved.narrow else SLACK

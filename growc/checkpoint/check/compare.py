@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,6 +23,7 @@ from growc.formats.onnx_file import OnnxFile
 from growc.modules.compare import IN_SINGLE
 from growc.passes.finish.interface import Ports
 from growc.plans.unitmaps import NumberMap
+from growc.system.workshop import scratch_folder
 from growc.verification.feeds import named_arrays
 from growc.verification.rounding import NARROW_SLACK, SLACK, Rounding
 from growc.verification.verify import Comparison, Verification
@@ -154,7 +154,7 @@ def _exported(
     """The fields of a measurement that this one stands beside, or a note why there is none."""
     if not (before.whole and after.whole):
         return {"notes": (*notes, "not compared as ONNX files: an exporter needs all weights in memory")}
-    with Attempt() as attempt, tempfile.TemporaryDirectory(prefix="growc-") as name:
+    with Attempt() as attempt, scratch_folder() as name:
         files = [
             _export(loaded, case, Path(name) / f"{number}.onnx")
             for number, loaded in enumerate((before, after))

@@ -56,7 +56,8 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
     from growc.checkpoint.classes.holder import first_names
     from growc.checkpoint.files.torch_tensors import entry_of
     from growc.dialects.torch.operators.arrays import to_numpy
-    from growc.files.commit import commit, refused, workshop
+    from growc.files.commit import commit
+    from growc.system.workshop import refused, workshop
     from growc.version import __version__
 
     target = Path(path)

@@ -128,13 +128,19 @@ class Fakes:
         return made
 
 
-def _counting(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _counting(usual: Callable[..., object]) -> Callable[..., object]:
     """The same dispatch, in which numbers that are made of no tensor (`arange`) have values, too."""
 
-    def dispatch(mode: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def dispatch(
+        mode: FakeTensorMode,
+        func: Callable[..., Tensor],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         made = usual(mode, func, types, args, kwargs)
         known = func in FACTORIES and not any(isinstance(one, NUMBERS) for one in tree_leaves((args, kwargs)))
-        if known and not made.is_floating_point() and made.numel() <= SMALL:
+        if known and isinstance(made, FakeTensor) and not made.is_floating_point() and made.numel() <= SMALL:
             _know(made, partial(func, *args, **(kwargs or {})))
         return made
 
@@ -148,7 +154,7 @@ def _know(fake: FakeTensor, value: Callable[[], Tensor]) -> None:
     fake.fake_mode.fake_tensor_converter.add_constant_storage_mapping(fake)
 
 
-def _listed(usual: Callable[..., Tensor], data: object, **options: Any) -> Tensor:
+def _listed(usual: Callable[..., Tensor], data: object, **options: object) -> Tensor:
     """`torch.tensor`, which takes tensors in a list by their values and asks none of a fake one."""
     known = (FakeTensor, lambda one: one if one.constant is None else one.constant.tolist())
     return usual(tree_map_only(*known, data), **options)

@@ -102,8 +102,8 @@ def trace(
 
 def _told(
     module: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     axes: Axes,
     fakes: Fakes,
     names: Sequence[str],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +13,7 @@ from growc.dialects.onnx.operators.site import COMPLEX
 from growc.dialects.torch.capture.export import Captured
 from growc.dialects.torch.lowering.lower import OPAQUE, Read, lower
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.system.workshop import scratch
 
 NAME = "lowered.onnx"
 
@@ -30,8 +29,8 @@ class LoweredFile:
         """Where it lies. Raises GrowError (G403) for calls that ONNX has no operator for."""
         model = lower(self.captured, self.read)
         require_runnable(model, "onnxruntime cannot run the model")
-        folder = Path(tempfile.mkdtemp(prefix="growc-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        folder, remove = scratch()
+        weakref.finalize(self, remove)
         return save(model, folder, NAME, True, lambda name, count: None)[-1]
 
 
