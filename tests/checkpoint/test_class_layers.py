@@ -173,8 +173,11 @@ def test_a_class_that_has_no_layers_of_a_part_says_which_part():
         num_query_pool=1,
     )
     source = seeded(transformers.HieraForImageClassification(config))
+    deeper = "stack layers to layers + 1 by last with zero outputs"
+    [note] = growc.plan(deeper, source).notes
+    assert note.startswith("1 of 2 runs of `layers` stays as before")
     with pytest.raises(growc.GrowError, match="G318") as caught:
-        growc.plan("stack layers to layers + 1 by last with zero outputs", source)
+        growc.plan(f'in "hiera.encoder.stages.1.*" {{ {deeper} }}', source)
     layer = "hiera.encoder.stages.1.layers.0"
     assert f"{layer}.layernorm_after.weight` is planned 2 times, and the class has it once" in str(
         caught.value
