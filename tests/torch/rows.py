@@ -98,6 +98,7 @@ POINTWISE: dict[str, Case] = {
     "aten.lerp.Scalar": (lambda x, y: A.lerp.Scalar(x, y, 0.3), "n 4; n 4"),
     "aten.masked_fill.Scalar": (lambda x, m: A.masked_fill.Scalar(x, m, -1e9), "n 4; n 4:b"),
     "aten.masked_fill.Tensor": (lambda x, m, v: A.masked_fill.Tensor(x, m, v.sum()), "n 4; n 4:b; 2"),
+    "aten.masked_scatter.default": (lambda x, m, s: A.masked_scatter.default(x, m, s), "n 4; n 1:b; n 4"),
     "aten.where.self": (A.where.self, "n 4:b; n 4; 4"),
     "aten.where.Scalar": (lambda c: A.where.Scalar(c, 1.0, -2.0), "n 4:b"),
     "aten.where.ScalarOther": (lambda c, x: A.where.ScalarOther(c, x, -2.0), "n 4:b; n 4"),

@@ -134,6 +134,28 @@ def scatter(
     )
 
 
+def masked_scatter(at: Call, x: Operand, mask: fx.Node, source: fx.Node) -> ir.Value:
+    """Vectors in the places where a mask is true become those of another tensor, one after the other.
+
+    The mask is one number for each vector, which may be stretched along it.
+    """
+    places = mask
+    while places.target is torch.ops.aten.expand.default:
+        places = places.args[0]  # type: ignore[assignment]
+    if at.sizes(places)[-1] != 1 or at.rank(places) != at.rank(x):
+        raise UnknownError
+    given = at.tensor(source, at.dtype)
+    if at.rank(source) != 2:
+        flat = at.fitting(at.constant([-1]), at.shape(given, at.rank(source) - 1))
+        given = at.add("Reshape", given, flat)
+    ones = at.add("Cast", at.tensor(places), to=ir.DataType.INT64)
+    seen = at.add("CumSum", at.add("Reshape", ones, at.constant([-1])), at.constant(0))
+    number = at.add("Max", at.add("Sub", seen, at.constant(1)), at.constant(0))
+    rows = at.add("Reshape", number, at.shape(at.tensor(places), 0, -1))
+    vectors = at.add("Gather", given, rows, axis=0)
+    return at.add("Where", at.tensor(mask, torch.bool), vectors, at.tensor(x))
+
+
 def put_along(
     at: Call, x: Operand, dim: int, index: Operand, source: Operand, reduction: str = "none"
 ) -> ir.Value:

@@ -148,6 +148,7 @@ ROWS = """
     aten.lt.Tensor                  Less(self, other)
     aten.masked_fill.Scalar         Where(mask.bool, value, self)
     aten.masked_fill.Tensor         Where(mask.bool, value, self)
+    aten.masked_scatter.default     masked_scatter()
     aten.max.other                  Max(self, other)
     aten.maximum.default            Max(self, other)
     aten.min.other                  Min(self, other)
