@@ -26,13 +26,13 @@ from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain
 from growc.errors.json_data import Json
 from growc.errors.printable import printable
 from growc.errors.source import Source
+from growc.system.interrupts import INTERRUPTS
 from growc.version import __version__
 
 if TYPE_CHECKING:
     from growc.passes import compilation
     from growc.passes.compilation import After
 
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 SELDOM = 20_000
 """So many new objects before a collection, where Python says 700: imports and graphs make live ones."""
 

@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from growc.system.workshop import synced
+
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -15,11 +17,7 @@ _RENAME_EXCHANGE = 2
 def on_disk(draft: Path) -> None:
     """Wait until a file, or all that is in a folder, is on the disk."""
     for path in (draft, *draft.rglob("*")) if draft.is_dir() else (draft,):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        synced(path)
 
 
 def put(draft: Path, place: Path, aside: Path) -> Callable[[], None]:

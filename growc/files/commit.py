@@ -17,7 +17,8 @@ from growc.errors.json_data import Json
 from growc.errors.regular_files import irregular
 from growc.files.atomic_rename import on_disk, put
 from growc.files.pt2_archive import record_of
-from growc.system.workshop import INTERRUPTS, alone, journal, kept_aside, synced, uninterrupted
+from growc.system.interrupts import INTERRUPTS, uninterrupted
+from growc.system.workshop import alone, journal, kept_aside, synced
 
 METADATA = "growc"
 """The key of provenance in the metadata of a model."""

@@ -202,7 +202,7 @@ def _replayed(
             compilation = compiled(replayable(recipe), source, progress=progress)
             found = found.then(ports_of(compilation))
             if number < len(growths) and "ports" not in growths[number][0]:
-                folder = Path(name) / str(number)
+                folder = name / str(number)
                 folder.mkdir()
                 source = write(compilation, folder, folder / source.name, progress)[-1]
     return found

@@ -78,7 +78,7 @@ def _written(model: ir.Model) -> Iterator[Path]:
     stored = (value.const_value for value in model.graph.initializers.values())
     external = sum(tensor.nbytes for tensor in stored if tensor is not None) > EXTERNAL_ABOVE
     with scratch_folder() as folder:
-        yield save(model, Path(folder), "planned.onnx", external, lambda name, count: None)[-1]
+        yield save(model, folder, "planned.onnx", external, lambda name, count: None)[-1]
 
 
 @contextlib.contextmanager

@@ -168,8 +168,8 @@ def tried(
     try:
         changed = ordered(model, run, order)
         with scratch_folder() as folder:
-            target = Path(folder) / model.name
-            [*_, result] = OnnxFile().write(changed, Path(folder), target, lambda *_: None)
+            target = folder / model.name
+            [*_, result] = OnnxFile().write(changed, folder, target, lambda *_: None)
             return Trial(source.compared(result, ports_of(changed), tell))
     except GrowError as error:
         return Trial(None, error.diagnostics[0].message)

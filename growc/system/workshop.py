@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.system.interrupts import uninterrupted
 
 BESIDE = ".growc-"
 """How the names of folders beside a target begin."""
@@ -26,7 +26,6 @@ SCRATCH = "growc-"
 """How those in the system's folder for temporary files do."""
 OWNER, MOVES = ".owner", ".moves"
 BORN = f"{OWNER}.new"
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def clean(place: Path) -> Cleaned:
     found.removed += temporary.removed
     for folder in [*found.unsure, *temporary.unsure]:
         owner = _owner(folder)
-        if owner is not None and owner.host == socket.gethostname() and not _lives(owner.process):
+        if owner is not None and not _may_live(owner):
             _recovered(folder)
             found.unsure = [one for one in found.unsure if one != folder]
             found.removed.append(folder)
@@ -150,16 +149,6 @@ def synced(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-@contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait for the end."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
@@ -248,21 +237,19 @@ def _owner(folder: Path) -> Owner | None:
 
 def _require_free(target: Path, there: Cleaned) -> None:
     for owner in (*there.busy.values(), *filter(None, map(_owner, there.unsure))):
-        here = owner.host == socket.gethostname()
-        if owner.target == str(target.resolve()) and owner.process != os.getpid() and _may_live(owner, here):
-            where = "" if here else f" on {owner.host}"
+        if owner.target == str(target.resolve()) and owner.process != os.getpid() and _may_live(owner):
+            where = "" if owner.host == socket.gethostname() else f" on {owner.host}"
             message = f"`{target}` is being made by process {owner.process}{where}"
             remedy = "wait for it, or write elsewhere with `-o OUT`"
             raise GrowError(Diagnostic("G501", message, help=remedy))
 
 
-def _may_live(owner: Owner, here: bool) -> bool:
-    return not here or _lives(owner.process)
-
-
-def _lives(process: int) -> bool:
+def _may_live(owner: Owner) -> bool:
+    """Whether a process is there yet, as far as this host can tell."""
+    if owner.host != socket.gethostname():
+        return True
     try:
-        os.kill(process, 0)
+        os.kill(owner.process, 0)
     except ProcessLookupError:
         return False
     except OSError:

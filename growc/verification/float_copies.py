@@ -56,7 +56,7 @@ def runnable(model: Path) -> Iterator[Path]:
         yield Path(model)
         return
     with scratch_folder() as folder:
-        yield write_copy(model, Path(folder) / "single.onnx", EMULATED)
+        yield write_copy(model, folder / "single.onnx", EMULATED)
 
 
 def _loads(model: Path) -> bool:

@@ -154,7 +154,7 @@ def ways(
             moved = moves(source, path, case)
             rounding.slack = NARROW_SLACK if moved.narrow else SLACK
             for change in moved.changes:
-                copy = write_copy(source, Path(folder) / f"{len(found)}.onnx", types, change)
+                copy = write_copy(source, folder / f"{len(found)}.onnx", types, change)
                 found.append(Way(MOVED, copy, optimised=False, change=change))
         except (GrowError, OSError) as error:
             rounding.note(MOVED, error)

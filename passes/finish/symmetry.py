@@ -62,12 +62,7 @@ class Symmetry:
                 if use not in self.c.lowered.taken.gone:
                     self.uses[atom].append(use)
         self.weights = {w.name: w for w in self.c.graph.weights}
-        self.home = {
-            node: (r, i)
-            for r, run in enumerate(self.c.layers.runs)
-            for i, layer in enumerate(run.layers)
-            for node in layer.nodes
-        }
+        self.home = self.c.layers.home
 
     def found(self) -> Iterator[Alike]:
         """One entry for each axis with units that are alike or dead, in the order of the statements."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from growc.algebra.draws import Draws
 from growc.errors.brief import brief
@@ -132,6 +133,12 @@ class Run:
         """Which layers of the source they were, also where nothing moved."""
         return self.past or Past.of(len(self.layers))
 
+    @property
+    def tensors(self) -> frozenset[str]:
+        """The names of the stored tensors that its layers read."""
+        operands = (v for layer in self.layers for node in layer.nodes for v in node.operands)
+        return frozenset(v.weight.name for v in operands if v.weight is not None)
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -168,6 +175,16 @@ class Layers:
     runs: tuple[Run, ...] = ()
     data: frozenset[Value] = field(default=frozenset(), repr=False)
     rows: tuple[Rows, ...] = ()
+
+    @cached_property
+    def home(self) -> Mapping[Node, tuple[int, int]]:
+        """The layer that a node stands in: its run, and its number there."""
+        return {
+            node: (number, k)
+            for number, run in enumerate(self.runs)
+            for k, layer in enumerate(run.layers)
+            for node in layer.nodes
+        }
 
 
 @dataclass(frozen=True, eq=False)

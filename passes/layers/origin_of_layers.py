@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from growc.algebra.space import Space, atoms_of
-from growc.ir.graph import Node, Value, Weight
+from growc.ir.graph import Value, Weight
 from growc.passes.axes.infer import Axes
 from growc.passes.layers.layer_runs import Layers
 
@@ -26,10 +26,8 @@ class Ancestry:
 
     def __init__(self, axes: Axes, layers: Layers) -> None:
         self.layers = layers
-        self.home: dict[Node, Place] = {}
-        for r, run in enumerate(layers.runs):
-            if run.history.moved:
-                self.home.update((n, (r, i)) for i, layer in enumerate(run.layers) for n in layer.nodes)
+        moved = {number for number, run in enumerate(layers.runs) if run.history.moved}
+        self.home = {node: place for node, place in layers.home.items() if place[0] in moved}
         self.atoms: dict[Space, Place | None] = {}
         self.uses: dict[Value, tuple[str, int]] = {}
         count: Counter[Weight] = Counter()

@@ -159,9 +159,8 @@ def lies_in(run: Run, scope: ast.Scope) -> bool:
         return run.scope == scope.role
     if isinstance(scope, ast.GlobScope):
         under = lies_under(scope.pattern)
-        nodes = [n for layer in run.layers for n in layer.nodes]
-        names = (v.weight.name for n in nodes for v in n.operands if v.weight is not None)
-        return any(map(under, (*names, *(n.name for n in nodes))))
+        nodes = (node.name for layer in run.layers for node in layer.nodes)
+        return any(map(under, (*run.tensors, *nodes)))
     return True
 
 

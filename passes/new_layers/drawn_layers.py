@@ -72,12 +72,7 @@ class DrawnLayers:
         for use in graph.uses():
             assert use.weight is not None
             self.uses[use.weight].append(use)
-        self.places = {
-            node: (number, k)
-            for number, run in enumerate(layers.runs)
-            for k, layer in enumerate(run.layers)
-            for node in layer.nodes
-        }
+        self.places = layers.home
         starts = [run.layers[0].start for run in layers.runs]
         inputs = [value for value in graph.inputs if value.floating]
         tables = [out for node in graph.nodes if _looks_up(node) for out in node.outputs]

@@ -156,8 +156,7 @@ def _exported(
         return {"notes": (*notes, "not compared as ONNX files: an exporter needs all weights in memory")}
     with Attempt() as attempt, scratch_folder() as name:
         files = [
-            _export(loaded, case, Path(name) / f"{number}.onnx")
-            for number, loaded in enumerate((before, after))
+            _export(loaded, case, name / f"{number}.onnx") for number, loaded in enumerate((before, after))
         ]
         found = OnnxFile().verify(ports, files[0], files[1], None, lambda *_: None)
         return {"beside": {WAY: found}}

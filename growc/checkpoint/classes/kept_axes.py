@@ -12,9 +12,7 @@ from growc.algebra.space import segments
 from growc.checkpoint.classes.model import held_model
 from growc.checkpoint.classes.stored_axes import Place, StoredAxes
 from growc.dialects.transformers.config.near_misses import Unsolved
-from growc.ir.graph import Graph
 from growc.passes.compilation import Kept, Result
-from growc.passes.layers.layer_runs import Run
 
 FEW = 4
 """Of more runs of layers than these it is not tried which one the class cannot follow."""
@@ -60,13 +58,5 @@ def _runs(found: Unsolved, c: Result) -> Iterator[int]:
     origins = {weight.name: weight.copy_of or weight.source for weight in c.plan.weights}
     names = {origins.get(name, name) for name in found.names}
     for number, run in enumerate(c.edited.layers.runs):
-        if not names.isdisjoint(_tensors(c.edited.graph, run)):
+        if not names.isdisjoint(run.tensors):
             yield number
-
-
-def _tensors(graph: Graph, run: Run) -> Iterator[str]:
-    """The stored tensors of a run's layers."""
-    nodes = {node for layer in run.layers for node in layer.nodes}
-    for use in graph.uses():
-        if use.weight is not None and any(node in nodes for node, _ in use.users):
-            yield use.weight.name

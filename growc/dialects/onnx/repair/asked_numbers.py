@@ -21,10 +21,11 @@ def asked_numbers(axes: Axes, wants: Demands) -> dict[Value, Sizes]:
     live = {instance.node for instance in axes.instances}
     asked: dict[Value, Sizes] = {}
     for node in reversed(axes.graph.nodes):
-        wanted = {v: wants.demand(v) for v in node.operands} if node in live else _behind(axes, node, asked)
-        for value, sizes in wanted.items():
-            made = value.producer is not None and value.producer not in live
-            if made and sizes is not None and sizes != value.sizes:
+        loose = [v for v in node.operands if v.producer is not None and v.producer not in live]
+        behind = {} if node in live or not loose else _behind(axes, node, asked)
+        for value in loose:
+            sizes = wants.demand(value) if node in live else behind.get(value)
+            if sizes is not None and sizes != value.sizes:
                 asked.setdefault(value, sizes)
     return asked
 

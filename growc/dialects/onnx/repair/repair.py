@@ -107,7 +107,7 @@ class Mender:
         for i, value in enumerate(node.inputs):
             if value is None or value not in self.asked:
                 continue
-            wanted, found = self.wanted(value), sim.sizes.get(value)
+            wanted, found = self.asked[value], sim.sizes.get(value)
             if found is not None and wanted != found:
                 said = f"should have {_spell([wanted])}, but has {_spell([found])}"
                 raise refusal(node, f"its operand {i} {said}")

@@ -143,11 +143,7 @@ def reason_of(error: GrowError) -> str:
 
 def _places(c: compilation.Result, own: IrModel, there: Clone) -> dict[ir.Node, tuple[int, int]]:
     """The layer that each node stands in, by run and position; fused nodes stand where their parts do."""
-    found: dict[ir.Node, tuple[int, int]] = {}
-    for run, one in enumerate(c.layers.runs):
-        for position, layer in enumerate(one.layers):
-            for node in layer.nodes:
-                found[there.node_of(node)] = run, position
+    found = {there.node_of(node): place for node, place in c.layers.home.items()}
     for fused in own.fused:
         inside = [found[part] for part in fused.lowering.made if part in found]
         if inside:

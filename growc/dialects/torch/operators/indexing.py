@@ -141,7 +141,7 @@ def masked_scatter(at: Call, x: Operand, mask: fx.Node, source: fx.Node) -> ir.V
     """
     places = mask
     while places.target is torch.ops.aten.expand.default:
-        places = places.args[0]  # type: ignore[assignment]
+        places = places.all_input_nodes[0]
     if at.sizes(places)[-1] != 1 or at.rank(places) != at.rank(x):
         raise UnknownError
     given = at.tensor(source, at.dtype)

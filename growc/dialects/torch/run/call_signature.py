@@ -89,10 +89,10 @@ class Calling:
                 raise TypeError(f"the source was captured without `{name}`")
         return found
 
-    def decided(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[Tensor, str]:
-        """The tensors among arguments by whose values forward decides, and their names."""
+    def decided(self, args: Sequence[object], kwargs: Mapping[str, object]) -> set[Tensor]:
+        """The tensors among arguments by whose values forward decides."""
         found = self.tensors(args, kwargs) if self.values else {}
-        return {found[name]: name for name in self.values if name in found}
+        return {found[name] for name in self.values if name in found}
 
     def signature(self, takes: Collection[str] = ()) -> list[Parameter]:
         """The arguments, and behind them by name the tensors that a graph `takes` and no argument holds."""

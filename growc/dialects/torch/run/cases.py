@@ -65,7 +65,7 @@ class Descent:
         """The arguments that are given, others of their sizes, and other sizes, where the source takes them:
         those that are open in what was `captured` of it.
         """
-        others = [_drawn(inputs, 0, {} if self.calling is None else self.calling.decided(*inputs))]
+        others = [_drawn(inputs, 0, set() if self.calling is None else self.calling.decided(*inputs))]
         if self.calling is not None and captured is not None:
             others += _of_other_sizes(source, captured, self.calling, inputs)
         return [self.case(one) for one in (inputs, *others)]
@@ -133,7 +133,7 @@ def _dims(value: ir.Value) -> Dims:
     return tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
 
 
-def _drawn(inputs: Inputs, seed: int, stays: Mapping[Tensor, str]) -> Inputs:
+def _drawn(inputs: Inputs, seed: int, stays: Set[Tensor]) -> Inputs:
     """Other inputs of the same sizes: normal numbers, and whole ones that stand in the given inputs. What a
     forward decides by stays.
     """
