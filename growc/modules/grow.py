@@ -82,10 +82,10 @@ def _of_plan(
         with awake(planned, result, Holdings.of(c)):
             return require_planned(planned, result, cases, descent)
     except GrowError as error:
-        [code] = {diagnostic.code for diagnostic in error.diagnostics}
-        if code == "G406" and (why := told_apart(c.model.file(c.path), source, cases, descent)):
+        codes = {diagnostic.code for diagnostic in error.diagnostics}
+        if codes == {"G406"} and (why := told_apart(c.model.file(c.path), source, cases, descent)):
             return why
-        if code != "G403":
+        if codes != {"G403"}:
             raise
         return reason_of(error)
 

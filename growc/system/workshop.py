@@ -111,14 +111,12 @@ def clean(place: Path) -> Cleaned:
         found = _settled(place, BESIDE)
     with uninterrupted(), alone(common := Path(tempfile.gettempdir())):
         temporary = _settled(common, SCRATCH)
-    found.removed += temporary.removed
-    for folder in [*found.unsure, *temporary.unsure]:
-        owner = _owner(folder)
-        if owner is not None and not _may_live(owner):
-            _recovered(folder)
-            found.unsure = [one for one in found.unsure if one != folder]
-            found.removed.append(folder)
-    return found
+    unsure = [*found.unsure, *temporary.unsure]
+    ended = [one for one in unsure if (owner := _owner(one)) is not None and not _may_live(owner)]
+    for folder in ended:
+        _recovered(folder)
+    removed = [*found.removed, *temporary.removed, *ended]
+    return Cleaned(removed, found.busy, [one for one in unsure if one not in ended])
 
 
 def journal(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> None:
@@ -199,12 +197,12 @@ def _settled(place: Path, prefix: str) -> Cleaned:
     """
     found = Cleaned()
     for folder in _own_folders(place, prefix):
-        owner, names = _owner(folder), {path.name for path in folder.iterdir()}
-        if OWNER not in names and not names <= {BORN}:  # nobody says that growc made it
-            continue
         try:
+            owner, names = _owner(folder), {path.name for path in folder.iterdir()}
+            if OWNER not in names and not names <= {BORN}:  # nobody says that growc made it
+                continue
             handle = os.open(folder / (OWNER if OWNER in names else BORN), os.O_RDWR | os.O_CREAT)
-        except OSError:
+        except OSError:  # another process is done with it by now
             continue
         try:
             held = _lock(handle)

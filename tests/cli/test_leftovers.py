@@ -122,6 +122,17 @@ def test_what_is_not_growc_s_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("temporary")
+def test_a_folder_that_vanishes_while_it_is_looked_at_is_in_nobody_s_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workshops, "_own_folders", lambda place, prefix: [place / f"{prefix}gone"])
+    found = clean(tmp_path)
+    assert (found.removed, found.busy, found.unsure) == ([], {}, [])
+    with workshop(tmp_path / "o.onnx") as folder:
+        assert folder.is_dir()
+
+
+@pytest.mark.usefixtures("temporary")
 def test_a_list_of_renames_names_nothing_elsewhere(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("kept")
