@@ -6,13 +6,13 @@ and read on, so that its other mistakes are found too.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lark import Lark, Token
+from lark import Lark, Token, UnexpectedToken
+from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from growc.errors.diagnostic import Diagnostic
 from growc.errors.source import Source
@@ -27,6 +27,9 @@ from growc.recipe.words import FILE, Word
 
 MAX_OPERATORS = 100
 """Operators and brackets in one expression, so that whatever walks over expressions may recurse."""
+
+MAX_MISTAKES = 20
+"""Mistakes in one line, which is read anew behind each."""
 
 END = "$END"
 
@@ -93,29 +96,30 @@ def parse_tokens(source: Source, tokens: Sequence[Token], start: str) -> tuple[A
     if hopeless := list(_malformed(source, tokens)):
         return None, hopeless
     diagnostics: list[Diagnostic] = []
-    parser = grammar().parse_interactive(start=start)
     last = tokens[-1].end_pos if tokens else len(source.text)
-    queue = deque([*tokens, Token(END, "", start_pos=last, end_pos=last)])
-    accepted: list[Token] = []
+    mended = [*tokens, Token(END, "", start_pos=last, end_pos=last)]
     blamed: Token | None = None
-    tree: Any = None
-    while queue:
-        token = queue.popleft()
-        expected = frozenset[str](parser.accepts())
-        if token.type in expected:
-            tree = parser.feed_token(token)
-            accepted.append(token)
-            continue
-        if token is blamed:  # the repair led nowhere
+    while True:
+        parser, taken, tree = _fed(mended, start)
+        if taken == len(mended):
+            return build(tree, source), diagnostics
+        token = mended[taken]
+        if token is blamed or len(diagnostics) == MAX_MISTAKES:  # the repair led nowhere
             return None, diagnostics
-        mistake = Mistake(source, token, expected, keywords(), accepted)
+        mistake = Mistake(source, token, frozenset(parser.accepts()), keywords(), mended[:taken])
         diagnostics.append(mistake.diagnostic())
-        repair = mistake.repair()
-        if not repair:
-            return None, diagnostics
-        blamed = token
-        queue.extendleft(reversed(repair))
-    return build(tree, source), diagnostics
+        blamed, mended[taken : taken + 1] = token, mistake.repair() or [token]
+
+
+def _fed(tokens: Sequence[Token], start: str) -> tuple[InteractiveParser, int, Any]:
+    """A parser behind the tokens that it takes, how many these are, and the tree where they are all."""
+    parser, tree = grammar().parse_interactive(start=start), None
+    for number, token in enumerate(tokens):
+        try:
+            tree = parser.feed_token(token)
+        except UnexpectedToken:  # which leaves the parser in another state
+            return _fed(tokens[:number], start)[0], number, None
+    return parser, len(tokens), tree
 
 
 def _malformed(source: Source, tokens: Sequence[Token]) -> Iterator[Diagnostic]:

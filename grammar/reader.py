@@ -18,17 +18,26 @@ from growc.grammar.parser import parse_tokens, tokenize
 from growc.grammar.tree_to_ast import Header
 from growc.recipe.expression import UNKNOWN, Expr, Name
 from growc.recipe.syntax_tree import Blank, Comment, Item, Let, Recipe, Scope, Scoped
+from growc.system.limits import beyond
 
 MAX_BLOCKS = 20
 """Scopes around a statement."""
+
+MAX_MISTAKES = 1_000
+"""In one text, which is read no further then."""
 
 VERBS = frozenset(verb.upper() for verb in FORMS)
 
 
 def read(source: Source) -> tuple[Recipe, list[Diagnostic]]:
     """What a text says, as far as it can be made out, and everything that is wrong with it."""
+    if problem := beyond("recipe_bytes", f"`{source.name}` has", len(source.text), code="G107"):
+        return Recipe(), [problem]
     reader = _Reader(source)
-    recipe = reader.read()
+    try:
+        recipe = reader.read()
+    except _EnoughError:
+        recipe = Recipe()
     return recipe, sorted(reader.diagnostics, key=lambda problem: problem.span.start if problem.span else 0)
 
 
@@ -48,6 +57,10 @@ class _Block:
     body: list[Item] = field(default_factory=list)
 
 
+class _EnoughError(Exception):
+    """A text has more of something than is read."""
+
+
 class _Reader:
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -56,6 +69,7 @@ class _Reader:
         self.line: list[Token] = []
         self.comments: list[Token] = []
         self.brackets: list[Token] = []
+        self.lines = 0
         self.breaks = 1  # since the last item; two or more leave a blank line
 
     def read(self) -> Recipe:
@@ -112,12 +126,16 @@ class _Reader:
             self.add_comment(comment, trailing=True)
 
     def add_line(self, line: list[Token], brackets: list[Token]) -> None:
+        self.lines += 1
+        if problem := beyond("statements", "a recipe has", self.lines, at(self.source, line[0]), "G107"):
+            self.diagnostics.append(problem)
+            raise _EnoughError
         if brackets:
             self.report("G105", "this `(` is never closed", brackets[-1])
             node = None
         else:
             node, found = parse_tokens(self.source, line, "line")
-            self.diagnostics += found
+            self.add_mistakes(*found)
         if line[-1].type == "LBRACE":
             self.open_block(node, line)
         elif node is None and [token.type for token in line[:2]] == ["LET", "NAME"]:
@@ -130,7 +148,8 @@ class _Reader:
     def open_block(self, node: object, line: list[Token]) -> None:
         if len(self.blocks) == MAX_BLOCKS + 1:
             self.report("G107", f"scopes nest at most {MAX_BLOCKS} deep", line[-1])
-        scope = node.scope if isinstance(node, Header) else None
+        deep = len(self.blocks) > MAX_BLOCKS
+        scope = node.scope if isinstance(node, Header) and not deep else None
         self.separate()
         self.blocks.append(_Block(scope, line[0].start_pos or 0, line[-1]))
         self.breaks = 0
@@ -166,4 +185,12 @@ class _Reader:
             self.blocks[-1].body.append(Blank())
 
     def report(self, code: str, message: str, token: Token, label: str = "") -> None:
-        self.diagnostics.append(Diagnostic(code, message, at(self.source, token), label))
+        self.add_mistakes(Diagnostic(code, message, at(self.source, token), label))
+
+    def add_mistakes(self, *mistakes: Diagnostic) -> None:
+        self.diagnostics += mistakes
+        if len(self.diagnostics) > MAX_MISTAKES:
+            span = self.diagnostics[MAX_MISTAKES].span
+            message = f"there are more than {MAX_MISTAKES:,} mistakes: the rest of the text is not read"
+            self.diagnostics[MAX_MISTAKES:] = [Diagnostic("G107", message, span)]
+            raise _EnoughError

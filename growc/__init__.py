@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from growc.reports.flops import flops as flops
     from growc.reports.measure import measure as measure
     from growc.resolve.builder import Recipe as Recipe
+    from growc.system.limits import limits as limits
     from growc.training.param_groups import param_groups as param_groups
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "apply",
     "flops",
     "inspect",
+    "limits",
     "measure",
     "param_groups",
     "plan",
@@ -64,6 +66,7 @@ _HOMES = {
     "apply": "growc.api",
     "flops": "growc.reports.flops",
     "inspect": "growc.api",
+    "limits": "growc.system.limits",
     "measure": "growc.reports.measure",
     "param_groups": "growc.training.param_groups",
     "plan": "growc.api",

@@ -12,13 +12,13 @@ from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
-from growc.errors.regular_files import irregular
+from growc.errors.regular_files import irregular, require_path
 from growc.errors.source import Source
 from growc.formats.compiler import Options, compiled, has_config, is_module
 from growc.formats.compiler import opened as opened
 from growc.resolve.bound import Resolved
 from growc.resolve.builder import Recipe
-from growc.resolve.resolve import load
+from growc.resolve.resolve import as_text, load, read_some
 
 if TYPE_CHECKING:
     from torch import nn
@@ -76,7 +76,7 @@ def read_source(path: Path) -> Source:
     if kind := irregular(path):
         raise GrowError(Diagnostic("G213", f"the recipe `{path}` is {kind}, and no file"))
     try:
-        return decoded(str(path), path.read_bytes())
+        return decoded(str(path), read_some(path))
     except OSError as error:
         problem = (error.strerror or str(error)).lower()
         raise GrowError(Diagnostic("G213", f"the recipe `{path}` cannot be read: {problem}")) from error
@@ -85,7 +85,7 @@ def read_source(path: Path) -> Source:
 def decoded(name: str, data: bytes) -> Source:
     """A recipe from bytes. Raises GrowError (G213) where they are no text."""
     try:
-        return Source(name, data.decode("utf-8"))
+        return Source(name, as_text(data))
     except UnicodeDecodeError as error:
         raise GrowError(Diagnostic("G213", f"the recipe `{name}` is not text in UTF-8")) from error
 
@@ -257,7 +257,7 @@ def apply_file(
     nothing has appeared at `out`.
     """
     from growc.distinct import require_own_parts
-    from growc.files.commit import canonical, commit, default_output, guard, record_path
+    from growc.files.commit import canonical, commit, default_output, guard, record_path, require_name
     from growc.formats.protocol import form_of
     from growc.formats.provenance import provenance
     from growc.passes.finish.interface import ports_of
@@ -272,6 +272,12 @@ def apply_file(
     source = Path(model)
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
+    for path, option in ((target, "-o"), (beside, "--lineage")):
+        if path is not None:
+            require_name(path, option)
+    for read, role in ((model, "the model"), (inputs, "`--inputs`"), (optimizer, "`--optimizer`")):
+        if read is not None:
+            require_path(read, role)
     form = form_of(source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new)
     bound = read_bound(memory)
     options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer}

@@ -60,10 +60,14 @@ class HeadEdits:
 
 @dataclass(frozen=True)
 class Sampled:
-    """Sizes at the sample points: of inputs, and the lengths that data decides."""
+    """Sizes at the sample points: of inputs, and the lengths that data decides.
+
+    merged: values that come behind what makes one size of several there; elsewhere it may make several.
+    """
 
     inputs: Mapping[Value, tuple[Size, ...] | None]
     counts: Mapping[Value, Size]
+    merged: frozenset[Value] = frozenset()
 
 
 @dataclass(frozen=True)

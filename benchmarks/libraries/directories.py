@@ -38,7 +38,7 @@ def measured_directory(subject: Subject) -> dict[str, Any]:
     logging.disable(logging.CRITICAL)
     transformers.utils.logging.disable_progress_bar()
     module, feeds = prepared(subject)
-    with tempfile.TemporaryDirectory(prefix="growc-") as folder, captured_once():
+    with tempfile.TemporaryDirectory(prefix="libraries-") as folder, captured_once():
         source = Path(folder) / "source"
         module.save_pretrained(source)
         shutil.copytree(source, source.with_name("adapted"))

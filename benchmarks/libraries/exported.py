@@ -30,7 +30,7 @@ def measured_export(subject: Subject, dynamo: bool) -> dict[str, Any]:
     start = time.process_time()
     logging.disable(logging.CRITICAL)
     module, feeds = prepared(subject)
-    with tempfile.TemporaryDirectory(prefix="growc-") as folder:
+    with tempfile.TemporaryDirectory(prefix="libraries-") as folder:
         source = Path(folder) / "source.onnx"
         with redirect_stdout(StringIO()):
             torch.onnx.export(module, (), source, kwargs=dict(feeds[0]), dynamo=dynamo)

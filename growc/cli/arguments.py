@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from growc.errors.diagnostic import nearest, wrong
+from growc.system.limits import LIMITS
 from growc.version import __version__
 
 _JSON = "one JSON object on standard output"
@@ -32,12 +33,23 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
         message = f"there is no command `{given[0]}`" if given else "a command is missing"
         raise wrong(message, f"did you mean `{near}`?" if near else f"the commands are {', '.join(commands)}")
     options = commands[given[0]].parse_intermixed_args(given[1:])
-    options.command = given[0]
+    options.command, options.limits = given[0], _limits(options.limit)
     if getattr(options, "inputs", None) is not None and not options.inputs.is_file():
         raise wrong(
             f"there is no file `{options.inputs}`", "`--inputs` takes a .npz with the model's inputs by name"
         )
     return options
+
+
+def _limits(texts: Sequence[str]) -> dict[str, int]:
+    """What each `--limit NAME=N` sets. Raises GrowError (G200)."""
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not (value.isascii() and value.isdigit()) or len(value) > 18:
+            raise wrong(f"`--limit {text}` is not of the form NAME=N")
+        found[name.strip()] = int(value)
+    return found
 
 
 class _Commands:
@@ -57,7 +69,12 @@ class _Commands:
 
     def add(self, name: str, usage: str, purpose: str) -> argparse.ArgumentParser:
         usage = f"growc {name} {usage}"
-        return self.group.add_parser(name, help=purpose, description=purpose, usage=usage, allow_abbrev=False)
+        made: argparse.ArgumentParser = self.group.add_parser(
+            name, help=purpose, description=purpose, usage=usage, allow_abbrev=False
+        )
+        told = f"take more of a file than one run in a hurry would: {', '.join(LIMITS)}"
+        made.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=told)
+        return made
 
     def add_with_recipe(self, name: str, purpose: str) -> argparse.ArgumentParser:
         made = self.add(name, "(RECIPE | -e STATEMENT…) MODEL [OPTION…]", purpose)

@@ -27,6 +27,7 @@ from growc.errors.json_data import Json
 from growc.errors.printable import printable
 from growc.errors.source import Source
 from growc.system.interrupts import INTERRUPTS
+from growc.system.limits import limits, most
 from growc.version import __version__
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _interruptible(), _no_loggers():
             options = read_arguments(given)
-            status = COMMANDS[options.command](options)
+            with limits(**options.limits):
+                status = COMMANDS[options.command](options)
             with _last_words():
                 sys.stdout.flush()
             return status
@@ -162,7 +164,9 @@ def _last_words() -> Iterator[None]:
 def _read(name: str) -> Source:
     from growc.api import decoded, read_source
 
-    return decoded("<stdin>", sys.stdin.buffer.read()) if name == "-" else read_source(Path(name))
+    if name != "-":
+        return read_source(Path(name))
+    return decoded("<stdin>", sys.stdin.buffer.read(most("recipe_bytes") + 1))
 
 
 def _statements(texts: Sequence[str]) -> Source:

@@ -137,6 +137,10 @@ Mark = tuple[Span, str, str]
 """A place, the label beside it, and the sign that underlines it."""
 
 
+LONGEST = 400
+"""Characters of a line that are shown; people write shorter ones."""
+
+
 def render(diagnostic: Diagnostic, color: bool = False) -> str:
     """The diagnostic as a person reads it, in the shape that rustc has made familiar.
 
@@ -146,7 +150,9 @@ def render(diagnostic: Diagnostic, color: bool = False) -> str:
     marks = [(diagnostic.span, diagnostic.label, "^")] if diagnostic.span else []
     marks += [(span, label, "-") for span, label in diagnostic.related]
     gutter = " " * len(str(max((span.line for span, _, _ in marks), default=1)))
-    lines = [f"{ink.error}error[{diagnostic.code}]{ink.bold}: {printable(diagnostic.message)}{ink.off}"]
+    lines = [
+        f"{ink.error}error[{diagnostic.code}]{ink.bold}: {printable(_short(diagnostic.message))}{ink.off}"
+    ]
     for source, group in groupby(_in_order(marks), key=lambda mark: mark[0].source):
         lines += _snippet(source, list(group), diagnostic.span, gutter, ink)
     remarks = [("note", note) for note in diagnostic.notes]
@@ -170,21 +176,33 @@ def _snippet(source: Source, marks: list[Mark], primary: Span | None, gutter: st
     lines = [f"{gutter} {ink.frame}{'-->' if here else ':::'}{ink.off} {place}", bar]
     if source.private:
         return lines[:1]
-    shown = 0
+    shown, cut = 0, ""
     for span, label, sign in marks:
-        text = source.line(span.line)
+        text, first = _around(source.line(span.line), span.column - 1)
         if shown and span.line > shown + 1:
             lines.append(f"{ink.frame}...{ink.off}")
-        if span.line != shown:
-            shown = span.line
+        if (span.line, text) != (shown, cut):
+            shown, cut = span.line, text
             lines.append(f"{ink.frame}{shown:>{len(gutter)}} |{ink.off} {_visible(text)}".rstrip())
-        first = span.column - 1
         before = _width(text[:first])
         under = sign * max(1, _width(text[: first + span.end - span.start]) - before)
         tint = ink.error if sign == "^" else ink.frame
         words = " ".join(filter(None, (under, printable(label))))
         lines.append(f"{bar} {' ' * before}{tint}{words}{ink.off}")
     return lines
+
+
+def _short(message: str) -> str:
+    """A message that names things from a file, cut where a person has read enough."""
+    return message if len(message) <= 2 * LONGEST else f"{message[: 2 * LONGEST]} …"
+
+
+def _around(line: str, first: int) -> tuple[str, int]:
+    """A line, or of one that is too long what stands around a column; and the column in that."""
+    start = max(0, first - LONGEST // 2) if len(line) > LONGEST else 0
+    shown = line[start : start + LONGEST]
+    dots = "… " if start else ""
+    return dots + shown + (" …" if len(line) > start + LONGEST else ""), first - start + len(dots)
 
 
 def _visible(text: str) -> str:

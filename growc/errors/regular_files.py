@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 
 KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -29,6 +29,12 @@ def irregular(path: Path) -> str:
     except (OSError, ValueError):
         return ""
     return next((kind for is_kind, kind in KINDS if is_kind(mode)), "")
+
+
+def require_path(path: str | Path, role: str) -> None:
+    """Raise GrowError (G200) for a text that is no path on any system."""
+    if "\0" in os.fspath(path):
+        raise wrong(f"{role} is no path: there is a zero byte in it")
 
 
 def first_line(error: BaseException) -> str:

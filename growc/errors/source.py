@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 BOM = "\ufeff"
@@ -31,17 +34,17 @@ class Source:
 
     def position(self, offset: int) -> tuple[int, int]:
         """The line and the column of an offset, both from 1; a byte order mark takes no column."""
-        starts = self._starts()
-        line = max(number for number, start in enumerate(starts) if start <= offset or number == 0)
-        return line + 1, max(offset - starts[line], 0) + 1
+        line = max(bisect_right(self._starts, offset), 1)
+        return line, max(offset - self._starts[line - 1], 0) + 1
 
     def line(self, number: int) -> str:
         """The text of a line, from 1, without its end."""
-        start = self._starts()[number - 1]
+        start = self._starts[number - 1]
         end = LINE_END.search(self.text, start)
         return self.text[start : end.start() if end else len(self.text)]
 
-    def _starts(self) -> list[int]:
+    @cached_property
+    def _starts(self) -> Sequence[int]:
         first = len(BOM) if self.text.startswith(BOM) else 0
         return [first, *(end.end() for end in LINE_END.finditer(self.text))]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
-from growc.errors.regular_files import irregular
+from growc.errors.regular_files import irregular, require_path
 from growc.files.atomic_rename import on_disk, put
 from growc.files.pt2_archive import record_of
 from growc.system.interrupts import INTERRUPTS, uninterrupted
@@ -64,6 +64,13 @@ def record_path(target: Path, folder: bool = False) -> Path:
 
 
 # ------------------------------------------------------------------------------------------- before
+
+
+def require_name(path: Path, option: str) -> None:
+    """Raise GrowError (G200) where a path cannot be that of a new file."""
+    require_path(path, f"`{option}`")
+    if path.name in ("", ".."):
+        raise wrong(f"`{option} {path}` names no file", f"write a file or a folder, such as `{option} grown`")
 
 
 def guard(target: Path, model: Path, lineage: Path | None, force: bool) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.recipe.expression import Binary, Expr, spell
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.syntax_tree import Arrange, Drop, Layer, LayerRange, Order, Ranking, Stack, SubcloneLayers
 from growc.recipe.words import Word
+from growc.system.limits import require
 
 Depth = Stack | SubcloneLayers | Arrange | Drop
 """The statements on the list of layers."""
@@ -35,6 +37,7 @@ def arrangement(
             size = evaluate(statement.size)
             if size < count:
                 raise GrowError(_wrong_side(statement, count, size))
+            require("layers", "the result has", size, statement.size.span)
             return _ordered(DEEPER[statement.order.name], statement.order, count, size, evaluate)
         case SubcloneLayers():
             size = evaluate(statement.size)
@@ -45,7 +48,9 @@ def arrangement(
                 raise GrowError(Diagnostic("G302", NO_LAYER_LEFT, statement.size.span, label))
             return _ordered(SHALLOWER[statement.order.name], statement.order, count, size, evaluate, scores)
         case Arrange():
-            return [layer for part in statement.layers for layer in layers_of(part, count, evaluate)]
+            parts = [layers_of(part, count, evaluate) for part in statement.layers]
+            require("layers", "the result has", sum(map(len, parts)), statement.span)
+            return list(chain.from_iterable(parts))
         case Drop():
             gone = layers_of(statement.layers, count, evaluate)
             if len(gone) == count:
@@ -60,7 +65,8 @@ def new_layers(layers: Sequence[int]) -> list[bool]:
     >>> new_layers([0, 1, 1, 2, 0])
     [False, False, True, False, True]
     """
-    return [layer in layers[:place] for place, layer in enumerate(layers)]
+    first = {layer: place for place, layer in reversed(list(enumerate(layers)))}
+    return [first[layer] != place for place, layer in enumerate(layers)]
 
 
 def layers_of(layers: LayerRange, count: int, evaluate: Evaluate) -> range:

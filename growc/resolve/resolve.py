@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -49,15 +48,10 @@ from growc.recipe.syntax_tree import (
 )
 from growc.resolve.bound import Bound, Resolved
 from growc.resolve.checks import check
+from growc.system.limits import beyond, most
 
 MAX_INCLUDES = 50
 """Includes inside each other."""
-
-MAX_BYTES = 1_000_000
-"""Of an included recipe."""
-
-MAX_STATEMENTS = 10_000
-"""Of a recipe, with all that it includes, as often as it does."""
 
 MAX_NAMES = 200
 """Sizes in an expression once the `let`s are put in, which could make it grow without end."""
@@ -74,11 +68,18 @@ def read_file(path: Path) -> str:
     """The text of an included recipe. Raises OSError and UnicodeDecodeError."""
     if kind := irregular(path):
         raise OSError(errno.EINVAL, f"it is {kind}")
+    return as_text(read_some(path))
+
+
+def read_some(path: Path) -> bytes:
+    """The bytes of a recipe, no more of them than a recipe may have and one. Raises OSError."""
     with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise OSError(errno.EFBIG, f"it has more than {MAX_BYTES:,} bytes")
-    return data.decode("utf-8")
+        return file.read(most("recipe_bytes") + 1)
+
+
+def as_text(data: bytes) -> str:
+    """The text of a recipe; one that is too long, which its reader refuses, may end amid a character."""
+    return data.decode("utf-8", "strict" if len(data) <= most("recipe_bytes") else "ignore")
 
 
 def load(sources: Sequence[Source], params: Mapping[str, str], read: Read = read_file) -> Resolved:
@@ -226,14 +227,11 @@ class _Resolver:
     def counted(self, item: Item) -> None:
         """Raises GrowError (G107) where there are too many statements."""
         self.count += not isinstance(item, Comment | Blank)
-        if self.count > MAX_STATEMENTS:
-            raise self.too_long(item.span)
-
-    def too_long(self, span: Span) -> GrowError:
-        """All that was found, and that there is more than will be read."""
-        message = f"a recipe has at most {MAX_STATEMENTS:,} statements, with those that it includes"
-        self.report(Diagnostic("G107", message, span))
-        return GrowError(*self.in_order())
+        if problem := beyond(
+            "statements", "with what it includes, a recipe has", self.count, item.span, "G107"
+        ):
+            self.report(problem)
+            raise GrowError(*self.in_order())
 
     def let(self, let: Let, lets: dict[str, Expr]) -> None:
         if let.name in self.defined:
@@ -288,7 +286,6 @@ class _Resolver:
     def read_include(self, path: Path, span: Span) -> Included | None:
         """An included recipe, read once; None where that is a problem of its own."""
         from growc.grammar import read as read_text
-        from growc.grammar.messages import FORMS
 
         if path in self.read_before:
             return self.read_before[path]
@@ -299,8 +296,6 @@ class _Resolver:
         except OSError as error:
             problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
         else:
-            if len(re.findall(rf"(?m)^[ \t]*(?:{'|'.join(FORMS)})\b", text)) > MAX_STATEMENTS:
-                raise self.too_long(span)
             private = Path(os.path.realpath(path)).suffix != ".grow"
             source = Source(path.as_posix(), text, private)
             self.read_before[path] = source, *read_text(source)

@@ -22,7 +22,7 @@ from growc.system.interrupts import uninterrupted
 
 BESIDE = ".growc-"
 """How the names of folders beside a target begin."""
-SCRATCH = "growc-"
+SCRATCH = "growc-run-"
 """How those in the system's folder for temporary files do."""
 OWNER, MOVES = ".owner", ".moves"
 BORN = f"{OWNER}.new"
@@ -77,7 +77,7 @@ def workshop(target: Path) -> Iterator[Path]:
             with uninterrupted(), alone(target.parent):
                 there = _settled(target.parent, BESIDE)
                 _require_free(target, there)
-                folder, remove = _made(BESIDE, target.parent, str(target.resolve()))
+                folder, remove = _made(BESIDE, target.parent, os.path.realpath(target))
                 cleaning.callback(remove)
             yield folder
     except OSError as error:
@@ -122,7 +122,7 @@ def clean(place: Path) -> Cleaned:
 def journal(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> None:
     """Write down in each draft's folder which renames come, the model's last."""
     draft, model = moves[-1]
-    commit = str(model.resolve()), draft.stat().st_ino
+    commit = os.path.realpath(model), draft.stat().st_ino
     for folder in dict.fromkeys(draft.parent for draft, _ in moves):
         mine = [(d, place, k) for k, (d, place) in enumerate(moves[:-1]) if d.parent == folder]
         rows = [(place.name, d.stat().st_ino, kept_aside(d, k).name) for d, place, k in mine]
@@ -235,7 +235,7 @@ def _owner(folder: Path) -> Owner | None:
 
 def _require_free(target: Path, there: Cleaned) -> None:
     for owner in (*there.busy.values(), *filter(None, map(_owner, there.unsure))):
-        if owner.target == str(target.resolve()) and owner.process != os.getpid() and _may_live(owner):
+        if owner.target == os.path.realpath(target) and owner.process != os.getpid() and _may_live(owner):
             where = "" if owner.host == socket.gethostname() else f" on {owner.host}"
             message = f"`{target}` is being made by process {owner.process}{where}"
             remedy = "wait for it, or write elsewhere with `-o OUT`"

@@ -22,6 +22,7 @@ from growc.algebra.indexmap import Array
 from growc.dialects.onnx.files.signature import Input, Role, read_signature
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import foreign
+from growc.system.limits import require
 from growc.verification import feed_sizes
 from growc.verification.feed_sizes import FIRST, SECOND, Kind, Scale, Sizes
 from growc.verification.float_copies import runnable
@@ -276,6 +277,9 @@ def read_arrays(path: Path) -> Feeds | Array:
         if isinstance(loaded, np.ndarray):
             return loaded
         with loaded:
+            assert loaded.zip is not None
+            packed = (one.file_size for one in loaded.zip.infolist() if one.compress_type)
+            require("unpacked_bytes", f"what is compressed in `{path}` has", sum(packed))
             return {name: np.asarray(loaded[name]) for name in loaded.files}
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ def _better(best: Repetition | None, one: Repetition, opens: Sequence[bool]) -> 
 
 def _exact(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | None:
     best: Repetition | None = None
-    for period in range(1, len(tokens) // 2 + 1):
-        for start, stop in _stretches([a == b for a, b in zip(tokens, tokens[period:], strict=False)]):
+    for period, alike in _turns(tokens):
+        for start, stop in _stretches(alike):
             count = (stop - start + period) // period
             spare = (stop - start + period) % period
             if count > 1 and (best is None or count * period >= best.covered):
@@ -85,12 +87,19 @@ def _exact(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | No
     return None if best is None else _extended(tokens, best)
 
 
-def _stretches(equal: Sequence[bool]) -> Iterator[tuple[int, int]]:
+def _turns(tokens: Sequence[Hashable]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+    """Every period, and which tokens are equal to the one that far behind them; none where no token is."""
+    first: dict[Hashable, int] = {}
+    kinds = np.array([first.setdefault(token, number) for number, token in enumerate(tokens)], np.int64)
+    for period in range(1, len(tokens) // 2 + 1):
+        if (alike := kinds[:-period] == kinds[period:]).any():
+            yield period, alike
+
+
+def _stretches(alike: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Where it holds, as half-open ranges."""
-    for holds, run in groupby(range(len(equal)), equal.__getitem__):
-        places = list(run)
-        if holds:
-            yield places[0], places[-1] + 1
+    edges = np.flatnonzero(np.diff(alike, prepend=False, append=False)).tolist()
+    yield from zip(edges[::2], edges[1::2], strict=True)
 
 
 def _extended(tokens: Sequence[Hashable], found: Repetition) -> Repetition:
@@ -115,13 +124,13 @@ def _sharing(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | 
     """Layers that have one token in common, at the same place."""
     n = len(tokens)
     best: Repetition | None = None
-    for period in range(1, n // 2 + 1):
-        for first in range(n - period):
-            if tokens[first] == () or (first >= period and tokens[first - period] == tokens[first]):
+    for period, alike in _turns(tokens):
+        for first in np.flatnonzero(alike).tolist():
+            if tokens[first] == () or (first >= period and alike[first - period]):
                 continue
             later = tokens[first::period]
             terms = next((k for k, token in enumerate(later) if token != later[0]), len(later))
-            for turn in range(period if terms > 1 else 0):
+            for turn in range(period):
                 start = first - turn
                 count = min(terms, (n - start) // period)
                 if start >= 0 and count > 1:

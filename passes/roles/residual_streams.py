@@ -123,24 +123,37 @@ def streams(flow: Flow, sums: Mapping[Node, Residual]) -> list[Space]:
     found = dict.fromkeys(s for r in sums.values() for s in r.streams)
     fixed = {s for s in found if all(x.frozen is not None for x in leaves(s))}
     places: set[Space] = set()
+    known: dict[Space, dict[Value, bool]] = {s: {} for s in fixed}
     for residual in sums.values():
-        given = {s for s in residual.streams if s in fixed and _given(flow, sums, residual.base, s)}
+        given = {s for s in residual.streams if s in fixed and _given(flow, sums, residual.base, s, known[s])}
         if len(given) < len(residual.streams):
             places |= given
     return [s for s in found if s not in places]
 
 
-def _given(flow: Flow, sums: Mapping[Node, Residual], start: Value, space: Space) -> bool:
-    """Whether an axis of a stream comes from the model's inputs: no weight makes it on the way to `start`."""
+def _given(
+    flow: Flow, sums: Mapping[Node, Residual], start: Value, space: Space, known: dict[Value, bool]
+) -> bool:
+    """Whether an axis of a stream comes from the model's inputs: no weight makes it on the way to `start`.
+
+    known: what was found so far of this axis, which this adds to.
+    """
     atoms = set(leaves(space))
 
     def above(value: Value) -> Iterator[Value]:
         node = value.producer
         made_of = () if node is None else (sums[node].base,) if node in sums else node.operands
-        yield from (v for v in made_of if v not in flow.static and atoms & flow.atoms(v))
+        yield from (v for v in made_of if not known.get(v) and v not in flow.static and atoms & flow.atoms(v))
 
-    nodes = (value.producer for value in walk([start], above))
-    return not any(n is not None and n not in sums and _makes(flow, n, atoms) for n in nodes)
+    seen = []
+    for value in walk([start], above):
+        node = value.producer
+        if known.get(value) is False or (node is not None and node not in sums and _makes(flow, node, atoms)):
+            known[start] = False
+            return False
+        seen.append(value)
+    known.update(dict.fromkeys(seen, True))
+    return True
 
 
 def _makes(flow: Flow, node: Node, atoms: Collection[Space]) -> bool:

@@ -106,8 +106,7 @@ def test_the_next_run_removes_what_was_left(source: Path, tmp_path: Path, tempor
     assert not list(temporary.iterdir())
 
 
-@pytest.mark.usefixtures("temporary")
-def test_what_is_not_growc_s_stays(tmp_path: Path) -> None:
+def test_what_is_not_growc_s_stays(tmp_path: Path, temporary: Path) -> None:
     kept = tmp_path / f"{BESIDE}notes"
     kept.mkdir()
     (kept / "text").write_text("mine")
@@ -115,7 +114,9 @@ def test_what_is_not_growc_s_stays(tmp_path: Path) -> None:
     place.mkdir()
     (tmp_path / f"{BESIDE}link").symlink_to(place)
     (place / OWNER).write_text("{}")
+    (empty := temporary / "growc-of-others").mkdir()
     found = clean(tmp_path)
+    assert empty.is_dir()
     assert (found.removed, found.busy, found.unsure) == ([], {}, [])
     assert (kept / "text").read_text() == "mine"
     assert (place / OWNER).exists()

@@ -128,3 +128,19 @@ def test_nothing_without_values_is_kept_by_a_class():
     growc.plan("widen ffn to 24 with zero fill", module)
     made = module(torch.zeros(1, 3, 8, 8)).logits
     assert type(made) is Tensor
+
+
+def test_a_size_that_a_constant_says_is_known():
+    class Padded(nn.Module):
+        def __init__(self, size: int) -> None:
+            super().__init__()
+            self.register_buffer("sizes", torch.tensor([size, 4]), persistent=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            size = torch.ops.aten.item.default(torch.ops.aten.select.int(self.sizes, 0, 0))
+            places = torch.ops.aten.arange.start(0, size)
+            return x + torch.ops.aten.constant_pad_nd.default(places, [1, 0], 0).sum()
+
+    said = [operator_log(Padded(size), {"x": torch.zeros(2, 3)}) for size in (3, 3, 5)]
+    assert said[0] == said[1]
+    assert said[0] != said[2]

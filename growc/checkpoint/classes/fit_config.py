@@ -16,6 +16,7 @@ from growc.checkpoint.classes.kept_axes import kept, one_less
 from growc.checkpoint.classes.model import ClassModel, held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, HeldResult
 from growc.checkpoint.classes.stored_axes import StoredAxes
+from growc.checkpoint.classes.unread_tensors import unread_gaps, unread_notes
 from growc.checkpoint.files.quiet import quiet
 from growc.dialects.torch.emit.emit import planned_graph
 from growc.dialects.transformers.config.check_program import check
@@ -86,14 +87,14 @@ def hold(given: Result) -> Result:
     module = source.build(answer.config, constants=True)
     made_up, idle = _made_up(module, target, answer.log)
     held = GrownWeights(source, module, _planned(c), answer.config, made_up.factors, answer.leads)
-    gaps = (*c.plan.certificate.gaps, *_gaps(module, made_up))
+    gaps = (*c.plan.certificate.gaps, *_gaps(module, made_up), *unread_gaps(held))
     written = sum(held.entry(name).nbytes for name in held.plans)  # in the types that are stored
     plan = replace(
         c.plan,
         certificate=Certificate(gaps),
         weights=_with_factors(c, held),
         bytes_to_write=written,
-        notes=(*c.plan.notes, *told, *idle, *_unread(held), *filter(None, [source.remark])),
+        notes=(*c.plan.notes, *told, *idle, *unread_notes(held), *filter(None, [source.remark])),
     )
     return HeldResult(**vars(c) | {"plan": plan, "after": given.after}, held=held)
 
@@ -190,13 +191,6 @@ def _told(c: Result, bound: Bound, leader: Bound) -> str:
     ours, theirs = (getattr(one.statement, "axis").name for one in (bound, leader))  # noqa: B009
     kind = type(held_model(c).holder.module).__name__
     return f"`{ours}` follows `{theirs}`, to which the config of `{kind}` ties it"
-
-
-def _unread(held: GrownWeights[Holder]) -> list[str]:
-    """What is said of tensors that nothing reads, and that their class resizes."""
-    found = (name for name, plan in held.plans.items() if name not in held.planned and plan.steps)
-    kind = type(held.module).__name__
-    return [f"`{name}` is as large as `{kind}` makes it: the program does not read it" for name in found]
 
 
 def _planned(c: Result) -> dict[str, WeightPlan]:

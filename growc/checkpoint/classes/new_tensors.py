@@ -79,6 +79,21 @@ class GrownWeights(Generic[H]):
                 raise GrowError(Diagnostic("G308", f"`{name}` would be {sizes}"))
         return found
 
+    @cached_property
+    def unread(self) -> dict[str, WeightPlan]:
+        """The plans of tensors that the program does not read."""
+        return {name: plan for name, plan in self.plans.items() if name not in self.planned}
+
+    @cached_property
+    def unled(self) -> list[str]:
+        """Those of them that change, and no axis of others says with which units."""
+        return [
+            name
+            for name, plan in self.unread.items()
+            for axis, (old, new) in enumerate(zip(plan.before, plan.after, strict=True))
+            if old != new and not any(self._leading(name, axis, old, new))
+        ]
+
     def _plan_of(self, names: list[str]) -> WeightPlan:
         """What becomes of a tensor; one that the program does not use stays as it is."""
         planned = next((self.planned[name] for name in names if name in self.planned), None)

@@ -29,20 +29,20 @@ class Opened(Holder):
     @staticmethod
     def open(path: Path) -> Opened:
         """Raises GrowError (G309, G310) where the directory is not what its class loads."""
-        from growc.dialects.transformers.classes import build
+        from growc.dialects.transformers.classes import build, require_bounded
         from growc.dialects.transformers.computed_parameters import unstored
 
         checkpoint = Checkpoint.open(path)
-        module = build(checkpoint.config, constants=True)
+        module = build(checkpoint.config)  # on meta, until its sizes are known to be those of the file
         entries = {name: tensor.entry for name, tensor in checkpoint.tensors.items()}
         names = ModuleNames(module, entries, checkpoint.read)
         lacking = [
             n for same in same_tensors(module) if not any(m in names.entries for m in same) for n in same
         ]
+        require_bounded(module, lacking)
         computing = partial(build, unstored=unstored(module, lacking))
-        if computing.keywords["unstored"]:
-            module = computing(checkpoint.config, constants=True)
-        stored = _stored(path, module, names)
+        stored = _stored(path, computing(checkpoint.config), names)
+        module = computing(checkpoint.config, constants=True)
         return Opened(module, stored, checkpoint.config, computing, checkpoint, names)
 
     def entry(self, name: str) -> Entry:

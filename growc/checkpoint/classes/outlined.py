@@ -14,7 +14,7 @@ from growc.checkpoint.files.directory import read_json
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.torch_tensors import entry_of
 from growc.dialects.torch.operators.arrays import to_numpy
-from growc.dialects.transformers.classes import build
+from growc.dialects.transformers.classes import build, require_bounded
 from growc.errors.diagnostic import Diagnostic, GrowError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Outlined(Holder):
     def open(path: Path) -> Outlined:
         """The class of a config.json. Raises GrowError (G309, G310) where it names none that can be built."""
         config = read_json(path)
+        require_bounded(build(config), ())
         module = build(config, constants=True)
         return Outlined(module, first_names(module), config, build)
 

@@ -14,6 +14,7 @@ from growc.checkpoint.files.safetensors_file import NARROW, Readable, read_heade
 from growc.checkpoint.files.torch_tensors import read_pickle
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import companion, foreign, stays_with
+from growc.system.limits import require
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -118,6 +119,7 @@ def read_json(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"`{path.parent}` has no `{path.name}`"))
     with foreign(path, "JSON"):
+        require("json_bytes", f"`{path}` has", path.stat().st_size)
         found = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise unreadable(path, "it is no JSON object")
@@ -146,6 +148,7 @@ def _indexed(index: Path) -> dict[Path, tuple[str, ...]]:
     places = read_json(index).get("weight_map")
     if not isinstance(places, dict) or not places:
         raise unreadable(index, "it has no `weight_map`")
+    require("tensors", f"`{index}` names", len(places))
     files: dict[Path, list[str]] = {}
     for name, place in places.items():
         file = index.parent / str(place)

@@ -17,6 +17,7 @@ import numpy as np
 
 from growc.algebra.indexmap import Array
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.system.limits import require
 
 DTYPES: dict[str, np.dtype[Any]] = {
     word: np.dtype(kind)
@@ -90,16 +91,19 @@ def read_header(path: Path) -> tuple[dict[str, Readable], dict[str, str]]:
     import safetensors
 
     try:
-        with safetensors.safe_open(str(path), framework="np", backend="pread"):
-            pass  # the library has checked every offset
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
+            if length <= path.stat().st_size:
+                require("json_bytes", f"the header of `{path}` has", length)
+            with safetensors.safe_open(str(path), framework="np", backend="pread"):
+                pass  # the library has checked every offset
             header = json.loads(file.read(length))
     except FileNotFoundError as error:
         raise unreadable(path, "there is no such file") from error
     except (safetensors.SafetensorError, ValueError) as error:
         raise unreadable(path, str(error)) from error
     metadata = header.pop("__metadata__", {})
+    require("tensors", f"`{path}` has", len(header))
     found: dict[str, Readable] = {}
     for name, said in sorted(header.items(), key=lambda item: int(item[1]["data_offsets"][0])):
         entry = Entry(name, said["dtype"], tuple(said["shape"]))

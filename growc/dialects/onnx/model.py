@@ -27,6 +27,7 @@ from growc.dialects.onnx.operators.site import COMPLEX, REAL
 from growc.dialects.onnx.operators.table import OPERATORS
 from growc.dialects.onnx.repair.repair import Mender
 from growc.dialects.onnx.shapes.body_lines import CONTROL
+from growc.dialects.onnx.shapes.merging import merged
 from growc.dialects.onnx.shapes.sample_points import settle
 from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
@@ -154,7 +155,7 @@ class IrModel(ABC):
             kind = done.types.get(value)
             value.floating = kind is None or kind in REAL | COMPLEX
             value.dtype = "" if kind is None else dtype_name(ir.DataType(kind))
-        return Sampled(inputs, dict(done.counts))
+        return Sampled(inputs, dict(done.counts), merged(graph, done))
 
     def sizes_at(
         self, graph: Graph, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]

@@ -23,6 +23,7 @@ from transformers.initialization import no_init_weights
 from growc.dialects.torch.capture.example_inputs import EXPERTS
 from growc.dialects.transformers.computed_parameters import compute
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
+from growc.system.limits import require
 
 ATTENTIONS = (None, "eager")
 """transformers' own choice, which is one operator where a class can, and written out."""
@@ -91,6 +92,13 @@ def build(config: Mapping[str, Any], *, constants: bool = False, unstored: Itera
         reason = reason or attempt.error
     said = next((line.strip() for line in str(reason).splitlines() if line.strip()), type(reason).__name__)
     raise _unreadable(f"`{chosen.__name__}` does not take this config.json", said) from reason
+
+
+def require_bounded(module: nn.Module, unstored: Iterable[str]) -> None:
+    """Raises GrowError (G324) where a class computes too many numbers: its buffers, and tensors by name."""
+    computed = [*module.buffers(), *map(module.state_dict(keep_vars=True).__getitem__, unstored)]
+    size = sum(tensor.numel() * tensor.element_size() for tensor in computed)
+    require("constant_bytes", f"`{type(module).__name__}` computes", size)
 
 
 def require_plain(config: Mapping[str, Any]) -> None:

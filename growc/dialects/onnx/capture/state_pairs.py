@@ -13,6 +13,7 @@ the graph does, never by names. An input is a state if
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import onnx_ir as ir
@@ -109,7 +110,7 @@ def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tup
     elif node.op_type == "If" and operand:  # of growc.dialects.onnx.files.bodies: one of its operands
         yield node.outputs[0], False
     elif has(node, JOIN):
-        yield node.outputs[0], sum(v in moving for v in node.inputs) > 1
+        yield node.outputs[0], _joins(node, moving)
     elif result is not None and result < len(node.outputs):
         yield node.outputs[result], True
 
@@ -117,9 +118,12 @@ def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tup
 def _is_stream(value: ir.Value, moving: set[ir.Value]) -> bool:
     """Whether anything is added to a value, or to what the operators around it made it from."""
     source = backward(value, _moves)
-    return any(
-        has(node, SUM) and sum(v in moving for v in node.inputs) > 1 for node in _users(source, _moves)
-    )
+    return any(has(node, SUM) and _joins(node, moving) for node in _users(source, _moves))
+
+
+def _joins(node: ir.Node, moving: set[ir.Value]) -> bool:
+    """Whether a node has two operands that move, or more."""
+    return len(list(islice((v for v in node.inputs if v in moving), 2))) > 1
 
 
 def _is_memory(value: ir.Value, moving: set[ir.Value]) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +23,7 @@ from growc.dialects.onnx.files.references import INLINE_LIMIT, places, relate, s
 from growc.dialects.onnx.files.stored_bytes import check_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import first_line, foreign
+from growc.system.limits import require
 
 EXTERNAL = "growc.external"
 """Key of `model.meta`: whether the file keeps weights in other files."""
@@ -42,7 +45,7 @@ def load(path: Path) -> ir.Model:
 
 
 def load_model(path: Path) -> ir.Model:
-    """The same, with its functions written out. Raises GrowError (G310)."""
+    """The same, with its functions written out. Raises GrowError (G310, and G324 for too many nodes)."""
     return inlined(load(Path(path)))
 
 
@@ -66,14 +69,40 @@ def _outlined(path: Path) -> tuple[onnx.ModelProto, bool]:
 
 
 def inlined(model: ir.Model) -> ir.Model:
-    """The model with the functions that it defines written out in their places. Raises GrowError (G311)."""
-    if not model.functions:
-        return model
+    """The model with the functions that it defines written out in their places.
+
+    Raises GrowError: G311 where they cannot be, G324 for too many calls or nodes.
+    """
+    if model.functions:
+        require("calls", "the model has", _calls(model))
+        model = _written_out(model)
+    require("nodes", "the model has", sum(1 for _ in model.graph.all_nodes()))
+    return model
+
+
+def _written_out(model: ir.Model) -> ir.Model:
     try:
         return InlinePass()(model).model
     except Exception as error:  # of onnx-ir: functions that call each other, or what nothing gives them
         message = f"the functions of the model cannot be written out: {first_line(error)}"
         raise GrowError(Diagnostic("G311", message)) from error
+
+
+def _calls(model: ir.Model) -> int:
+    """How many calls there are in all once functions are written out; 0 where they call each other around."""
+    called = {name: Counter(_called(f.all_nodes(), model)) for name, f in model.functions.items()}
+    try:
+        order = list(TopologicalSorter(called).static_order())
+    except CycleError:  # whoever writes them out says so
+        return 0
+    within: dict[ir.OperatorIdentifier, int] = {}
+    for name in order:
+        within[name] = sum(count * (1 + within[other]) for other, count in called[name].items())
+    return sum(1 + within[name] for name in _called(model.graph.all_nodes(), model))
+
+
+def _called(nodes: Iterable[ir.Node], model: ir.Model) -> Iterator[ir.OperatorIdentifier]:
+    return (node.op_identifier() for node in nodes if node.op_identifier() in model.functions)
 
 
 def files_of(path: Path) -> list[Path]:

@@ -95,14 +95,23 @@ def _divided(value: Value, k: int, sim: Simulation) -> Value | None:
         node = value.producer
         if node is None or not (node.has(JOIN, VIEW, SAME) or node.treatment == "divide"):
             return None
-        operands = [v for v in node.inputs if v is not None]
-        if node.has(JOIN):
-            lengths = [(v.sizes or ((0,),))[0][0] for v in operands]
-            ends = np.cumsum(lengths)
-            at = int(np.searchsorted(ends, k, side="right"))
-            value, k = operands[at], k - int(ends[at] - lengths[at])
-        else:
-            value = operands[0]
+        value, k = _joined(node, k) if node.has(JOIN) else (node.required(0), k)
+    return value
+
+
+def _joined(node: Node, k: int) -> tuple[Value, int]:
+    """The operand that an element of joined numbers comes from, and which element of it that is."""
+    operands = [v for v in node.inputs if v is not None]
+    lengths = [(v.sizes or ((0,),))[0][0] for v in operands]
+    ends = np.cumsum(lengths)
+    at = int(np.searchsorted(ends, k, side="right"))
+    return operands[at], k - int(ends[at] - lengths[at])
+
+
+def stands_for(value: Value, k: int) -> Value:
+    """Where an element of listed numbers comes from, before it was joined with others."""
+    while (node := value.producer) is not None and node.has(JOIN) and all(v is not None for v in node.inputs):
+        value, k = _joined(node, k)
     return value
 
 

@@ -23,12 +23,12 @@ from growc.dialects.onnx.capture.inline_control_flow import Step
 from growc.dialects.onnx.repair import count_attributes as counts
 from growc.dialects.onnx.repair import shape_operands as cuts
 from growc.dialects.onnx.repair.asked_numbers import asked_numbers
+from growc.dialects.onnx.repair.listed_sizes import listed
 from growc.dialects.onnx.repair.patch import (
     Demands,
     changed_operand,
     leaves_doubt,
     loses_remainder,
-    part_of,
     refusal,
 )
 from growc.dialects.onnx.shapes.simulate import simulate
@@ -38,7 +38,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node, Value
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.unstacked_experts import Taken
-from growc.passes.edits import Part, Patch, Repairs, Sampled
+from growc.passes.edits import Patch, Repairs, Sampled
 
 
 class Mender:
@@ -56,6 +56,8 @@ class Mender:
         """Numbers that are counted up to a size that changes, once they are too many to be known."""
         self.unsure: set[Value] = set()
         """Numbers that compare or bound sizes that change, of which the sample points do not tell all."""
+        self.merged: frozenset[Value] = frozenset()
+        """Values of which a number that is the same at all sample points may be another elsewhere."""
 
     def weight_shape(self, use: Value) -> tuple[int, ...]:
         """The shape of a stored tensor in the result."""
@@ -64,6 +66,7 @@ class Mender:
     def run(self, sampled: Sampled) -> Repairs:
         """All that must change. Raises GrowError (G308) naming the node that cannot be accounted for."""
         graph: Graph = self.axes.graph
+        self.merged = sampled.merged
         # states grow with the outputs that carry them on
         grown = {v: self.wants.demand(v) for v in sampled.inputs}
         try:
@@ -146,7 +149,8 @@ class Mender:
         Any other number that the node reads keeps the source's value, though it may be computed from sizes.
         """
         node = instance.node
-        rule = _PLACES.get(node.op)
+        sized = all(v is None or v.sizes is not None for v in node.inputs)
+        rule = _PLACES.get(node.op) if sized else None  # the rules speak of axes
         if node in self.axes.cuts:
             patch = cuts.numbered(node, self.done.taken.numbers.get(node))
         elif node in self.done.taken.constants:
@@ -250,62 +254,14 @@ class Mender:
     # ---------------------------------------------------------------- candidates
 
     def shape_operand(self, node: Node, sim: Simulation) -> list[Patch]:
-        """Sizes that are listed: what is right stays, what is static is written, at most one is -1."""
+        """What makes a node that lists sizes list those that its result is to have."""
         i = node.laws.shape
         wanted, value = self.wanted(node.outputs[0]), None if i is None else node.input(i)
         if i is None and (patch := cuts.as_reshape(self.wants, node, sim)) is not None:
             return [patch]
         if i is None or wanted is None or value is None:
             return []
-        known = sim.known.get(value)
-        old = None if known is None else [k.reshape(-1) for k in known]
-        source = sim.sizes.get(node.inputs[0]) if i and node.inputs[0] is not None else None
-        zero_copies = node.op == "Reshape" and not node.attributes.get("allowzero", 0)
-        entries: list[int | Part | None] = []
-        inferred: list[int] = []
-        inferring = node.op == "Reshape"
-        for axis, size in enumerate(wanted):
-            now = None if old is None else tuple(int(o[axis]) if axis < o.size else -2 for o in old)
-            part = part_of(value, axis, size, sim)
-            at = axis - len(wanted) + len(source or ())
-            stays = source is not None and at >= 0 and source[at] == size
-            if node.op == "Expand" and now is not None and set(now) == {1} and stays:
-                entries.append(None)  # one: what is there stays
-                continue
-            copied = (
-                zero_copies
-                and now is not None
-                and not any(now)
-                and source is not None
-                and source[axis : axis + 1] == (size,)
-            )
-            if copied:
-                entries.append(0)
-            elif now == size:
-                entries.append(None)
-            elif len(set(size)) == 1 and inferring and set(now or ()) == {-1}:
-                entries.append(None)  # at other points it may be another size
-                inferred.append(axis)
-            elif len(set(size)) == 1:
-                entries.append(size[0])
-            elif part is not None:
-                entries.append(part)
-            else:
-                entries.append(-1)
-        if inferred and -1 in entries:  # of two, one has to be said
-            entries = [wanted[k][0] if k in inferred else e for k, e in enumerate(entries)]
-            inferred = []
-        if (not inferring and -1 in entries) or entries.count(-1) > 1:
-            return []
-        patches = [Patch({i: tuple(entries)})]
-        kept = [k for k, e in enumerate(entries) if e is None]
-        dynamic = [k for k in kept if k in inferred or len(set(wanted[k])) > 1]
-        if inferring and len(dynamic) <= 1 and -1 not in entries:
-            fixed = tuple(
-                -1 if k in dynamic else 0 if e == 0 else wanted[k][0] for k, e in enumerate(entries)
-            )
-            patches.insert(0, Patch({i: fixed}))
-        return patches
+        return listed(node, value, wanted, sim, self.merged)
 
 
 _PLACES: dict[str, Callable[[Demands, Instance, Simulation], Patch]] = {

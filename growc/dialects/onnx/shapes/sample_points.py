@@ -8,21 +8,20 @@ found by trial.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from itertools import chain, combinations, permutations, product
 from typing import Any
 
 import numpy as np
 
-from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.data_dependent import counted, sizes_of
+from growc.dialects.onnx.shapes.merging import merges, varies
 from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
 from growc.ir.graph import Graph, Node, Value, makers
-from growc.ir.traits import SIZES, TURN, VIEW
 from growc.ir.walk import walk
 
 SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
@@ -122,11 +121,11 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     def telling(
         samples: tuple[Size, ...], assigned: Assignment, found: Simulation
     ) -> tuple[dict[Value, tuple[Size, ...] | None], Simulation]:
-        merging = [node for node in graph.nodes if _merges(node, found)]
+        merging = [node for node in graph.nodes if merges(node, found)]
         leading = set(walk(merging, lambda node: makers((*node.operands, *(c for c, _ in node.guards)))))
         for apart in FAR if merging else ():
             part = attempt(apart, assigned, only=leading)
-            if isinstance(part, ContradictionError) or all(_merges(node, part) for node in merging):
+            if isinstance(part, ContradictionError) or all(merges(node, part) for node in merging):
                 continue
             other = attempt(apart, assigned)
             if isinstance(other, Simulation) and _varying(other) > _varying(found):
@@ -162,44 +161,9 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     raise first
 
 
-def _merges(node: Node, found: Simulation) -> bool:
-    """Whether a node makes one size, or one whole number, of several."""
-    return _merges_sizes(node, found) or _merges_numbers(node, found)
-
-
-def _merges_sizes(node: Node, found: Simulation) -> bool:
-    """Whether a node makes one size of several, as strides may.
-
-    Not so where axes change places, or where another operand varies, which may have the axis instead.
-    """
-    first, *others = (found.sizes.get(v) or () if v is not None else () for v in node.inputs or (None,))
-    made = found.sizes.get(node.outputs[0]) or ()
-    if node.has(VIEW, TURN, SIZES) or len(first) != len(made) or any(map(_varies, chain(*others))):
-        return False
-    return any(_varies(before) and not _varies(after) for before, after in zip(first, made, strict=True))
-
-
-def _merges_numbers(node: Node, found: Simulation) -> bool:
-    """Whether a node makes one whole number of several, one for one."""
-    given = node.input(0)
-    before = None if given is None else found.known.get(given)
-    after = found.known.get(node.outputs[0])
-    if before is None or after is None or before[0].size != after[0].size or after[0].dtype.kind != "i":
-        return False
-    return _same(after) and not _same(before)
-
-
-def _varies(size: Size) -> bool:
-    return len(set(size)) > 1
-
-
-def _same(arrays: Sequence[Array]) -> bool:
-    return all(np.array_equal(array, arrays[0]) for array in arrays)
-
-
 def _varying(found: Simulation) -> int:
     """How many sizes are not the same at all points."""
-    return sum(map(_varies, chain.from_iterable(sizes or () for sizes in found.sizes.values())))
+    return sum(map(varies, chain.from_iterable(sizes or () for sizes in found.sizes.values())))
 
 
 def _names(dims: Dims, *, made: bool) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from growc.dialects.torch.capture.tracing import (
 from growc.dialects.torch.programs.guards import is_arithmetic
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import irregular
+from growc.system.limits import require
 
 __all__ = ["load", "save"]
 
@@ -75,17 +77,30 @@ def load(path: Path) -> Captured:
     try:
         if kind := irregular(path):
             raise _RefusedError(f"it is {kind}")
+        _weigh(path)
         _look_through(PT2ArchiveReader(os.fspath(path)))
         with mock.patch.dict(os.environ, WEIGHTS_ONLY):
             [program] = load_pt2(os.fspath(path)).exported_programs.values()
         if unfit := [guard for guard in program._guards_code if not is_arithmetic(guard)]:
             raise _RefusedError(f"a guard in it is no arithmetic of sizes: `{unfit[0][:60]}`")
         clean(program)
+    except GrowError:
+        raise
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         message = f"`{path}` cannot be read as a program of torch.export: {reason}"
         raise GrowError(Diagnostic("G310", message)) from error
     return _captured(program)
+
+
+def _weigh(path: Path) -> None:
+    """Refuse what takes more memory than its file is large: torch compresses nothing."""
+    with zipfile.ZipFile(path) as archive:
+        for one in archive.infolist():
+            if one.compress_type != zipfile.ZIP_STORED or one.file_size != one.compress_size:
+                raise _RefusedError(f"`{one.filename}` in it is compressed, as torch writes none")
+            if one.filename.endswith(".json"):
+                require("json_bytes", f"`{one.filename}` in `{path}` has", one.file_size)
 
 
 def _look_through(archive: PT2ArchiveReader) -> None:

@@ -7,12 +7,12 @@ follow (growc.checkpoint.classes.dependent_axes), or a refusal is said
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from growc.dialects.transformers.config.check_program import parting
-from growc.dialects.transformers.config.fields import changed, spelled
+from growc.dialects.transformers.config.fields import Path, changed, spelled
 from growc.dialects.transformers.config.proposals import Proposals
 from growc.dialects.transformers.config.shapes import LAYERS, Feature
 from growc.dialects.transformers.config.trials import Trial, Trials
@@ -157,24 +157,35 @@ def _asked(trials: Trials) -> dict[Feature, tuple[int, int]]:
 
 def leads_of(trials: Trials, trial: Trial, wrong: set[Feature]) -> dict[Feature, tuple[Feature, ...]]:
     """For every wrong axis, the right ones that change with it: by each changed field, with the others or
-    alone, as the class takes it. Where a field moves wrong ones alone, they are led as each other.
+    alone, as the class takes it, and by all fields together that it takes in neither way. Where a field moves
+    wrong ones alone, they are led as each other.
     """
     found: dict[Feature, set[Feature]] = {}
     together: list[set[Feature]] = []
-    for path, value in trial.values.items():
-        without = {p: v for p, v in trial.values.items() if p != path}
-        for values, others in ((trial.values, without), ({path: value}, {})):
-            there, here = (trials.of(v, logged=False).features for v in (values, others))
-            moved = {f for f in there.keys() & here.keys() if there[f] != here[f]}
-            if moved:
-                for one in wrong & moved:
-                    found.setdefault(one, set()).update(moved - wrong)
-                together += [] if moved - wrong else [moved]
-                break
+    bound = [path for path in trial.values if not _moved(trials, trial, [path])]
+    for paths in [*([path] for path in trial.values if path not in bound), bound]:
+        moved = _moved(trials, trial, paths)
+        for one in wrong & moved:
+            found.setdefault(one, set()).update(moved - wrong)
+        together += [] if moved - wrong or not moved else [moved]
     for moved in together:
         leaders = set[Feature]().union(*(found[one] for one in moved))
         found.update((one, leaders) for one in moved if not found[one])
     return {one: tuple(sorted(leads)) for one, leads in found.items()}
+
+
+def _moved(trials: Trials, trial: Trial, paths: Sequence[Path]) -> set[Feature]:
+    """The axes that change with some changed fields and no more: beside the others, or else alone."""
+    those = {p: v for p, v in trial.values.items() if p in paths}
+    rest = {p: v for p, v in trial.values.items() if p not in paths}
+    for values, others in ((trial.values, rest), (those, {})):
+        made = [(trials.of(asked, logged=False), asked) for asked in (values, others)]
+        if any(built.values.keys() - asked.keys() - trials.decided.keys() for built, asked in made):
+            continue  # the class refuses these alone
+        there, here = (built.features for built, _ in made)
+        if moved := {f for f in there.keys() & here.keys() if there[f] != here[f]}:
+            return moved
+    return set()
 
 
 def _sizes(trials: Trials, trial: Trial, among: set[Feature]) -> tuple[tuple[str, int, int, int], ...]:

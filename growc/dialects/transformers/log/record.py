@@ -53,6 +53,8 @@ TYPED = "new_"
 """How operators begin that ask a tensor for its type alone: captured programs make the same without it."""
 SHAPED = ("zeros_like", "ones_like", "full_like")
 """Operators that ask a tensor for its shape and type alone."""
+NUMBER = torch.ops.aten._local_scalar_dense.default
+"""The operator that asks a tensor for its number."""
 UNSET = "empty"
 LARGE = 1 << 22
 """More numbers than these are not computed."""
@@ -142,6 +144,9 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         passed = kwargs or {}
+        if func is NUMBER and (wire := self.wire.get(args[0], UNKNOWN)) in self.known:
+            with _disable_current_modes():
+                return self.known[wire].item()
         if func._schema.is_mutable and self.written.write(func, args, passed):
             return func(*args, **passed)
         made = func(*args, **passed)

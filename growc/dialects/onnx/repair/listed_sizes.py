@@ -1,0 +1,84 @@
+"""Sizes that an operand lists: of a Reshape, an Expand.
+
+Needs: the sizes that the result is to have, and what the operand comes to after the change. Gives: patches of
+the operand, the best first. What is right stays, what is static is written, and at most one is -1. A number
+that is the same at all sample points is no static one where it comes behind what makes one size of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from growc.algebra.space import Size
+from growc.dialects.onnx.repair.patch import part_of, stands_for
+from growc.dialects.onnx.shapes.simulation import Simulation
+from growc.ir.graph import Node, Value
+from growc.passes.edits import Part, Patch
+
+Entry = int | Part | None
+"""What an element becomes: a number, a part of a number at run time, or what it is."""
+
+
+def listed(
+    node: Node, value: Value, wanted: Sequence[Size], sim: Simulation, merged: Container[Value]
+) -> list[Patch]:
+    """Patches of the operand `value`; none where no list gives the wanted sizes."""
+    i = node.laws.shape
+    assert i is not None
+    listing = _Listing(node, value, sim, merged)
+    entries = [listing.entry(axis, size, len(wanted)) for axis, size in enumerate(wanted)]
+    inferred = [k for k, size in enumerate(wanted) if entries[k] is None and listing.is_inferred(k, size)]
+    if inferred and -1 in entries:  # of two, one has to be said
+        entries = [wanted[k][0] if k in inferred else e for k, e in enumerate(entries)]
+        inferred = []
+    reshapes = node.op == "Reshape"
+    if (not reshapes and -1 in entries) or entries.count(-1) > 1:
+        return []
+    patches = [Patch({i: tuple(entries)})]
+    kept = [k for k, e in enumerate(entries) if e is None]
+    dynamic = [k for k in kept if k in inferred or not listing.is_static(k, wanted[k])]
+    if reshapes and len(dynamic) <= 1 and -1 not in entries:
+        fixed = [-1 if k in dynamic else 0 if e == 0 else wanted[k][0] for k, e in enumerate(entries)]
+        patches.insert(0, Patch({i: tuple(fixed)}))
+    return patches
+
+
+class _Listing:
+    """What an operand lists now."""
+
+    def __init__(self, node: Node, value: Value, sim: Simulation, merged: Container[Value]) -> None:
+        self.node, self.value, self.sim, self.merged = node, value, sim, merged
+        known = sim.known.get(value)
+        self.old = None if known is None else [k.reshape(-1) for k in known]
+        read = node.inputs[0] if node.laws.shape else None
+        self.source = None if read is None else sim.sizes.get(read)
+        self.reshapes = node.op == "Reshape"
+
+    def now(self, axis: int) -> tuple[int, ...] | None:
+        """What stands there at each sample point."""
+        return None if self.old is None else tuple(int(o[axis]) if axis < o.size else -2 for o in self.old)
+
+    def is_static(self, axis: int, size: Size) -> bool:
+        """Whether a size is the same wherever the model runs."""
+        return len(set(size)) == 1 and stands_for(self.value, axis) not in self.merged
+
+    def is_inferred(self, axis: int, size: Size) -> bool:
+        """Whether a size is the same at all sample points, and the list leaves it to the rest."""
+        return len(set(size)) == 1 and self.reshapes and set(self.now(axis) or ()) == {-1}
+
+    def entry(self, axis: int, size: Size, rank: int) -> Entry:
+        """What is to stand there."""
+        now, source = self.now(axis), self.source
+        at = axis - rank + len(source or ())
+        stays = source is not None and at >= 0 and source[at] == size
+        if self.node.op == "Expand" and now is not None and set(now) == {1} and stays:
+            return None  # one: what is there stays
+        zeros = self.reshapes and not self.node.attributes.get("allowzero", 0)
+        if zeros and now is not None and not any(now) and (source or ())[axis : axis + 1] == (size,):
+            return 0  # as large as it was
+        if now == size or self.is_inferred(axis, size):
+            return None  # at other points it may be another size
+        part = part_of(self.value, axis, size, self.sim)
+        if part is not None and not self.is_static(axis, size):
+            return part
+        return size[0] if len(set(size)) == 1 else -1

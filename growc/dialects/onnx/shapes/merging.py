@@ -1,0 +1,62 @@
+"""Sizes that are one at the sample points and may be several elsewhere: strides and bounds make them.
+
+Needs: a graph and its simulation at the sample points. Gives: `merged`, the values that come behind what
+makes one size of several, of which a number that is the same at all points need be no constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from growc.algebra.indexmap import Array
+from growc.algebra.space import Size
+from growc.dialects.onnx.shapes.simulation import Simulation
+from growc.ir.graph import Graph, Node, Value
+from growc.ir.traits import SIZES, TURN, VIEW
+from growc.ir.walk import walk
+
+
+def merged(graph: Graph, found: Simulation) -> frozenset[Value]:
+    """All that is made by nodes that make one size, or whole number, of several, or behind them."""
+    merging = [node for node in graph.nodes if merges(node, found)]
+    behind = walk(merging, lambda node: (user for out in node.outputs for user, _ in out.users))
+    return frozenset(out for node in behind for out in node.outputs)
+
+
+def merges(node: Node, found: Simulation) -> bool:
+    """Whether a node makes one size, or one whole number, of several."""
+    return _merges_sizes(node, found) or _merges_numbers(node, found)
+
+
+def _merges_sizes(node: Node, found: Simulation) -> bool:
+    """Whether a node makes one size of several, as strides may.
+
+    Not so where axes change places, or where another operand varies, which may have the axis instead.
+    """
+    first, *others = (found.sizes.get(v) or () if v is not None else () for v in node.inputs or (None,))
+    made = found.sizes.get(node.outputs[0]) or ()
+    if node.has(VIEW, TURN, SIZES) or len(first) != len(made) or any(map(varies, chain(*others))):
+        return False
+    return any(varies(before) and not varies(after) for before, after in zip(first, made, strict=True))
+
+
+def _merges_numbers(node: Node, found: Simulation) -> bool:
+    """Whether a node makes one whole number of several, one for one."""
+    given = node.input(0)
+    before = None if given is None else found.known.get(given)
+    after = found.known.get(node.outputs[0])
+    if before is None or after is None or before[0].size != after[0].size or after[0].dtype.kind != "i":
+        return False
+    return _same(after) and not _same(before)
+
+
+def varies(size: Size) -> bool:
+    """Whether a size is not the same at all sample points."""
+    return len(set(size)) > 1
+
+
+def _same(arrays: Sequence[Array]) -> bool:
+    return all(np.array_equal(array, arrays[0]) for array in arrays)
