@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from safetensors import safe_open
 from torch import Tensor
 
 import growc
@@ -67,3 +68,49 @@ def test_a_tensor_that_grows_by_a_field_of_its_own_is_not_exact(pictured: Path, 
     wide = growc.apply(WIDER, pictured, tmp_path / "wide", config=decided)
     assert MERGER.rpartition(".")[0] in wide.plan.certificate.gaps[0].node
     assert not torch.allclose(logits(tmp_path / "wide"), logits(pictured), atol=1e-2)
+
+
+def test_a_tensor_of_a_field_that_the_class_takes_beside_another_alone_follows(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    own = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
+    config = transformers.Inkling2Config(
+        text_config={
+            **own,
+            "vocab_size": 112,
+            "unpadded_vocab_size": 112,
+            "d_rel": 8,
+            "head_dim": 16,
+            "rel_extent": 16,
+            "num_key_value_heads": 2,
+            "moe_intermediate_size": 48,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "layer_types": ["hybrid_sliding", "hybrid"],
+            "sliding_window_size": 6,
+            "swa_head_dim": 16,
+            "swa_num_attention_heads": 4,
+            "swa_num_key_value_heads": 2,
+            "max_position_embeddings": 64,
+        },
+        vision_config={
+            **own,
+            "intermediate_size": 128,
+            "patch_size": 8,
+            "projection_hidden_dim": 48,
+            "text_hidden_size": 64,
+        },
+        image_token_id=100,
+    )
+    transformers.Inkling2ForConditionalGeneration(config).eval().save_pretrained(tmp_path / "m")
+    wide = growc.apply("widen channels to 2 * channels with neighbor copy", tmp_path / "m", tmp_path / "wide")
+    assert wide.plan.certificate.exact
+    before, after = (read(tmp_path / name, "visual.proj_out.weight") for name in ("m", "wide"))
+    assert torch.equal(after, before.repeat_interleave(2, dim=0))
+
+
+def read(folder: Path, ending: str) -> Tensor:
+    """The tensor of a directory whose name ends so."""
+    with safe_open(folder / "model.safetensors", "pt") as tensors:
+        [name] = [name for name in tensors.keys() if name.endswith(ending)]  # noqa: SIM118 - no mapping
+        found: Tensor = tensors.get_tensor(name)
+    return found
