@@ -147,8 +147,6 @@ def malformed(source: Source, token: Token) -> Diagnostic | None:
         case "OPEN_STRING":
             remedy = 'end it with `"` on the same line'
             return Diagnostic("G102", "this string is never closed", span, help=remedy)
-        case "STRING" if "\0" in token:
-            return Diagnostic("G101", f"unexpected {_shown(chr(0))}", span)
         case "BAD_NUMBER":
             instead = token.replace("_", "")
             instead = instead[:-1] + instead[-1].upper()

@@ -67,7 +67,7 @@ class Sampled:
 
     inputs: Mapping[Value, tuple[Size, ...] | None]
     counts: Mapping[Value, Size]
-    merged: frozenset[Value] = frozenset()
+    merged: frozenset[Value] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from growc.recipe.syntax_tree import (
     Scope,
     Scoped,
     Statement,
+    Text,
 )
 from growc.resolve.bound import Bound, Resolved
 from growc.resolve.checks import check
@@ -68,7 +69,10 @@ def read_file(path: Path) -> str:
     """The text of an included recipe. Raises OSError and UnicodeDecodeError."""
     if kind := irregular(path):
         raise OSError(errno.EINVAL, f"it is {kind}")
-    return as_text(read_some(path))
+    data = read_some(path)
+    if len(data) > (bound := most("recipe_bytes")):
+        raise OSError(errno.EFBIG, f"it has more than {bound:,} bytes")
+    return as_text(data)
 
 
 def read_some(path: Path) -> bytes:
@@ -246,7 +250,7 @@ class _Resolver:
     def statement(self, statement: Statement, scopes: tuple[Scope, ...], lets: Mapping[str, Expr]) -> None:
         statement = self.bound(statement, lets)
         self.statements.append(Bound(self.moment, scopes, statement))
-        self.report(*check(statement, scopes), *self.unmeasured(statement))
+        self.report(*check(statement, scopes), *self.unmeasured(statement), *_unreadable(statement))
         self.moment += not isinstance(statement, Expect)
 
     def bound(self, node: AnyNode, lets: Mapping[str, Expr]) -> AnyNode:
@@ -293,6 +297,8 @@ class _Resolver:
             text = self.read(path)
         except UnicodeDecodeError:
             problem = "is not text in UTF-8"
+        except ValueError:
+            problem = "is no path: there is a zero byte in it"
         except OSError as error:
             problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
         else:
@@ -304,6 +310,13 @@ class _Resolver:
         remedy = "paths are relative to the recipe that they stand in"
         self.report(Diagnostic("G207", f"`{path.as_posix()}` {problem}", span, help=remedy))
         return None
+
+
+def _unreadable(statement: Statement) -> Iterator[Diagnostic]:
+    """Texts that are no path, and no name, of anything."""
+    for part in parts_of(statement):
+        if isinstance(part, Text) and "\0" in part.value:
+            yield Diagnostic("G101", "unexpected zero byte in a string", part.span)
 
 
 def _settled(bound: Bound, final: int) -> Bound:

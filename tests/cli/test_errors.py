@@ -102,6 +102,7 @@ CASES: dict[str, list[str]] = {
         "subclone ffn to 6 by importance",
         "stream.onnx",
     ],
+    "G324-nodes": [*plan("untie head"), "--limit", "nodes=3"],
     "G401-exact": [*plan("widen hidden to 12 with neighbor copy"), "-e", "expect exact"],
     "G401-sizes": [*plan("expect ffn == 13"), "-e", "expect parameters < 1K", "-e", "expect parameters > 1K"],
     "G401-preserved": [

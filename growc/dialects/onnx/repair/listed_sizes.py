@@ -7,10 +7,10 @@ that is the same at all sample points is no static one where it comes behind wha
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Sequence
 
 from growc.algebra.space import Size
-from growc.dialects.onnx.repair.patch import part_of, stands_for
+from growc.dialects.onnx.repair.patch import part_of
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.ir.graph import Node, Value
 from growc.passes.edits import Part, Patch
@@ -20,12 +20,15 @@ Entry = int | Part | None
 
 
 def listed(
-    node: Node, value: Value, wanted: Sequence[Size], sim: Simulation, merged: Container[Value]
+    node: Node, value: Value, wanted: Sequence[Size], sim: Simulation, varies: Callable[[int], bool]
 ) -> list[Patch]:
-    """Patches of the operand `value`; none where no list gives the wanted sizes."""
+    """Patches of the operand `value`; none where no list gives the wanted sizes.
+
+    varies: whether an element may be another one elsewhere than at the sample points.
+    """
     i = node.laws.shape
     assert i is not None
-    listing = _Listing(node, value, sim, merged)
+    listing = _Listing(node, value, sim, varies)
     entries = [listing.entry(axis, size, len(wanted)) for axis, size in enumerate(wanted)]
     inferred = [k for k, size in enumerate(wanted) if entries[k] is None and listing.is_inferred(k, size)]
     if inferred and -1 in entries:  # of two, one has to be said
@@ -46,8 +49,8 @@ def listed(
 class _Listing:
     """What an operand lists now."""
 
-    def __init__(self, node: Node, value: Value, sim: Simulation, merged: Container[Value]) -> None:
-        self.node, self.value, self.sim, self.merged = node, value, sim, merged
+    def __init__(self, node: Node, value: Value, sim: Simulation, varies: Callable[[int], bool]) -> None:
+        self.node, self.value, self.sim, self.varies = node, value, sim, varies
         known = sim.known.get(value)
         self.old = None if known is None else [k.reshape(-1) for k in known]
         read = node.inputs[0] if node.laws.shape else None
@@ -60,7 +63,7 @@ class _Listing:
 
     def is_static(self, axis: int, size: Size) -> bool:
         """Whether a size is the same wherever the model runs."""
-        return len(set(size)) == 1 and stands_for(self.value, axis) not in self.merged
+        return len(set(size)) == 1 and not self.varies(axis)
 
     def is_inferred(self, axis: int, size: Size) -> bool:
         """Whether a size is the same at all sample points, and the list leaves it to the rest."""

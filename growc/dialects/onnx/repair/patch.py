@@ -108,11 +108,11 @@ def _joined(node: Node, k: int) -> tuple[Value, int]:
     return operands[at], k - int(ends[at] - lengths[at])
 
 
-def stands_for(value: Value, k: int) -> Value:
-    """Where an element of listed numbers comes from, before it was joined with others."""
+def stands_for(value: Value, k: int) -> tuple[Value, int]:
+    """Where an element of listed numbers comes from, before it was joined with others: which one of what."""
     while (node := value.producer) is not None and node.has(JOIN) and all(v is not None for v in node.inputs):
         value, k = _joined(node, k)
-    return value
+    return value, k
 
 
 def loses_remainder(node: Node, sim: Simulation) -> bool:

@@ -12,12 +12,13 @@ sample points is equal, but for what compares or bounds sizes: that may change b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from growc.algebra.indexmap import Array
-from growc.algebra.space import Size, Space
+from growc.algebra.space import Size, Space, leaves
 from growc.dialects.onnx.capture.fused_ops import MULTIPLE
 from growc.dialects.onnx.capture.inline_control_flow import Step
 from growc.dialects.onnx.repair import count_attributes as counts
@@ -30,6 +31,7 @@ from growc.dialects.onnx.repair.patch import (
     leaves_doubt,
     loses_remainder,
     refusal,
+    stands_for,
 )
 from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulation import Simulation
@@ -58,6 +60,7 @@ class Mender:
         """Numbers that compare or bound sizes that change, of which the sample points do not tell all."""
         self.merged: frozenset[Value] = frozenset()
         """Values of which a number that is the same at all sample points may be another elsewhere."""
+        self.stored = {x for use in axes.graph.uses() for space in axes.of(use) for x in leaves(space)}
 
     def weight_shape(self, use: Value) -> tuple[int, ...]:
         """The shape of a stored tensor in the result."""
@@ -102,6 +105,17 @@ class Mender:
     def wanted(self, value: Value) -> tuple[Size, ...] | None:
         """The sizes that a value is to have."""
         return self.asked.get(value) or self.wants.demand(value)
+
+    def may_vary(self, value: Value, k: int) -> bool:
+        """Whether an element of listed numbers may be another one elsewhere than at the sample points: it
+        comes behind what makes one of several there, and is not the size of what weights have.
+        """
+        one, at = stands_for(value, k)
+        node = one.producer
+        if one not in self.merged or node is None or node.op != "Shape":
+            return one in self.merged
+        shown = self.axes.of(node.required(0))[node.integer("start", 0) + at]
+        return not self.stored.issuperset(leaves(shown))
 
     def agreed(self, node: Node, sim: Simulation) -> None:
         """Raise GrowError (G308) where numbers that nothing was asked of do not have the sizes that they are
@@ -261,7 +275,7 @@ class Mender:
             return [patch]
         if i is None or wanted is None or value is None:
             return []
-        return listed(node, value, wanted, sim, self.merged)
+        return listed(node, value, wanted, sim, partial(self.may_vary, value))
 
 
 _PLACES: dict[str, Callable[[Demands, Instance, Simulation], Patch]] = {
