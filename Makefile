@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo coverage agreement cov soak hostile corpus libraries bench models fmt clean
+.PHONY: demo examples plans test check zoo coverage agreement cov soak hostile faults corpus libraries bench models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -61,6 +61,9 @@ hostile: .venv/dev.stamp
 	@mkdir -p build
 	$(BIN)/python tests/fuzz/hostile/run.py --graphs 0 8000 --modules 0 2000 --jobs 2 --json build/hostile.json \
 	  --record docs/hostile.json
+
+faults: .venv/dev.stamp
+	$(BIN)/python tests/faults/run.py --json docs/faults.json
 
 corpus: zoo
 	$(BIN)/python tests/corpus/corpus.py build/zoo --jobs 2

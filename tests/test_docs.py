@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 from graphs import ROOT, STREAM, save
 
+from growc.system.limits import LIMITS
+
 ARCHITECTURE, CONTRIBUTING, THEORY = "docs/architecture.md", "CONTRIBUTING.md", "docs/theory.md"
 LANGUAGE, MAP, TRAINING = "docs/language.md", "docs/map.md", "docs/training.md"
+RELIABILITY = "docs/reliability.md"
 FOLDERS = "growc|grammar|passes|tests|docs|examples|benchmarks"
 DIFFS = 4
 HUNK = r"^@@ -\d+,(\d+) \+\d+,(\d+) @@\n(.*?)(?=^@@|\Z)"
@@ -105,9 +108,20 @@ def pass_table() -> Iterator[str]:
         yield f"| {one.name} | {types} | {filled} | {one.does} | `{file}.py` |\n"
 
 
+def limit_table() -> Iterator[str]:
+    """The limits in order, by what each counts."""
+    yield "| limit | counts | default |\n| --- | --- | --- |\n"
+    for name, limit in LIMITS.items():
+        yield f"| `{name}` | {limit.counts} | {limit.default:,} |\n"
+
+
 @pytest.mark.parametrize(
     ("page", "pattern", "made"),
-    [(MAP, r".*", module_map), (ARCHITECTURE, r"^\| pass \|.*?(?=^$)", pass_table)],
+    [
+        (MAP, r".*", module_map),
+        (ARCHITECTURE, r"^\| pass \|.*?(?=^$)", pass_table),
+        (RELIABILITY, r"^\| limit \|.*?(?=^$)", limit_table),
+    ],
 )
 def test_what_is_generated_is_up_to_date(page, pattern, made, request: pytest.FixtureRequest) -> None:
     text = re.sub(pattern, lambda found: "".join(made()), text_of(page), count=1, flags=re.S | re.M)

@@ -1,0 +1,71 @@
+"""Run growc, and let its Nth step on files kill it or fail: `driver.py STEP FAULT COUNT ARGUMENT…`.
+
+A step is what Python asks of the system about a file that is to change: to open one for writing, to rename,
+remove or link it, to make or remove a folder, to wait for the disk. COUNT is where the number of steps is
+written. FAULT is `kill` or the name of an error (`ENOSPC`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from pathlib import Path
+
+CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"})
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+class Steps:
+    """Counts steps, and lets one of them fail."""
+
+    def __init__(self, at: int, fault: str) -> None:
+        self.at, self.fault, self.count, self.armed = at, fault, 0, True
+
+    def take(self) -> None:
+        """One step. Raises OSError where it is to fail."""
+        self.count += 1
+        if self.count == self.at and self.armed:
+            if self.fault == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            number = getattr(errno, self.fault)
+            raise OSError(number, os.strerror(number))
+
+    def hook(self, event: str, given: tuple[object, ...]) -> None:
+        """What Python calls before it does something."""
+        if event in CHANGES or (event == "open" and _writes(given)):
+            self.take()
+
+
+def _writes(given: tuple[object, ...]) -> bool:
+    """Whether a file is opened to be written to."""
+    return isinstance(given[2], int) and bool(given[2] & WRITES) and _is_kept(given[0])
+
+
+def _is_kept(path: object) -> bool:
+    """Whether a path is that of a file on a disk."""
+    return isinstance(path, str | bytes | os.PathLike) and not os.fsdecode(path).startswith("/dev/")
+
+
+def run(at: int, fault: str, count: Path, arguments: list[str]) -> int:
+    from growc.cli.main import main
+
+    steps = Steps(at, fault)
+    usual = os.fsync
+
+    def fsync(handle: int) -> None:
+        steps.take()
+        usual(handle)
+
+    os.fsync = fsync
+    sys.dont_write_bytecode = True
+    sys.addaudithook(steps.hook)
+    status = main(arguments)
+    steps.armed = False
+    count.write_text(str(steps.count))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(run(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), sys.argv[4:]))

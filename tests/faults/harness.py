@@ -1,0 +1,139 @@
+"""One fault at one step of one run, and what is wrong with what it left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphs import save
+
+DRIVER = Path(__file__).with_name("driver.py")
+FAULTS = ("kill", "ENOSPC", "EIO", "EACCES")
+GRAPH = """
+m (float[N, 64] x) => (float[N, 6] y)
+<float[64, 80] up, float[80, 6] down>
+{ h = MatMul(x, up)  r = Relu(h)  y = MatMul(r, down) }
+"""
+State = Mapping[str, bytes]
+"""The files of a folder by name."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of models: how a small one is saved, two statements for it, and more arguments."""
+
+    name: str
+    save: Callable[[Path], Path]
+    statements: tuple[str, str]
+    out: str
+    more: tuple[str, ...] = ()
+
+
+def _onnx(folder: Path) -> Path:
+    return save(folder / "source.onnx", GRAPH, opset=18, external=True)
+
+
+def _directory(folder: Path) -> Path:
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.LlamaConfig(**sizes, num_key_value_heads=2, vocab_size=48)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder / "source")
+    return folder / "source"
+
+
+def _program(folder: Path) -> Path:
+    import torch
+
+    layer = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 5))
+    torch.export.save(torch.export.export(layer, (torch.zeros(2, 6),)), folder / "source.pt2")
+    return folder / "source.pt2"
+
+
+_UP = tuple(f'widen axis 1 of "up" to {size} with neighbor copy' for size in (96, 112))
+_FFN = tuple(f"widen ffn to {size} with neighbor copy" for size in (64, 96))
+FORMS = {
+    form.name: form
+    for form in (
+        Form("onnx", _onnx, (_UP[0], _UP[1]), "made.onnx", ("--lineage", "lineage.json")),
+        Form("directory", _directory, (_FFN[0], _FFN[1]), "made", ("--shard-size", "40KB")),
+        Form("program", _program, (_FFN[0], _FFN[1]), "made.pt2"),
+    )
+}
+
+
+class Bench:
+    """A form of models with a first result, and runs for a second one that fail."""
+
+    def __init__(self, form: Form, folder: Path, *, first: bool = False) -> None:
+        """first: there is no result yet, and what fails is the first run."""
+        self.form, self.folder, self.first = form, folder, first
+        self.source = form.save(folder)
+        self.made, self.temporary = folder / "made", folder / "temporary"
+        self.temporary.mkdir()
+        self.fresh()
+        self.apply(1)
+        self.after = self.state()
+        self.fresh()
+        self.before = self.state()
+
+    def fresh(self) -> None:
+        """The target as it is before the run that fails."""
+        for path in sorted(self.made.rglob("*"), reverse=True) if self.made.exists() else ():
+            path.rmdir() if path.is_dir() else path.unlink()
+        self.made.mkdir(exist_ok=True)
+        if not self.first:
+            self.apply(0)
+
+    def state(self) -> State:
+        """All that stands where results are made."""
+        files = (path for path in self.made.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.made)): path.read_bytes() for path in files}
+
+    def apply(self, statement: int, at: int = 0, fault: str = "kill") -> int:
+        """Run growc; its exit status, below zero for a signal."""
+        given = ["apply", "-e", self.form.statements[statement], str(self.source), "-o", self.form.out]
+        command = [str(DRIVER), str(at), fault, str(self.folder / "steps"), *given, "--no-verify", "--force"]
+        environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONDONTWRITEBYTECODE": "1"}
+        with (self.folder / "said").open("wb") as said:
+            ran = subprocess.run(
+                [sys.executable, *command, *self.form.more],
+                cwd=self.made,
+                env=environment,
+                stdout=said,
+                stderr=said,
+                check=False,
+            )
+        return ran.returncode
+
+    def steps(self) -> int:
+        """How many steps a run has that does not fail."""
+        self.apply(1)
+        count = int((self.folder / "steps").read_text())
+        self.fresh()
+        return count
+
+    def wrong(self, at: int, fault: str) -> str:
+        """What is wrong after a fault at a step; nothing where all is as promised."""
+        status = self.apply(1, at, fault)
+        said = (self.folder / "said").read_text(errors="replace")[-300:]
+        allowed = (0, 3, 4) if fault != "kill" else (0, -9)
+        if status not in allowed or "Traceback" in said:
+            return f"{self.form.name}, {fault} at {at}: status {status}: {said}"
+        clean = [sys.executable, "-m", "growc", "clean", str(self.made)]
+        environment = {**os.environ, "TMPDIR": str(self.temporary)}
+        subprocess.run(clean, env=environment, check=True, capture_output=True)
+        now, left = self.state(), [path.name for path in self.temporary.glob("growc-*")]
+        whole = now == (self.after if status == 0 else self.before) or (status == -9 and now == self.after)
+        if not whole or left:
+            odd = sorted({*now} ^ {*self.before}) or "other bytes"
+            return f"{self.form.name}, {fault} at {at}: status {status}: {odd}, {left}: {said}"
+        if now != self.before:
+            self.fresh()
+        return ""
