@@ -120,7 +120,7 @@ def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | Non
         operands = (scores, 1 - keys[0]), (scores, keys[0]), below
     shared = set(names_of(line.inputs[0])) & set(names_of(line.inputs[1]))
     batch = [n for n in names_of(line.outputs[0]) if n in shared or n in stretched(scores)]
-    heads = _not_given(x for n in batch for x in _on_weights(flow, factors(scores.spaces[n])))
+    heads = _not_given(flow, (x for n in batch for x in _on_weights(flow, factors(scores.spaces[n]))))
     depth = _on_weights(flow, (scores.spaces[n] for n in sorted(shared - set(batch))))
     if not heads and not depth:
         return None
@@ -131,18 +131,14 @@ def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | Non
     return Attention(softmax, scores, operands, heads, _own(flow, heads, operands), depths, mixed)
 
 
-def _not_given(heads: Iterable[Space]) -> tuple[Space, ...]:
-    """Factors of heads but for those that an input has: rows of a batch, which a stored mask may have too.
+def _not_given(flow: Flow, heads: Iterable[Space]) -> tuple[Space, ...]:
+    """Factors of heads but for those that an input fixes: rows of a batch, which a weight may have too.
 
-    Where inputs have them all, they are heads that cannot change.
+    Where inputs fix them all, they are heads that cannot change.
     """
     found = tuple(heads)
-    return tuple(s for s in found if not all(_is_given(x) for x in leaves(s))) or found
-
-
-def _is_given(atom: Space) -> bool:
-    """Whether an axis of the model's inputs or outputs, and no node, keeps an atom from changing."""
-    return atom.frozen is not None and atom.frozen.node is None
+    fed = {x for value in flow.axes.graph.inputs for x in flow.atoms(value) if x.frozen is not None}
+    return tuple(s for s in found if not fed.issuperset(leaves(s))) or found
 
 
 def _own(flow: Flow, heads: Collection[Space], operands: Sequence[Operand]) -> frozenset[Space]:
