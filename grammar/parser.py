@@ -28,7 +28,7 @@ from growc.recipe.words import FILE, Word
 MAX_OPERATORS = 100
 """Operators and brackets in one expression, so that whatever walks over expressions may recurse."""
 
-MAX_MISTAKES = 20
+MAX_IN_LINE = 20
 """Mistakes in one line, which is read anew behind each."""
 
 END = "$END"
@@ -104,7 +104,7 @@ def parse_tokens(source: Source, tokens: Sequence[Token], start: str) -> tuple[A
         if taken == len(mended):
             return build(tree, source), diagnostics
         token = mended[taken]
-        if token is blamed or len(diagnostics) == MAX_MISTAKES:  # the repair led nowhere
+        if token is blamed or len(diagnostics) == MAX_IN_LINE:  # the repair led nowhere
             return None, diagnostics
         mistake = Mistake(source, token, frozenset(parser.accepts()), keywords(), mended[:taken])
         diagnostics.append(mistake.diagnostic())

@@ -15,6 +15,14 @@ TINY = ROOT / "examples/models/tiny-gpt.onnx"
 DEMO = ROOT / "examples/demo.grow"
 
 
+UP_DOWN = """
+m (float[N, 64] x) => (float[N, 6] y)
+<float[64, 80] up, float[80, 6] down>
+{ h = MatMul(x, up)  r = Relu(h)  y = MatMul(r, down) }
+"""
+"""Two products, with weights that are large enough to lie in a file of their own."""
+
+
 def save(path: Path, graph: str, *, opset: int = 17, external: bool = False, **weights: Any) -> Path:
     """Save a graph. What stands in `<float[4, 8] w, …>` behind its outputs is a weight, drawn from N(0, 1).
 

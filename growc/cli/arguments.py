@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,15 +42,20 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+def pairs(option: str, form: str, texts: Sequence[str], of_form: str = ".*") -> Iterator[tuple[str, str]]:
+    """The names and values that an option gave as `NAME=VALUE`, one for each time. of_form: what a value must
+    match. Raises GrowError (G200) for what is not of the `form` that a person is told.
+    """
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not re.fullmatch(of_form, value, re.DOTALL):
+            raise wrong(f"`{option} {text}` is not of the form {form}")
+        yield name.strip(), value
+
+
 def _limits(texts: Sequence[str]) -> dict[str, int]:
     """What each `--limit NAME=N` sets. Raises GrowError (G200)."""
-    found: dict[str, int] = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        if not (value.isascii() and value.isdigit()) or len(value) > 18:
-            raise wrong(f"`--limit {text}` is not of the form NAME=N")
-        found[name.strip()] = int(value)
-    return found
+    return {name: int(number) for name, number in pairs("--limit", "NAME=N", texts, "[0-9]{1,18}")}
 
 
 class _Commands:
@@ -72,7 +78,7 @@ class _Commands:
         made: argparse.ArgumentParser = self.group.add_parser(
             name, help=purpose, description=purpose, usage=usage, allow_abbrev=False
         )
-        told = f"take more of a file than one run in a hurry would: {', '.join(LIMITS)}"
+        told = f"set a limit on what is taken of files: {', '.join(LIMITS)}"
         made.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=told)
         return made
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from growc.cli.arguments import read_arguments
+from growc.cli.arguments import pairs, read_arguments
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render, wrong
 from growc.errors.json_data import Json
 from growc.errors.printable import printable
@@ -187,27 +187,21 @@ def _sources(options: Namespace) -> tuple[list[Source], Path]:
 
 def _parameters(options: Namespace) -> dict[str, str]:
     found: dict[str, str] = {}
-    for text in options.p:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise wrong(f"`-p {text}` is not of the form NAME=EXPR")
-        if name.strip() in found:
-            raise wrong(f"`-p` sets `{name.strip()}` twice")
-        found[name.strip()] = value
+    for name, value in pairs("-p", "NAME=EXPR", options.p):
+        if name in found:
+            raise wrong(f"`-p` sets `{name}` twice")
+        found[name] = value
     return found
 
 
 def _config(options: Namespace) -> dict[str, Json]:
     """What `--config` decides: numbers, truth values, `null` and lists as in JSON, else text."""
     found: dict[str, Json] = {}
-    for text in options.config:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise wrong(f"`--config {text}` is not of the form FIELD=VALUE")
+    for name, value in pairs("--config", "FIELD=VALUE", options.config):
         try:
-            found[name.strip()] = json.loads(value)
+            found[name] = json.loads(value)
         except ValueError:
-            found[name.strip()] = value
+            found[name] = value
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor
 
 import growc
@@ -110,7 +110,6 @@ def test_a_tensor_of_a_field_that_the_class_takes_beside_another_alone_follows(t
 
 def read(folder: Path, ending: str) -> Tensor:
     """The tensor of a directory whose name ends so."""
-    with safe_open(folder / "model.safetensors", "pt") as tensors:
-        [name] = [name for name in tensors.keys() if name.endswith(ending)]  # noqa: SIM118 - no mapping
-        found: Tensor = tensors.get_tensor(name)
+    tensors = load_file(folder / "model.safetensors")
+    [found] = [tensor for name, tensor in tensors.items() if name.endswith(ending)]
     return found

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from graphs import save
+from graphs import UP_DOWN, save
 
 from growc import api
 from growc.errors.diagnostic import GrowError
@@ -19,11 +19,6 @@ from growc.files.commit import own_data, record_path
 from growc.system import workshop as workshops
 from growc.system.workshop import BESIDE, OWNER, SCRATCH, clean, workshop
 
-GRAPH = """
-m (float[N, 64] x) => (float[N, 6] y)
-<float[64, 80] up, float[80, 6] down>
-{ h = MatMul(x, up)  r = Relu(h)  y = MatMul(r, down) }
-"""
 FIRST, SECOND = (f'widen axis 1 of "up" to {size} with neighbor copy' for size in (96, 112))
 KILLED = """
 import os, pathlib, sys
@@ -44,7 +39,7 @@ api.apply(sys.argv[1], sys.argv[2], sys.argv[3], check=False, lineage=sys.argv[5
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     (tmp_path / "made").mkdir()
-    return save(tmp_path / "source.onnx", GRAPH, opset=18, external=True)
+    return save(tmp_path / "source.onnx", UP_DOWN, opset=18, external=True)
 
 
 @pytest.fixture

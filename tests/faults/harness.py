@@ -9,15 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphs import save
+from graphs import UP_DOWN, save
 
 DRIVER = Path(__file__).with_name("driver.py")
 FAULTS = ("kill", "ENOSPC", "EIO", "EACCES")
-GRAPH = """
-m (float[N, 64] x) => (float[N, 6] y)
-<float[64, 80] up, float[80, 6] down>
-{ h = MatMul(x, up)  r = Relu(h)  y = MatMul(r, down) }
-"""
 State = Mapping[str, bytes]
 """The files of a folder by name."""
 
@@ -34,7 +29,7 @@ class Form:
 
 
 def _onnx(folder: Path) -> Path:
-    return save(folder / "source.onnx", GRAPH, opset=18, external=True)
+    return save(folder / "source.onnx", UP_DOWN, opset=18, external=True)
 
 
 def _directory(folder: Path) -> Path:

@@ -40,8 +40,9 @@ class Opened(Holder):
             n for same in same_tensors(module) if not any(m in names.entries for m in same) for n in same
         ]
         require_bounded(module, lacking)
-        computing = partial(build, unstored=unstored(module, lacking))
-        stored = _stored(path, computing(checkpoint.config), names)
+        computed = unstored(module, lacking)
+        computing = partial(build, unstored=computed)
+        stored = _stored(path, computing(checkpoint.config) if computed else module, names)
         module = computing(checkpoint.config, constants=True)
         return Opened(module, stored, checkpoint.config, computing, checkpoint, names)
 

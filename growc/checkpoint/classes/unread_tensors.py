@@ -44,9 +44,9 @@ follow: no input that was tried reads it"
 
 def _embedded(held: GrownWeights[Holder]) -> set[int]:
     """How many units stood in the places of tokens, if other ones do now."""
+    table = None
     with suppress(AttributeError, NotImplementedError):  # a class need not know of its table
-        table = held.module.get_input_embeddings().weight
-        name = next(name for name, held_one in held.module.named_parameters() if held_one is table)
-        plan = held.planned.get(held.first.get(name, name))
-        return {plan.before[1] for step in plan.steps if step.axis == 1} if plan is not None else set()
-    return set()
+        table = getattr(held.module.get_input_embeddings(), "weight", None)
+    names = [held.first.get(name, name) for name, one in held.module.named_parameters() if one is table]
+    plans = [held.planned[name] for name in names if name in held.planned]
+    return {plan.before[1] for plan in plans for step in plan.steps if step.axis == 1}

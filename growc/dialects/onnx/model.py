@@ -27,7 +27,7 @@ from growc.dialects.onnx.operators.site import COMPLEX, REAL
 from growc.dialects.onnx.operators.table import OPERATORS
 from growc.dialects.onnx.repair.repair import Mender
 from growc.dialects.onnx.shapes.body_lines import CONTROL
-from growc.dialects.onnx.shapes.merging import merged
+from growc.dialects.onnx.shapes.merging import behind
 from growc.dialects.onnx.shapes.sample_points import settle
 from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
@@ -145,7 +145,7 @@ class IrModel(ABC):
     def simulate(self, graph: Graph) -> Sampled:
         """Fill in sizes and known values of a graph. Raises GrowError (G311)."""
         try:
-            inputs, done = settle(graph, self.simulator)
+            inputs, done, several = settle(graph, self.simulator)
         except ContradictionError as failure:
             node = failure.node
             message = f"the sizes of the model contradict each other at `{node.name or node.op}` ({node.op})"
@@ -155,7 +155,7 @@ class IrModel(ABC):
             kind = done.types.get(value)
             value.floating = kind is None or kind in REAL | COMPLEX
             value.dtype = "" if kind is None else dtype_name(ir.DataType(kind))
-        return Sampled(inputs, dict(done.counts), merged(graph, done))
+        return Sampled(inputs, dict(done.counts), behind(several))
 
     def sizes_at(
         self, graph: Graph, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]

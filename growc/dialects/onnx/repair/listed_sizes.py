@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from growc.algebra.space import Size
 from growc.dialects.onnx.repair.patch import part_of
+from growc.dialects.onnx.shapes.merging import varies
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.ir.graph import Node, Value
 from growc.passes.edits import Part, Patch
@@ -20,27 +21,26 @@ Entry = int | Part | None
 
 
 def listed(
-    node: Node, value: Value, wanted: Sequence[Size], sim: Simulation, varies: Callable[[int], bool]
+    node: Node, value: Value, wanted: Sequence[Size], sim: Simulation, may_vary: Callable[[int], bool]
 ) -> list[Patch]:
     """Patches of the operand `value`; none where no list gives the wanted sizes.
 
-    varies: whether an element may be another one elsewhere than at the sample points.
+    may_vary: whether an element may be another one elsewhere than at the sample points.
     """
     i = node.laws.shape
     assert i is not None
-    listing = _Listing(node, value, sim, varies)
+    listing = _Listing(node, value, sim, may_vary)
     entries = [listing.entry(axis, size, len(wanted)) for axis, size in enumerate(wanted)]
-    inferred = [k for k, size in enumerate(wanted) if entries[k] is None and listing.is_inferred(k, size)]
+    inferred = [k for k, size in enumerate(wanted) if listing.is_inferred(k, size)]
     if inferred and -1 in entries:  # of two, one has to be said
         entries = [wanted[k][0] if k in inferred else e for k, e in enumerate(entries)]
         inferred = []
-    reshapes = node.op == "Reshape"
-    if (not reshapes and -1 in entries) or entries.count(-1) > 1:
+    if (not listing.reshapes and -1 in entries) or entries.count(-1) > 1:
         return []
     patches = [Patch({i: tuple(entries)})]
     kept = [k for k, e in enumerate(entries) if e is None]
     dynamic = [k for k in kept if k in inferred or not listing.is_static(k, wanted[k])]
-    if reshapes and len(dynamic) <= 1 and -1 not in entries:
+    if listing.reshapes and len(dynamic) <= 1 and -1 not in entries:
         fixed = [-1 if k in dynamic else 0 if e == 0 else wanted[k][0] for k, e in enumerate(entries)]
         patches.insert(0, Patch({i: tuple(fixed)}))
     return patches
@@ -49,8 +49,8 @@ def listed(
 class _Listing:
     """What an operand lists now."""
 
-    def __init__(self, node: Node, value: Value, sim: Simulation, varies: Callable[[int], bool]) -> None:
-        self.node, self.value, self.sim, self.varies = node, value, sim, varies
+    def __init__(self, node: Node, value: Value, sim: Simulation, may_vary: Callable[[int], bool]) -> None:
+        self.node, self.value, self.sim, self.may_vary = node, value, sim, may_vary
         known = sim.known.get(value)
         self.old = None if known is None else [k.reshape(-1) for k in known]
         read = node.inputs[0] if node.laws.shape else None
@@ -63,11 +63,11 @@ class _Listing:
 
     def is_static(self, axis: int, size: Size) -> bool:
         """Whether a size is the same wherever the model runs."""
-        return len(set(size)) == 1 and not self.varies(axis)
+        return not varies(size) and not self.may_vary(axis)
 
     def is_inferred(self, axis: int, size: Size) -> bool:
         """Whether a size is the same at all sample points, and the list leaves it to the rest."""
-        return len(set(size)) == 1 and self.reshapes and set(self.now(axis) or ()) == {-1}
+        return not varies(size) and self.reshapes and set(self.now(axis) or ()) == {-1}
 
     def entry(self, axis: int, size: Size, rank: int) -> Entry:
         """What is to stand there."""
@@ -84,4 +84,4 @@ class _Listing:
         part = part_of(self.value, axis, size, self.sim)
         if part is not None and not self.is_static(axis, size):
             return part
-        return size[0] if len(set(size)) == 1 else -1
+        return -1 if varies(size) else size[0]

@@ -12,7 +12,7 @@ sample points is equal, but for what compares or bounds sizes: that may change b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node, Value
+from growc.ir.traits import SIZES
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.unstacked_experts import Taken
 from growc.passes.edits import Patch, Repairs, Sampled
@@ -60,7 +61,12 @@ class Mender:
         """Numbers that compare or bound sizes that change, of which the sample points do not tell all."""
         self.merged: frozenset[Value] = frozenset()
         """Values of which a number that is the same at all sample points may be another elsewhere."""
-        self.stored = {x for use in axes.graph.uses() for space in axes.of(use) for x in leaves(space)}
+
+    @cached_property
+    def stored(self) -> set[Space]:
+        """The atoms of weights."""
+        axes = self.axes
+        return {x for use in axes.graph.uses() for space in axes.of(use) for x in leaves(space)}
 
     def weight_shape(self, use: Value) -> tuple[int, ...]:
         """The shape of a stored tensor in the result."""
@@ -112,7 +118,7 @@ class Mender:
         """
         one, at = stands_for(value, k)
         node = one.producer
-        if one not in self.merged or node is None or node.op != "Shape":
+        if one not in self.merged or node is None or not node.has(SIZES) or one.rank != 1:
             return one in self.merged
         shown = self.axes.of(node.required(0))[node.integer("start", 0) + at]
         return not self.stored.issuperset(leaves(shown))

@@ -1,12 +1,13 @@
 """Sizes that are one at the sample points and may be several elsewhere: strides and bounds make them.
 
-Needs: a graph and its simulation at the sample points. Gives: `merged`, the values that come behind what
-makes one size of several, of which a number that is the same at all points need be no constant.
+Needs: a graph and its simulation at the sample points. Gives: `merging`, the nodes that make one of several,
+and `behind`, the values that come behind them, of which a number that is the same at all points need be no
+constant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import numpy as np
@@ -19,11 +20,15 @@ from growc.ir.traits import SIZES, TURN, VIEW
 from growc.ir.walk import walk
 
 
-def merged(graph: Graph, found: Simulation) -> frozenset[Value]:
-    """All that is made by nodes that make one size, or whole number, of several, or behind them."""
-    merging = [node for node in graph.nodes if merges(node, found)]
-    behind = walk(merging, lambda node: (user for out in node.outputs for user, _ in out.users))
-    return frozenset(out for node in behind for out in node.outputs)
+def merging(graph: Graph, found: Simulation) -> list[Node]:
+    """The nodes that make one size, or one whole number, of several."""
+    return [node for node in graph.nodes if merges(node, found)]
+
+
+def behind(nodes: Iterable[Node]) -> frozenset[Value]:
+    """All that is made by nodes, or of what they make."""
+    reached = walk(nodes, lambda node: (user for out in node.outputs for user, _ in out.users))
+    return frozenset(out for node in reached for out in node.outputs)
 
 
 def merges(node: Node, found: Simulation) -> bool:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Mapping
 from itertools import chain, combinations, permutations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.data_dependent import counted, sizes_of
-from growc.dialects.onnx.shapes.merging import merges, varies
+from growc.dialects.onnx.shapes.merging import merges, merging, varies
 from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
@@ -57,6 +57,14 @@ Row = tuple[int | str, ...]
 Dims = Mapping[Value, Row | None]
 
 
+class Settled(NamedTuple):
+    """Sizes of the inputs, the simulation there, and the nodes that make one of several in it."""
+
+    inputs: dict[Value, tuple[Size, ...] | None]
+    found: Simulation
+    merging: list[Node]
+
+
 def symbols_of(graph: Graph) -> dict[Value, Row | None]:
     """The dims of every graph input: numbers, and names of symbols (an anonymous dim has one of its own)."""
     found: dict[Value, Row | None] = {}
@@ -89,7 +97,7 @@ def input_sizes(
     return {v: None if row is None else tuple(map(of, row)) for v, row in dims.items()}
 
 
-def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, ...] | None], Simulation]:
+def settle(graph: Graph, simulator: Simulator) -> Settled:
     """Sample points at which the model does not contradict itself, and its simulation there.
 
     Nothing is assumed where some choice of samples does without: a table may only be too short for others.
@@ -118,19 +126,17 @@ def settle(graph: Graph, simulator: Simulator) -> tuple[dict[Value, tuple[Size, 
     def reach(result: Simulation | ContradictionError) -> int:
         return len(order) if isinstance(result, Simulation) else order[result.node]
 
-    def telling(
-        samples: tuple[Size, ...], assigned: Assignment, found: Simulation
-    ) -> tuple[dict[Value, tuple[Size, ...] | None], Simulation]:
-        merging = [node for node in graph.nodes if merges(node, found)]
-        leading = set(walk(merging, lambda node: makers((*node.operands, *(c for c, _ in node.guards)))))
-        for apart in FAR if merging else ():
+    def telling(samples: tuple[Size, ...], assigned: Assignment, found: Simulation) -> Settled:
+        several = merging(graph, found)
+        leading = set(walk(several, lambda node: makers((*node.operands, *(c for c, _ in node.guards)))))
+        for apart in FAR if several else ():
             part = attempt(apart, assigned, only=leading)
-            if isinstance(part, ContradictionError) or all(merges(node, part) for node in merging):
+            if isinstance(part, ContradictionError) or all(merges(node, part) for node in several):
                 continue
             other = attempt(apart, assigned)
             if isinstance(other, Simulation) and _varying(other) > _varying(found):
-                return _given(dims, apart, assigned)[0], other
-        return _given(dims, samples, assigned)[0], found
+                return Settled(_given(dims, apart, assigned)[0], other, merging(graph, other))
+        return Settled(_given(dims, samples, assigned)[0], found, several)
 
     for samples in SAMPLES:
         if isinstance(unassumed := attempt(samples, {}), Simulation):

@@ -162,9 +162,9 @@ def leads_of(trials: Trials, trial: Trial, wrong: set[Feature]) -> dict[Feature,
     """
     found: dict[Feature, set[Feature]] = {}
     together: list[set[Feature]] = []
-    bound = [path for path in trial.values if not _moved(trials, trial, [path])]
-    for paths in [*([path] for path in trial.values if path not in bound), bound]:
-        moved = _moved(trials, trial, paths)
+    alone = {path: _moved(trials, trial, [path]) for path in trial.values}
+    bound = [path for path, moved in alone.items() if not moved]
+    for moved in (*alone.values(), _moved(trials, trial, bound)):
         for one in wrong & moved:
             found.setdefault(one, set()).update(moved - wrong)
         together += [] if moved - wrong or not moved else [moved]
