@@ -265,6 +265,7 @@ def apply_file(
     from growc.plans.memory_bound import read_bound
     from growc.reports.calibration import calibrated
     from growc.system.workshop import workshop
+    from growc.unchanged import unchanged
     from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
 
     sources = sources_of(text)
@@ -281,20 +282,21 @@ def apply_file(
     form = form_of(source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new)
     bound = read_bound(memory)
     options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer}
-    require_own_parts(sources, resolved, source, target, options)
+    parts = require_own_parts(sources, resolved, source, target, options)
     guard(target, source, beside, force)
-    given = inputs if source.is_dir() else None
-    compilation = compile(
-        resolved, source, keeps=True, progress=progress, config=config, example_inputs=given
-    )
-    if planned is not None:
-        planned(compilation.plan)
-    judge_plan(resolved.statements, compilation)
-    remark = _within(form, compilation, bound, bool(memory))
-    earlier = form.history(source)
     measured, reason = None, "" if check else "switched off by --no-verify"
     calibration, uncalibrated = None, ""
     with contextlib.ExitStack() as stack:
+        require_unchanged = stack.enter_context(unchanged(parts))
+        given = inputs if source.is_dir() else None
+        compilation = compile(
+            resolved, source, keeps=True, progress=progress, config=config, example_inputs=given
+        )
+        if planned is not None:
+            planned(compilation.plan)
+        judge_plan(resolved.statements, compilation)
+        remark = _within(form, compilation, bound, bool(memory))
+        earlier = form.history(source)
         folder = stack.enter_context(workshop(target))
         files = form.write(compilation, folder, target, progress)
         if check or preserved_conditions(resolved.statements):
@@ -316,6 +318,7 @@ def apply_file(
             elsewhere = stack.enter_context(workshop(beside))
             moves.append((_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), beside))
         moves.append((files[-1], target))
+        require_unchanged()
         failed = commit(moves, lambda: guard(target, source, beside, force))
     if measured is not None and not check:
         reason += f" (`expect preserved` was measured: {measured.relative:.1e})"
@@ -357,12 +360,19 @@ def verify(
         from growc.modules.grow import verify
 
         return verify(cast("nn.Module", source), cast("nn.Module", result), inputs)
+    from growc.distinct import Part, model_parts
     from growc.formats.protocol import form_of
+    from growc.unchanged import unchanged
 
     form = form_of(Path(source))
-    progress("planning", 0, 0)
-    ports = form.retraced(Path(source), Path(result), progress)
-    return form.verify(ports, Path(source), Path(result), inputs, progress)
+    read = [*model_parts(Path(source), "the source"), *model_parts(Path(result), "the result")]
+    read += [Part("the inputs", Path(inputs))] if isinstance(inputs, str | Path) else []
+    with unchanged(read) as require_unchanged:
+        progress("planning", 0, 0)
+        ports = form.retraced(Path(source), Path(result), progress)
+        measured = form.verify(ports, Path(source), Path(result), inputs, progress)
+        require_unchanged()
+    return measured
 
 
 def inspect(model: Model, *, example_inputs: object = None, state_dict: State | None = None) -> Analysis:

@@ -36,14 +36,18 @@ def require_own_parts(
     model: Path,
     target: Path,
     options: Mapping[str, str | Path | None],
-) -> None:
-    """Raise GrowError (G200) where a file has two parts in `apply`; `options` are those that name files."""
+) -> Sequence[Part]:
+    """All that `apply` reads; `options` are those that name files.
+
+    Raises GrowError (G200) where a file has two parts.
+    """
     named = [Part(f"the file of `{name}`", Path(path)) for name, path in options.items() if path is not None]
     lineage = [part for part in named if part.role == "the file of `--lineage`"]
     written = [Part("OUT", target), Part("the record of OUT", record_path(target, model.is_dir())), *lineage]
     read = [part for part in named if part not in lineage]
     read += [*model_parts(model), *recipe_parts(sources, resolved)]
     require_distinct([*written, *kept_parts(model, resolved)], read, model=model)
+    return read
 
 
 def require_distinct(written: Sequence[Part], read: Iterable[Part], *, model: Path | None = None) -> None:

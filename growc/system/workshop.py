@@ -26,6 +26,8 @@ SCRATCH = "growc-run-"
 """How those in the system's folder for temporary files do."""
 OWNER, MOVES = ".owner", ".moves"
 BORN = f"{OWNER}.new"
+_OURS: set[Path] = set()
+"""The folders of this process."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,12 @@ def scratch_folder() -> Iterator[Path]:
         remove()
 
 
+def forsaken() -> None:
+    """Remove the folders of this process, which is about to end without leaving what made them."""
+    for folder in _OURS:
+        _removed(folder)
+
+
 def clean(place: Path) -> Cleaned:
     """Put in order what killed runs left in a folder, and in the system's for temporary files.
 
@@ -171,8 +179,10 @@ def _made(prefix: str, place: Path, target: str) -> tuple[Path, Callable[[], Non
     _lock(handle)
     os.write(handle, json.dumps(asdict(Owner(os.getpid(), socket.gethostname(), target))).encode())
     new.replace(folder / OWNER)  # whoever sees it finds it locked
+    _OURS.add(folder)
 
     def remove() -> None:
+        _OURS.discard(folder)
         _removed(folder)
         os.close(handle)
 
