@@ -127,16 +127,16 @@ class _Probes:
 
     def of(self, weight: Weight) -> Array:
         if weight not in self.taken:
-            places = [sorted({(size - 1) * k // 3 for k in range(4)}) for size in weight.shape]
+            places = [sorted({(size - 1) * k // 3 for k in range(4 if size else 0)}) for size in weight.shape]
             self.taken[weight] = weight.at(np.ix_(*places))
         return self.taken[weight]
 
     def constant(self, weight: Weight) -> bool:
-        """Whether its elements are one number; of a config by itself, which has no numbers, none are."""
+        """Whether its elements are one number, or none; of a config by itself no numbers are known."""
         if not weight.known:
             return False
         probe = self.of(weight)
-        return bool((probe == probe.flat[0]).all())
+        return probe.size == 0 or bool((probe == probe.flat[0]).all())
 
     @cached_property
     def alike(self) -> dict[object, list[Weight]]:

@@ -175,3 +175,20 @@ def test_gaps_of_one_cause_are_one_line():
         "  gap  counts differ   25 nodes, first: node0",
         "  help: do not",
     ]
+
+
+def test_weights_without_elements_stay_as_they_are(tmp_path):
+    graph = """
+m (float[4, 3, 8] x) => (float[4, 3, 6] y)
+<float[8, 12] up, float[12, 6] down, float[4, 3, 0] one, float[4, 3, 0] two>
+{
+    c = Concat <axis = 2> (x, one, two)
+    h = MatMul(c, up)
+    r = Relu(h)
+    y = MatMul(r, down)
+}
+"""
+    path = save(tmp_path / "empty.onnx", graph)
+    done = api.apply("widen ffn to 24 with neighbor copy", path)
+    assert [weight.name for weight in done.plan.weights if weight.changed] == ["up", "down"]
+    assert done.plan.certificate.exact
