@@ -6,63 +6,43 @@ Heavy modules are imported by the command that needs them, so that `growc --help
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
-import logging
 import math
 import os
-import signal
 import sys
-import tempfile
-import threading
-import traceback
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from growc.cli.arguments import pairs, read_arguments
+from growc.cli.process import interruptible, last_words, no_loggers, own_process, unexpected
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render, wrong
 from growc.errors.json_data import Json
 from growc.errors.printable import printable
 from growc.errors.source import Source
-from growc.system.interrupts import INTERRUPTS
 from growc.system.limits import limits, most
-from growc.version import __version__
 
 if TYPE_CHECKING:
     from growc.passes import compilation
     from growc.passes.compilation import After
 
-SELDOM = 20_000
-"""So many new objects before a collection, where Python says 700: imports and graphs make live ones."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """A Ctrl-C by another name: Python remembers one that leaves an `exec`, as libraries use them, and ends
-    by the signal though it was caught.
-    """
-
 
 def program() -> int:
-    """`growc` as a process of its own: a signal that comes once the command has ended changes nothing."""
-    for number in INTERRUPTS:
-        signal.signal(number, signal.SIG_IGN)  # what `main` puts back
-    gc.set_threshold(SELDOM)
-    status = main()
-    gc.freeze()  # the interpreter's last collection looks at everything that was imported
-    return status
+    """`growc` as a process of its own."""
+    with own_process():
+        return main()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A person never sees a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with _interruptible(), _no_loggers():
+        with interruptible(), no_loggers():
             options = read_arguments(given)
             with limits(**options.limits):
                 status = COMMANDS[options.command](options)
-            with _last_words():
+            with last_words():
                 sys.stdout.flush()
             return status
     except GrowError as error:
@@ -75,38 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f"the system refused{place}: {(error.strerror or str(error)).lower()}"
         return _report(GrowError(Diagnostic("G502", message)), given)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a bug
-        return _report(_bug(error, given), given)
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does; once one of them came, no other disturbs the cleaning up."""
-
-    def interrupt(*_: object) -> None:
-        for number in INTERRUPTS:
-            signal.signal(number, signal.SIG_IGN)
-        raise Interrupted
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, interrupt) for number in INTERRUPTS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _no_loggers() -> Iterator[None]:
-    """What libraries log is for programs: none of it reaches a person, whom diagnostics tell all."""
-    handler = logging.NullHandler()
-    logging.getLogger().addHandler(handler)
-    try:
-        yield
-    finally:
-        logging.getLogger().removeHandler(handler)
+        return _report(unexpected(error, given), given)
 
 
 def _report(error: GrowError, given: Sequence[str]) -> int:
@@ -118,15 +67,6 @@ def _report(error: GrowError, given: Sequence[str]) -> int:
         with contextlib.suppress(OSError):
             print("\n\n".join(render(d, color) for d in error.diagnostics), file=sys.stderr)
     return error.exit_status
-
-
-def _bug(error: Exception, given: Sequence[str]) -> GrowError:
-    """One line for the person, the rest in a report file."""
-    with tempfile.NamedTemporaryFile("w", prefix="growc-report-", suffix=".txt", delete=False) as file:
-        file.write(f"growc {__version__}\narguments: {list(given)}\n\n")
-        file.write("".join(traceback.format_exception(error)))
-    message = f"this is a bug in growc ({type(error).__name__}); the report is in {file.name}"
-    return GrowError(Diagnostic("G900", message))
 
 
 def _colors(stream: Any) -> bool:
@@ -145,20 +85,10 @@ def _print(lines: Iterable[str]) -> None:
     from growc.render.text import colored
 
     ink = colored if _colors(sys.stdout) else str
-    with contextlib.suppress(BrokenPipeError), _last_words():
+    with contextlib.suppress(BrokenPipeError), last_words():
         for line in lines:
             print(ink(printable(line)))
         sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def _last_words() -> Iterator[None]:
-    """What cannot be printed is given up: else the interpreter tries again when it ends, and fails."""
-    try:
-        yield
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise
 
 
 def _read(name: str) -> Source:

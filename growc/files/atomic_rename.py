@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +22,11 @@ def on_disk(draft: Path) -> None:
 
 
 def put(draft: Path, place: Path, aside: Path) -> Callable[[], None]:
-    """Rename `draft` to `place`; what stood there is then at `aside`. Gives what takes it back."""
+    """Rename `draft` to `place`; what stood there is then at `aside`. Gives what takes it back.
+
+    Files and folders that are replaced keep their modes.
+    """
+    _keep_modes(draft, place)
     if draft.is_dir():
         return _put_folder(draft, place, aside)
     before = _kept(place, aside)
@@ -55,6 +60,13 @@ def _put_folder(draft: Path, place: Path, aside: Path) -> Callable[[], None]:
         aside.rename(place)
 
     return undo
+
+
+def _keep_modes(draft: Path, place: Path) -> None:
+    for path in (draft, *draft.rglob("*")) if draft.is_dir() else (draft,):
+        before = place / path.relative_to(draft)
+        if before.exists() and before.is_dir() == path.is_dir():
+            path.chmod(stat.S_IMODE(before.stat().st_mode))
 
 
 def exchange(one: Path, other: Path) -> bool:

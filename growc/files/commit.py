@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import re
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from growc.errors.json_data import Json
 from growc.errors.regular_files import irregular, require_path
 from growc.files.atomic_rename import on_disk, put
 from growc.files.pt2_archive import record_of
-from growc.system.interrupts import INTERRUPTS, uninterrupted
+from growc.system.interrupts import forget, uninterrupted
 from growc.system.workshop import alone, journal, kept_aside, synced
 
 METADATA = "growc"
@@ -25,6 +25,9 @@ METADATA = "growc"
 
 OPENING = '{\n  "growc": '
 """How every text begins that growc writes beside a model."""
+
+PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""Errors that say nothing of a file: there are too many open ones, or there is too little memory."""
 
 RECORD = "growc.json"
 """Where provenance stands inside a checkpoint directory."""
@@ -103,15 +106,21 @@ def _guard_kind(target: Path, model: Path) -> None:
 
 
 def made_by_growc(path: Path) -> bool:
-    """Whether a file is a model or a record that growc wrote, or a folder has such a record."""
+    """Whether a file is a model or a record that growc wrote, or a folder has such a record.
+
+    Raises what kept the system from telling, where that passes.
+    """
     from growc.dialects.onnx.files.load import load
 
     if path.is_dir():
         return (path / RECORD).is_file() and made_by_growc(path / RECORD)
     if has_opening(path):
         return True
-    with contextlib.suppress(OSError, GrowError):
+    try:
         return bool(record_of(path)) or METADATA in load(path).metadata_props
+    except (OSError, GrowError) as error:
+        if {getattr(one, "errno", None) for one in (error, error.__cause__)} & PASSING:
+            raise
     return False
 
 
@@ -154,8 +163,7 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> tup
                 undoing.callback(put(draft, place, kept_aside(draft, number)))
             undoing.pop_all()
         failed = list(_after(moves, stale))
-        while signal.sigtimedwait(INTERRUPTS, 0):
-            pass  # what came while this went on came too late
+        forget()
     return tuple(failed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -333,3 +334,18 @@ def test_missing_calibration_data_are_named_with_their_line_and_nothing_else_is_
     assert ran.status == 3
     assert [(e["code"], e["line"]) for e in ran.json["errors"]] == [("G323", 2)]
     assert "nosuch.npz" in ran.json["error"]["message"]
+
+
+def test_files_that_are_replaced_keep_their_modes_and_new_ones_heed_the_umask(growc, tmp_path):
+    stream(tmp_path)
+    before = os.umask(0o027)
+    try:
+        assert growc(*WIDEN, "-o", "made.onnx").status == 0
+        made = tmp_path / "made.onnx"
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in (made, tmp_path / "made.grown.json")}
+        assert modes == {0o640}
+        made.chmod(0o604)
+        assert growc(*WIDEN, "-o", "made.onnx").status == 0
+        assert stat.S_IMODE(made.stat().st_mode) == 0o604
+    finally:
+        os.umask(before)

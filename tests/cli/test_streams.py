@@ -102,7 +102,21 @@ def test_a_signal_after_the_end_changes_nothing(tmp_path, number):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_nohup_lets_a_command_ignore_is_ignored(tmp_path):
+    program = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from growc.cli import main\n"
+        "main.COMMANDS['check'] = lambda options: os.kill(os.getpid(), signal.SIGHUP) or 0\n"
+        "sys.exit(main.program())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "check", "a.grow"], capture_output=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_exec_ends_as_any_other_command(tmp_path, number):
     """As dataclasses are made by one: an import may be interrupted there."""
     text = f"import os, time; os.kill(os.getpid(), {int(number)}); time.sleep(9)"

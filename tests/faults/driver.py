@@ -2,7 +2,7 @@
 
 A step is what Python asks of the system about a file that is to change: to open one for writing, to rename,
 remove or link it, to make or remove a folder, to wait for the disk. COUNT is where the number of steps is
-written. FAULT is `kill` or the name of an error (`ENOSPC`).
+written; `-` for nowhere. FAULT is `kill` or the name of an error (`ENOSPC`).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def _is_kept(path: object) -> bool:
     return isinstance(path, str | bytes | os.PathLike) and not os.fsdecode(path).startswith("/dev/")
 
 
-def run(at: int, fault: str, count: Path, arguments: list[str]) -> int:
-    from growc.cli.main import main
+def run(at: int, fault: str, count: str, arguments: list[str]) -> int:
+    from growc.cli.main import program
 
     steps = Steps(at, fault)
     usual = os.fsync
@@ -61,11 +61,13 @@ def run(at: int, fault: str, count: Path, arguments: list[str]) -> int:
     os.fsync = fsync
     sys.dont_write_bytecode = True
     sys.addaudithook(steps.hook)
-    status = main(arguments)
+    sys.argv[1:] = arguments
+    status = program()
     steps.armed = False
-    count.write_text(str(steps.count))
+    if count != "-":
+        Path(count).write_text(str(steps.count))
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(run(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), sys.argv[4:]))
+    sys.exit(run(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,6 +72,7 @@ class Bench:
         self.source = form.save(folder)
         self.made, self.temporary = folder / "made", folder / "temporary"
         self.temporary.mkdir()
+        self.environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONDONTWRITEBYTECODE": "1"}
         self.fresh()
         self.apply(1)
         self.after = self.state()
@@ -93,19 +94,23 @@ class Bench:
 
     def apply(self, statement: int, at: int = 0, fault: str = "kill") -> int:
         """Run growc; its exit status, below zero for a signal."""
+        return self.start(statement, at, fault).wait()
+
+    def start(
+        self, statement: int, at: int = 0, fault: str = "kill", condition: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        """A run of growc under a condition: a command that runs the one behind it."""
         given = ["apply", "-e", self.form.statements[statement], str(self.source), "-o", self.form.out]
-        command = [str(DRIVER), str(at), fault, str(self.folder / "steps"), *given, "--no-verify", "--force"]
-        environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONDONTWRITEBYTECODE": "1"}
+        steps = "-" if condition else str(self.folder / "steps")
+        command = [str(DRIVER), str(at), fault, steps, *given, "--no-verify", "--force"]
         with (self.folder / "said").open("wb") as said:
-            ran = subprocess.run(
-                [sys.executable, *command, *self.form.more],
+            return subprocess.Popen(
+                [*condition, sys.executable, *command, *self.form.more],
                 cwd=self.made,
-                env=environment,
+                env=self.environment,
                 stdout=said,
                 stderr=said,
-                check=False,
             )
-        return ran.returncode
 
     def steps(self) -> int:
         """How many steps a run has that does not fail."""
@@ -117,18 +122,20 @@ class Bench:
     def wrong(self, at: int, fault: str) -> str:
         """What is wrong after a fault at a step; nothing where all is as promised."""
         status = self.apply(1, at, fault)
+        return self.judged(f"{fault} at {at}", status, (0, 3, 4) if fault != "kill" else (0, -9))
+
+    def judged(self, condition: str, status: int, allowed: Sequence[int]) -> str:
+        """What is wrong with what a run under a condition left; nothing where all is as promised."""
         said = (self.folder / "said").read_text(errors="replace")[-300:]
-        allowed = (0, 3, 4) if fault != "kill" else (0, -9)
-        if status not in allowed or "Traceback" in said:
-            return f"{self.form.name}, {fault} at {at}: status {status}: {said}"
         clean = [sys.executable, "-m", "growc", "clean", str(self.made)]
-        environment = {**os.environ, "TMPDIR": str(self.temporary)}
-        subprocess.run(clean, env=environment, check=True, capture_output=True)
-        now, left = self.state(), [path.name for path in self.temporary.glob("growc-*")]
+        subprocess.run(clean, env=self.environment, check=True, capture_output=True)
+        now, left = self.state(), sorted(path.name for path in self.temporary.glob("growc-*"))
         whole = now == (self.after if status == 0 else self.before) or (status == -9 and now == self.after)
-        if not whole or left:
-            odd = sorted({*now} ^ {*self.before}) or "other bytes"
-            return f"{self.form.name}, {fault} at {at}: status {status}: {odd}, {left}: {said}"
         if now != self.before:
             self.fresh()
-        return ""
+        for name in left:
+            (self.temporary / name).unlink()  # a report of a bug
+        if whole and not left and status in allowed and "Traceback" not in said:
+            return ""
+        odd = sorted({*now} ^ {*self.before}) or "other bytes"
+        return f"{self.form.name}, {condition}: status {status}: {odd}, {left}: {said}"

@@ -1,4 +1,6 @@
-"""Every fault at every step of every form, for a first result and for a second one: `run.py --json FILE`."""
+"""Every fault at every step of every form, for a first result and for a second one, and every condition:
+`run.py --json FILE`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from conditions import every
 from harness import FAULTS, FORMS, Bench
 
 
@@ -20,6 +23,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--form", choices=FORMS, action="append", help="default: all")
+    parser.add_argument(
+        "--kills", type=int, default=40, help="at random times, of first and second results of a form"
+    )
     options = parser.parse_args()
     counts: Counter[str] = Counter()
     found: list[str] = []
@@ -31,6 +37,9 @@ def main() -> int:
                     for fault in FAULTS:
                         counts[f"{form.name} {fault}"] += 1
                         found += filter(None, [bench.wrong(step, fault)])
+                for kind, wrong in every(bench, options.kills):
+                    counts[f"{form.name} {kind}"] += 1
+                    found += filter(None, [wrong])
     for kind, count in sorted(counts.items()):
         print(f"{kind}: {count}")
     revision = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)

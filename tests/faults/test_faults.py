@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
+from conditions import at_random, closed, limited
 from harness import FAULTS, FORMS, Bench
 
 
@@ -25,3 +27,26 @@ def test_a_result_that_is_neither_of_both_is_seen(tmp_path: Path) -> None:
     bench = Bench(FORMS["onnx"], tmp_path)
     bench.after = {**bench.after, "made.onnx": b"half"}
     assert "status 0" in bench.wrong(0, "kill")
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_any_time_leaves_one_whole_result(number: signal.Signals, tmp_path: Path) -> None:
+    bench = Bench(FORMS["onnx"], tmp_path)
+    assert not list(filter(None, at_random(bench, 3, int(number), (number,))))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("streams", [">&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_do_not_stop_the_work(streams: str, tmp_path: Path) -> None:
+    assert not closed(Bench(FORMS["onnx"], tmp_path, first=True), streams)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "limit",
+    [("RLIMIT_FSIZE", 10_000), ("RLIMIT_NOFILE", 10), ("RLIMIT_AS", 200 << 20)],
+    ids=lambda one: one[0],
+)
+def test_a_limit_of_the_process_leaves_one_whole_result(limit: tuple[str, int], tmp_path: Path) -> None:
+    assert not limited(Bench(FORMS["onnx"], tmp_path), *limit)

@@ -1,0 +1,127 @@
+"""The command line as a process: its streams, its signals, its memory, and what is left of a bug."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.system.interrupts import INTERRUPTS
+from growc.version import __version__
+
+try:
+    import resource  # here, for an import fails where memory is short
+except ImportError:  # not all systems have limits
+    resource = None  # type: ignore[assignment]
+
+SELDOM = 20_000
+"""So many new objects before a collection, where Python says 700: imports and graphs make live ones."""
+CHAIN = 20
+"""So many causes of an error are looked at."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A Ctrl-C by another name: Python remembers one that leaves an `exec`, as libraries use them, and ends
+    by the signal though it was caught.
+    """
+
+
+@contextlib.contextmanager
+def own_process() -> Iterator[None]:
+    """While growc is the whole process: a signal that comes once the command has ended changes nothing."""
+    for number in INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)  # what `interruptible` puts back
+    gc.set_threshold(SELDOM)
+    _open_streams()
+    yield
+    gc.freeze()  # the interpreter's last collection looks at everything that was imported
+
+
+def _open_streams() -> None:
+    """Streams that are closed lead nowhere: else the next file opened would take what they are sent."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does; once one of them came, no other disturbs the cleaning
+    up.
+    """
+
+    def interrupt(*_: object) -> None:
+        for number in INTERRUPTS:
+            signal.signal(number, signal.SIG_IGN)
+        raise Interrupted
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, interrupt) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def no_loggers() -> Iterator[None]:
+    """What libraries log is for programs: none of it reaches a person, whom diagnostics tell all."""
+    handler = logging.NullHandler()
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+@contextlib.contextmanager
+def last_words() -> Iterator[None]:
+    """What cannot be printed is given up: else the interpreter tries again when it ends, and fails."""
+    try:
+        yield
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def unexpected(error: Exception, given: Sequence[str]) -> GrowError:
+    """What a command that must not raise raised: too little memory, or a bug, told in a file of its own."""
+    if _starved(error):
+        remedy = "a machine with more, or a higher `ulimit -v`; `--memory` bounds what writing takes"
+        return GrowError(Diagnostic("G502", "there is not enough memory", help=remedy))
+    with tempfile.NamedTemporaryFile("w", prefix="growc-report-", suffix=".txt", delete=False) as file:
+        file.write(f"growc {__version__}\narguments: {list(given)}\n\n")
+        file.write("".join(traceback.format_exception(error)))
+    message = f"this is a bug in growc ({type(error).__name__}); the report is in {file.name}"
+    return GrowError(Diagnostic("G900", message))
+
+
+def _starved(error: BaseException | None) -> bool:
+    """Whether there was too little memory: where it is limited, imports fail of that in several ways."""
+    kinds = (MemoryError, SystemError, ImportError) if _is_limited() else (MemoryError,)
+    for _ in range(CHAIN):
+        if error is None or isinstance(error, kinds):
+            break
+        error = error.__cause__ or error.__context__
+    return isinstance(error, kinds)
+
+
+def _is_limited() -> bool:
+    """Whether the addresses of this process are, by `ulimit -v`."""
+    return resource is not None and resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
