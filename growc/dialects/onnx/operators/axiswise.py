@@ -140,6 +140,21 @@ def instance_norm(site: Site) -> Line:
     return over(line([["b", "c", *space], ["c"], ["c"]], [["b", "c", *space]]), space)
 
 
+def batch_norm(site: Site) -> Line:
+    """Each channel by what is stored of it; in training mode by its own rows and places, as a norm, where
+    nothing reads what is measured of them.
+    """
+    space = names("s", first(site).rank - 2)
+    data: list[Term] = ["b", "c", *space]
+    stored: list[list[Term]] = [["c"]] * 4
+    made = line([data, *stored], [data, *stored[: len(site.outputs) - 1]])
+    if not site.attribute("training_mode", 0):
+        return made if len(site.outputs) == 1 else opaque(site)
+    if any(value.users for value in site.node.outputs[1:]):
+        return opaque(site)
+    return replace(over(made, ["b", *space]), treatment="layer_norm")
+
+
 def group_norm(site: Site) -> Line:
     """Each group of channels of each sample by itself; gain and bias are of channels, before opset 21 of
     groups.

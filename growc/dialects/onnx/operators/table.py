@@ -144,7 +144,7 @@ OPERATORS = table(
     SimplifiedLayerNormalization  normalization()                  rms_norm
     InstanceNormalization    instance_norm()                       layer_norm
     GroupNormalization       group_norm()                          layer_norm
-    BatchNormalization       b c ..., c, c, c, c -> b c ...        per_channel
+    BatchNormalization       batch_norm()                          per_channel
     LRN                      b _ ... -> b _ ...                    pointwise zero
     GlobalAveragePool        global_pool()                         mean
     GlobalMaxPool            global_pool()                         extreme

@@ -237,7 +237,8 @@ def _by_variance(node: Node, given: Operands) -> Range:
     """Divided by the root of a stored variance and eps: a unit of none is divided by the root of eps."""
     made = Range.anything(len(given[min(given)].low))
     eps = node.real("epsilon", 1e-5)
-    return made.bad(given[4].holds(-eps)) if 4 in given else made
+    stored = 4 in given and not node.integer("training_mode", 0)
+    return made.bad(given[4].holds(-eps)) if stored else made
 
 
 def _of_all(function: Callable[[Node, Operands], Range]) -> Image:
