@@ -254,3 +254,29 @@ def test_a_height_and_width_that_a_classifier_reads_as_a_whole_may_be_declared_d
     assert done.plan.certificate.exact
     assert done.verification is not None
     assert done.verification.relative < 1e-5
+
+
+@pytest.mark.parametrize("fill", ["neighbor copy", "cyclic copy", "zero fill"])
+def test_a_cut_by_number_that_takes_all_channels_takes_all_that_they_become(tmp_path, fill):
+    graph = """
+ghost (float[N, 3, 6] x) => (float[N, 5, 6] y)
+<float[8, 3, 1] w0, float[4, 8, 1] w1, float[4, 1, 1] d1, float[5, 8, 1] w2>
+{
+    c0 = Conv(x, w0)
+    r = Relu(c0)
+    a = Conv(r, w1)
+    b = Conv <group = 4> (a, d1)
+    c = Concat <axis = 1> (a, b)
+    start = Constant <value_ints = [0]> ()
+    end = Constant <value_ints = [8]> ()
+    axis = Constant <value_ints = [1]> ()
+    s = Slice(c, start, end, axis)
+    z = Add(s, r)
+    q = Relu(z)
+    y = Conv(q, w2)
+}
+"""
+    done = api.apply(f"widen channels to 2 * channels with {fill}", save(tmp_path / "m.onnx", graph))
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+    assert not done.verification.refutes_exact()

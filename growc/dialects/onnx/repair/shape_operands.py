@@ -113,10 +113,16 @@ def _holds(
 
 
 def _cut(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | None:
-    """(start, end) in new sizes of the segment that is taken from an axis (its label begins with y)."""
+    """(start, end) in new sizes of the segment that is taken from an axis (its label begins with y), or of an
+    axis that is taken as a whole and has another size now.
+    """
     term = (instance.line.inputs[0] or ())[axis]
     if not isinstance(term, tuple) or term[0] != "+":
-        return None
+        data, result = instance.node.inputs[0], instance.line.outputs[0]
+        if data is None or data.sizes is None or result is None or result[axis] != term or term == "_":
+            return None
+        whole = (wants.demand(data) or data.sizes)[axis]
+        return (0, whole[0]) if whole != data.sizes[axis] and len(set(whole)) == 1 else None
     start = 0
     for name in labels(term):
         size = wants.resize(find(instance.spaces[name]))[0]
