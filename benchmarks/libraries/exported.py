@@ -24,6 +24,13 @@ from torch import Tensor
 import growc
 from growc.plans.plan import Plan
 
+KINDS = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+}
 OWN_ROUNDINGS = 4
 """How many times its own rounding two results may be apart, where that is more than judge.CLOSE."""
 
@@ -82,10 +89,19 @@ def ran(path: Path, feed: judge.Feed, *, rewritten: bool = True) -> list[Tensor]
     if not rewritten:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    given, taken = iter(judge.tensors(feed)), {}
+    given, taken = [tensor.numpy() for tensor in judge.tensors(feed)], {}
     for value in session.get_inputs():
-        # An exporter makes an input of a number that forward has a default for: any value does.
-        default = torch.ones((), dtype=torch.float64 if "double" in value.type else torch.float32)
-        taken[value.name] = next(given, default).numpy()
+        taken[value.name] = _fitting(value, given)
     made = session.run(None, taken)
     return [torch.from_numpy(a) for a in made if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
+
+
+def _fitting(value: onnxruntime.NodeArg, given: list[np.ndarray]) -> np.ndarray:
+    """The first tensor of the kind of an input, taken from those that are left: exporters put them in another
+    order, and make an input of a number that forward has a default for, for which any value does.
+    """
+    kind = KINDS.get(value.type)
+    for k, tensor in enumerate(given):
+        if tensor.dtype == kind and list(tensor.shape) == value.shape:
+            return given.pop(k)
+    return np.ones(value.shape, kind)
