@@ -172,4 +172,5 @@ def _refused(error: GrowError, axis: str, seconds: float) -> Outcome:
         return Outcome(NO_AXIS, said, seconds=seconds)
     if first.message.endswith("does not come out whole") and not first.message.startswith("1 /"):
         return Outcome(ODD, said, seconds=seconds)
-    return Outcome(REFUSED, said, seconds=seconds, named="`" in first.message.replace(f"`{axis}`", ""))
+    named = "`" in " ".join([first.message, *first.notes]).replace(f"`{axis}`", "")
+    return Outcome(REFUSED, said, seconds=seconds, named=named)

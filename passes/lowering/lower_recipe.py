@@ -33,6 +33,7 @@ from growc.passes.lowering.scopes import Region, counted_from_the_end, number_of
 from growc.passes.ranking.magnitude import Magnitudes
 from growc.passes.ranking.rankings import Rankings
 from growc.passes.roles.name_axes import RoleAxis
+from growc.passes.roles.why_tied import bearers
 from growc.plans.plan import AxisChange, Summary
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, Named, evaluate
@@ -224,7 +225,12 @@ class _Lowering:
             sizes = self.done.sizes if axis.moment is None else self.done.before(axis.moment)
             return self.size(axis.name, axis.span, region, target, ordinal, sizes)
 
-        return evaluate(expr, size)
+        try:
+            return evaluate(expr, size)
+        except GrowError as error:
+            where = [f"asked for axis {k} of `{v.name}`" for v, k in bearers(self.axes, target)[:1]]
+            found = (replace(said, notes=(*said.notes, *where)) for said in error.diagnostics)
+            raise GrowError(*found) from error
 
     def size(
         self, name: str, span: Span, region: Region, target: RoleAxis, ordinal: int, sizes: Sizes
