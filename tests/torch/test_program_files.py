@@ -340,3 +340,23 @@ def test_a_guard_that_is_no_arithmetic_is_refused(text, tmp_path, guard):
 )
 def test_guards_of_sizes_are_arithmetic(guard):
     assert is_arithmetic(guard)
+
+
+def test_inputs_may_be_named_as_builtins_are(tmp_path):
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = nn.Linear(6, 8), nn.Linear(8, 5)
+
+        def forward(self, input, *, type):  # noqa: A002
+            return self.down(torch.relu(self.up(input))) * type
+
+    torch.manual_seed(0)
+    torch.export.save(
+        torch.export.export(Named(), (torch.randn(2, 6),), {"type": torch.randn(2, 1)}), tmp_path / "m.pt2"
+    )
+    done = api.apply("widen ffn to 16 with neighbor copy", tmp_path / "m.pt2")
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+    made = torch.export.load(done.written).module()
+    assert made(torch.ones(2, 6), type=torch.ones(2, 1)).shape == (2, 5)

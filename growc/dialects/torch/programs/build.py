@@ -86,7 +86,7 @@ class _Exporting:
             source = [InputSpec(InputKind.USER_INPUT, TensorArgument(name), None) for name in takes]
         for spec in source:
             node = self.nodes[spec.arg.name] = self.graph.placeholder(spec.arg.name)
-            assert node.name == spec.arg.name
+            node.name = spec.arg.name  # fx gives another one to what is named as a builtin of Python is
             fixed = isinstance(spec.arg, ConstantArgument)
             node.meta["val"] = spec.arg.value if fixed else self.sized(takes[node.name])
         return source
