@@ -160,10 +160,10 @@ class Kind:
 KINDS = {
     "recipe-grammar": Kind(grammatical, 60_000),
     "recipe-bytes": Kind(spelt, 40_000),
-    "onnx-structure": Kind(onnx_structure, 9_000),
-    "onnx-bytes": Kind(onnx_bytes, 5_000),
+    "onnx-structure": Kind(onnx_structure, 9_500),
+    "onnx-bytes": Kind(onnx_bytes, 5_500),
     "npz": Kind(arrays, 3_000),
-    "safetensors": Kind(safetensors, 1_500),
-    "json": Kind(json, 1_500),
+    "safetensors": Kind(safetensors, 1_000),
+    "json": Kind(json, 1_000),
     "pt2": Kind(programs, 500),
 }
