@@ -44,6 +44,7 @@ from growc.passes.compilation import Kept, Result
 from growc.passes.finish.certify import now_stored
 from growc.plans.execute import stays_zero
 from growc.plans.plan import Certificate, Gap, WeightPlan
+from growc.recipe.syntax_tree import Statement
 from growc.resolve.bound import Bound
 from growc.resolve.resolve import load
 
@@ -128,8 +129,11 @@ def _less(c: Result, stays: Kept) -> Followed | None:
 def _followed(c: Result, answer: Solved | Unsolved, target: Target) -> Followed | None:
     """The plan where more axes follow, or stay, until a config holds it; None where no more can."""
     told: tuple[str, ...] = ()
+    said: list[Statement] = []
     while isinstance(answer, Unsolved):
         led = following(answer, StoredAxes.of(c)) if len(told) < FOLLOWING else []
+        led = [pair for pair in led if pair[0].statement not in said]  # what led nowhere leads nowhere again
+        said += [bound.statement for bound, _ in led]
         inside = not led and not c.inside and bool(inner_heads(c.axes))
         stays = c.kept if led or inside else kept(answer, StoredAxes.of(c))
         if not led and not inside and stays == c.kept:
