@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo coverage agreement cov soak hostile faults corpus libraries bench models fmt clean
+.PHONY: demo examples plans test check zoo coverage agreement cov soak hostile faults fuzz corpus libraries bench models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -64,6 +64,9 @@ hostile: .venv/dev.stamp
 
 faults: .venv/dev.stamp
 	$(BIN)/python tests/faults/run.py --json docs/faults.json
+
+fuzz: .venv/dev.stamp
+	$(BIN)/python tests/fuzz/fuzz.py --corpus --json docs/fuzz.json
 
 corpus: zoo
 	$(BIN)/python tests/corpus/corpus.py build/zoo --jobs 2

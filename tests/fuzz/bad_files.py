@@ -255,8 +255,15 @@ def onnx_cases() -> Iterator[Case]:
         for offset in (0, -1, 2**40, "x"):
             said = {"location": place, "offset": offset}
             yield f"onnx data {place} {offset}", partial(large_reference, said)
+    yield "onnx name that is no text", partial(_renamed, b"stream", b"str\x80am")
     for text in (b"", b"\0", b"text", b"\xff" * 1000, b"\x08\x08\x3a\xff\xff\xff\xff\xff\x7f"):
         yield f"onnx content {text[:9]!r}", partial(_content, "m.onnx", text, INSPECT)
+
+
+def _renamed(before: bytes, name: bytes, folder: Path) -> list[str]:
+    path = save(folder / "m.onnx", STREAM)
+    path.write_bytes(path.read_bytes().replace(before, name))
+    return ["apply", "-e", "untie head", "m.onnx", "-o", "made.onnx"]
 
 
 def _content(name: str, text: bytes, command: list[str], folder: Path) -> list[str]:

@@ -2,7 +2,7 @@
 
 Each case is a seed of its kind. Cases run in forked processes, some to a process: one that ends otherwise
 than with exit status 0 to 4, takes more than 10 seconds or a gigabyte over what was imported, or dies, is
-wrong. `--corpus` keeps the first case of each diagnostic that no kept one has led to.
+wrong. `--corpus` keeps the first case of each diagnostic. The file has what was found of each kind, when.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -33,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from kinds import CORPUS, KINDS, RECIPE, Stock, stock
 
 SECONDS, MEGABYTES = 10, 1000
+BUSY, TIMERS = 10, (signal.SIGALRM, signal.SIGPROF)
 TOGETHER = {"recipe-grammar": 500, "recipe-bytes": 500}
 """Cases in one process; of the other kinds 50."""
 KEPT = {"recipe-grammar": RECIPE, "recipe-bytes": RECIPE, "onnx-structure": "m.onnx", "onnx-bytes": "m.onnx"}
@@ -63,10 +65,12 @@ def judged(kind: str, seed: int, given: Stock) -> Case:
         arguments = KINDS[kind].make(random.Random(f"{kind} {seed}"), given, Path(folder))
         said = io.StringIO()
         start = time.monotonic()
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of the processor: the machine may be busy
+        signal.alarm(BUSY * SECONDS)
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             status = main(arguments)
         signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     seconds, taken, text = time.monotonic() - start, _peak() - before, said.getvalue()
     wrong = ""
     if status not in range(5) or "Traceback" in text:
@@ -106,13 +110,14 @@ def _forked(kind: str, seeds: Sequence[int], given: Stock) -> tuple[list[Case], 
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return cases, f"takes over {SECONDS} s" if number == signal.SIGALRM else f"dies of signal {number}"
+        return cases, f"takes over {SECONDS} s" if number in TIMERS else f"dies of signal {number}"
     return cases, "" if not status else f"ends the process with {status >> 8}"
 
 
 def _report(kind: str, seeds: Sequence[int], given: Stock, pipe: int) -> None:
     """The child: judges, writes a line for each case, ends."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for number in TIMERS:
+        signal.signal(number, signal.SIG_DFL)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (1, 2):
         os.dup2(nowhere, number)
@@ -156,29 +161,38 @@ def main() -> int:
     parser.add_argument("--corpus", action="store_true")
     options = parser.parse_args()
     imported()
-    counts: dict[str, Counter[str]] = {}
-    wrong: list[Case] = []
+    known = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    told = {"revision": asked.stdout.strip(), "date": date.today().isoformat()}
+    failed = False
     with tempfile.TemporaryDirectory(prefix="fuzz-stock-") as folder:
         given = stock(Path(folder))
         for kind in options.kind or KINDS:
             seeds = range(options.first, options.first + (options.count or KINDS[kind].whole))
-            counts[kind], known = Counter(), set()
-            for case in judged_apart(kind, seeds, given):
-                counts[kind][f"status {case.status}"] += 1
-                wrong += [case] if case.wrong else []
-                if case.said not in known and options.corpus and kind in KEPT:
-                    keep(case, given)
-                known.add(case.said)
-                if case.wrong:
-                    print(kind, case.seed, case.wrong, flush=True)
-            print(kind, dict(counts[kind]), f"{len(known)} diagnostics", flush=True)
-    if options.json:
-        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        told = {"revision": asked.stdout.strip(), "date": date.today().isoformat(), "cases": counts}
-        options.json.write_text(
-            json.dumps({**told, "wrong": [asdict(one) for one in wrong]}, indent=1) + "\n"
-        )
-    return 1 if wrong else 0
+            found = _found(judged_apart(kind, seeds, given), given if options.corpus else None)
+            failed |= bool(found["wrong"])
+            print(kind, found["statuses"], f"{found['diagnostics']} diagnostics", flush=True)
+            if options.json:
+                known[kind] = {**told, "cases": len(seeds), **found}
+                options.json.write_text(json.dumps(known, indent=1) + "\n")
+    return 1 if failed else 0
+
+
+def _found(cases: Iterable[Case], given: Stock | None) -> dict[str, Any]:
+    """Counts of cases, and those that are wrong. given: for a corpus that keeps those with new diagnostics."""
+    statuses: Counter[int] = Counter()
+    wrong: list[Case] = []
+    said: set[str] = set()
+    for case in cases:
+        statuses[case.status] += 1
+        if given is not None and case.said not in said and case.kind in KEPT:
+            keep(case, given)
+        said.add(case.said)
+        if case.wrong:
+            wrong.append(case)
+            print(case.kind, case.seed, case.wrong, flush=True)
+    counted = {str(status): count for status, count in sorted(statuses.items())}
+    return {"statuses": counted, "diagnostics": len(said), "wrong": [asdict(one) for one in wrong]}
 
 
 if __name__ == "__main__":

@@ -33,11 +33,12 @@ IMPORTANCE = 'measure importance on "inputs.npz"\nsubclone ffn to ffn / 2 by imp
 
 @dataclass(frozen=True)
 class Stock:
-    """What is good, and is changed: models by name, a folder with checkpoints, recipes."""
+    """What is changed: good models by name, a folder with checkpoints, recipes, and models of the corpus."""
 
     models: Mapping[str, bytes]
     checkpoints: Path
     recipes: Sequence[bytes]
+    odd: Sequence[bytes]
 
 
 def stock(folder: Path) -> Stock:
@@ -47,7 +48,8 @@ def stock(folder: Path) -> Stock:
     bad_checkpoints.save_good(folder / "checkpoints")
     recipes = [path.read_bytes() for path in sorted(EXAMPLES.rglob("*.grow"))]
     recipes += [path.read_bytes() for path in sorted(CORPUS.glob("recipe*"))]
-    return Stock(models, folder / "checkpoints", recipes)
+    odd = [path.read_bytes() for path in sorted(CORPUS.glob("*.onnx"))]
+    return Stock(models, folder / "checkpoints", recipes, odd)
 
 
 Maker = Callable[[random.Random, Stock, Path], list[str]]
@@ -85,7 +87,7 @@ def _command(chance: random.Random, model: str) -> list[str]:
 
 def onnx_bytes(chance: random.Random, given: Stock, folder: Path) -> list[str]:
     """An ONNX file with other bytes."""
-    models = [*given.models.values()]
+    models = [*given.models.values(), *given.odd]
     (folder / "m.onnx").write_bytes(in_bytes(chance, chance.choice(models), models))
     return _command(chance, "m.onnx")
 

@@ -98,8 +98,8 @@ def in_archive(chance: random.Random, data: bytes) -> bytes:
                 members[k] = name, (in_json if held[:1] in b"{[" else in_bytes)(chance, held)
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
-        for name, held in dict(members).items():
-            archive.writestr(name.partition("\0")[0] or "_", held)
+        for name, held in {name.partition("\0")[0] or "_": held for name, held in members}.items():
+            archive.writestr(name, held)
     return made.getvalue()
 
 

@@ -11,11 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import onnx
 import onnx_ir as ir
 
 from growc.dialects.onnx.files.check import check_model
 from growc.dialects.onnx.files.load import write_inline
 from growc.dialects.onnx.files.references import INLINE_LIMIT
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import first_line
 from growc.plans.behind import Behind
 
 EXTERNAL_ABOVE = 2_000_000_000
@@ -46,7 +49,7 @@ def save(
         value.const_value = ir.ExternalTensor(
             data.name, offset, length, tensor.dtype, shape=shape, name=key, base_dir=folder
         )
-    proto = ir.to_proto(model)
+    proto = _written(model)
     for key in places:
         model.graph.initializers[key].const_value = large[key]
     with path.open("wb") as file:
@@ -56,6 +59,20 @@ def save(
             write_inline(proto, large, file, progress)
     check_model(path)
     return [data, path] if external else [path]
+
+
+def _written(model: ir.Model) -> onnx.ModelProto:
+    """The model as a protobuf. Raises GrowError (G310) where it has what none can hold, as text that is no
+    UTF-8, which is read as it is.
+    """
+    try:
+        return ir.to_proto(model)
+    except ir.serde.SerdeError as error:
+        reason: BaseException = error
+        while reason.__cause__ is not None:
+            reason = reason.__cause__
+        message = f"the model cannot be written as an ONNX model: {first_line(reason)}"
+        raise GrowError(Diagnostic("G310", message)) from error
 
 
 def _is_large(tensor: ir.TensorProtocol) -> bool:
