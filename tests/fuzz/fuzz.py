@@ -179,7 +179,7 @@ def main() -> int:
 
 
 def _found(cases: Iterable[Case], given: Stock | None) -> dict[str, Any]:
-    """Counts of cases, and those that are wrong. given: for a corpus that keeps those with new diagnostics."""
+    """Counts of cases, and those that are wrong. given: for a corpus that keeps new diagnostics."""
     statuses: Counter[int] = Counter()
     wrong: list[Case] = []
     said: set[str] = set()
