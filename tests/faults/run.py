@@ -1,5 +1,5 @@
 """Every fault at every step of every form, for a first result and for a second one, and every condition:
-`run.py --json FILE`.
+`run.py --json FILE`, which has what was found of each form, when.
 """
 
 from __future__ import annotations
@@ -30,20 +30,25 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
+    known = json.loads(options.json.read_text()) if options.json.exists() else {}
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    told = {"revision": asked.stdout.strip(), "date": date.today().isoformat()}
     forms = [(name, first) for name in options.form or FORMS for first in (True, False)]
+    failed = False
     with ThreadPoolExecutor(options.jobs) as pool:
-        made = [
-            one for some in pool.map(lambda form: list(judged(*form, options.kills)), forms) for one in some
-        ]
-    counts, found = Counter(kind for kind, _ in made), [wrong for _, wrong in made if wrong]
-    for kind, count in sorted(counts.items()):
-        print(f"{kind}: {count}")
-    revision = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    told = {"revision": revision.stdout.strip(), "date": date.today().isoformat()}
-    options.json.write_text(json.dumps({**told, "faults": counts, "wrong": found}, indent=1) + "\n")
-    print(f"{len(made)} faults, {len(found)} wrong")
-    print("\n".join(found))
-    return 1 if found else 0
+        for (name, first), made in zip(
+            forms, pool.map(lambda form: [*judged(*form, options.kills)], forms), strict=True
+        ):
+            wrong = [said for _, said in made if said]
+            known[f"{name}, {'first' if first else 'second'} result"] = {
+                **told,
+                "faults": dict(sorted(Counter(kind for kind, _ in made).items())),
+                "wrong": wrong,
+            }
+            options.json.write_text(json.dumps(known, indent=1) + "\n")
+            print(name, first, len(made), "faults", len(wrong), "wrong", *wrong, sep="\n  ", flush=True)
+            failed |= bool(wrong)
+    return 1 if failed else 0
 
 
 def judged(name: str, first: bool, kills: int) -> Iterator[tuple[str, str]]:
@@ -52,9 +57,9 @@ def judged(name: str, first: bool, kills: int) -> Iterator[tuple[str, str]]:
         bench = Bench(FORMS[name], Path(folder), first=first)
         for step in range(1, bench.steps() + 1):
             for fault in FAULTS:
-                yield f"{name} {fault}", bench.wrong(step, fault)
+                yield fault, bench.wrong(step, fault)
         for kind, wrong in every(bench, kills):
-            yield f"{name} {kind}", wrong
+            yield kind, wrong
 
 
 if __name__ == "__main__":
