@@ -58,8 +58,7 @@ def judged(name: str, first: bool, kills: int) -> Iterator[tuple[str, str]]:
         for step in range(1, bench.steps() + 1):
             for fault in FAULTS:
                 yield fault, bench.wrong(step, fault)
-        for kind, wrong in every(bench, kills):
-            yield kind, wrong
+        yield from every(bench, kills)
 
 
 if __name__ == "__main__":
