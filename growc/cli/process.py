@@ -113,8 +113,9 @@ def unexpected(error: Exception, given: Sequence[str]) -> GrowError:
 
 
 def _starved(error: BaseException | None) -> bool:
-    """Whether there was too little memory: where it is limited, imports fail of that in several ways."""
-    kinds = (MemoryError, SystemError, ImportError) if _is_limited() else (MemoryError,)
+    """Whether there was too little memory: where it is limited, imports and threads fail in their ways."""
+    several = (MemoryError, SystemError, ImportError, RuntimeError)  # the last one for threads
+    kinds = several if _is_limited() else (MemoryError,)
     for _ in range(CHAIN):
         if error is None or isinstance(error, kinds):
             break

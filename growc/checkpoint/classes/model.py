@@ -44,7 +44,7 @@ class ClassModel(TorchModel):
 
     holder: Holder = field(kw_only=True)
     inputs: Mapping[str, Any] = field(kw_only=True)
-    tried: Known = field(default_factory=dict, kw_only=True)
+    tried: Known = field(default_factory=Known, kw_only=True)
     decided: Values = field(default_factory=dict, kw_only=True)
     lenient = True
 

@@ -67,7 +67,7 @@ def solve(
 
     known: what was built before for targets with the same inputs; more comes to it.
     """
-    known = {} if known is None else known
+    known = Known() if known is None else known
     trials = Trials(config, target, build, known, decided)
     found = _searched(trials)
     if isinstance(found, Unsolved) and any(trial.refused for trial in trials.seen.values()):

@@ -92,8 +92,23 @@ class Built:
     failed: str = ""
 
 
-Known = dict[tuple[str, bool, bool], Built]
-"""Configs that were built, for any target: the config, whether with its log, and `Target.fixed`."""
+@dataclass
+class Known:
+    """What was found of configs before, for any target.
+
+    built: by the config, whether with its log, and `Target.fixed`. completed: configs, as the class fills
+    them.
+    """
+
+    built: dict[tuple[str, bool, bool], Built] = field(default_factory=dict)
+    completed: dict[str, dict[str, object] | None] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        """Forget it."""
+        self.built.clear()
+        self.completed.clear()
+
+
 PROBED = 3
 """How many times as many layers as there are, or are planned, proposals may try: their lists have entries."""
 
@@ -155,7 +170,7 @@ class Trials:
         paired: bool = False,
     ) -> None:
         self.given, self.target, self.build, self.paired = dict(given), target, build, paired
-        self.known: Known = {} if known is None else known
+        self.known = Known() if known is None else known
         with asking() as asked:
             module = build(self.given)
         self.config = complete(module, self.given)
@@ -248,9 +263,9 @@ class Trials:
     def built(self, config: dict[str, object], logged: bool) -> Built:
         """The class of a config, once for all targets: with its log, or its sizes alone."""
         key = repr(config), logged, self.target.fixed
-        if key not in self.known:
-            self.known[key] = self._made(config, logged)
-        return self.known[key]
+        if key not in self.known.built:
+            self.known.built[key] = self._made(config, logged)
+        return self.known.built[key]
 
     def _made(self, config: dict[str, object], logged: bool) -> Built:
         with Attempt() as attempt:
@@ -343,9 +358,12 @@ class Trials:
 
     def _completed(self, given: dict[str, object]) -> dict[str, object] | None:
         """A config as the class has it; None where it refuses."""
-        with suppress(Exception):  # a constructor may refuse with anything
-            return complete(self.build(given), given)
-        return None
+        key = repr(given)
+        if key not in self.known.completed:
+            self.known.completed[key] = None
+            with suppress(Exception):  # a constructor may refuse with anything
+                self.known.completed[key] = complete(self.build(given), given)
+        return self.known.completed[key]
 
     def score(self, trial: Trial) -> float:
         """How close a trial is: what sizes have in common and what logs have, and whether ties are equal."""
