@@ -6,6 +6,7 @@ Golden files hold what is printed, beside the test; `pytest --update-golden` ren
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
@@ -22,6 +23,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no fault of a test
 )
 settings.load_profile("tests")
+
+for number in (signal.SIGINT, signal.SIGHUP):  # a shell's `nohup` and `&` let children ignore them
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 Golden = Callable[[Path, str], None]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from harness import FAULTS, FORMS, Bench
 
 
 def main() -> int:
+    for number in (signal.SIGINT, signal.SIGHUP):  # `nohup` and `&` of a shell let children ignore them
+        signal.signal(number, signal.SIG_DFL)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--form", choices=FORMS, action="append", help="default: all")

@@ -6,8 +6,10 @@ import io
 import random
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import bad_checkpoints
@@ -16,6 +18,8 @@ import onnx
 from drawn_recipes import drawn_recipe
 from graphs import MLP, STREAM, TRANSLATOR, UP_DOWN, save
 from mutations import in_archive, in_bytes, in_json, in_message
+
+from growc.cli.main import main
 
 CORPUS = Path(__file__).parent / "corpus"
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -46,6 +50,8 @@ def stock(folder: Path) -> Stock:
     graphs = {"stream": STREAM, "mlp": MLP, "translator": TRANSLATOR, "up_down": UP_DOWN}
     models = {name: save(folder / f"{name}.onnx", graph).read_bytes() for name, graph in graphs.items()}
     bad_checkpoints.save_good(folder / "checkpoints")
+    with redirect_stdout(StringIO()):  # what it imports, children have then
+        main(["inspect", str(folder / "checkpoints/plain")])
     recipes = [path.read_bytes() for path in sorted(EXAMPLES.rglob("*.grow"))]
     recipes += [path.read_bytes() for path in sorted(CORPUS.glob("recipe*"))]
     odd = [path.read_bytes() for path in sorted(CORPUS.glob("*.onnx"))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fuzz import judged_apart
+from fuzz import imported, judged_apart
 from kinds import CORPUS, KINDS, STATEMENTS, Stock, stock
 
 from growc.cli.main import main
@@ -16,6 +16,7 @@ FEW = {"recipe-grammar": 400, "recipe-bytes": 400, "safetensors": 4, "json": 4, 
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> Stock:
+    imported()
     return stock(tmp_path_factory.mktemp("stock"))
 
 

@@ -51,7 +51,7 @@ def slice_(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     """Bounds of static cuts: the sizes of the segments in front and inside. Other bounds stay."""
     node, data = instance.node, instance.node.inputs[0]
     assert data is not None
-    cuts = {a: _cut(wants, instance, a) for a in range(data.rank)}
+    cuts = {a: _cut(wants, instance, a) or _whole(wants, instance, a) for a in range(data.rank)}
     before, after = node.integers("starts"), node.integers("ends")
     if before is not None and after is not None:
         order = node.integers("axes") or range(len(before))
@@ -113,16 +113,10 @@ def _holds(
 
 
 def _cut(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | None:
-    """(start, end) in new sizes of the segment that is taken from an axis (its label begins with y), or of an
-    axis that is taken as a whole and has another size now.
-    """
+    """(start, end) in new sizes of the segment that is taken from an axis (its label begins with y)."""
     term = (instance.line.inputs[0] or ())[axis]
     if not isinstance(term, tuple) or term[0] != "+":
-        data, result = instance.node.inputs[0], instance.line.outputs[0]
-        if data is None or data.sizes is None or result is None or result[axis] != term or term == "_":
-            return None
-        whole = (wants.demand(data) or data.sizes)[axis]
-        return (0, whole[0]) if whole != data.sizes[axis] and len(set(whole)) == 1 else None
+        return None
     start = 0
     for name in labels(term):
         size = wants.resize(find(instance.spaces[name]))[0]
@@ -130,6 +124,22 @@ def _cut(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | Non
             return start, start + size
         start += size
     return None
+
+
+def _whole(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | None:
+    """(0, size) of an axis that a Slice takes as a whole, where it has another size now."""
+    data, left, right = instance.node.inputs[0], instance.line.inputs[0], instance.line.outputs[0]
+    if (
+        data is None
+        or data.sizes is None
+        or not left
+        or not right
+        or left[axis] != right[axis]
+        or left[axis] == "_"
+    ):
+        return None
+    size = (wants.demand(data) or data.sizes)[axis]
+    return (0, size[0]) if size != data.sizes[axis] and len(set(size)) == 1 else None
 
 
 def gather(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
