@@ -131,6 +131,24 @@ def test_an_interrupted_exec_ends_as_any_other_command(tmp_path, number):
     assert (done.returncode, done.stderr) == (130, "error[G503]: interrupted: nothing was written\n")
 
 
+def test_an_import_that_turns_an_interrupt_into_an_error_is_interrupted(tmp_path):
+    (tmp_path / "hides.py").write_text(
+        "import os, signal, sys, time\n"
+        "from growc.cli import main\n"
+        "def check(options):\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGINT); time.sleep(9)\n"
+        "    except BaseException:\n"
+        "        pass\n"
+        "    raise ImportError('numpy')\n"
+        "main.COMMANDS['check'] = check\n"
+        "sys.exit(main.program())"
+    )
+    command = [sys.executable, "-m", "hides", "check", "a.grow"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, text=True)
+    assert (done.returncode, done.stderr) == (130, "error[G503]: interrupted: nothing was written\n")
+
+
 def test_a_reader_that_goes_away_does_not_stop_the_work(tmp_path):
     save(tmp_path / "stream.onnx", STREAM)
     process = subprocess.Popen(
