@@ -172,5 +172,6 @@ def _refused(error: GrowError, axis: str, seconds: float) -> Outcome:
         return Outcome(NO_AXIS, said, seconds=seconds)
     if first.message.endswith("does not come out whole") and not first.message.startswith("1 /"):
         return Outcome(ODD, said, seconds=seconds)
-    named = "`" in " ".join([first.message, *first.notes]).replace(f"`{axis}`", "")
+    places = [note for note in first.notes if note.startswith("asked for axis ")]
+    named = "`" in " ".join([first.message, *places]).replace(f"`{axis}`", "")
     return Outcome(REFUSED, said, seconds=seconds, named=named)

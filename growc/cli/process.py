@@ -31,11 +31,7 @@ CHAIN = 20
 class Interrupted(KeyboardInterrupt):
     """A Ctrl-C by another name: Python remembers one that leaves an `exec`, as libraries use them, and ends
     by the signal though it was caught.
-
-    came: whether one was raised in this command.
     """
-
-    came = False
 
 
 @contextlib.contextmanager
@@ -64,22 +60,27 @@ def _open_streams() -> None:
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """SIGTERM and SIGHUP end a command as Ctrl-C does; once one of them came, no other disturbs the cleaning
-    up.
+    up. What an import makes of it is taken for what it was.
     """
+    came = False
 
     def interrupt(*_: object) -> None:
+        nonlocal came
+        came = True
         for number in INTERRUPTS:
             signal.signal(number, signal.SIG_IGN)
-        Interrupted.came = True
         raise Interrupted
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    Interrupted.came = False
     before = {number: signal.signal(number, interrupt) for number in INTERRUPTS}
     try:
         yield
+    except Exception as error:
+        if came:
+            raise Interrupted from error
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -106,18 +107,8 @@ def last_words() -> Iterator[None]:
         raise
 
 
-def interrupted(given: Sequence[str]) -> GrowError:
-    """What is said of a command that a signal ended."""
-    done = "what was measured is kept" if given[:1] == ["measure"] else "nothing was written"
-    return GrowError(Diagnostic("G503", f"interrupted: {done}"))
-
-
 def unexpected(error: Exception, given: Sequence[str]) -> GrowError:
-    """What a command that must not raise raised: an interrupt that an import turned into an error of its own,
-    too little memory, or a bug, told in a file.
-    """
-    if Interrupted.came:
-        return interrupted(given)
+    """What a command that must not raise raised: too little memory, or a bug, told in a file of its own."""
     if _starved(error):
         remedy = "a machine with more, or a higher `ulimit -v`; `--memory` bounds what writing takes"
         return GrowError(Diagnostic("G502", "there is not enough memory", help=remedy))

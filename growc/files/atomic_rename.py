@@ -17,8 +17,13 @@ _RENAME_EXCHANGE = 2
 
 def on_disk(draft: Path) -> None:
     """Wait until a file, or all that is in a folder, is on the disk."""
-    for path in (draft, *draft.rglob("*")) if draft.is_dir() else (draft,):
+    for path in _all(draft):
         synced(path)
+
+
+def _all(draft: Path) -> tuple[Path, ...]:
+    """A file, or a folder and all that is in it."""
+    return (draft, *draft.rglob("*")) if draft.is_dir() else (draft,)
 
 
 def put(draft: Path, place: Path, aside: Path) -> Callable[[], None]:
@@ -63,7 +68,7 @@ def _put_folder(draft: Path, place: Path, aside: Path) -> Callable[[], None]:
 
 
 def _keep_modes(draft: Path, place: Path) -> None:
-    for path in (draft, *draft.rglob("*")) if draft.is_dir() else (draft,):
+    for path in _all(draft):
         before = place / path.relative_to(draft)
         if before.exists() and before.is_dir() == path.is_dir():
             path.chmod(stat.S_IMODE(before.stat().st_mode))
