@@ -155,13 +155,14 @@ def distance(module: nn.Module, made: Any, feeds: Feeds, plan: Plan | None = Non
     """How far the result is from its source, or from the source without what was dropped."""
     plan = made.plan if plan is None else plan
     source = copy.deepcopy(module)
-    precise = [judge.precise((source, made), feed) for feed in feeds]
-    source, vectors = judge.without(source, plan) if plan.reduces else (source, {})
+    found = [judge.precise((source, made), feed) for feed in feeds]
+    if not plan.reduces:
+        return max(judge.difference(wanted, given) for _, (wanted, given) in found)
     off = 0.0
-    for feed in precise:
+    removed, vectors = judge.without(source, plan)
+    for feed, (_, given) in found:
         with judge.statistics_of(vectors):
-            wanted = judge.outputs(source, feed)
-        off = max(off, judge.difference(wanted, judge.outputs(made, feed)))
+            off = max(off, judge.difference(judge.outputs(removed, feed), given))
     return off
 
 

@@ -114,7 +114,7 @@ def _work(name: str, pipe: Any) -> None:
     subject = next(s for s in subjects.torchvision_subjects() if s.name == name)
     try:
         source, feeds = prepared(subject)
-        feed = judge.precise((source,), feeds[0])
+        feed, _ = judge.precise((source,), feeds[0])
     except Exception as error:  # noqa: BLE001 - it is not made here either
         large = isinstance(error, subjects.TooLargeError)
         said = "more parameters than are run" if large else f"{type(error).__name__}: {error}"

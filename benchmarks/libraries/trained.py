@@ -46,7 +46,7 @@ def state_off(source: nn.Module, result: nn.Module, plan: Plan, feed: judge.Feed
     The optimizer has all parameters, as a training gives it, and a state for those with a gradient.
     """
     with judge.put_back(source):
-        feed = judge.precise((source, result), feed)
+        feed, _ = judge.precise((source, result), feed)
         outputs = judge.recorded(source, feed), judge.recorded(result, feed)
         if any(a.shape != b.shape for a, b in zip(*outputs, strict=True)):
             return None

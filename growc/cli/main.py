@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from growc.cli.arguments import pairs, read_arguments
-from growc.cli.process import interruptible, last_words, no_loggers, own_process, unexpected
+from growc.cli.process import interruptible, last_words, no_loggers, own_process, refused, unexpected
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render, wrong
 from growc.errors.json_data import Json
 from growc.errors.printable import printable
@@ -51,9 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         done = "what was measured is kept" if given[:1] == ["measure"] else "nothing was written"
         return _report(GrowError(Diagnostic("G503", f"interrupted: {done}")), given)
     except OSError as error:
-        place = f" `{error.filename}`" if error.filename else ""
-        message = f"the system refused{place}: {(error.strerror or str(error)).lower()}"
-        return _report(GrowError(Diagnostic("G502", message)), given)
+        return _report(refused(error), given)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a bug
         return _report(unexpected(error, given), given)
 

@@ -107,11 +107,23 @@ def last_words() -> Iterator[None]:
         raise
 
 
+def refused(error: OSError) -> GrowError:
+    """What the system did not do."""
+    place = f" `{error.filename}`" if error.filename else ""
+    return GrowError(
+        Diagnostic("G502", f"the system refused{place}: {(error.strerror or str(error)).lower()}")
+    )
+
+
 def unexpected(error: Exception, given: Sequence[str]) -> GrowError:
-    """What a command that must not raise raised: too little memory, or a bug, told in a file of its own."""
+    """What a command that must not raise raised: too little memory, what the system refused to a library that
+    says so in an error of its own, or a bug, told in a file of its own.
+    """
     if _starved(error):
         remedy = "a machine with more, or a higher `ulimit -v`; `--memory` bounds what writing takes"
         return GrowError(Diagnostic("G502", "there is not enough memory", help=remedy))
+    if isinstance(cause := error.__cause__, OSError):
+        return refused(cause)
     with tempfile.NamedTemporaryFile("w", prefix="growc-report-", suffix=".txt", delete=False) as file:
         file.write(f"growc {__version__}\narguments: {list(given)}\n\n")
         file.write("".join(traceback.format_exception(error)))

@@ -25,6 +25,7 @@ def record_of(path: Path) -> str:
 
 def add_record(path: Path, text: str) -> None:
     """Write it into an archive that has none yet."""
-    with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as archive:
+    # zipfile opens what it may not change anew, and empty
+    with path.open("r+b") as file, zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
         root = archive.namelist()[0].partition("/")[0]
         archive.writestr(zipfile.ZipInfo(f"{root}/{RECORD}", EPOCH), text)

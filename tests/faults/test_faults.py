@@ -50,3 +50,13 @@ def test_streams_that_are_closed_do_not_stop_the_work(streams: str, tmp_path: Pa
 )
 def test_a_limit_of_the_process_leaves_one_whole_result(limit: tuple[str, int], tmp_path: Path) -> None:
     assert not limited(Bench(FORMS["onnx"], tmp_path), *limit)
+
+
+@pytest.mark.parametrize("fault", ["ENOSPC", "EACCES"])
+def test_a_program_whose_archive_may_not_be_added_to_is_not_emptied(fault: str, tmp_path: Path) -> None:
+    bench = Bench(FORMS["program"], tmp_path)
+    assert not list(filter(None, (bench.wrong(step, fault) for step in (5, 6, 7))))
+
+
+def test_what_the_system_refuses_to_a_library_is_no_bug(tmp_path: Path) -> None:
+    assert not limited(Bench(FORMS["program"], tmp_path), "RLIMIT_NOFILE", 8)

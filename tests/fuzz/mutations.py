@@ -70,10 +70,13 @@ def in_json(chance: random.Random, data: bytes) -> bytes:
 
 def _places(root: Any) -> Iterator[tuple[Any, Any]]:
     """Every value in JSON, as what holds it and its key there."""
-    for key in root if isinstance(root, dict) else range(len(root)):
-        yield root, key
-        if isinstance(root[key], dict | list):
-            yield from _places(root[key])
+    holders = [root]
+    while holders:
+        holder = holders.pop()
+        for key in holder if isinstance(holder, dict) else range(len(holder)):
+            yield holder, key
+            if isinstance(holder[key], dict | list):
+                holders.append(holder[key])
 
 
 def in_archive(chance: random.Random, data: bytes) -> bytes:

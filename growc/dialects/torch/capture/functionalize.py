@@ -3,13 +3,14 @@
 torch can do this too, but takes whole operators apart on the way. What a graph writes to buffers stays:
 these are running statistics and counters of training.
 
-A write to a view is a write to what it shows: the new value is put back from view to view, and all other
-views are taken again, as torch's own functionalisation does it.
+A write to a view is a write to what it shows: the new value is put back from view to view, and any other
+view is taken again once something reads it, as torch's own functionalisation does it.
 """
 
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from itertools import pairwise, takewhile
@@ -63,8 +64,9 @@ class _Rewriting:
 
     A tensor is the node that made it. shows: for a view, what it shows. taken: what a view is taken from,
     which for parts of a tensor is the list of them. same: for a node that gives a tensor back, that tensor.
-    now: the node that has a tensor's value by now, where it was written to. trace: from where in the forward
-    what is written now comes.
+    now: the node that had a tensor's value last, where that is another one. writes: how often a tensor that
+    is no view was written to. read: for a view, after how many of these it was taken last. trace: from where in
+    the forward comes what is inserted.
     """
 
     def __init__(self, graph: fx.Graph, buffers: Collection[str]) -> None:
@@ -73,14 +75,17 @@ class _Rewriting:
         self.taken: dict[fx.Node, fx.Node] = {}
         self.same: dict[fx.Node, fx.Node] = {}
         self.now: dict[fx.Node, fx.Node] = {}
+        self.writes: Counter[fx.Node] = Counter()
+        self.read: dict[fx.Node, int] = {}
         self.trace: object = None
 
     def run(self) -> None:
         written = []
         for node in list(self.graph.nodes):
             target, source = _target(node), self._source(node)
-            node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), self._by_now)
             self.trace = node.meta.get("stack_trace")
+            with self.graph.inserting_before(node):
+                node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), self._by_now)
             if target is not None:
                 tensor = self.same[node] = self._tensor(target)
                 if self._chain(tensor)[-1].name not in self.buffers:
@@ -89,6 +94,7 @@ class _Rewriting:
             elif source is not None:
                 self.taken[node] = self._tensor(source)
                 self.shows[node] = self.shows[source] if _is_part(node) else self._tensor(source)
+                self.read[node] = self.writes[self._chain(node)[-1]]
         for node in reversed(written):
             self.graph.erase_node(node)
 
@@ -102,7 +108,13 @@ class _Rewriting:
         return self.same.get(node, node)
 
     def _by_now(self, node: fx.Node) -> fx.Node:
-        return self.now.get(self._tensor(node), self._tensor(node))
+        """The node that has a tensor's value; a view of what was written to since is taken again."""
+        tensor = self._tensor(node)
+        if tensor in self.shows and self.read[tensor] != (writes := self.writes[self._chain(tensor)[-1]]):
+            source = self._by_now(self.taken[tensor])
+            self.now[tensor] = self._insert(tensor.target, (source, *tensor.args[1:]), tensor)
+            self.read[tensor] = writes
+        return self.now.get(tensor, tensor)
 
     def _chain(self, tensor: fx.Node) -> list[fx.Node]:
         """A tensor, what it shows, what that shows, and so on."""
@@ -119,9 +131,8 @@ class _Rewriting:
                 return
             for view, shown in pairwise(chain):
                 value = self.now[shown] = self._insert(*_restored(view, self._by_now(shown), value))
-            for view in [v for v in self.shows if v not in chain and self._chain(v)[-1] is chain[-1]]:
-                source = self._by_now(self.taken[view])
-                self.now[view] = self._insert(view.target, (source, *view.args[1:]), view)
+        self.writes[chain[-1]] += 1
+        self.read |= dict.fromkeys(chain[:-1], self.writes[chain[-1]])
 
     def _as_written(self, node: fx.Node) -> fx.Node:
         """The value that a write leaves behind, of the size and type that were there."""
