@@ -7,8 +7,12 @@ with it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 
 import numpy as np
@@ -17,6 +21,8 @@ from growc.algebra.indexmap import Array, Bools, Ints
 
 BLOCK = 1 << 20
 """So many bytes of rows are computed together: with what is made on the way they fit a cache."""
+AHEAD = 2
+"""So many blocks are computed at once."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +44,9 @@ class Rows:
         return prod(self.rest)
 
     def blocks(self) -> Iterator[Array]:
-        """All rows in order, about BLOCK bytes of them at a time."""
+        """All rows in order, about BLOCK bytes of them at a time. Some are computed ahead of what takes them."""
         step = max(1, BLOCK // max(1, self.width * self.dtype.itemsize))
-        for at in range(0, self.count, step):
-            yield self.read(np.arange(at, min(at + step, self.count)))
+        yield from _ahead(lambda at: self.read(np.arange(at, min(at + step, self.count))), self.count, step)
 
     def whole(self) -> Array:
         """All rows, in an array of its own."""
@@ -64,6 +69,21 @@ class Rows:
     def at(self, count: int, place: Callable[[Ints], Ints]) -> Rows:
         """So many rows, each at its place in these."""
         return Rows(count, self.rest, self.dtype, lambda rows: self.read(place(rows)))
+
+
+def _ahead(made: Callable[[int], Array], count: int, step: int) -> Iterator[Array]:
+    """What is made for 0, step, 2 · step and so on, in order: numpy computes without the interpreter's lock."""
+    places = iter(range(0, count, step))
+    if count <= step or step == 1:  # a row may be as large as what memory there is
+        yield from map(made, places)
+        return
+    with ThreadPoolExecutor(AHEAD) as threads:
+        # what numpy ignores here, it ignores there
+        coming = deque(threads.submit(copy_context().run, made, at) for at in islice(places, AHEAD))
+        while coming:
+            block = coming.popleft().result()
+            coming.extend(threads.submit(copy_context().run, made, at) for at in islice(places, 1))
+            yield block
 
 
 def stored(array: Array) -> Rows:

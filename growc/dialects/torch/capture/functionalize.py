@@ -65,8 +65,8 @@ class _Rewriting:
     A tensor is the node that made it. shows: for a view, what it shows. taken: what a view is taken from,
     which for parts of a tensor is the list of them. same: for a node that gives a tensor back, that tensor.
     now: the node that had a tensor's value last, where that is another one. writes: how often a tensor that
-    is no view was written to. read: for a view, after how many of these it was taken last. trace: from where in
-    the forward comes what is inserted.
+    is no view was written to. read: for a view, after how many of these it was taken last. trace: from where
+    in the forward comes what is inserted.
     """
 
     def __init__(self, graph: fx.Graph, buffers: Collection[str]) -> None:
