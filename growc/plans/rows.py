@@ -44,7 +44,7 @@ class Rows:
         return prod(self.rest)
 
     def blocks(self) -> Iterator[Array]:
-        """All rows in order, about BLOCK bytes of them at a time. Some are computed ahead of what takes them."""
+        """All rows in order, about BLOCK bytes of them at a time, some ahead of what takes them."""
         step = max(1, BLOCK // max(1, self.width * self.dtype.itemsize))
         yield from _ahead(lambda at: self.read(np.arange(at, min(at + step, self.count))), self.count, step)
 
@@ -72,7 +72,7 @@ class Rows:
 
 
 def _ahead(made: Callable[[int], Array], count: int, step: int) -> Iterator[Array]:
-    """What is made for 0, step, 2 · step and so on, in order: numpy computes without the interpreter's lock."""
+    """What is made for 0, step, 2 · step and so on, in order. numpy computes without Python's lock."""
     places = iter(range(0, count, step))
     if count <= step or step == 1:  # a row may be as large as what memory there is
         yield from map(made, places)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import onnx
 from graphs import STREAM, save
+from mutations import in_bytes
 from onnx import TensorProto
 
 Case = tuple[str, Callable[[Path], list[str]]]
@@ -43,22 +44,9 @@ def good(folder: Path) -> onnx.ModelProto:
 
 
 def damaged(seed: int, folder: Path) -> list[str]:
-    """Bytes of a model cut off, flipped, doubled or removed."""
-    chance = random.Random(seed)
-    data = bytearray(save(folder / "m.onnx", STREAM).read_bytes())
-    match seed % 4:
-        case 0:
-            del data[chance.randrange(len(data)) :]
-        case 1:
-            for _ in range(chance.choice((1, 4, 64))):
-                data[chance.randrange(min(len(data), chance.choice((200, 10**6))))] = chance.randrange(256)
-        case 2:
-            at = chance.randrange(len(data))
-            data[at:at] = data[at : at + chance.randrange(200)]
-        case 3:
-            at = chance.randrange(len(data))
-            del data[at : at + chance.randrange(1, 200)]
-    (folder / "m.onnx").write_bytes(bytes(data))
+    """Bytes of a model that are others."""
+    path = save(folder / "m.onnx", STREAM)
+    path.write_bytes(in_bytes(random.Random(seed), path.read_bytes()))
     return APPLY
 
 
