@@ -7,6 +7,7 @@ import json
 import random
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -62,9 +63,9 @@ def in_json(chance: random.Random, data: bytes) -> bytes:
             case 1:
                 holder[key] = json.loads(json.dumps(other[there]))
             case 2 if isinstance(holder, dict):
-                holder[chance.choice(TEXTS)] = chance.choice(VALUES)
+                holder[chance.choice(TEXTS)] = deepcopy(chance.choice(VALUES))
             case _:
-                holder[key] = chance.choice(VALUES)
+                holder[key] = deepcopy(chance.choice(VALUES))
     return json.dumps(root[0]).encode()
 
 
