@@ -110,9 +110,8 @@ def last_words() -> Iterator[None]:
 def refused(error: OSError) -> GrowError:
     """What the system did not do."""
     place = f" `{error.filename}`" if error.filename else ""
-    return GrowError(
-        Diagnostic("G502", f"the system refused{place}: {(error.strerror or str(error)).lower()}")
-    )
+    message = f"the system refused{place}: {(error.strerror or str(error)).lower()}"
+    return GrowError(Diagnostic("G502", message))
 
 
 def unexpected(error: Exception, given: Sequence[str]) -> GrowError:

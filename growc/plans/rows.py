@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from itertools import islice
 from math import prod
 
 import numpy as np
@@ -73,17 +72,18 @@ class Rows:
 
 def _ahead(made: Callable[[int], Array], count: int, step: int) -> Iterator[Array]:
     """What is made for 0, step, 2 · step and so on, in order. numpy computes without Python's lock."""
-    places = iter(range(0, count, step))
+    places = range(0, count, step)
     if count <= step or step == 1:  # a row may be as large as what memory there is
         yield from map(made, places)
         return
+    coming: deque[Future[Array]] = deque()
     with ThreadPoolExecutor(AHEAD) as threads:
-        # what numpy ignores here, it ignores there
-        coming = deque(threads.submit(copy_context().run, made, at) for at in islice(places, AHEAD))
-        while coming:
-            block = coming.popleft().result()
-            coming.extend(threads.submit(copy_context().run, made, at) for at in islice(places, 1))
-            yield block
+        for at in places:
+            # what numpy ignores here, it ignores there
+            coming.append(threads.submit(copy_context().run, made, at))
+            if len(coming) > AHEAD:
+                yield coming.popleft().result()
+        yield from (block.result() for block in coming)
 
 
 def stored(array: Array) -> Rows:
