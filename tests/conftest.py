@@ -6,12 +6,12 @@ Golden files hold what is printed, beside the test; `pytest --update-golden` ren
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
 
 import pytest
+from full_runs import heed_interrupts
 from hypothesis import HealthCheck, settings
 from models import Models, digest
 
@@ -24,9 +24,7 @@ settings.register_profile(
 )
 settings.load_profile("tests")
 
-for number in (signal.SIGINT, signal.SIGHUP):  # a shell's `nohup` and `&` let children ignore them
-    if signal.getsignal(number) == signal.SIG_IGN:
-        signal.signal(number, signal.SIG_DFL)
+heed_interrupts()
 
 Golden = Callable[[Path, str], None]
 

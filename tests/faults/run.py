@@ -5,26 +5,22 @@
 from __future__ import annotations
 
 import argparse
-import json
-import signal
-import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from conditions import every
+from full_runs import Record, heed_interrupts
 from harness import FAULTS, FORMS, Bench
 
 
 def main() -> int:
-    for number in (signal.SIGINT, signal.SIGHUP):  # `nohup` and `&` of a shell let children ignore them
-        signal.signal(number, signal.SIG_DFL)
+    heed_interrupts()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--form", choices=FORMS, action="append", help="default: all")
@@ -33,9 +29,7 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    known = json.loads(options.json.read_text()) if options.json.exists() else {}
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    told = {"revision": asked.stdout.strip(), "date": date.today().isoformat()}
+    record = Record(options.json)
     forms = [(name, first) for name in options.form or FORMS for first in (True, False)]
     failed = False
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -43,12 +37,9 @@ def main() -> int:
             forms, pool.map(lambda form: [*judged(*form, options.kills)], forms), strict=True
         ):
             wrong = [said for _, said in made if said]
-            known[f"{name}, {'first' if first else 'second'} result"] = {
-                **told,
-                "faults": dict(sorted(Counter(kind for kind, _ in made).items())),
-                "wrong": wrong,
-            }
-            options.json.write_text(json.dumps(known, indent=1) + "\n")
+            counted = dict(sorted(Counter(kind for kind, _ in made).items()))
+            found = {"faults": counted, "wrong": wrong}
+            record.add(f"{name}, {'first' if first else 'second'} result", found)
             print(name, first, len(made), "faults", len(wrong), "wrong", *wrong, sep="\n  ", flush=True)
             failed |= bool(wrong)
     return 1 if failed else 0

@@ -17,14 +17,12 @@ import re
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from full_runs import Record
 from kinds import CORPUS, KINDS, RECIPE, Stock, stock
 
 SECONDS, MEGABYTES = 10, 1000
@@ -159,9 +158,7 @@ def main() -> int:
     parser.add_argument("--corpus", action="store_true")
     options = parser.parse_args()
     imported()
-    known = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    told = {"revision": asked.stdout.strip(), "date": date.today().isoformat()}
+    record = Record(options.json) if options.json else None
     failed = False
     with tempfile.TemporaryDirectory(prefix="fuzz-stock-") as folder:
         given = stock(Path(folder))
@@ -170,9 +167,8 @@ def main() -> int:
             found = _found(judged_apart(kind, seeds, given), given if options.corpus else None)
             failed |= bool(found["wrong"])
             print(kind, found["statuses"], f"{found['diagnostics']} diagnostics", flush=True)
-            if options.json:
-                known[kind] = {**told, "cases": len(seeds), **found}
-                options.json.write_text(json.dumps(known, indent=1) + "\n")
+            if record is not None:
+                record.add(kind, {"cases": len(seeds), **found})
     return 1 if failed else 0
 
 

@@ -1,0 +1,33 @@
+"""What scripts that run something in full share: a file of what was found, and the signals that they heed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+
+class Record:
+    """What was found, by name, with revision and date; what the file has of other names stays."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.known = json.loads(path.read_text()) if path.exists() else {}
+        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        self.told = {"revision": asked.stdout.strip(), "date": date.today().isoformat()}
+
+    def add(self, name: str, found: Mapping[str, Any]) -> None:
+        """Write it down, at once."""
+        self.known[name] = {**self.told, **found}
+        self.path.write_text(json.dumps(self.known, indent=1) + "\n")
+
+
+def heed_interrupts() -> None:
+    """Undo what `nohup` and `&` of a shell ignore: what a test starts would ignore it too."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
