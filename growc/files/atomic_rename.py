@@ -26,8 +26,8 @@ def _all(draft: Path) -> tuple[Path, ...]:
     return (draft, *draft.rglob("*")) if draft.is_dir() else (draft,)
 
 
-def put(draft: Path, place: Path, aside: Path) -> Callable[[], None]:
-    """Rename `draft` to `place`; what stood there is then at `aside`. Gives what takes it back.
+def put(draft: Path, place: Path, aside: Path) -> Callable[[], object]:
+    """Rename `draft` to `place`; what stood there is then at `aside` or `draft`. Gives what takes it back.
 
     Files and folders that are replaced keep their modes.
     """
@@ -45,20 +45,19 @@ def put(draft: Path, place: Path, aside: Path) -> Callable[[], None]:
     return undo
 
 
-def _put_folder(draft: Path, place: Path, aside: Path) -> Callable[[], None]:
+def _put_folder(draft: Path, place: Path, aside: Path) -> Callable[[], object]:
     """Where the system can exchange two folders at once, no instant passes without one at `place`."""
     if not place.exists():
         draft.rename(place)
         return lambda: shutil.rmtree(place)
     if exchange(draft, place):
-        draft.rename(aside)
-    else:
-        place.rename(aside)
-        try:
-            draft.rename(place)
-        except OSError:
-            aside.rename(place)
-            raise
+        return lambda: exchange(draft, place)
+    place.rename(aside)
+    try:
+        draft.rename(place)
+    except OSError:
+        aside.rename(place)
+        raise
 
     def undo() -> None:
         shutil.rmtree(place)

@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import onnx
-import onnx_ir as ir
 
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
 from growc.errors.regular_files import irregular, require_path
 from growc.files.atomic_rename import on_disk, put
 from growc.files.pt2_archive import record_of
-from growc.system.interrupts import forget, uninterrupted
+from growc.system.interrupts import uninterrupted
 from growc.system.workshop import alone, journal, kept_aside, synced
 
 METADATA = "growc"
@@ -154,7 +153,7 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> tup
     for draft, _ in moves:
         on_disk(draft)
     _, target = moves[-1]
-    with uninterrupted(), alone(target.parent):
+    with uninterrupted() as waiting, alone(target.parent):
         check()
         stale = sorted(own_data(target) - {place for _, place in moves})
         journal(moves, stale)
@@ -163,7 +162,7 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> tup
                 undoing.callback(put(draft, place, kept_aside(draft, number)))
             undoing.pop_all()
         failed = list(_after(moves, stale))
-        forget()
+        waiting.clear()  # they came too late
     return tuple(failed)
 
 
@@ -181,6 +180,8 @@ def _after(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> Iterato
 
 def own_data(model: Path) -> set[Path]:
     """The `STEM-<12 hex>.data` files of a model that growc wrote: it made them for this model alone."""
+    import onnx_ir as ir
+
     from growc.dialects.onnx.files.load import load
 
     if not model.is_file() or record_of(model) or not made_by_growc(model):

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from types import FrameType
 
 INTERRUPTS = tuple(
     number
@@ -16,19 +17,33 @@ INTERRUPTS = tuple(
 
 
 @contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
-    """They wait for the end."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def uninterrupted() -> Iterator[list[int]]:
+    """They wait for the end; gives those that do, which may be cleared.
 
-
-def forget() -> None:
-    """Those that wait came too late. Only a main thread's do wait in Python."""
+    A mask would hold them off one thread alone: the system hands them to another one, as libraries have, and
+    Python acts on them in the main thread all the same.
+    """
+    waiting: list[int] = []
     if threading.current_thread() is not threading.main_thread():
+        yield waiting
         return
-    for number in INTERRUPTS:
-        before = signal.signal(number, signal.SIG_IGN)  # the system drops one that waits
-        signal.signal(number, before)
+    before = {n: handler for n in INTERRUPTS if (handler := signal.getsignal(n)) is not None}
+    held = True
+
+    def wait(number: int, _: FrameType | None) -> None:
+        if held:
+            waiting.append(number)
+        else:  # while the handlers are put back
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+
+    try:
+        for number in before:
+            signal.signal(number, wait)
+        yield waiting
+    finally:
+        held = False
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in waiting:
+            signal.raise_signal(number)

@@ -41,7 +41,7 @@ def test_a_folder_takes_the_place_of_another(tmp_path, workshop):
     commit([(folder(workshop / "new", "new"), tmp_path / "out")], lambda: None)
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["file"]
     assert (tmp_path / "out/file").read_text() == "new"
-    assert not (workshop / "new").exists()
+    assert not any("new" in path.read_text() for path in workshop.rglob("file"))
 
 
 @pytest.mark.usefixtures("system")
@@ -58,6 +58,22 @@ def test_what_was_there_is_there_again_when_a_later_move_fails(tmp_path, worksho
         commit(moves, lambda: None)
     assert (tmp_path / "out").exists() == taken
     assert not taken or (tmp_path / "out/file").read_text() == "old"
+
+
+def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path, workshop, monkeypatch):
+    """No step behind the exchange can fail, which would leave the new folder and be told as an error."""
+
+    def refuses(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    folder(tmp_path / "out", "old")
+    draft = folder(workshop / "new", "new")
+    for step in ("rename", "replace", "unlink"):
+        monkeypatch.setattr(Path, step, refuses)
+    undo = placing.put(draft, tmp_path / "out", workshop / "before")
+    assert (tmp_path / "out/file").read_text() == "new"
+    undo()
+    assert (tmp_path / "out/file").read_text() == "old"
 
 
 def test_names_are_exchanged_at_once(tmp_path):
