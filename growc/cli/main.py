@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from growc.cli.arguments import pairs, read_arguments
-from growc.cli.process import interruptible, last_words, no_loggers, own_process, refused, unexpected
+from growc.cli.process import (
+    interruptible,
+    last_words,
+    no_loggers,
+    own_process,
+    refused,
+    spare_memory,
+    unexpected,
+)
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render, wrong
 from growc.errors.json_data import Json
 from growc.errors.printable import printable
@@ -38,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A person never sees a traceback."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with interruptible(), no_loggers():
+        with interruptible(), no_loggers(), spare_memory():
             options = read_arguments(given)
             with limits(**options.limits):
                 status = COMMANDS[options.command](options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import mmap
 import os
 import signal
 import sys
@@ -24,6 +25,8 @@ except ImportError:  # not all systems have limits
 
 SELDOM = 20_000
 """So many new objects before a collection, where Python says 700: imports and graphs make live ones."""
+SPARE = 1 << 24
+"""Bytes that no command has, so that it can be told that it ran out of memory."""
 CHAIN = 20
 """So many causes of an error are looked at."""
 
@@ -43,6 +46,11 @@ def own_process() -> Iterator[None]:
     _open_streams()
     yield
     gc.freeze()  # the interpreter's last collection looks at everything that was imported
+
+
+def spare_memory() -> mmap.mmap:
+    """Memory that is given back when its block is left; no code of Python, which takes some, does that."""
+    return mmap.mmap(-1, SPARE)
 
 
 def _open_streams() -> None:

@@ -5,12 +5,19 @@
 
 from __future__ import annotations
 
+import mmap
 import signal
 from pathlib import Path
 
 import pytest
 from conditions import at_random, closed, limited
 from harness import FAULTS, FORMS, Bench
+
+from growc.cli import main
+from growc.cli.process import SPARE
+
+STATM = Path("/proc/self/statm")
+"""The pages of memory that this process has."""
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
@@ -60,3 +67,21 @@ def test_a_program_whose_archive_may_not_be_added_to_is_not_emptied(fault: str, 
 
 def test_what_the_system_refuses_to_a_library_is_no_bug(tmp_path: Path) -> None:
     assert not limited(Bench(FORMS["program"], tmp_path), "RLIMIT_NOFILE", 8)
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="only Linux tells it there")
+def test_memory_is_spared_to_tell_that_it_ran_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = []
+
+    def taken(*_: object) -> int:
+        pages.append(int(STATM.read_text().split()[0]))
+        return 4
+
+    def without_memory(options: object) -> None:
+        taken()
+        raise MemoryError
+
+    monkeypatch.setitem(main.COMMANDS, "clean", without_memory)
+    monkeypatch.setattr(main, "_report", taken)
+    assert main.main(["clean", "."]) == 4
+    assert pages[0] - pages[1] >= SPARE // mmap.PAGESIZE
