@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import onnx_ir as ir
-
 from growc import grammar
 from growc.dialects.onnx.files.load import load as load_model
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -41,6 +39,8 @@ from growc.resolve.resolve import load
 from growc.system.workshop import scratch_folder
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from growc.passes.compilation import Result
     from growc.verification.verify import Verification
 

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.files.load import loadable
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.system.postponed import postponed
+
+with postponed("onnxruntime"):
+    import onnxruntime
 
 Feeds = dict[str, Array]
 

@@ -167,7 +167,12 @@ def _key(dtype: str, shape: tuple[int, ...], probe: Array) -> object:
 
 
 def _blocks_equal(x: Weight, y: Weight, turned: bool = False) -> bool:
-    """Whether some rows of a weight are those of another one, or its columns."""
+    """Whether some rows of a weight are those of another one, or its columns.
+
+    Columns are taken of the weight that has fewer rows: each of its rows is read from another place.
+    """
+    if turned and x.shape[0] < y.shape[0]:
+        x, y = y, x
     starts = {0, max(x.shape[0] - _BLOCK, 0), x.shape[0] // 2}
     blocks = (slice(start, start + _BLOCK) for start in sorted(starts))
     return all(

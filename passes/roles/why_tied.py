@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import networkx as nx
-
 from growc.algebra.space import Reason, Space, atoms_of, find, leaves
 from growc.ir.graph import Node, Value, readers
 from growc.ir.notation import labels
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import Tie
 from growc.passes.roles.name_axes import RoleAxis
+from growc.system.postponed import postponed
+
+with postponed("networkx"):
+    import networkx as nx
 
 Vertex = tuple[Value, int]
 

@@ -40,17 +40,62 @@ def test_help_is_instant():
     assert statistics.median(seconds() for _ in range(5)) < 0.3
 
 
-def test_help_imports_no_library():
-    said = """
+IMPORTED = """
 import atexit, sys
 from growc.cli.main import main
 atexit.register(lambda: print(*sys.modules, sep="\\n"))
-main(["--help"])
+main(sys.argv[1:])
 """
-    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
-    found = {name.partition(".")[0] for name in done.stdout.splitlines()}
+
+
+def imported(*arguments: str, **options: Any) -> set[str]:
+    """The packages that a command imports."""
+    command = [sys.executable, "-c", IMPORTED, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, **options)
+    return {name.partition(".")[0] for name in done.stdout.splitlines()}
+
+
+def test_help_imports_no_library():
+    found = imported("--help")
     assert "growc" in found
     assert not found & {"numpy", "onnx", "onnx_ir", "lark", "networkx", "sympy", "torch", "transformers"}
+
+
+@pytest.mark.parametrize("command", [("plan",), ("apply", "--no-verify")], ids=lambda c: c[0])
+def test_a_command_imports_what_it_uses(tmp_path, command):
+    save(tmp_path / "stream.onnx", STREAM)
+    found = imported(*command, "-e", "widen hidden to 12 with cyclic copy", "stream.onnx", cwd=tmp_path)
+    assert "onnx_ir" in found
+    assert not found & {"networkx", "onnxruntime", "sympy", "torch", "transformers"}
+
+
+def test_a_postponed_module_is_imported_when_it_is_read():
+    said = """
+import sys
+from growc.system.postponed import postponed
+with postponed("json", "csv"):
+    import json
+    import csv
+assert not {"json", "csv"} & sys.modules.keys()
+assert json.loads("[1]") == [1]
+import json as now, csv as own
+assert json.dumps is now.dumps and csv.reader is own.reader
+with postponed("json"):
+    import json as same
+assert same is now
+"""
+    subprocess.run([sys.executable, "-c", said], check=True)
+
+
+def test_sizes_with_names_are_computed_by_the_postponed_library():
+    said = """
+import growc.dialects.onnx, onnx_ir, sys
+assert "sympy" not in sys.modules
+assert str(onnx_ir.SymbolicDim("n") * 2 + 1) == "2*n + 1"
+import sympy.core
+assert isinstance(sympy.Symbol("n"), sympy.core.Symbol)
+"""
+    subprocess.run([sys.executable, "-c", said], check=True)
 
 
 def test_a_recipe_comes_from_standard_input(tmp_path):
