@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.system.interrupts import INTERRUPTS
+from growc.system.interrupts import COMMITTED, INTERRUPTS
 from growc.version import __version__
 
 try:
@@ -68,12 +68,14 @@ def _open_streams() -> None:
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """SIGTERM and SIGHUP end a command as Ctrl-C does; once one of them came, no other disturbs the cleaning
-    up. What an import makes of it is taken for what it was.
+    up, nor does one behind the commit. What an import makes of it is taken for what it was.
     """
     came = False
 
     def interrupt(*_: object) -> None:
         nonlocal came
+        if COMMITTED.is_set():
+            return
         came = True
         for number in INTERRUPTS:
             signal.signal(number, signal.SIG_IGN)
@@ -82,6 +84,7 @@ def interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    COMMITTED.clear()
     before = {number: signal.signal(number, interrupt) for number in INTERRUPTS}
     try:
         yield

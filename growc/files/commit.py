@@ -16,7 +16,7 @@ from growc.errors.json_data import Json
 from growc.errors.regular_files import irregular, require_path
 from growc.files.atomic_rename import on_disk, put
 from growc.files.pt2_archive import record_of
-from growc.system.interrupts import uninterrupted
+from growc.system.interrupts import COMMITTED, uninterrupted
 from growc.system.workshop import alone, journal, kept_aside, synced
 
 METADATA = "growc"
@@ -162,7 +162,8 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> tup
                 undoing.callback(put(draft, place, kept_aside(draft, number)))
             undoing.pop_all()
         failed = list(_after(moves, stale))
-        waiting.clear()  # they came too late
+        COMMITTED.set()
+        waiting.clear()
     return tuple(failed)
 
 

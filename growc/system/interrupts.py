@@ -14,6 +14,8 @@ INTERRUPTS = tuple(
     if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) != signal.SIG_IGN
 )
 """Signals that interrupt a command, but for those that `nohup` and the like let it ignore."""
+COMMITTED = threading.Event()
+"""What a command was to make stands: what interrupts it now comes too late."""
 
 
 @contextlib.contextmanager

@@ -182,9 +182,10 @@ def _made(prefix: str, place: Path, target: str) -> tuple[Path, Callable[[], Non
     _OURS.add(folder)
 
     def remove() -> None:
-        _OURS.discard(folder)
-        _removed(folder)
-        os.close(handle)
+        with uninterrupted():
+            _OURS.discard(folder)
+            _removed(folder)
+            os.close(handle)
 
     return folder, remove
 

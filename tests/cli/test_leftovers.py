@@ -98,7 +98,7 @@ def test_the_next_run_removes_what_was_left(source: Path, tmp_path: Path, tempor
     left = abandoned(tmp_path / "made", BESIDE), abandoned(temporary, SCRATCH)
     api.apply(FIRST, source, tmp_path / "made/o.onnx")
     assert not any(folder.exists() for folder in left)
-    assert not list(temporary.iterdir())
+    assert not list(temporary.glob("growc-*"))
 
 
 def test_what_is_not_growc_s_stays(tmp_path: Path, temporary: Path) -> None:

@@ -2,7 +2,7 @@
 
 A step is what Python asks of the system about a file that is to change: to open one for writing, to rename,
 remove or link it, to make or remove a folder, to wait for the disk. COUNT is where the number of steps is
-written; `-` for nowhere. FAULT is `kill` or the name of an error (`ENOSPC`).
+written; `-` for nowhere. FAULT is `kill`, `interrupt` or the name of an error (`ENOSPC`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"})
+SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGTERM}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
@@ -27,8 +28,9 @@ class Steps:
         """One step. Raises OSError where it is to fail."""
         self.count += 1
         if self.count == self.at and self.armed:
-            if self.fault == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self.fault in SIGNALS:
+                os.kill(os.getpid(), SIGNALS[self.fault])
+                return
             number = getattr(errno, self.fault)
             raise OSError(number, os.strerror(number))
 

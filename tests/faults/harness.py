@@ -12,7 +12,9 @@ from pathlib import Path
 from graphs import UP_DOWN, save
 
 DRIVER = Path(__file__).with_name("driver.py")
-FAULTS = ("kill", "ENOSPC", "EIO", "EACCES")
+FAULTS = ("kill", "interrupt", "ENOSPC", "EIO", "EACCES")
+ENDS = {"kill": (0, -9), "interrupt": (0, 130)}
+"""The exit statuses after a signal; after an error it is 3 or 4, or 0 behind the commit."""
 State = Mapping[str, bytes]
 """The files of a folder by name."""
 
@@ -122,7 +124,7 @@ class Bench:
     def wrong(self, at: int, fault: str) -> str:
         """What is wrong after a fault at a step; nothing where all is as promised."""
         status = self.apply(1, at, fault)
-        return self.judged(f"{fault} at {at}", status, (0, 3, 4) if fault != "kill" else (0, -9))
+        return self.judged(f"{fault} at {at}", status, ENDS.get(fault, (0, 3, 4)))
 
     def judged(self, condition: str, status: int, allowed: Sequence[int]) -> str:
         """What is wrong with what a run under a condition left; nothing where all is as promised."""

@@ -30,6 +30,14 @@ def test_a_fault_at_a_step_leaves_one_whole_result(first: bool, tmp_path: Path) 
     assert not list(filter(None, found))
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
+def test_an_interrupt_leaves_one_whole_result_and_says_which(first: bool, tmp_path: Path) -> None:
+    bench = Bench(FORMS["onnx"], tmp_path, first=first)
+    steps = bench.steps()
+    chosen = (*range(1, 6), *range(steps - 8, steps + 1))
+    assert not list(filter(None, (bench.wrong(step, "interrupt") for step in chosen)))
+
+
 def test_a_result_that_is_neither_of_both_is_seen(tmp_path: Path) -> None:
     bench = Bench(FORMS["onnx"], tmp_path)
     bench.after = {**bench.after, "made.onnx": b"half"}
