@@ -231,10 +231,11 @@ def _settled(place: Path, prefix: str) -> Cleaned:
 
 def _own_folders(place: Path, prefix: str) -> list[Path]:
     """Folders of a kind that belong to this user."""
+    user = os.geteuid() if hasattr(os, "geteuid") else 0
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         mine = [entry for entry in entries if entry.name.startswith(prefix)]
         plain = [entry for entry in mine if entry.is_dir(follow_symlinks=False)]
-        return sorted(Path(e.path) for e in plain if e.stat(follow_symlinks=False).st_uid == os.geteuid())
+        return sorted(Path(e.path) for e in plain if e.stat(follow_symlinks=False).st_uid == user)
     return []
 
 

@@ -126,7 +126,7 @@ class ShardWriter:
         os.write(handle, header)
         size = len(header) + sum(e.nbytes for e in shard)
         if size:
-            os.posix_fallocate(handle, 0, size)  # a full disk is noticed now, and not an hour later
+            _reserve(handle, size)
         self._places |= {name: (handle, at) for name, at in offsets.items()}
 
     def _write_index(self, files: Mapping[str, Sequence[Entry]]) -> None:
@@ -140,7 +140,15 @@ class ShardWriter:
         (self.folder / (self.name + INDEX)).write_text(text, encoding="utf-8")
 
 
+def _reserve(handle: int, size: int) -> None:
+    """Give a file its size; where the system can, its room, so that a full disk is noticed now."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+    else:
+        os.truncate(handle, size)
+
+
 def _write_at(handle: int, content: memoryview, at: int) -> None:
+    os.lseek(handle, at, os.SEEK_SET)
     while content:
-        count = os.pwrite(handle, content, at)
-        content, at = content[count:], at + count
+        content = content[os.write(handle, content) :]
