@@ -156,7 +156,7 @@ def sizes_of_all(
     length = 2 ** (min([LONGEST, *c.roles.sizes("positions")]).bit_length() - 1)
     while True:
         given = dict.fromkeys((rows[-1] for v in ids if (rows := c.sampled.inputs.get(v))), length)
-        inputs = inputs_at(c.sampled.inputs, given, asked, None if c.sampled.counts else 1)
+        inputs = inputs_at(c.sampled.inputs, given, asked)
         found = c.model.sizes_at(c.graph, inputs, c.sampled.counts)
         made = {v.name: tuple(s[0] for s in rows or ()) for v, rows in inputs.items()}
         if asked and (not found or any(made.get(name) != tuple(sizes) for name, sizes in asked.items())):
@@ -171,11 +171,8 @@ def sizes_of_all(
     return inputs, found
 
 
-def inputs_at(
-    sampled: Sizes, given: Mapping[Size, int], asked: Mapping[str, Sequence[int]], points: int | None = None
-) -> Sizes:
-    """The sizes of the inputs. given: numbers for open sizes of tokens; asked: the sizes of inputs, by name;
-    points: how often each is given, without it as often as in `sampled`.
+def inputs_at(sampled: Sizes, given: Mapping[Size, int], asked: Mapping[str, Sequence[int]]) -> Sizes:
+    """The sizes of the inputs. given: numbers for open sizes of tokens; asked: the sizes of inputs, by name.
 
     Open sizes of which nothing is said are as at the first sample point. One that is the sum of two others
     stays it (that of a mask over cached tokens and others).
@@ -192,7 +189,7 @@ def inputs_at(
     return {
         v: None
         if rows is None
-        else tuple((numbers.get(s, s[0]) if s in is_open else s[0],) * (points or len(s)) for s in rows)
+        else tuple((numbers.get(s, s[0]) if s in is_open else s[0],) * len(s) for s in rows)
         for v, rows in sampled.items()
     }
 
