@@ -313,7 +313,8 @@ def apply_file(
         record = canonical(told)
         form.stamp(files[-1], record)
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
-        moves.append((_draft(folder, "record", record), record_path(target, source.is_dir())))
+        place = record_path(target, source.is_dir())
+        moves.append((_draft(folder, place.name, record), place))
         if beside is not None:
             elsewhere = stack.enter_context(workshop(beside))
             moves.append((_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), beside))

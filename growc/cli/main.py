@@ -16,24 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from growc.cli.arguments import pairs, read_arguments
-from growc.cli.process import (
-    interruptible,
-    last_words,
-    no_loggers,
-    own_process,
-    refused,
-    spare_memory,
-    unexpected,
-)
+from growc.cli.process import last_words, no_loggers, own_process, refused, spare_memory, unexpected
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render, wrong
 from growc.errors.json_data import Json
 from growc.errors.printable import printable
 from growc.errors.source import Source
+from growc.system.interrupts import Command, interruptible
 from growc.system.limits import limits, most
 
 if TYPE_CHECKING:
     from growc.passes import compilation
     from growc.passes.compilation import After
+
+
+DONE = {"fmt": "what was formatted stays so", "measure": "what was measured is kept"}
+"""By command: what an interrupt leaves that one may ask for."""
 
 
 def program() -> int:
@@ -44,9 +41,9 @@ def program() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A person never sees a traceback."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given, command = list(sys.argv[1:] if arguments is None else arguments), Command()
     try:
-        with interruptible(), no_loggers(), spare_memory():
+        with interruptible(command), no_loggers(), spare_memory():
             options = read_arguments(given)
             with limits(**options.limits):
                 status = COMMANDS[options.command](options)
@@ -56,7 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GrowError as error:
         return _report(error, given)
     except KeyboardInterrupt:
-        done = "what was measured is kept" if given[:1] == ["measure"] else "nothing was written"
+        done = (
+            "the result is written"
+            if command.committed
+            else DONE.get("".join(given[:1]), "nothing was written")
+        )
         return _report(GrowError(Diagnostic("G503", f"interrupted: {done}")), given)
     except OSError as error:
         return _report(refused(error), given)
@@ -364,10 +365,21 @@ def _fmt(options: Namespace) -> int:
         elif name == "-" and not options.check:
             sys.stdout.write(printable(text, "\n\t") if sys.stdout.isatty() else text)
         elif text != source.text:
-            Path(name).write_text(text, encoding="utf-8", newline="")
+            _replace(Path(name).resolve(), text)
     if problems:
         raise GrowError(*problems)
     return 0
+
+
+def _replace(path: Path, text: str) -> None:
+    """The old text or the new one stands in a file, whenever the process dies."""
+    from growc.files.atomic_rename import put
+    from growc.system.workshop import kept_aside, workshop
+
+    with workshop(path) as folder:
+        draft = folder / path.name
+        draft.write_text(text, encoding="utf-8", newline="")
+        put(draft, path, kept_aside(draft, 0))
 
 
 def _clean(options: Namespace) -> int:

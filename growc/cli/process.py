@@ -10,12 +10,11 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 import traceback
 from collections.abc import Iterator, Sequence
 
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.system.interrupts import COMMITTED, INTERRUPTS
+from growc.system.interrupts import INTERRUPTS
 from growc.version import __version__
 
 try:
@@ -29,12 +28,6 @@ SPARE = 1 << 24
 """Bytes that no command has, so that it can be told that it ran out of memory."""
 CHAIN = 20
 """So many causes of an error are looked at."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """A Ctrl-C by another name: Python remembers one that leaves an `exec`, as libraries use them, and ends
-    by the signal though it was caught.
-    """
 
 
 @contextlib.contextmanager
@@ -63,38 +56,6 @@ def _open_streams() -> None:
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does; once one of them came, no other disturbs the cleaning
-    up, nor does one behind the commit. What an import makes of it is taken for what it was.
-    """
-    came = False
-
-    def interrupt(*_: object) -> None:
-        nonlocal came
-        if COMMITTED.is_set():
-            return
-        came = True
-        for number in INTERRUPTS:
-            signal.signal(number, signal.SIG_IGN)
-        raise Interrupted
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    COMMITTED.clear()
-    before = {number: signal.signal(number, interrupt) for number in INTERRUPTS}
-    try:
-        yield
-    except Exception as error:
-        if came:
-            raise Interrupted from error
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

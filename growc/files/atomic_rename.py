@@ -51,7 +51,7 @@ def _put_folder(draft: Path, place: Path, aside: Path) -> Callable[[], object]:
         draft.rename(place)
         return lambda: shutil.rmtree(place)
     if exchange(draft, place):
-        return lambda: exchange(draft, place)
+        return lambda: None if exchange(draft, place) else _replace(draft, place)
     place.rename(aside)
     try:
         draft.rename(place)
@@ -59,11 +59,12 @@ def _put_folder(draft: Path, place: Path, aside: Path) -> Callable[[], object]:
         aside.rename(place)
         raise
 
-    def undo() -> None:
-        shutil.rmtree(place)
-        aside.rename(place)
+    return lambda: _replace(aside, place)
 
-    return undo
+
+def _replace(folder: Path, place: Path) -> None:
+    shutil.rmtree(place)
+    folder.rename(place)
 
 
 def _keep_modes(draft: Path, place: Path) -> None:

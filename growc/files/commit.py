@@ -16,7 +16,7 @@ from growc.errors.json_data import Json
 from growc.errors.regular_files import irregular, require_path
 from growc.files.atomic_rename import on_disk, put
 from growc.files.pt2_archive import record_of
-from growc.system.interrupts import COMMITTED, uninterrupted
+from growc.system.interrupts import committed, uninterrupted
 from growc.system.workshop import alone, journal, kept_aside, synced
 
 METADATA = "growc"
@@ -153,7 +153,7 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> tup
     for draft, _ in moves:
         on_disk(draft)
     _, target = moves[-1]
-    with uninterrupted() as waiting, alone(target.parent):
+    with alone(target.parent), uninterrupted():
         check()
         stale = sorted(own_data(target) - {place for _, place in moves})
         journal(moves, stale)
@@ -161,9 +161,8 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> tup
             for number, (draft, place) in enumerate(moves):
                 undoing.callback(put(draft, place, kept_aside(draft, number)))
             undoing.pop_all()
+        committed()
         failed = list(_after(moves, stale))
-        COMMITTED.set()
-        waiting.clear()
     return tuple(failed)
 
 

@@ -113,7 +113,7 @@ class CheckpointDirectory:
         from growc.checkpoint.classes.new_tensors import held_result
         from growc.passes.finish.interface import ports_of
 
-        twins = write_in_single(held_result(c).held, folder / "single")
+        twins = write_in_single(held_result(c).held, folder.with_name("single"))
         if twins is None:
             return {}
         given = None if inputs is None else Path(inputs)

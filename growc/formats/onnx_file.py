@@ -106,9 +106,10 @@ class OnnxFile:
 
         if not float_types(c.path) & SINGLE.keys() or copy_bytes(c.path, SINGLE) > COPY_BYTES:
             return {}
-        copies = folder / "single"
-        (copies / "grown").mkdir(parents=True)
-        source = write_copy(c.path, copies / c.path.name, SINGLE)
+        copies = folder.with_name("single")
+        for name in ("source", "grown"):
+            (copies / name).mkdir(parents=True)
+        source = write_copy(c.path, copies / "source" / c.path.name, SINGLE)
         twin = compiled(Resolved(tuple(c.statements)), source)
         if not twin.plan.certificate.exact:
             return {}

@@ -26,6 +26,8 @@ SCRATCH = "growc-run-"
 """How those in the system's folder for temporary files do."""
 OWNER, MOVES = ".owner", ".moves"
 BORN = f"{OWNER}.new"
+DRAFTS = "drafts"
+"""Where drafts have the names of what they become."""
 _OURS: set[Path] = set()
 """The folders of this process."""
 
@@ -76,32 +78,40 @@ def workshop(target: Path) -> Iterator[Path]:
     """
     try:
         with contextlib.ExitStack() as cleaning:
-            with uninterrupted(), alone(target.parent):
+            with alone(target.parent), uninterrupted():
                 there = _settled(target.parent, BESIDE)
                 _require_free(target, there)
                 folder, remove = _made(BESIDE, target.parent, os.path.realpath(target))
                 cleaning.callback(remove)
-            yield folder
+                (folder / DRAFTS).mkdir()
+            yield folder / DRAFTS
     except OSError as error:
         raise refused(target, error) from error
 
 
 def scratch() -> tuple[Path, Callable[[], None]]:
     """A folder for temporary files, and what removes it. What killed runs left there is removed first."""
+    with contextlib.ExitStack() as undoing:
+        folder, remove = _scratch(undoing)
+        undoing.pop_all()
+    return folder, remove
+
+
+def _scratch(cleaning: contextlib.ExitStack) -> tuple[Path, Callable[[], None]]:
     place = Path(tempfile.gettempdir())
-    with uninterrupted(), alone(place):
+    with alone(place), uninterrupted():
         _settled(place, SCRATCH)
-        return _made(SCRATCH, place, "")
+        folder, remove = _made(SCRATCH, place, "")
+        cleaning.callback(remove)
+    return folder, remove
 
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder for temporary files, for a while."""
-    folder, remove = scratch()
-    try:
+    with contextlib.ExitStack() as cleaning:
+        folder, _ = _scratch(cleaning)
         yield folder
-    finally:
-        remove()
 
 
 def forsaken() -> None:
@@ -115,9 +125,9 @@ def clean(place: Path) -> Cleaned:
 
     Where the file system has no locks, a process that lives no more on this host has left its folders, too.
     """
-    with uninterrupted(), alone(place):
+    with alone(place), uninterrupted():
         found = _settled(place, BESIDE)
-    with uninterrupted(), alone(common := Path(tempfile.gettempdir())):
+    with alone(common := Path(tempfile.gettempdir())), uninterrupted():
         temporary = _settled(common, SCRATCH)
     unsure = [*found.unsure, *temporary.unsure]
     ended = [one for one in unsure if (owner := _owner(one)) is not None and not _may_live(owner)]
@@ -128,13 +138,13 @@ def clean(place: Path) -> Cleaned:
 
 
 def journal(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> None:
-    """Write down in each draft's folder which renames come, the model's last."""
+    """Write down in each draft's workshop which renames come, the model's last."""
     draft, model = moves[-1]
-    commit = os.path.realpath(model), draft.stat().st_ino
-    for folder in dict.fromkeys(draft.parent for draft, _ in moves):
-        mine = [(d, place, k) for k, (d, place) in enumerate(moves[:-1]) if d.parent == folder]
+    commit = str(model.parent.resolve() / model.name), draft.stat().st_ino
+    for folder in dict.fromkeys(_shop(draft) for draft, _ in moves):
+        mine = [(d, place, k) for k, (d, place) in enumerate(moves[:-1]) if _shop(d) == folder]
         rows = [(place.name, d.stat().st_ino, kept_aside(d, k).name) for d, place, k in mine]
-        gone = [path.name for path in stale] if folder == draft.parent else []
+        gone = [path.name for path in stale] if folder == _shop(draft) else []
         text = json.dumps(asdict(Moves(commit, rows, gone)))
         new = folder / f"{MOVES}.new"
         new.write_text(text)
@@ -145,7 +155,11 @@ def journal(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> None:
 
 def kept_aside(draft: Path, number: int) -> Path:
     """Where a rename keeps what stood in its place."""
-    return draft.parent / f"{number}.before"
+    return _shop(draft) / f"{number}.before"
+
+
+def _shop(draft: Path) -> Path:
+    return draft.parent.parent
 
 
 def synced(path: Path) -> None:

@@ -9,6 +9,7 @@ share is no tie: exporters merge equal ones.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from growc.ir.traits import SAME, TAKE
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
 
-_BLOCK = 16
-"""Rows compared at a time: contiguous in one layout, a narrow stripe in the other."""
+_BLOCK = 1 << 18
+"""Elements compared at a time, at least: rows in one layout, a narrow stripe in the other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,8 +174,9 @@ def _blocks_equal(x: Weight, y: Weight, turned: bool = False) -> bool:
     """
     if turned and x.shape[0] < y.shape[0]:
         x, y = y, x
-    starts = {0, max(x.shape[0] - _BLOCK, 0), x.shape[0] // 2}
-    blocks = (slice(start, start + _BLOCK) for start in sorted(starts))
+    rows = max(1, _BLOCK // max(1, math.prod(x.shape[1:])))
+    starts = {0, max(x.shape[0] - rows, 0), x.shape[0] // 2}
+    blocks = (slice(start, start + rows) for start in sorted(starts))
     return all(
         np.array_equal(x.at((block,)), y.at((slice(None), block)).T if turned else y.at((block,)))
         for block in blocks

@@ -18,8 +18,8 @@ def folder(path: Path, content: str) -> Path:
 
 @pytest.fixture
 def workshop(tmp_path):
-    made = tmp_path / "workshop"
-    made.mkdir()
+    made = tmp_path / "workshop" / "drafts"
+    made.mkdir(parents=True)
     return made
 
 

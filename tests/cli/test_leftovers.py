@@ -10,19 +10,22 @@ import sys
 import tempfile
 from pathlib import Path
 
+import onnx_ir as ir
 import pytest
 from graphs import UP_DOWN, save
 
 from growc import api
+from growc.dialects.onnx.files.load import load
 from growc.errors.diagnostic import GrowError
 from growc.files.commit import own_data, record_path
 from growc.system import workshop as workshops
-from growc.system.workshop import BESIDE, OWNER, SCRATCH, clean, workshop
+from growc.system.workshop import BESIDE, OWNER, SCRATCH, alone, clean, workshop
 
 FIRST, SECOND = (f'widen axis 1 of "up" to {size} with neighbor copy' for size in (96, 112))
 KILLED = """
 import os, pathlib, sys
 from growc import api
+from growc.dialects.onnx.files.load import load
 left = int(sys.argv[4])
 for name in ("replace", "rename", "link", "unlink"):
     def dying(*given, usual=getattr(os, name), **named):
@@ -162,7 +165,28 @@ with workshop(pathlib.Path({str(tmp_path / "o.onnx")!r})):
             assert list(clean(tmp_path).busy)
         other.communicate(b"")
     with workshop(tmp_path / "o.onnx") as folder:
-        assert [path for path in tmp_path.iterdir() if path.name.startswith(BESIDE)] == [folder]
+        assert [path for path in tmp_path.iterdir() if path.name.startswith(BESIDE)] == [folder.parent]
+
+
+WAITS = """
+import os, pathlib, signal, sys, threading
+from growc.system.interrupts import Command, Interrupted, interruptible
+from growc.system.workshop import workshop
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+try:
+    with interruptible(Command()), workshop(pathlib.Path(sys.argv[1])):
+        print("made")
+except Interrupted:
+    print("interrupted")
+"""
+
+
+def test_waiting_for_what_another_run_commits_can_be_interrupted(tmp_path: Path) -> None:
+    with alone(tmp_path):
+        given = [sys.executable, "-c", WAITS, str(tmp_path / "o.onnx")]
+        ran = subprocess.run(given, capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == "interrupted\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_locks_what_was_left_waits_for_the_command(
@@ -194,3 +218,34 @@ def test_data_that_nothing_uses_any_more_may_stay(
     done = api.apply(SECOND, source, target, check=False)
     assert done.remarks == (f"`{data}`, which nothing uses any more, stays: permission denied",)
     assert len(own_data(target)) == 1
+
+
+@pytest.mark.parametrize("name", [".moves", ".owner", "record", "single", "drafts"])
+@pytest.mark.usefixtures("temporary")
+def test_a_result_may_have_a_name_that_growc_has_for_files_of_its_own(
+    source: Path, tmp_path: Path, name: str
+) -> None:
+    usual, target = tmp_path / "made/o.onnx", tmp_path / "other" / name
+    target.parent.mkdir()
+    for recipe in (SECOND, FIRST):
+        for place in (usual, target):
+            api.apply(recipe, source, place, force=True)
+    made = [load(place).graph.initializers["up"].const_value.numpy() for place in (usual, target)]
+    assert (made[0] == made[1]).all()
+    beside = {path.name for path in target.parent.iterdir()}
+    assert beside == {name, record_path(target).name, *(path.name for path in own_data(target))}
+
+
+def test_a_run_for_a_link_that_is_killed_leaves_one_result(source: Path, tmp_path: Path) -> None:
+    """The rename replaces the link, not what it leads to."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for step in range(12, 24):
+        target = tmp_path / f"made{step}/o.onnx"
+        target.parent.mkdir()
+        api.apply(FIRST, source, elsewhere / "o.onnx", check=False, force=True)
+        target.symlink_to(elsewhere / "o.onnx")
+        if not killed(source, target, step):
+            break
+        clean(target.parent)
+        ir.load(target).graph.initializers["up"].const_value.numpy()

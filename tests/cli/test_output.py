@@ -238,6 +238,19 @@ def test_fmt_rewrites_what_is_not_formatted(growc, tmp_path):
     assert growc("fmt", "--check", "ugly.grow", "fine.grow").status == 0
 
 
+def test_fmt_keeps_modes_and_links_and_leaves_nothing_else(growc, tmp_path):
+    recipe, link = tmp_path / "own/ugly.grow", tmp_path / "link.grow"
+    recipe.parent.mkdir()
+    recipe.write_text("untie   head\n")
+    recipe.chmod(0o640)
+    link.symlink_to(recipe)
+    assert growc("fmt", "link.grow").status == 0
+    assert link.is_symlink()
+    assert recipe.read_text() == "untie head\n"
+    assert recipe.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in recipe.parent.iterdir()] == ["ugly.grow"]
+
+
 def test_one_bad_recipe_does_not_keep_others_from_being_formatted(growc, tmp_path):
     (tmp_path / "bad.grow").write_text("untie haed\n")
     (tmp_path / "ugly.grow").write_text("untie   head\n")

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from growc.system.interrupts import INTERRUPTS, uninterrupted
-
-
-class CameError(Exception):
-    """A signal was acted on."""
+from growc.system.interrupts import (
+    INTERRUPTS,
+    Command,
+    Interrupted,
+    committed,
+    interruptible,
+    uninterrupted,
+)
 
 
 @pytest.fixture(params=INTERRUPTS, ids=lambda number: number.name)
-def number(request: pytest.FixtureRequest) -> Iterator[int]:
-    """A signal whose handler raises."""
-
-    def raises(*_: object) -> None:
-        raise CameError
-
-    before = signal.signal(request.param, raises)
-    yield request.param
-    signal.signal(request.param, before)
+def number(request: pytest.FixtureRequest) -> int:
+    """A signal."""
+    return int(request.param)
 
 
 @pytest.fixture(params=[0, 2])
@@ -41,48 +40,111 @@ def threads(request: pytest.FixtureRequest) -> Iterator[None]:
         thread.join()
 
 
+def send(number: int) -> None:
+    """To this process, whichever thread takes it."""
+    os.kill(os.getpid(), number)
+    sum(range(10_000))
+
+
 @pytest.mark.usefixtures("threads")
 def test_a_signal_waits_for_the_end(number: int) -> None:
     done = []
 
     def work() -> None:
-        with uninterrupted():
+        with interruptible(Command()), uninterrupted():
             with uninterrupted():
-                os.kill(os.getpid(), number)
-                sum(range(10_000))
+                send(number)
             done.append("outer")
+        done.append("behind")
 
-    with pytest.raises(CameError):
+    with pytest.raises(Interrupted):
         work()
-    assert done
+    assert done == ["outer"]
 
 
 @pytest.mark.usefixtures("threads")
-def test_a_signal_that_came_too_late_is_dropped(number: int) -> None:
-    with uninterrupted() as waiting:
-        os.kill(os.getpid(), number)
-        sum(range(10_000))
-        assert waiting == [number]
-        waiting.clear()
+def test_a_signal_that_came_behind_the_commit_is_too_late(number: int) -> None:
+    command = Command()
+    with interruptible(command), uninterrupted():
+        committed()
+        send(number)
+    assert command.committed
+    assert not command.came
 
 
-def test_a_signal_is_acted_on_afterwards_as_before(number: int) -> None:
-    with uninterrupted():
-        pass
-    with pytest.raises(CameError):
-        signal.raise_signal(number)
-
-
-def test_another_thread_may_be_uninterrupted(number: int) -> None:
-    found: list[list[int]] = []
+def test_a_second_signal_does_not_disturb_the_cleaning_up(number: int) -> None:
+    cleaned = []
 
     def work() -> None:
-        with uninterrupted() as waiting:
-            found.append(waiting)
+        with interruptible(Command()):
+            try:
+                send(number)
+            finally:
+                send(number)
+                cleaned.append(True)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert found == [[]]
-    with pytest.raises(CameError):
-        signal.raise_signal(number)
+    with pytest.raises(Interrupted):
+        work()
+    assert cleaned
+
+
+def test_handlers_are_those_of_before(number: int) -> None:
+    before = [signal.getsignal(one) for one in INTERRUPTS]
+    with pytest.raises(Interrupted), interruptible(Command()):
+        send(number)
+    assert [signal.getsignal(one) for one in INTERRUPTS] == before
+
+
+@pytest.mark.parametrize("at", range(1, 1 + 2 * len(INTERRUPTS)))
+def test_a_handler_that_raises_while_they_are_exchanged_lets_none_be_lost(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [signal.getsignal(one) for one in INTERRUPTS]
+    usual, calls = signal.signal, []
+
+    def raising(*given: object) -> object:
+        calls.append(given)
+        found = usual(*given)  # type: ignore[arg-type]
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(signal, "signal", raising)
+    with pytest.raises(KeyboardInterrupt), interruptible(Command()):
+        pass
+    monkeypatch.undo()
+    assert [signal.getsignal(one) for one in INTERRUPTS] == before
+
+
+def test_what_another_thread_commits_is_not_what_a_command_makes() -> None:
+    command = Command()
+    with interruptible(command):
+        thread = threading.Thread(target=committed)
+        thread.start()
+        thread.join()
+    assert not command.committed
+
+
+LIBRARY = """
+import os, signal, sys
+from growc.system.interrupts import committed, uninterrupted
+number = int(sys.argv[1])
+with uninterrupted():
+    os.kill(os.getpid(), number)
+    committed()
+    print("held", flush=True)
+print("behind", flush=True)
+"""
+
+
+def test_a_program_that_uses_growc_acts_on_signals_as_it_does(number: int) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", LIBRARY, str(number)], capture_output=True, text=True, check=False
+    )
+    assert (run.returncode, run.stdout) == (-number, "held\n")
+
+
+def test_the_handlers_of_a_program_that_uses_growc_stay() -> None:
+    before = [signal.getsignal(one) for one in INTERRUPTS]
+    with uninterrupted():
+        assert [signal.getsignal(one) for one in INTERRUPTS] == before

@@ -19,6 +19,15 @@ from growc.reports.flops import Flops, before_and_after, grown, inputs_at
 
 MODELS = TINY.parent
 
+TRIPS = """
+g (float[N, 8] x, int64 trips) => (float[T, M, 4] y) <float[8, 16] w, float[16, 4] v>
+{
+    a = MatMul(x, w)
+    last, all = Loop <body = b (int64 i, bool go, float[N, 16] s) => (bool on, float[N, 16] t, float[N, 16] o)
+        { on = Identity(go)  t = Identity(s)  o = Relu(s) }> (trips, , a)
+    y = MatMul(all, v)
+}"""
+
 
 def test_a_product_costs_two_for_each_term_and_once_more_for_each_gradient(tmp_path: Path) -> None:
     found = growc.flops(save(tmp_path / "mlp.onnx", MLP))
@@ -157,6 +166,12 @@ def test_what_data_decides_is_not_counted(tmp_path: Path) -> None:
     found = growc.flops(save(tmp_path / "chosen.onnx", CHOSEN))
     assert found.uncounted == ("MatMul y",)
     assert found.forward == 2 * 8 * 4
+
+
+def test_the_trips_of_a_loop_are_not_counted(tmp_path: Path) -> None:
+    found = growc.flops(save(tmp_path / "trips.onnx", TRIPS, opset=18), sizes={"x": (10, 8)})
+    assert found.uncounted == ("MatMul y",)
+    assert found.total_forward == 2 * 10 * 8 * 16
 
 
 def test_an_operator_that_nobody_knows_is_not_counted(tmp_path: Path) -> None:
