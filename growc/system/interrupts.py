@@ -7,9 +7,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
-from typing import Any
 
-Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers
+Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers
 
 INTERRUPTS = tuple(
     number
