@@ -72,7 +72,7 @@ def committed() -> None:
 
 @contextlib.contextmanager
 def interruptible(command: Command) -> Iterator[None]:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does. An error that an import makes of it is it."""
+    """SIGTERM and SIGHUP end a command as Ctrl-C does. An import may make an error of that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
