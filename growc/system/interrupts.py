@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import ExtensionFileLoader
 from types import FrameType
 
 Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers
@@ -81,7 +82,8 @@ def interruptible(command: Command) -> Iterator[None]:
         _RUNNING.append(command)
         for number in before:
             signal.signal(number, command.interrupt)
-        yield
+        with _whole_extensions():
+            yield
     except Exception as error:
         if command.came:
             raise Interrupted from error
@@ -93,6 +95,27 @@ def interruptible(command: Command) -> Iterator[None]:
             _handle(before)
         finally:  # a handler that is back may raise meanwhile
             _handle(before)
+
+
+@contextlib.contextmanager
+def _whole_extensions() -> Iterator[None]:
+    """No import of an extension is interrupted: what is not Python may end the process at an exception."""
+    usual = {name: getattr(ExtensionFileLoader, name) for name in ("create_module", "exec_module")}
+    for name, function in usual.items():
+        setattr(ExtensionFileLoader, name, _uninterrupted(function))
+    try:
+        yield
+    finally:
+        for name, function in usual.items():
+            setattr(ExtensionFileLoader, name, function)
+
+
+def _uninterrupted(function: Callable[..., object]) -> Callable[..., object]:
+    def call(*given: object) -> object:
+        with uninterrupted():
+            return function(*given)
+
+    return call
 
 
 def _handle(handlers: Mapping[int, Handler]) -> None:

@@ -205,14 +205,18 @@ def _made(prefix: str, place: Path, target: str) -> tuple[Path, Callable[[], Non
 
 
 def _removed(folder: Path) -> None:
-    """Remove a folder, what says whose it is last: who is killed meanwhile leaves what the next one finds."""
+    """Remove a folder, what says whose it is last: who is killed meanwhile, or may not remove all of it,
+    leaves what the next one finds.
+    """
     with contextlib.suppress(OSError):
         for path in [one for one in folder.iterdir() if one.name != OWNER]:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                path.unlink()
-    shutil.rmtree(folder, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        if {one.name for one in folder.iterdir()} <= {OWNER}:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _settled(place: Path, prefix: str) -> Cleaned:

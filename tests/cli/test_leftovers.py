@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -166,6 +167,18 @@ with workshop(pathlib.Path({str(tmp_path / "o.onnx")!r})):
         other.communicate(b"")
     with workshop(tmp_path / "o.onnx") as folder:
         assert [path for path in tmp_path.iterdir() if path.name.startswith(BESIDE)] == [folder.parent]
+
+
+def test_what_cannot_be_removed_now_is_removed_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with workshop(tmp_path / "o.onnx") as folder:
+        (folder / "old").mkdir()
+        monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    assert (folder.parent / OWNER).exists()
+    monkeypatch.undo()
+    assert clean(tmp_path).removed == [folder.parent]
+    assert not list(tmp_path.iterdir())
 
 
 WAITS = """

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from importlib.machinery import ExtensionFileLoader
 
 import pytest
 
@@ -86,6 +87,27 @@ def test_a_second_signal_does_not_disturb_the_cleaning_up(number: int) -> None:
     with pytest.raises(Interrupted):
         work()
     assert cleaned
+
+
+def test_the_import_of_an_extension_is_not_interrupted(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not Python may end the process at an exception, as nanobind does."""
+    done = []
+
+    def initialised(loader: ExtensionFileLoader, module: object) -> None:
+        send(number)
+        done.append(module)
+
+    monkeypatch.setattr(ExtensionFileLoader, "exec_module", initialised)
+
+    def work() -> None:
+        with interruptible(Command()):
+            ExtensionFileLoader("extension", "extension.so").exec_module(sys)
+            done.append("behind")
+
+    with pytest.raises(Interrupted):
+        work()
+    assert done == [sys]
+    assert ExtensionFileLoader.exec_module is initialised
 
 
 def test_handlers_are_those_of_before(number: int) -> None:
