@@ -58,7 +58,6 @@ def _put_folder(draft: Path, place: Path, aside: Path) -> Callable[[], object]:
     except OSError:
         aside.rename(place)
         raise
-
     return lambda: _replace(aside, place)
 
 

@@ -102,20 +102,12 @@ def _whole_extensions() -> Iterator[None]:
     """No import of an extension is interrupted: what is not Python may end the process at an exception."""
     usual = {name: getattr(ExtensionFileLoader, name) for name in ("create_module", "exec_module")}
     for name, function in usual.items():
-        setattr(ExtensionFileLoader, name, _uninterrupted(function))
+        setattr(ExtensionFileLoader, name, uninterrupted()(function))
     try:
         yield
     finally:
         for name, function in usual.items():
             setattr(ExtensionFileLoader, name, function)
-
-
-def _uninterrupted(function: Callable[..., object]) -> Callable[..., object]:
-    def call(*given: object) -> object:
-        with uninterrupted():
-            return function(*given)
-
-    return call
 
 
 def _handle(handlers: Mapping[int, Handler]) -> None:

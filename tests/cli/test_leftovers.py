@@ -26,7 +26,6 @@ FIRST, SECOND = (f'widen axis 1 of "up" to {size} with neighbor copy' for size i
 KILLED = """
 import os, pathlib, sys
 from growc import api
-from growc.dialects.onnx.files.load import load
 left = int(sys.argv[4])
 for name in ("replace", "rename", "link", "unlink"):
     def dying(*given, usual=getattr(os, name), **named):
