@@ -8,11 +8,12 @@ with it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ BLOCK = 1 << 20
 """So many bytes of rows are computed together: with what is made on the way they fit a cache."""
 AHEAD = 2
 """So many blocks are computed at once."""
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,17 @@ class Rows:
         """How many elements a row has."""
         return prod(self.rest)
 
+    @property
+    def step(self) -> int:
+        """How many rows make a block."""
+        return max(1, BLOCK // max(1, self.width * self.dtype.itemsize))
+
     def blocks(self) -> Iterator[Array]:
         """All rows in order, about BLOCK bytes of them at a time, some ahead of what takes them."""
-        step = max(1, BLOCK // max(1, self.width * self.dtype.itemsize))
-        yield from _ahead(lambda at: self.read(np.arange(at, min(at + step, self.count))), self.count, step)
+        if self.count <= self.step:
+            yield self.read(np.arange(self.count))
+        else:
+            yield from (block for _, block in end_to_end([(self, 0, lambda: self)]))
 
     def whole(self) -> Array:
         """All rows, in an array of its own."""
@@ -70,20 +80,38 @@ class Rows:
         return Rows(count, self.rest, self.dtype, lambda rows: self.read(place(rows)))
 
 
-def _ahead(made: Callable[[int], Array], count: int, step: int) -> Iterator[Array]:
-    """What is made for 0, step, 2 · step and so on, in order. numpy computes without Python's lock."""
-    places = range(0, count, step)
-    if count <= step or step == 1:  # a row may be as large as what memory there is
-        yield from map(made, places)
-        return
-    coming: deque[Future[Array]] = deque()
-    with ThreadPoolExecutor(AHEAD) as threads:
-        for at in places:
-            # what numpy ignores here, it ignores there
-            coming.append(threads.submit(copy_context().run, made, at))
-            if len(coming) > AHEAD:
-                yield coming.popleft().result()
-        yield from (block.result() for block in coming)
+def end_to_end(parts: Iterable[tuple[Key, int, Callable[[], Rows]]]) -> Iterator[tuple[Key, Array]]:
+    """The blocks of several tensors in order, each with the key of its tensor; of an empty tensor there are
+    none.
+
+    parts: of each tensor its key, how many bytes it takes beside blocks, and what makes it. One that takes
+    some is made when all others before it are done, and done before others begin.
+    """
+    coming: deque[tuple[Key, Future[Array]]] = deque()
+    alone = False
+    with ThreadPoolExecutor(AHEAD) as threads:  # numpy computes without Python's lock
+        for key, beside, make in parts:
+            if alone or beside:
+                yield from _done(coming)
+            rows, alone = make(), beside > 0
+            for at in range(0, rows.count, rows.step):
+                numbers = np.arange(at, min(at + rows.step, rows.count))
+                if rows.step == 1 < rows.count:  # a row may be as large as what memory there is
+                    yield from _done(coming)
+                    yield key, rows.read(numbers)
+                    continue
+                # what numpy ignores here, it ignores there
+                coming.append((key, threads.submit(copy_context().run, rows.read, numbers)))
+                if len(coming) > AHEAD:
+                    yield from _done(coming, AHEAD)
+        yield from _done(coming)
+
+
+def _done(coming: deque[tuple[Key, Future[Array]]], left: int = 0) -> Iterator[tuple[Key, Array]]:
+    """The first of what is computed, when they are done, until so many are left."""
+    while len(coming) > left:
+        key, block = coming.popleft()
+        yield key, block.result()
 
 
 def stored(array: Array) -> Rows:

@@ -14,7 +14,9 @@ import onnx_ir as ir
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.stored_tensors import read_tensor
 from growc.plans.execute import execute, planned
+from growc.plans.memory_bound import working_bytes
 from growc.plans.plan import WeightPlan
+from growc.plans.rows import Rows, stored
 
 
 class PlannedTensor(ir.LazyTensor):
@@ -37,9 +39,25 @@ class PlannedTensor(ir.LazyTensor):
         return read_tensor(self.beside[name])
 
     def tofile(self, file: IO[bytes]) -> None:
-        """Write its bytes to what has a `write`, some at a time. Two numbers in a byte are packed at once."""
-        if self.dtype.bitwidth < 8:
-            file.write(self.tobytes())
-            return
-        for block in planned(self.plan, read_tensor(self.source), self.read).blocks():
-            file.write(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
+        """Write its bytes to what has a `write`, some at a time."""
+        for block in rows_of(self).blocks():
+            file.write(content(block))
+
+
+def rows_of(tensor: ir.TensorProtocol) -> Rows:
+    """A tensor by its rows, as they stand in a file. Numbers that share bytes are packed at once."""
+    if tensor.dtype.bitwidth < 8:
+        return stored(np.frombuffer(tensor.tobytes(), np.uint8))
+    if isinstance(tensor, PlannedTensor):
+        return planned(tensor.plan, read_tensor(tensor.source), tensor.read)
+    return stored(read_tensor(tensor))
+
+
+def beside_blocks(tensor: ir.TensorProtocol) -> int:
+    """How many bytes making a tensor takes beside blocks of its rows."""
+    return working_bytes(tensor.plan) if isinstance(tensor, PlannedTensor) else 0
+
+
+def content(block: Array) -> memoryview:
+    """The bytes of some rows."""
+    return np.ascontiguousarray(block).reshape(-1).view(np.uint8).data

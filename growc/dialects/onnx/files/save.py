@@ -17,9 +17,11 @@ import onnx_ir as ir
 from growc.dialects.onnx.files.check import check_model
 from growc.dialects.onnx.files.load import write_inline
 from growc.dialects.onnx.files.references import INLINE_LIMIT
+from growc.dialects.onnx.planned_tensor import beside_blocks, content, rows_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import first_line
 from growc.plans.behind import Behind
+from growc.plans.rows import end_to_end
 
 EXTERNAL_ABOVE = 2_000_000_000
 """Bytes of weights above which external data is used, whatever the source did (a protobuf ends at 2 GiB)."""
@@ -33,7 +35,7 @@ def save(
     """Write `name` into `folder`; with external data as `STEM-<12 hex of its SHA-256>.data` beside it.
 
     Returns the files in the order in which they are to appear; the `.onnx` is the last. `progress(name,
-    bytes)` is called for every tensor written.
+    bytes)` is called when so many bytes of a tensor are written.
     """
     path = folder / name
     tensors: dict[str, Any] = {k: v.const_value for k, v in model.graph.initializers.items()}
@@ -101,9 +103,10 @@ class Digested:
         self.digested.ask(partial(self.digest.update, content))
         self._later(memoryview(content))
 
-    def pad(self, alignment: int) -> None:
-        """Go on at a multiple of so many bytes; what lies between is no content."""
-        self._later(memoryview(bytes(-self.size % alignment)))
+    def fill(self, size: int) -> None:
+        """Zeros up to a place, if it is not reached; they are no content."""
+        if size > self.size:
+            self._later(memoryview(bytes(size - self.size)))
 
     def _later(self, content: memoryview) -> None:
         self.size += content.nbytes
@@ -121,13 +124,20 @@ def _write_data(
     digest. The digest is of the tensors alone.
     """
     places: dict[str, tuple[int, int]] = {}
+    end = 0
+    for key, tensor in tensors.items():
+        start = end + -end % ALIGNMENT
+        end = start + tensor.nbytes
+        places[key] = start, tensor.nbytes
+    parts = ((key, beside_blocks(tensor), partial(rows_of, tensor)) for key, tensor in tensors.items())
     with Digested(draft) as file:
-        for key, tensor in tensors.items():
-            file.pad(ALIGNMENT)
-            start = file.size
-            tensor.tofile(file)
-            places[key] = start, file.size - start
-            progress(key, file.size - start)
+        for key, block in end_to_end(parts):
+            file.fill(places[key][0])
+            file.write(content(block))
+            progress(key, block.nbytes)
+        file.fill(end)
+        if file.size != end:
+            raise AssertionError(f"{file.size} bytes are written, not {end}")
     final = draft.with_name(f"{draft.stem}-{file.digest.hexdigest()[:12]}.data")
     draft.rename(final)
     return places, final
