@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
+from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
 SLOWER = 8
@@ -24,9 +28,8 @@ def alone(
 
     limit: seconds of CPU, where the system counts them.
     """
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_limited, args=(limit, work, *arguments, theirs))
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    process = _context().Process(target=_limited, args=(limit, work, *arguments, theirs))
     process.start()
     theirs.close()
     try:
@@ -37,6 +40,17 @@ def alone(
     process.kill()
     process.join()
     return dict(found)
+
+
+@cache
+def _context() -> ForkServerContext | SpawnContext:
+    """Processes are forked from one that has imported what all of them need, where the system can."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the one that is forked has no other path
+    context.set_forkserver_preload(["imported"])
+    return context
 
 
 def _limited(limit: float, work: Callable[..., None], *arguments: Any) -> None:

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import subprocess
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,7 +83,8 @@ def _work(library: str, key: str, pipe: Any) -> None:
     torch.set_num_threads(1)
     subject = next(s for s in LIBRARIES[library]() if _key(library, s) == key)
     try:
-        pipe.send(_measured(library, subject))
+        found = _measured(library, subject)
+        pipe.send(found | {"seconds": time.process_time()} if "seconds" in found else found)
     except subjects.TooLargeError:
         pipe.send({"skipped": "more parameters than are run"})
     except Exception as error:  # noqa: BLE001
