@@ -19,6 +19,7 @@ from growc.formats.compiler import opened as opened
 from growc.resolve.bound import Resolved
 from growc.resolve.builder import Recipe
 from growc.resolve.resolve import as_text, load, read_some
+from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from torch import nn
@@ -197,6 +198,7 @@ def apply(
     config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Applied: ...
 
 
@@ -244,6 +246,7 @@ def apply_file(
     config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Applied:
     """Grow a model: plan, write, verify, judge every `expect`, and only then put the files in place.
 
@@ -253,8 +256,9 @@ def apply_file(
     (`256M`) bounds what writing takes beside what libraries take: what needs more is refused (G502). Of a
     checkpoint directory `shard_size` (`5GB`) bounds the files of weights, and `optimizer` is the state of
     Adam, SGD or Muon to be carried along: `optimizer_new` says whether entries of new units have in it what
-    the map of gradients gives them (`mapped`), or `zero`; `config` is as for `grow`. Raises GrowError; then
-    nothing has appeared at `out`.
+    the map of gradients gives them (`mapped`), or `zero`; `config` is as for `grow`. ranks: the processes
+    that write its weights; only the first one calls this. Raises GrowError; then nothing has appeared at
+    `out`.
     """
     from growc.distinct import require_own_parts
     from growc.files.commit import canonical, commit, default_output, guard, record_path, require_name
@@ -265,8 +269,9 @@ def apply_file(
     from growc.plans.memory_bound import read_bound
     from growc.reports.calibration import calibrated
     from growc.system.workshop import workshop
-    from growc.unchanged import unchanged
+    from growc.unchanged import identities, unchanged
     from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
+    from growc.version import __version__
 
     sources = sources_of(text)
     resolved = load(sources, params or {})
@@ -279,7 +284,7 @@ def apply_file(
     for read, role in ((model, "the model"), (inputs, "`--inputs`"), (optimizer, "`--optimizer`")):
         if read is not None:
             require_path(read, role)
-    form = form_of(source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new)
+    form = form_of(source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new, ranks)
     bound = read_bound(memory)
     options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer}
     parts = require_own_parts(sources, resolved, source, target, options)
@@ -297,7 +302,9 @@ def apply_file(
         judge_plan(resolved.statements, compilation)
         remark = _within(form, compilation, bound, bool(memory))
         earlier = form.history(source)
-        folder = stack.enter_context(workshop(target))
+        what = [__version__, [s.text for s in sources], params, config, shard_size, identities(parts)]
+        key = canonical({"what": what}) if ranks.size > 1 else ""
+        folder = stack.enter_context(workshop(target, key, ranks.again))
         files = form.write(compilation, folder, target, progress)
         if check or preserved_conditions(resolved.statements):
             measured = form.verify(ports_of(compilation), source, files[-1], inputs, progress)

@@ -54,6 +54,11 @@ def unchanged(parts: Iterable[Part]) -> Iterator[Callable[[], None]]:
             raise
 
 
+def identities(parts: Iterable[Part]) -> list[tuple[str, Identity]]:
+    """What tells files, and what is in them, from all others."""
+    return [(str(part.path), _identity(part.path)) for part in parts]
+
+
 def _identity(path: Path) -> Identity:
     """Of a folder only which one it is: its files are watched themselves."""
     with contextlib.suppress(OSError, ValueError):

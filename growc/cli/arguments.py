@@ -121,6 +121,13 @@ class _Commands:
             "--memory", default="", metavar="SIZE", help="refuse what takes more to write (`256M`)"
         )
         made.add_argument(
+            "--workers",
+            type=int,
+            default=1,
+            metavar="N",
+            help="write a checkpoint directory by so many processes",
+        )
+        made.add_argument(
             "--optimizer", type=Path, metavar="FILE", help="carry a checkpoint's optimizer state along"
         )
         made.add_argument(

@@ -15,14 +15,24 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from growc.cli import several
 from growc.cli.arguments import pairs, read_arguments
-from growc.cli.process import last_words, no_loggers, own_process, refused, spare_memory, unexpected
+from growc.cli.process import (
+    end_at_once,
+    last_words,
+    no_loggers,
+    own_process,
+    refused,
+    spare_memory,
+    unexpected,
+)
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render, wrong
 from growc.errors.json_data import Json
 from growc.errors.printable import printable
 from growc.errors.source import Source
 from growc.system.interrupts import Command, interruptible
 from growc.system.limits import limits, most
+from growc.system.ranks import started_by_torchrun
 
 if TYPE_CHECKING:
     from growc.passes import compilation
@@ -36,7 +46,10 @@ DONE = {"fmt": "what was formatted stays so", "measure": "what was measured is k
 def program() -> int:
     """`growc` as a process of its own."""
     with own_process():
-        return main()
+        status = main()
+    if started_by_torchrun():
+        end_at_once(status)
+    return status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interruptible(command), no_loggers(), spare_memory():
             options = read_arguments(given)
             with limits(**options.limits):
-                status = COMMANDS[options.command](options)
+                status = several.run(COMMANDS[options.command], options, given)
             with last_words():
                 sys.stdout.flush()
             return status
@@ -166,6 +179,7 @@ def _apply(options: Namespace) -> int:
             config=_config(options),
             progress=advance,
             planned=None if options.json else lambda plan: _print([*plan_lines(plan), ""]),
+            ranks=options.ranks,
         )
     if options.json:
         measured = None if done.verification is None else verification_data(done.verification)

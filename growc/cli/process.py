@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import logging
@@ -39,6 +40,17 @@ def own_process() -> Iterator[None]:
     _open_streams()
     yield
     gc.freeze()  # the interpreter's last collection looks at everything that was imported
+
+
+def end_at_once(status: int) -> None:
+    """End the process, once what is to run at its end has run: threads that torch.distributed leaves behind
+    abort some that go on to the interpreter's end.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def spare_memory() -> mmap.mmap:

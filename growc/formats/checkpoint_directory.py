@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from growc.checkpoint.files.shards import SHARD_SIZE
 from growc.errors.diagnostic import GrowError
 from growc.files.commit import RECORD
+from growc.system.ranks import ALONE, Ranks
+from growc.system.workshop import notes
 
 if TYPE_CHECKING:
     from growc.checkpoint.classes.new_tensors import GrownWeights
@@ -28,12 +30,13 @@ class CheckpointDirectory:
     """See growc.formats.protocol.Form.
 
     shard_size: bytes of the largest file of weights. optimizer: the state that is to be carried along;
-    optimizer_new: what entries of new units have in it.
+    optimizer_new: what entries of new units have in it. ranks: who writes the weights.
     """
 
     shard_size: int = SHARD_SIZE
     optimizer: Path | None = None
     optimizer_new: New = "mapped"
+    ranks: Ranks = ALONE
     remarks: tuple[str, ...] = ()
 
     def whole(self, c: Result) -> Iterator[tuple[str, int]]:
@@ -51,15 +54,16 @@ class CheckpointDirectory:
 
         grown: GrownWeights[Opened] = held_result(c).held
         total = sum(grown.entry(name).nbytes for name in grown.plans)
-        done = 0
+        written = 0
 
         def wrote(name: str, count: int) -> None:
-            nonlocal done
-            done += count
-            progress(f"writing {name}", done, total)
+            nonlocal written
+            written += count
+            progress(f"writing {name}", written, total)
 
         draft = folder / target.name
-        write_grown(draft, grown, shard_size=self.shard_size, wrote=wrote)
+        done = notes(folder) if self.ranks.size > 1 else None
+        write_grown(draft, grown, shard_size=self.shard_size, wrote=wrote, ranks=self.ranks, done=done)
         self.remarks = tuple(remarks(grown))
         if self.optimizer is not None:
             progress("carrying the optimizer's state", 0, 0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from growc.errors.diagnostic import wrong
 from growc.formats.compiler import require_torch
+from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from growc.errors.json_data import Json
@@ -52,9 +53,14 @@ class Form(Protocol):
 
 
 def form_of(
-    path: Path, shard_size: str = "", optimizer: Path | None = None, optimizer_new: str | None = None
+    path: Path,
+    shard_size: str = "",
+    optimizer: Path | None = None,
+    optimizer_new: str | None = None,
+    ranks: Ranks = ALONE,
 ) -> Form:
-    """The form of a model; only checkpoint directories have shards, and optimizers beside them.
+    """The form of a model; only checkpoint directories have shards, optimizers beside them, and several ranks
+    that write.
 
     `optimizer_new` is what entries of new units have in the optimizer's state (None: `mapped`). Raises
     GrowError: G200 for what the form has not, for what is no size and no such word; G309 without torch.
@@ -67,7 +73,7 @@ def form_of(
         from growc.formats.checkpoint_directory import CheckpointDirectory
 
         size = read_size(shard_size) if shard_size else SHARD_SIZE
-        return CheckpointDirectory(size, optimizer, _new(optimizer_new))
+        return CheckpointDirectory(size, optimizer, _new(optimizer_new), ranks)
     if path.suffix == ".json":
         raise wrong(
             f"`{path}` has no weights",

@@ -27,8 +27,12 @@ class Behind:
 
     def __exit__(self, *error: object) -> None:
         with self.pool:
-            while self.pending:
-                self.pending.popleft().result()
+            self.wait()
+
+    def wait(self) -> None:
+        """Until all that was asked for is done."""
+        while self.pending:
+            self.pending.popleft().result()
 
     def ask(self, piece: Callable[[], None]) -> None:
         """Do this after what was asked for before."""

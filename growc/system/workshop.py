@@ -28,6 +28,8 @@ OWNER, MOVES = ".owner", ".moves"
 BORN = f"{OWNER}.new"
 DRAFTS = "drafts"
 """Where drafts have the names of what they become."""
+KEY, NOTES = ".key", "notes"
+"""Of what can be gone on with: of which run it is, and where it is written down what is done."""
 _OURS: set[Path] = set()
 """The folders of this process."""
 
@@ -70,23 +72,40 @@ def refused(place: Path, error: OSError) -> GrowError:
 
 
 @contextlib.contextmanager
-def workshop(target: Path) -> Iterator[Path]:
+def workshop(target: Path, key: str = "", stays: bool = False) -> Iterator[Path]:
     """A folder beside the target for what is being made; it is gone afterwards, whatever happens.
 
-    What killed runs left beside the target is put in order first. Raises GrowError (G501) where another run
-    makes the same target.
+    What killed runs left beside the target is put in order first; what one left that had the same key is gone
+    on with. stays: whether the folder is left for such a run if this one fails. Raises GrowError (G501) where
+    another run makes the same target.
     """
     try:
         with contextlib.ExitStack() as cleaning:
             with alone(target.parent), uninterrupted():
+                real = os.path.realpath(target)
+                made = _taken_over(target.parent, real, key) if key else None
                 there = _settled(target.parent, BESIDE)
                 _require_free(target, there)
-                folder, remove = _made(BESIDE, target.parent, os.path.realpath(target))
-                cleaning.callback(remove)
-                (folder / DRAFTS).mkdir()
-            yield folder / DRAFTS
+                folder, handle = made or _made(BESIDE, target.parent, real)
+                cleaning.callback(_remover(folder, handle))
+                for place in (folder / DRAFTS, folder / NOTES):
+                    place.mkdir(exist_ok=True)
+                (folder / KEY).write_text(key)
+            try:
+                yield folder / DRAFTS
+            except BaseException:
+                if stays:
+                    cleaning.pop_all()
+                    _OURS.discard(folder)
+                    os.close(handle)
+                raise
     except OSError as error:
         raise refused(target, error) from error
+
+
+def notes(drafts: Path) -> Path:
+    """Beside the drafts of a workshop, a folder that lasts as long as they do."""
+    return drafts.parent / NOTES
 
 
 def scratch() -> tuple[Path, Callable[[], None]]:
@@ -101,7 +120,8 @@ def _scratch(cleaning: contextlib.ExitStack) -> tuple[Path, Callable[[], None]]:
     place = Path(tempfile.gettempdir())
     with alone(place), uninterrupted():
         _settled(place, SCRATCH)
-        folder, remove = _made(SCRATCH, place, "")
+        folder, handle = _made(SCRATCH, place, "")
+        remove = _remover(folder, handle)
         cleaning.callback(remove)
     return folder, remove
 
@@ -185,15 +205,42 @@ def alone(folder: Path) -> Iterator[None]:
 # ---------------------------------------------------------------------------------------- folders
 
 
-def _made(prefix: str, place: Path, target: str) -> tuple[Path, Callable[[], None]]:
-    """A new folder that this process owns, and what removes it."""
+def _made(prefix: str, place: Path, target: str) -> tuple[Path, int]:
+    """A new folder that this process owns, and what locks it."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    return folder, _own(folder, target)
+
+
+def _own(folder: Path, target: str) -> int:
+    """Say in a folder that it is this process's; the lock of that."""
     new = folder / BORN
     handle = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)
     _lock(handle)
     os.write(handle, json.dumps(asdict(Owner(os.getpid(), socket.gethostname(), target))).encode())
     new.replace(folder / OWNER)  # whoever sees it finds it locked
     _OURS.add(folder)
+    return handle
+
+
+def _taken_over(place: Path, target: str, key: str) -> tuple[Path, int] | None:
+    """The folder of a run that has ended, did not begin to commit, and had this target and key."""
+    for folder in _own_folders(place, BESIDE):
+        owner = _owner(folder)
+        with contextlib.suppress(OSError):
+            if owner is None or owner.target != target or (folder / KEY).read_text() != key:
+                continue
+            handle = os.open(folder / OWNER, os.O_RDWR)
+            try:
+                free = _lock(handle) or (_lock(handle) is None and not _may_live(owner))
+                if free and not (folder / MOVES).exists():
+                    return folder, _own(folder, target)
+            finally:
+                os.close(handle)
+    return None
+
+
+def _remover(folder: Path, handle: int) -> Callable[[], None]:
+    """What removes a folder of this process."""
 
     def remove() -> None:
         with uninterrupted():
@@ -201,7 +248,7 @@ def _made(prefix: str, place: Path, target: str) -> tuple[Path, Callable[[], Non
             _removed(folder)
             os.close(handle)
 
-    return folder, remove
+    return remove
 
 
 def _removed(folder: Path) -> None:

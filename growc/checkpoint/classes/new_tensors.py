@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -18,14 +18,16 @@ from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.shards import SHARD_SIZE, Part
+from growc.checkpoint.files.shares import Tell, quiet
 from growc.checkpoint.files.torch_tensors import on_disk
-from growc.checkpoint.files.write import Tell, as_they_are, write_checkpoint
+from growc.checkpoint.files.write import as_they_are, write_checkpoint
 from growc.dialects.transformers.config.shapes import Feature, same_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.compilation import Result
 from growc.plans.execute import planned
 from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, Plan, WeightPlan
 from growc.plans.rows import Rows
+from growc.system.ranks import ALONE, Ranks
 from growc.training.optimizer_state import New, carry, parameter_groups, read_optimizer
 
 if TYPE_CHECKING:
@@ -232,13 +234,23 @@ def write_grown(
     grown: GrownWeights[Opened],
     *,
     shard_size: int = SHARD_SIZE,
-    wrote: Tell = lambda name, count: None,
+    wrote: Tell = quiet,
+    ranks: Ranks = ALONE,
+    done: Path | None = None,
 ) -> None:
     """Write the result into a new folder, with the adapters that lie in the source."""
     checkpoint = grown.source.checkpoint
-    count = grown.module.num_parameters()
     write_checkpoint(
-        folder, checkpoint, grown.config, parts(grown), shard_size=shard_size, parameters=count, wrote=wrote
+        folder,
+        checkpoint,
+        grown.config,
+        parts(grown),
+        shard_size=shard_size,
+        parameters=grown.module.num_parameters(),
+        wrote=wrote,
+        ranks=ranks,
+        remade=partial(parts, grown),
+        done=done,
     )
     growth = Growth(grown.plans, grown.source.first.get, grown.read)
     for place in adapters_of(checkpoint):

@@ -25,7 +25,7 @@ from growc.checkpoint.files.directory import (
     read_tensors,
 )
 from growc.checkpoint.files.safetensors_file import WORDS, Entry, unreadable
-from growc.checkpoint.files.shards import ShardWriter
+from growc.checkpoint.files.shards import ShardWriter, laid_out
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.plans.execute import Read, execute
 from growc.plans.plan import MEAN, ZERO, Layout, WeightPlan
@@ -87,7 +87,7 @@ def grow_adapter(folder: Path, out: Path, growth: Growth) -> None:
     }
     entries = [Entry(name, WORDS[array.dtype], array.shape) for name, array in sorted(grown.items())]
     out.mkdir(exist_ok=True)
-    with ShardWriter(out, entries, metadata or {"format": "pt"}, name=WEIGHTS) as writer:
+    with ShardWriter(laid_out(out, entries, metadata or {"format": "pt"}, name=WEIGHTS)) as writer:
         for name, array in grown.items():
             writer.put(name, stored(array))
     text = json.dumps(config | {"base_model_name_or_path": None}, indent=2, sort_keys=True)

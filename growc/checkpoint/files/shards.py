@@ -1,4 +1,4 @@
-"""Writing the weights of a checkpoint: all headers first, then tensors one at a time, in any order.
+"""Writing the weights of a checkpoint: all headers first, then tensors, in any order.
 
 Shards, their names and the index are what transformers makes of the same tensors in the same order.
 """
@@ -9,10 +9,10 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 import numpy as np
 
@@ -64,80 +64,136 @@ class Part:
     whole: int = 0
 
 
-@dataclass
-class ShardWriter:
-    """The weight files of a folder, being written. As a context manager it closes them.
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor stands: in which file, and from which byte on."""
+
+    file: Path
+    start: int
+    entry: Entry
+
+    def bytes_of(self, rows: range) -> tuple[int, int]:
+        """The first byte of some rows, and how many there are. A number is a row."""
+        row = self.entry.nbytes // max(1, self.count)
+        return self.start + rows.start * row, len(rows) * row
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self.entry.shape[0] if self.entry.shape else 1
+
+
+def laid_out(
+    folder: Path,
+    entries: Sequence[Entry],
+    metadata: Mapping[str, str],
+    limit: int = SHARD_SIZE,
+    *,
+    parameters: int | None = None,
+    name: str = WEIGHTS,
+) -> dict[str, Place]:
+    """The weight files of a folder, with their headers and with room for tensors; and the index. Files that
+    are there already with the same headers and room keep what is in them.
 
     parameters: what the index says of them; by default every element of every tensor. name: of the file,
     where there is only one.
     """
+    shards = in_shards(entries, limit) or [[]]
+    names = [name]
+    if len(shards) > 1:
+        stem, ending = name.rsplit(".", 1)
+        names = [f"{stem}-{k:05d}-of-{len(shards):05d}.{ending}" for k in range(1, len(shards) + 1)]
+        index = _index(dict(zip(names, shards, strict=True)), parameters)
+        (folder / (name + INDEX)).write_text(index, encoding="utf-8")
+    places: dict[str, Place] = {}
+    for own, shard in zip(names, shards, strict=True):
+        header, offsets = make_header(shard, metadata)
+        _make(folder / own, header, len(header) + sum(e.nbytes for e in shard))
+        places |= {entry.name: Place(folder / own, offsets[entry.name], entry) for entry in shard}
+    return places
 
-    folder: Path
-    entries: Sequence[Entry]
-    metadata: Mapping[str, str]
-    limit: int = SHARD_SIZE
-    parameters: int | None = None
-    name: str = WEIGHTS
-    _places: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
-    _files: list[int] = field(default_factory=list, init=False)
-    _missing: dict[str, Entry] = field(default_factory=dict, init=False)
-    _behind: Behind = field(default_factory=Behind, init=False)
 
-    def __enter__(self) -> ShardWriter:
-        shards = in_shards(self.entries, self.limit) or [[]]
-        names = [self.name]
-        if len(shards) > 1:
-            stem, ending = self.name.rsplit(".", 1)
-            names = [f"{stem}-{k:05d}-of-{len(shards):05d}.{ending}" for k in range(1, len(shards) + 1)]
-            self._write_index(dict(zip(names, shards, strict=True)))
-        for name, shard in zip(names, shards, strict=True):
-            self._open(self.folder / name, shard)
-        self._missing = {e.name: e for e in self.entries}
+def _index(files: Mapping[str, Sequence[Entry]], parameters: int | None) -> str:
+    entries = [entry for shard in files.values() for entry in shard]
+    count = sum(e.elements for e in entries) if parameters is None else parameters
+    index = {
+        "metadata": {"total_parameters": count, "total_size": sum(e.nbytes for e in entries)},
+        "weight_map": {e.name: name for name, shard in files.items() for e in shard},
+    }
+    return json.dumps(index, indent=2, sort_keys=True) + "\n"
+
+
+class ShardWriter:
+    """Puts tensors into their places, in any order. As a context manager it closes the files.
+
+    unsynced: how many bytes may not be on the disk yet.
+    """
+
+    def __init__(self, places: Mapping[str, Place]) -> None:
+        self.places, self.unsynced = places, 0
+        self._files: dict[Path, int] = {}
+        self._behind = Behind()
+
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             with self._behind:
                 pass
         finally:
-            for handle in self._files:
+            for handle in self._files.values():
                 os.close(handle)
-        if kind is None and self._missing:
-            raise AssertionError(f"nobody wrote {', '.join(self._missing)}")
 
-    def put(self, name: str, rows: Rows) -> None:
-        """Write one tensor to its place, block by block."""
-        entry = self._missing.pop(name)
-        shape = (rows.count, *rows.rest)
-        if shape != (entry.shape or (1,)) or rows.dtype != DTYPES[entry.dtype]:
-            raise AssertionError(f"{name} is {rows.dtype}{shape}, and {entry} was promised")
-        handle, at = self._places[name]
-        for block in rows.blocks():
+    def sync(self) -> None:
+        """Wait until all of it is on the disk."""
+        self._behind.wait()
+        for handle in self._files.values():
+            os.fsync(handle)
+        self.unsynced = 0
+
+    def put(
+        self,
+        name: str,
+        tensor: Rows,
+        rows: range | None = None,
+        seen: Callable[[memoryview], object] | None = None,
+    ) -> None:
+        """Write a tensor, or some rows of it, block by block, each of which is `seen`, too."""
+        place = self.places[name]
+        entry, shape = place.entry, (tensor.count, *tensor.rest)
+        if shape != (entry.shape or (1,)) or tensor.dtype != DTYPES[entry.dtype]:
+            raise AssertionError(f"{name} is {tensor.dtype}{shape}, and {entry} was promised")
+        if place.file not in self._files:
+            self._files[place.file] = os.open(place.file, os.O_WRONLY)
+        at = place.start
+        if rows is not None:
+            first = rows.start
+            at = place.bytes_of(rows)[0]
+            tensor = tensor.at(len(rows), lambda own: own + first)
+        for block in tensor.blocks():
             content = np.ascontiguousarray(block).reshape(-1).view(np.uint8).data
-            self._behind.ask(partial(_write_at, handle, content, at))
+            self._behind.ask(partial(_write_at, self._files[place.file], content, at))
+            if seen:
+                seen(content)
             at += len(content)
+            self.unsynced += len(content)
 
-    def _open(self, path: Path, shard: Sequence[Entry]) -> None:
-        header, offsets = make_header(shard, self.metadata)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        self._files.append(handle)
+
+def _make(path: Path, header: bytes, size: int) -> None:
+    """A file of this size that begins so, and is zero behind it if it was not there."""
+    if path.is_file() and path.stat().st_size == size:
+        with path.open("rb") as file:
+            if file.read(len(header)) == header:
+                return
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
         os.write(handle, header)
-        size = len(header) + sum(e.nbytes for e in shard)
         if size:
             _reserve(handle, size)
-        self._places |= {name: (handle, at) for name, at in offsets.items()}
-
-    def _write_index(self, files: Mapping[str, Sequence[Entry]]) -> None:
-        total = sum(e.nbytes for e in self.entries)
-        count = sum(e.elements for e in self.entries) if self.parameters is None else self.parameters
-        index = {
-            "metadata": {"total_parameters": count, "total_size": total},
-            "weight_map": {e.name: name for name, shard in files.items() for e in shard},
-        }
-        text = json.dumps(index, indent=2, sort_keys=True) + "\n"
-        (self.folder / (self.name + INDEX)).write_text(text, encoding="utf-8")
+    finally:
+        os.close(handle)
 
 
 def _reserve(handle: int, size: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from growc.checkpoint.files.safetensors_file import Readable, read_header
-from growc.checkpoint.files.shards import ShardWriter
+from growc.checkpoint.files.shards import ShardWriter, laid_out
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import foreign
 from growc.plans.rows import stored
@@ -76,7 +76,7 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
     if not target.parent.is_dir():
         raise refused(target, FileNotFoundError(2, "there is no such folder"))
     with workshop(target) as folder:
-        with ShardWriter(folder, entries, metadata, LARGEST, name=target.name) as writer:
+        with ShardWriter(laid_out(folder, entries, metadata, LARGEST, name=target.name)) as writer:
             for name, tensor in kept.items():
                 writer.put(name, stored(to_numpy(tensor)))
         commit([(folder / target.name, target)], check)

@@ -11,11 +11,11 @@ from pathlib import Path
 from growc.algebra.indexmap import Array
 from growc.checkpoint.files.directory import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, Checkpoint
 from growc.checkpoint.files.safetensors_file import Entry
-from growc.checkpoint.files.shards import SHARD_SIZE, Part, ShardWriter
+from growc.checkpoint.files.shards import SHARD_SIZE, Part, laid_out
+from growc.checkpoint.files.shares import Tell, WriteShare, quiet
 from growc.errors.json_data import Json
 from growc.plans.rows import Rows, stored
-
-Tell = Callable[[str, int], None]
+from growc.system.ranks import ALONE, Ranks
 
 
 def write_checkpoint(
@@ -26,14 +26,19 @@ def write_checkpoint(
     *,
     shard_size: int = SHARD_SIZE,
     parameters: int | None = None,
-    wrote: Tell = lambda name, count: None,
+    wrote: Tell = quiet,
+    ranks: Ranks = ALONE,
+    remade: Callable[[], Iterable[Part]] = list,
+    done: Path | None = None,
 ) -> None:
-    """Fill a new folder. What is made together is open together, and nothing else.
+    """Fill a folder. What is made together is open together, and nothing else.
 
     config: of the result; that of the source, unchanged, is copied as it is written there. `wrote(name,
-    bytes)` is called for every tensor.
+    bytes)` is called for every tensor. ranks: who writes; `remade` is how another process comes by the parts,
+    and `done` a folder where they write down what is on the disk. If the folder is there, weights stay that
+    were written down.
     """
-    folder.mkdir()
+    _emptied(folder)
     if config == source.config:
         shutil.copy2(source.path / CONFIG, folder / CONFIG)
     else:
@@ -45,12 +50,20 @@ def write_checkpoint(
             shutil.copy2(place, folder / place.name)
     made = list(parts)
     entries = [entry for part in made for entry in part.entries]
-    with ShardWriter(folder, entries, source.metadata, shard_size, parameters) as writer:
-        for part in made:
-            tensors = part.make()
-            for entry in part.entries:
-                writer.put(entry.name, tensors[entry.name])
-                wrote(entry.name, entry.nbytes)
+    places = laid_out(folder, entries, source.metadata, shard_size, parameters=parameters)
+    written = ranks.each(WriteShare(remade, places, done), WriteShare(lambda: made, places, done, wrote))
+    if sum(written) != (total := sum(entry.nbytes for entry in entries)):
+        raise AssertionError(f"{sum(written)} bytes are written, not {total}")
+
+
+def _emptied(folder: Path) -> None:
+    """A folder with nothing in it but files of weights."""
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.suffix != ".safetensors":
+            path.unlink()
 
 
 def _ignored(source: Checkpoint, folder: str, names: list[str]) -> set[str]:

@@ -1,0 +1,58 @@
+"""Commands that several processes run: those that torchrun has started, or that `--workers` asks for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+
+from growc.errors.diagnostic import GrowError, wrong
+from growc.system.ranks import ALONE, joined, started_by_torchrun
+
+INTERRUPTED = 130
+"""The status of what a signal ends."""
+
+
+def run(command: Callable[[Namespace], int], options: Namespace, given: Sequence[str]) -> int:
+    """Run a command, which finds the processes that help it in `options.ranks`; gives its exit status."""
+    options.ranks = ALONE
+    if not started_by_torchrun():
+        workers = getattr(options, "workers", 1)
+        if workers < 1:
+            raise wrong(f"`--workers {workers}` is no number of processes", "it is 1 or more")
+        return _launched(workers, given) if workers > 1 else command(options)
+    with joined() as options.ranks:
+        if options.ranks.rank:
+            return int(options.ranks.serve())
+        status = INTERRUPTED
+        try:
+            status = command(options)
+        except GrowError as error:
+            status = error.exit_status
+            raise
+        finally:
+            options.ranks.end(status)
+        return status
+
+
+def _launched(workers: int, given: Sequence[str]) -> int:
+    """The same command in so many processes of this machine, by torchrun; the status of the first that ends
+    with one.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import get_args_parser, run
+
+    # each process says itself what is wrong
+    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does, which says so
+    options = ["--standalone", f"--nproc-per-node={workers}", "--no-python", sys.executable, "-m", "growc"]
+    try:
+        run(get_args_parser().parse_args([*options, *given]))
+    except ChildFailedError as error:
+        return int(error.get_first_failure()[1].exitcode)
+    except SignalException:
+        return INTERRUPTED
+    return 0
