@@ -8,7 +8,7 @@ Every weight is read once, and kept no longer than it is summed up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -21,8 +21,13 @@ from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import Tie
 from growc.passes.axes.unstacked_experts import Experts
 
-ROWS = 1 << 20
-"""Elements of a weight that are squared at a time."""
+READ, SQUARED = 1 << 20, 1 << 16
+"""Elements of a weight that are read at a time, and that are squared: in double precision these fit a
+cache."""
+
+FIRST = 2
+"""The sums along so many axes of a weight are made in one reading: along others, a kernel's extent, units are
+hardly ever ranked."""
 
 
 @dataclass
@@ -80,7 +85,9 @@ class Magnitudes:
     def _squares(self, use: Value, kept: tuple[int, ...]) -> Floats:
         if (use, kept) not in self.sums:
             assert use.weight is not None
-            self.sums[use, kept] = squares(use.weight.reader(), use.weight.shape, kept)
+            asked = [kept, *((axis,) for axis in range(min(use.rank, FIRST)) if (axis,) != kept)]
+            found = squares(use.weight.reader(), use.weight.shape, asked)
+            self.sums |= {(use, some): sums for some, sums in zip(asked, found, strict=True)}
         return self.sums[use, kept]
 
     def _statistics(self) -> set[Value]:
@@ -116,20 +123,31 @@ def _summed(numbers: tuple[Floats, Ints] | None, units: int) -> Floats:
     return np.asarray(np.bincount(unit[unit >= 0], values[unit >= 0], units), dtype=np.float64)
 
 
-def squares(read: Callable[[Index], Array], shape: tuple[int, ...], kept: tuple[int, ...]) -> Floats:
-    """The sum of squares over all axes but the kept ones, a few rows at a time: `read` brings these."""
-    gone = tuple(a for a in range(max(len(shape), 1)) if a not in kept)
-    count = shape[0] if shape else 1
-    step = max(1, ROWS * count // max(prod(shape), 1))
-    parts = []
-    for start in range(0, count, step):
-        some = read((slice(start, start + step),)) if shape else read(()).reshape(1)
-        block = np.abs(wide(some))
-        parts.append(np.square(block, out=block).sum(axis=gone))
-    if 0 in kept:
-        return np.concatenate(parts)
-    whole: Floats = np.sum(parts, axis=0)
-    return whole
+def squares(
+    read: Callable[[Index], Array], shape: tuple[int, ...], kept: Sequence[tuple[int, ...]]
+) -> list[Floats]:
+    """Sums of squares over all axes but some that are kept, for several of these, in one reading: a few rows
+    at a time, which `read` brings.
+    """
+    whole = shape or (1,)
+    gone = [tuple(a for a in range(len(whole)) if a not in some) for some in kept]
+    row = max(prod(whole[1:]), 1)
+    parts: list[list[Floats]] = [[] for _ in kept]
+    for some in _runs(whole[0], READ // row):
+        rows = read((some,)) if shape else read(()).reshape(1)
+        for few in _runs(len(rows), SQUARED // row):
+            block = wide(rows[few])
+            squared = np.square(np.abs(block) if block.dtype.kind == "c" else block)
+            for own, axes in zip(parts, gone, strict=True):
+                own.append(squared.sum(axis=axes))
+    together = zip(kept, parts, strict=True)
+    return [np.concatenate(own) if 0 in some else np.sum(own, axis=0) for some, own in together]
+
+
+def _runs(count: int, step: int) -> Iterator[slice]:
+    """Slices that follow each other, one at least."""
+    for start in range(0, max(count, 1), max(step, 1)):
+        yield slice(start, start + max(step, 1))
 
 
 def coordinates(space: Space, atom: Space) -> Ints:
