@@ -11,9 +11,10 @@ from functools import cache
 from typing import Any
 
 import judge
+import torch
 from captured_once import captured_once
 from subjects import Feeds, Subject
-from torch import nn
+from torch import Tensor, nn
 from trained import state_off
 
 import growc
@@ -154,16 +155,35 @@ def judged(text: str, grow: Callable[[], Any], compare: Callable[[Any], float | 
 def distance(module: nn.Module, made: Any, feeds: Feeds, plan: Plan | None = None) -> float:
     """How far the result is from its source, or from the source without what was dropped."""
     plan = made.plan if plan is None else plan
-    source = copy.deepcopy(module)
-    found = [judge.precise((source, made), feed) for feed in feeds]
     if not plan.reduces:
-        return max(judge.difference(wanted, given) for _, (wanted, given) in found)
+        return max(judge.difference(*_of_both(module, made, feed)) for feed in feeds)
+    source = copy.deepcopy(module)
+    found = [judge.precise((made,), feed) for feed in feeds]
+    kept = all(t.dtype == torch.float64 for _, [given] in found for t in given)
+    removed, vectors = judge.without(source.double() if kept else source, plan)
     off = 0.0
-    removed, vectors = judge.without(source, plan)
-    for feed, (_, given) in found:
+    for feed, [given] in found:
         with judge.statistics_of(vectors):
             off = max(off, judge.difference(judge.outputs(removed, feed), given))
     return off
+
+
+GIVES: dict[tuple[int, int], tuple[nn.Module, judge.Feed, list[Tensor]]] = {}
+"""What a source gives in float64 for a feed, with both, so that nothing else has their ids."""
+
+
+def _of_both(module: nn.Module, made: nn.Module, feed: judge.Feed) -> list[list[Tensor]]:
+    """What the source and the result give."""
+    key = id(module), id(feed)
+    if key in GIVES:
+        *_, wanted = GIVES[key]
+        _, [given] = judge.precise((made,), feed)
+        if [t.dtype for t in given] == [t.dtype for t in wanted]:
+            return [wanted, given]
+    _, outputs = judge.precise((copy.deepcopy(module), made), feed)
+    if all(t.dtype == torch.float64 for t in outputs[0]):
+        GIVES[key] = module, feed, outputs[0]
+    return outputs
 
 
 def _refused(error: GrowError, axis: str, seconds: float) -> Outcome:

@@ -46,8 +46,7 @@ def state_off(source: nn.Module, result: nn.Module, plan: Plan, feed: judge.Feed
     The optimizer has all parameters, as a training gives it, and a state for those with a gradient.
     """
     with judge.put_back(source):
-        feed, _ = judge.precise((source, result), feed)
-        outputs = judge.recorded(source, feed), judge.recorded(result, feed)
+        outputs = judge.precise((source, result), feed, judge.recorded)[1]
         if any(a.shape != b.shape for a, b in zip(*outputs, strict=True)):
             return None
         before, after = gradients(source, outputs[0]), gradients(result, outputs[1])
