@@ -85,7 +85,8 @@ def _summary(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     measured = {
         f"{m['revision']} on {m['date']}": 0 for ms in groups.values() for m in ms.values() if "date" in m
     }
-    yield f"\nMeasured at {', '.join(measured)}.\n" if measured else ""
+    hours = sum(m.get("seconds", 0.0) for ms in groups.values() for m in ms.values()) / 3600
+    yield f"\nMeasured at {', '.join(measured)}; {hours:.1f} hours of CPU time.\n" if measured else ""
 
 
 def _share(cases: Sequence[Mapping[str, Any]]) -> str:
