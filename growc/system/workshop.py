@@ -231,12 +231,28 @@ def _taken_over(place: Path, target: str, key: str) -> tuple[Path, int] | None:
                 continue
             handle = os.open(folder / OWNER, os.O_RDWR)
             try:
-                free = _lock(handle) or (_lock(handle) is None and not _may_live(owner))
+                free = _lock(handle)
+                if free is None:
+                    free = not _may_live(owner)
                 if free and not (folder / MOVES).exists():
+                    _emptied(folder / DRAFTS, Path(target).name)
                     return folder, _own(folder, target)
             finally:
                 os.close(handle)
     return None
+
+
+def _emptied(folder: Path, kept: str) -> None:
+    """Remove all but one of the drafts that a run left."""
+    for path in [one for one in folder.iterdir() if one.name != kept]:
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink()
 
 
 def _remover(folder: Path, handle: int) -> Callable[[], None]:
@@ -257,11 +273,8 @@ def _removed(folder: Path) -> None:
     """
     with contextlib.suppress(OSError):
         for path in [one for one in folder.iterdir() if one.name != OWNER]:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                with contextlib.suppress(OSError):
-                    path.unlink()
+            with contextlib.suppress(OSError):
+                _remove(path)
         if {one.name for one in folder.iterdir()} <= {OWNER}:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -102,6 +102,8 @@ def left(target, key, *, content="draft"):
         with workshop(target, key, stays=True) as drafts:
             found.append(drafts)
             (drafts / target.name).write_text(content)
+            (drafts / "copies").mkdir()
+            (drafts / "copies/of").write_text("what is compared")
             (notes(drafts) / "0.jsonl").write_text("{}")
             raise ValueError("fails")
 
@@ -116,6 +118,7 @@ def test_a_run_with_the_same_key_goes_on_with_what_was_left(tmp_path):
     with workshop(target, "key") as again:
         assert again == drafts
         assert (again / "out").read_text() == "draft"
+        assert [path.name for path in again.iterdir()] == ["out"]
         assert (notes(again) / "0.jsonl").read_text() == "{}"
         owner = json.loads((again.parent / ".owner").read_text())
         assert owner["process"] == os.getpid()
