@@ -86,19 +86,17 @@ def floats(made: Any) -> list[Tensor]:
     return [t for t in tensors(made) if t.is_floating_point()]
 
 
-def precise(
-    modules: Sequence[nn.Module], feed: Feed, run: Callable[[nn.Module, Feed], list[Tensor]] = outputs
-) -> tuple[Feed, list[list[Tensor]]]:
+def precise(modules: Sequence[nn.Module], feed: Feed) -> tuple[Feed, list[list[Tensor]]]:
     """The feed in float64, and the modules with it, in place, so that rounding is not in the way; else as
     they are, where one of them only runs in float32. With it what each of them gives.
     """
     exact = {k: v.double() if isinstance(v, Tensor) and v.is_floating_point() else v for k, v in feed.items()}
     try:
-        return exact, [run(module.double(), exact) for module in modules]
+        return exact, [outputs(module.double(), exact) for module in modules]
     except (RuntimeError, TypeError):
         for module in modules:
             module.float()
-        return feed, [run(module, feed) for module in modules]
+        return feed, [outputs(module, feed) for module in modules]
 
 
 @contextmanager

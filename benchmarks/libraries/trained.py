@@ -46,7 +46,8 @@ def state_off(source: nn.Module, result: nn.Module, plan: Plan, feed: judge.Feed
     The optimizer has all parameters, as a training gives it, and a state for those with a gradient.
     """
     with judge.put_back(source):
-        outputs = judge.precise((source, result), feed, judge.recorded)[1]
+        feed, _ = judge.precise((source, result), feed)
+        outputs = judge.recorded(source, feed), judge.recorded(result, feed)
         if any(a.shape != b.shape for a, b in zip(*outputs, strict=True)):
             return None
         before, after = gradients(source, outputs[0]), gradients(result, outputs[1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -14,12 +16,13 @@ from growc.dialects.torch.model import TorchModel
 WIDTH, PICTURE = 8, 3
 IDS = torch.tensor([[6, PICTURE, 5, PICTURE, 1], [PICTURE, 4, 4, 2, PICTURE]])
 SEEN = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+KINDS = [(True, "rows"), (False, "rows"), (True, "apart"), (True, "flat"), (False, "flat")]
 
 
 class Seeing(nn.Module):
-    def __init__(self, stretched: bool, apart: bool) -> None:
+    def __init__(self, stretched: bool, shaped: str) -> None:
         super().__init__()
-        self.stretched, self.apart = stretched, apart
+        self.stretched, self.shaped = stretched, shaped
         self.embedding, self.project = nn.Embedding(9, WIDTH), nn.Linear(6, WIDTH)
         self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 12), nn.Linear(12, WIDTH)
         self.head = nn.Linear(WIDTH, 5)
@@ -28,13 +31,13 @@ class Seeing(nn.Module):
         x = self.embedding(ids)
         mask = (ids == PICTURE).unsqueeze(-1)
         vectors = self.project(seen)
-        vectors = vectors[:, None] if self.apart else vectors
+        vectors = {"rows": vectors, "apart": vectors[:, None], "flat": vectors.flatten()}[self.shaped]
         x = x.masked_scatter(mask.expand_as(x) if self.stretched else mask, vectors)
         x = x + self.down(torch.relu(self.up(self.norm(x))))
         return self.head(x)
 
 
-def seeing(*kind: bool) -> nn.Module:
+def seeing(*kind: Any) -> nn.Module:
     torch.manual_seed(0)
     module = Seeing(*kind).eval()
     for parameter in module.parameters():
@@ -42,7 +45,7 @@ def seeing(*kind: bool) -> nn.Module:
     return module
 
 
-@pytest.mark.parametrize("kind", [(True, False), (False, False), (True, True)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_stream_grows_with_what_stands_in_its_places(kind):
     source = seeing(*kind)
     recipe = "widen hidden to 16 with average fill\nwiden ffn to 18 with cyclic copy\nexpect exact"
@@ -54,7 +57,7 @@ def test_the_stream_grows_with_what_stands_in_its_places(kind):
             torch.testing.assert_close(result(**feed), source(**feed), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [(True, False), (False, False), (True, True)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_onnxruntime_puts_the_same_vectors_there(kind, tmp_path):
     source = seeing(*kind)
     model = TorchModel.of(source, {"ids": IDS, "seen": SEEN})

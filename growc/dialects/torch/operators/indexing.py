@@ -145,9 +145,10 @@ def masked_scatter(at: Call, x: Operand, mask: fx.Node, source: fx.Node) -> ir.V
     if at.sizes(places)[-1] != 1 or at.rank(places) != at.rank(x):
         raise UnknownError
     given = at.tensor(source, at.dtype)
-    if at.rank(source) != 2:
-        flat = at.fitting(at.constant([-1]), at.shape(given, at.rank(source) - 1))
-        given = at.add("Reshape", given, flat)
+    in_vectors = str(at.sizes(source)[-1]) == str(at.sizes(x)[-1])  # symbols cannot be compared
+    if at.rank(source) != 2 or not in_vectors:
+        like, axis = (given, at.rank(source) - 1) if in_vectors else (at.tensor(x), at.rank(x) - 1)
+        given = at.add("Reshape", given, at.fitting(at.constant([-1]), at.shape(like, axis)))
     ones = at.add("Cast", at.tensor(places), to=ir.DataType.INT64)
     seen = at.add("CumSum", at.add("Reshape", ones, at.constant([-1])), at.constant(0))
     number = at.add("Max", at.add("Sub", seen, at.constant(1)), at.constant(0))
