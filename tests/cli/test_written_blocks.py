@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from growc.dialects.onnx.files.save import Digested
 from growc.plans.behind import PIECES
+from growc.plans.rows import BLOCK, Rows, end_to_end, stored
 
 
 def test_few_blocks_wait_however_many_tensors_there_are(tmp_path: Path) -> None:
     contents, wanted = [bytes([k]) * (k + 1) for k in range(40)], b""
     with Digested(tmp_path / "model.data") as file:
         for content in contents:
-            file.pad(16)
+            file.fill(file.size + -file.size % 16)
             file.write(content)
             assert max(len(file.written.pending), len(file.digested.pending)) <= PIECES
             wanted += b"\0" * (-len(wanted) % 16) + content
@@ -32,3 +34,33 @@ def test_a_full_disk_is_said_at_the_end_at_the_latest(
     monkeypatch.setattr(Digested, "_put", full)
     with pytest.raises(OSError, match="No space left"), Digested(tmp_path / "model.data") as file:
         file.write(b"weights")
+
+
+def test_blocks_of_several_tensors_follow_each_other() -> None:
+    arrays = {name: np.full((rows, BLOCK // 16), k, np.float32) for k, (name, rows) in enumerate(SIZES)}
+    found: dict[str, list[np.ndarray]] = {name: [] for name in arrays}
+    for name, block in end_to_end((name, 0, lambda own=array: stored(own)) for name, array in arrays.items()):
+        found[name].append(block)
+    assert [len(blocks) for blocks in found.values()] == [3, 0, 1, 2]
+    for name, blocks in found.items():
+        assert blocks == [] or np.array_equal(np.concatenate(blocks), arrays[name])
+
+
+SIZES = (("a", 9), ("empty", 0), ("b", 1), ("c", 8))
+"""Rows of tensors of which four make a block."""
+
+
+@pytest.mark.parametrize("beside", [0, 1])
+def test_what_takes_memory_beside_blocks_is_made_alone(beside: int) -> None:
+    made, given = [], []
+
+    def make(name: str) -> Rows:
+        made.append((name, len(given)))
+        return stored(np.zeros((8, BLOCK // 16), np.float32))
+
+    parts = [(name, beside if name == "b" else 0, lambda own=name: make(own)) for name in "abc"]
+    for name, _ in end_to_end(parts):
+        given.append(name)
+    assert given == [*"aabbcc"]
+    before = dict(made)
+    assert (before["b"] == 2 and before["c"] == 4) == bool(beside)
