@@ -302,8 +302,10 @@ def apply_file(
         judge_plan(resolved.statements, compilation)
         remark = _within(form, compilation, bound, bool(memory))
         earlier = form.history(source)
-        what = [__version__, [s.text for s in sources], params, config, shard_size, identities(parts)]
-        key = canonical({"what": what}) if ranks.size > 1 else ""
+        key = ""
+        if ranks.size > 1:
+            what = [__version__, [s.text for s in sources], params, config, shard_size, identities(parts)]
+            key = canonical({"what": what})
         folder = stack.enter_context(workshop(target, key, ranks.again))
         files = form.write(compilation, folder, target, progress)
         if check or preserved_conditions(resolved.statements):

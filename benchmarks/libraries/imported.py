@@ -1,12 +1,9 @@
 """What every process imports: the one that they are forked from does it once."""
 
-import subjects
+from importlib import import_module
 
-subjects.declare_torchvision()
+from subjects import declare_torchvision
 
-import measure  # noqa: E402, F401
-import onnxruntime  # noqa: E402, F401
-import timm  # noqa: E402, F401
-import transformers  # noqa: E402, F401
-
-import growc.modules.grow  # noqa: E402, F401
+declare_torchvision()  # before whoever imports torchvision
+for name in ("measure", "growc.modules.grow", "onnxruntime", "timm", "transformers"):
+    import_module(name)

@@ -80,6 +80,11 @@ class Rows:
         return Rows(count, self.rest, self.dtype, lambda rows: self.read(place(rows)))
 
 
+def content(block: Array) -> memoryview:
+    """The bytes of some rows."""
+    return np.ascontiguousarray(block).reshape(-1).view(np.uint8).data
+
+
 def end_to_end(parts: Iterable[tuple[Key, int, Callable[[], Rows]]]) -> Iterator[tuple[Key, Array]]:
     """The blocks of several tensors in order, each with the key of its tensor; of an empty tensor there are
     none.

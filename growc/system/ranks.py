@@ -49,8 +49,7 @@ class Ranks:
         """
         if self.size == 1:
             return [(own or job)(0, 1)]
-        with _in_touch():
-            _sent(job)
+        _sent(job)
         made: list[Made] = []
         for outcome in self._outcomes(own or job):
             if isinstance(outcome, Exception):
@@ -68,7 +67,7 @@ class Ranks:
     def end(self, status: int) -> None:
         """Let the others end with this status."""
         if self.size > 1:
-            with contextlib.suppress(RuntimeError):  # of those that have ended
+            with contextlib.suppress(GrowError):  # of those that have ended
                 _sent(_End(status))
 
     def _outcomes(self, job: Job[Made]) -> list[Made | Exception]:
@@ -117,7 +116,8 @@ def _sent(message: object) -> object:
     import torch.distributed as dist
 
     box: list[object] = [message]
-    dist.broadcast_object_list(box)
+    with _in_touch():
+        dist.broadcast_object_list(box)
     return box[0]
 
 

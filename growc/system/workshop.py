@@ -88,9 +88,10 @@ def workshop(target: Path, key: str = "", stays: bool = False) -> Iterator[Path]
                 _require_free(target, there)
                 folder, handle = made or _made(BESIDE, target.parent, real)
                 cleaning.callback(_remover(folder, handle))
-                for place in (folder / DRAFTS, folder / NOTES):
-                    place.mkdir(exist_ok=True)
-                (folder / KEY).write_text(key)
+                (folder / DRAFTS).mkdir(exist_ok=True)
+                if key:
+                    (folder / NOTES).mkdir(exist_ok=True)
+                    (folder / KEY).write_text(key)
             try:
                 yield folder / DRAFTS
             except BaseException:
@@ -104,7 +105,7 @@ def workshop(target: Path, key: str = "", stays: bool = False) -> Iterator[Path]
 
 
 def notes(drafts: Path) -> Path:
-    """Beside the drafts of a workshop, a folder that lasts as long as they do."""
+    """Beside the drafts of a workshop with a key, a folder that lasts as long as they do."""
     return drafts.parent / NOTES
 
 
@@ -235,16 +236,16 @@ def _taken_over(place: Path, target: str, key: str) -> tuple[Path, int] | None:
                 if free is None:
                     free = not _may_live(owner)
                 if free and not (folder / MOVES).exists():
-                    _emptied(folder / DRAFTS, Path(target).name)
+                    empty(folder / DRAFTS, lambda path: path.name == Path(target).name)
                     return folder, _own(folder, target)
             finally:
                 os.close(handle)
     return None
 
 
-def _emptied(folder: Path, kept: str) -> None:
-    """Remove all but one of the drafts that a run left."""
-    for path in [one for one in folder.iterdir() if one.name != kept]:
+def empty(folder: Path, stays: Callable[[Path], bool]) -> None:
+    """Remove what is in a folder, but for what stays."""
+    for path in [one for one in folder.iterdir() if not stays(one)]:
         _remove(path)
 
 

@@ -69,6 +69,16 @@ class Entry:
         """How many bytes it takes."""
         return self.elements * DTYPES[self.dtype].itemsize
 
+    @property
+    def rows(self) -> int:
+        """How many rows it has; a number is a row."""
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def row_bytes(self) -> int:
+        """How many bytes a row takes."""
+        return self.nbytes // max(1, self.rows)
+
 
 @dataclass(frozen=True)
 class Readable:

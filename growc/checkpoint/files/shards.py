@@ -14,13 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from growc.checkpoint.files.directory import INDEX, WEIGHTS
 from growc.checkpoint.files.safetensors_file import DTYPES, Entry, make_header
 from growc.errors.diagnostic import wrong
 from growc.plans.behind import Behind
-from growc.plans.rows import Rows
+from growc.plans.rows import Rows, content
 
 SHARD_SIZE = 50 * 10**9
 """Bytes of the largest file, where nobody says otherwise (as in transformers)."""
@@ -74,13 +72,8 @@ class Place:
 
     def bytes_of(self, rows: range) -> tuple[int, int]:
         """The first byte of some rows, and how many there are. A number is a row."""
-        row = self.entry.nbytes // max(1, self.count)
+        row = self.entry.row_bytes
         return self.start + rows.start * row, len(rows) * row
-
-    @property
-    def count(self) -> int:
-        """How many rows there are."""
-        return self.entry.shape[0] if self.entry.shape else 1
 
 
 def laid_out(
@@ -172,12 +165,12 @@ class ShardWriter:
             at = place.bytes_of(rows)[0]
             tensor = tensor.at(len(rows), lambda own: own + first)
         for block in tensor.blocks():
-            content = np.ascontiguousarray(block).reshape(-1).view(np.uint8).data
-            self._behind.ask(partial(_write_at, self._files[place.file], content, at))
+            written = content(block)
+            self._behind.ask(partial(_write_at, self._files[place.file], written, at))
             if seen:
-                seen(content)
-            at += len(content)
-            self.unsynced += len(content)
+                seen(written)
+            at += len(written)
+            self.unsynced += len(written)
 
 
 def _make(path: Path, header: bytes, size: int) -> None:

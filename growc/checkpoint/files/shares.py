@@ -56,16 +56,15 @@ def _cut(part: Part, ends: Sequence[int]) -> Iterator[tuple[int, dict[str, range
     """Which process makes what of a part. ends: for each process but the last, how many bytes behind the
     start of the part it ends.
     """
-    whole = {entry.name: range(entry.shape[0] if entry.shape else 1) for entry in part.entries}
-    if part.whole or len(whole) != 1:
-        yield sum(end <= 0 for end in ends), whole
+    if part.whole or len(part.entries) != 1:
+        yield sum(end <= 0 for end in ends), {entry.name: range(entry.rows) for entry in part.entries}
         return
-    [(name, rows)] = whole.items()
-    row, first = max(1, part.entries[0].nbytes // max(1, len(rows))), 0
-    for rank, end in enumerate([*ends, part.entries[0].nbytes]):
-        last = len(rows) if rank == len(ends) else max(0, min(len(rows), -(-end // row)))
+    [entry] = part.entries
+    row, first = max(1, entry.row_bytes), 0
+    for rank, end in enumerate([*ends, entry.nbytes]):
+        last = entry.rows if rank == len(ends) else max(0, min(entry.rows, -(-end // row)))
         if first < last:
-            yield rank, {name: range(first, last)}
+            yield rank, {entry.name: range(first, last)}
             first = last
 
 

@@ -16,6 +16,7 @@ from growc.checkpoint.files.shares import Tell, WriteShare, quiet
 from growc.errors.json_data import Json
 from growc.plans.rows import Rows, stored
 from growc.system.ranks import ALONE, Ranks
+from growc.system.workshop import empty
 
 
 def write_checkpoint(
@@ -38,7 +39,8 @@ def write_checkpoint(
     and `done` a folder where they write down what is on the disk. If the folder is there, weights stay that
     were written down.
     """
-    _emptied(folder)
+    folder.mkdir(exist_ok=True)
+    empty(folder, lambda path: path.is_file() and path.suffix == ".safetensors")
     if config == source.config:
         shutil.copy2(source.path / CONFIG, folder / CONFIG)
     else:
@@ -54,16 +56,6 @@ def write_checkpoint(
     written = ranks.each(WriteShare(remade, places, done), WriteShare(lambda: made, places, done, wrote))
     if sum(written) != (total := sum(entry.nbytes for entry in entries)):
         raise AssertionError(f"{sum(written)} bytes are written, not {total}")
-
-
-def _emptied(folder: Path) -> None:
-    """A folder with nothing in it but files of weights."""
-    folder.mkdir(exist_ok=True)
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.suffix != ".safetensors":
-            path.unlink()
 
 
 def _ignored(source: Checkpoint, folder: str, names: list[str]) -> set[str]:

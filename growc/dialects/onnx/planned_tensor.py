@@ -16,7 +16,7 @@ from growc.dialects.onnx.capture.stored_tensors import read_tensor
 from growc.plans.execute import execute, planned
 from growc.plans.memory_bound import working_bytes
 from growc.plans.plan import WeightPlan
-from growc.plans.rows import Rows, stored
+from growc.plans.rows import Rows, content, stored
 
 
 class PlannedTensor(ir.LazyTensor):
@@ -56,8 +56,3 @@ def rows_of(tensor: ir.TensorProtocol) -> Rows:
 def beside_blocks(tensor: ir.TensorProtocol) -> int:
     """How many bytes making a tensor takes beside blocks of its rows."""
     return working_bytes(tensor.plan) if isinstance(tensor, PlannedTensor) else 0
-
-
-def content(block: Array) -> memoryview:
-    """The bytes of some rows."""
-    return np.ascontiguousarray(block).reshape(-1).view(np.uint8).data

@@ -17,11 +17,11 @@ import onnx_ir as ir
 from growc.dialects.onnx.files.check import check_model
 from growc.dialects.onnx.files.load import write_inline
 from growc.dialects.onnx.files.references import INLINE_LIMIT
-from growc.dialects.onnx.planned_tensor import beside_blocks, content, rows_of
+from growc.dialects.onnx.planned_tensor import beside_blocks, rows_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import first_line
 from growc.plans.behind import Behind
-from growc.plans.rows import end_to_end
+from growc.plans.rows import content, end_to_end
 
 EXTERNAL_ABOVE = 2_000_000_000
 """Bytes of weights above which external data is used, whatever the source did (a protobuf ends at 2 GiB)."""
