@@ -109,14 +109,14 @@ def made_by_growc(path: Path) -> bool:
 
     Raises what kept the system from telling, where that passes.
     """
-    from growc.dialects.onnx.files.load import load
+    from growc.dialects.onnx.files.load import metadata
 
     if path.is_dir():
         return (path / RECORD).is_file() and made_by_growc(path / RECORD)
     if has_opening(path):
         return True
     try:
-        return bool(record_of(path)) or METADATA in load(path).metadata_props
+        return bool(record_of(path)) or METADATA in metadata(path)
     except (OSError, GrowError) as error:
         if {getattr(one, "errno", None) for one in (error, error.__cause__)} & PASSING:
             raise
@@ -180,14 +180,11 @@ def _after(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> Iterato
 
 def own_data(model: Path) -> set[Path]:
     """The `STEM-<12 hex>.data` files of a model that growc wrote: it made them for this model alone."""
-    import onnx_ir as ir
-
-    from growc.dialects.onnx.files.load import load
+    from growc.dialects.onnx.files.load import files_of
 
     if not model.is_file() or record_of(model) or not made_by_growc(model):
         return set()
-    tensors = (value.const_value for value in load(model).graph.initializers.values())
-    places = {Path(t.path) for t in tensors if isinstance(t, ir.ExternalTensor)}
+    places = set(files_of(model))
     own = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}\.data")
     beside = (model.with_name(place.name) for place in places if own.fullmatch(place.name))
     return {place for place in beside if place.resolve() in places}

@@ -63,10 +63,11 @@ class OnnxFile:
 
     def history(self, model: Path) -> list[dict[str, Json]]:
         """From the metadata of the file."""
-        from growc.dialects.onnx.files.load import load
-        from growc.formats.provenance import history
+        from growc.dialects.onnx.files.load import metadata
+        from growc.files.commit import METADATA
+        from growc.formats.provenance import records_in
 
-        return history(load(model))
+        return records_in(metadata(model).get(METADATA, ""))
 
     def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
         """By the recipes in the metadata of the result."""

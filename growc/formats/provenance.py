@@ -116,7 +116,7 @@ class Past:
     def of(path: Path) -> Past:
         """Of an ONNX file."""
         model = load_model(path)
-        return Past(path, history(model), declared_by(model))
+        return Past(path, records_in(model.metadata_props.get(METADATA, "")), declared_by(model))
 
 
 def retraced(source: Past, result: Past, write: Write, progress: Progress) -> Ports:
@@ -140,13 +140,10 @@ def retraced(source: Past, result: Past, write: Write, progress: Progress) -> Po
     return Ports()
 
 
-def history(model: ir.Model) -> list[dict[str, Json]]:
-    """The records of the growths that made a model, the first one first; none of them holds earlier ones."""
-    return records_in(model.metadata_props.get(METADATA, ""))
-
-
 def records_in(text: str) -> list[dict[str, Json]]:
-    """The records in what `provenance` made, as text."""
+    """The records of the growths that made a model, the first one first; none of them holds earlier ones. The
+    text is that which `provenance` made.
+    """
     try:
         last = json.loads(text)
         records = [*last.pop("earlier", ()), last]

@@ -4,13 +4,17 @@ computed.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Self
 
 PIECES = 4
 """So many pieces at most wait to be done."""
+UNSYNCED = 64 << 20
+"""After so many bytes a file is taken to the disk."""
 
 
 class Behind:
@@ -39,3 +43,18 @@ class Behind:
         self.pending.append(self.pool.submit(piece))
         if len(self.pending) > PIECES:
             self.pending.popleft().result()
+
+
+class ToDisk(Behind):
+    """Takes files to the disk while more is written: little is left to the sync that waits for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.since: dict[int, int] = {}
+
+    def wrote(self, handle: int, count: int) -> None:
+        """So many bytes were written into an open file."""
+        self.since[handle] = self.since.get(handle, 0) + count
+        if self.since[handle] >= UNSYNCED:
+            self.since[handle] = 0
+            self.ask(partial(getattr(os, "fdatasync", os.fsync), handle))  # macOS has fsync alone

@@ -89,7 +89,10 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: floa
         elif kind == CONTINUED:
             made[:, place] = beside.continued(which)
         elif kind == DRAWN:
-            made[:, place] = beside.normal(step.key, which) * std * factor
+            drawn = beside.normal(step.key, which)
+            drawn *= std
+            drawn *= factor
+            made[:, place] = drawn
         else:
             made[:, place] = kind == ONE
     if noise is not None and noisy.size:

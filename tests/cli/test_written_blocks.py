@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from growc.dialects.onnx.files.save import Digested
-from growc.plans.behind import PIECES
+from growc.plans.behind import PIECES, UNSYNCED, ToDisk
 from growc.plans.rows import BLOCK, Rows, end_to_end, stored
 
 
@@ -34,6 +35,30 @@ def test_a_full_disk_is_said_at_the_end_at_the_latest(
     monkeypatch.setattr(Digested, "_put", full)
     with pytest.raises(OSError, match="No space left"), Digested(tmp_path / "model.data") as file:
         file.write(b"weights")
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "fsync"])
+def test_files_go_to_the_disk_while_more_is_written(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """macOS has no fdatasync."""
+    synced: list[int] = []
+    if call == "fsync":
+        monkeypatch.delattr(os, "fdatasync", raising=False)
+    monkeypatch.setattr(os, call, synced.append)
+    one, other = 7, 8
+    with ToDisk() as disk:
+        for count in (UNSYNCED - 1, 1, UNSYNCED // 2, UNSYNCED // 2):
+            disk.wrote(one, count)
+        disk.wrote(other, UNSYNCED - 1)
+    assert synced == [one, one]
+
+
+def test_a_disk_that_fails_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(handle: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", broken, raising=False)
+    with pytest.raises(OSError, match="Input/output"), ToDisk() as disk:
+        disk.wrote(0, UNSYNCED)
 
 
 def test_blocks_of_several_tensors_follow_each_other() -> None:

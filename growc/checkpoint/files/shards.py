@@ -17,7 +17,7 @@ from typing import Self
 from growc.checkpoint.files.directory import INDEX, WEIGHTS
 from growc.checkpoint.files.safetensors_file import DTYPES, Entry, make_header
 from growc.errors.diagnostic import wrong
-from growc.plans.behind import Behind
+from growc.plans.behind import Behind, ToDisk
 from growc.plans.rows import Rows, content
 
 SHARD_SIZE = 50 * 10**9
@@ -125,14 +125,14 @@ class ShardWriter:
     def __init__(self, places: Mapping[str, Place]) -> None:
         self.places, self.unsynced = places, 0
         self._files: dict[Path, int] = {}
-        self._behind = Behind()
+        self._behind, self._settled = Behind(), ToDisk()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         try:
-            with self._behind:
+            with self._settled, self._behind:
                 pass
         finally:
             for handle in self._files.values():
@@ -166,11 +166,18 @@ class ShardWriter:
             tensor = tensor.at(len(rows), lambda own: own + first)
         for block in tensor.blocks():
             written = content(block)
-            self._behind.ask(partial(_write_at, self._files[place.file], written, at))
+            self._behind.ask(partial(self._write, self._files[place.file], written, at))
             if seen:
                 seen(written)
             at += len(written)
             self.unsynced += len(written)
+
+    def _write(self, handle: int, content: memoryview, at: int) -> None:
+        size = content.nbytes
+        os.lseek(handle, at, os.SEEK_SET)
+        while content:
+            content = content[os.write(handle, content) :]
+        self._settled.wrote(handle, size)
 
 
 def _make(path: Path, header: bytes, size: int) -> None:
@@ -195,9 +202,3 @@ def _reserve(handle: int, size: int) -> None:
         os.posix_fallocate(handle, 0, size)
     else:
         os.truncate(handle, size)
-
-
-def _write_at(handle: int, content: memoryview, at: int) -> None:
-    os.lseek(handle, at, os.SEEK_SET)
-    while content:
-        content = content[os.write(handle, content) :]

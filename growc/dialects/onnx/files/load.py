@@ -110,6 +110,11 @@ def files_of(path: Path) -> list[Path]:
     return sorted({Path(os.path.realpath(path)), *map(Path, places(outline(path)))})
 
 
+def metadata(path: Path) -> dict[str, str]:
+    """What stands in the metadata of a model, by its keys."""
+    return {entry.key: entry.value for entry in outline(path).metadata_props}
+
+
 def loadable(path: Path) -> tuple[bytes, Path] | None:
     """The outline of a model, and the folder of its files, where onnxruntime cannot load the file itself: it
     looks for data in one folder, and infers no shapes from it.

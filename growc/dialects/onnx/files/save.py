@@ -20,7 +20,7 @@ from growc.dialects.onnx.files.references import INLINE_LIMIT
 from growc.dialects.onnx.planned_tensor import beside_blocks, rows_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import first_line
-from growc.plans.behind import Behind
+from growc.plans.behind import Behind, ToDisk
 from growc.plans.rows import content, end_to_end
 
 EXTERNAL_ABOVE = 2_000_000_000
@@ -88,14 +88,14 @@ class Digested:
 
     def __init__(self, path: Path) -> None:
         self.path, self.digest, self.size = path, hashlib.sha256(), 0
-        self.written, self.digested = Behind(), Behind()
+        self.written, self.digested, self.settled = Behind(), Behind(), ToDisk()
 
     def __enter__(self) -> Self:
         self.file = self.path.open("wb", buffering=0)
         return self
 
     def __exit__(self, *error: object) -> None:
-        with self.file, self.written, self.digested:
+        with self.file, self.settled, self.written, self.digested:
             pass
 
     def write(self, content: bytes | memoryview) -> None:
@@ -113,8 +113,10 @@ class Digested:
         self.written.ask(partial(self._put, content))
 
     def _put(self, content: memoryview) -> None:
+        size = content.nbytes
         while content:
             content = content[self.file.write(content) :]
+        self.settled.wrote(self.file.fileno(), size)
 
 
 def _write_data(
