@@ -141,6 +141,16 @@ class _Commands:
         self.add_captured_with(made)
         made.add_argument("--all", action="store_true", help="list every weight")
         made.add_argument(
+            "--ranks",
+            dest="processes",
+            type=int,
+            metavar="N",
+            help="show what each of so many processes reads and writes",
+        )
+        made.add_argument(
+            "--bandwidth", default="", metavar="SIZE", help="what each of them moves in a second (`1GB`)"
+        )
+        made.add_argument(
             "--print-after",
             metavar="PASS",
             action="append",

@@ -204,8 +204,10 @@ def _plan(options: Namespace) -> int:
     from growc import api
     from growc.plans.plan_to_json import to_json
     from growc.render.flops import change_line, flops_data
+    from growc.render.loads import load_line, loads_data
     from growc.render.terminal import plan_lines
     from growc.reports.flops import before_and_after
+    from growc.reports.loads import loads
     from growc.verification.judge import judge_plan
 
     sources, model = _sources(options)
@@ -218,9 +220,11 @@ def _plan(options: Namespace) -> int:
         after=_printing(options),
     )
     before, after = before_and_after(compilation)
+    shared = None if options.processes is None else loads(compilation, options.processes, options.bandwidth)
     if not options.json:
         *lines, tally = plan_lines(compilation.plan, everything=options.all)
-        _print([*lines, change_line(before, after), f"{tally} Nothing was written."])
+        lines += [change_line(before, after), *([] if shared is None else [load_line(shared)])]
+        _print([*lines, f"{tally} Nothing was written."])
     try:
         judge_plan(resolved.statements, compilation)
     except GrowError:
@@ -228,7 +232,8 @@ def _plan(options: Namespace) -> int:
         raise
     if options.json:
         counted: dict[str, Json] = {"before": flops_data(before), "after": flops_data(after)}
-        _print_json(to_json(compilation.plan) | {"flops": counted})
+        data = {} if shared is None else {"ranks": loads_data(shared)}
+        _print_json(to_json(compilation.plan) | {"flops": counted} | data)
     return 0
 
 

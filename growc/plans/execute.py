@@ -66,7 +66,7 @@ def _stepped(
     if shift:
         rows = rows.then(lambda x: x + x.dtype.type(shift))
     for step in steps:
-        factors = {n: _read(read, n).astype(np.float64).reshape(-1, 1) for n in _factors(step)}
+        factors = {n: _read(read, n).astype(np.float64).reshape(-1, 1) for n in factors_of(step)}
         above = step.next
         other = (
             None if above is None else _stepped(above.steps, _read(read, above.source), read, shift, computed)
@@ -158,7 +158,8 @@ def _moves(step: AxisStep) -> bool:
     return all(leaf.moves for leaf in leaf_steps(step.layout)) and all(map(_moves, above))
 
 
-def _factors(step: AxisStep) -> set[str]:
+def factors_of(step: AxisStep) -> set[str]:
+    """The tensors by whose elements a step multiplies what it takes means of."""
     return {leaf.factors for leaf in leaf_steps(step.layout) if leaf.factors}
 
 
@@ -173,7 +174,7 @@ def read_beside(steps: Sequence[AxisStep]) -> set[str]:
     """The other tensors that executing steps reads."""
     found: set[str] = set()
     for step in steps:
-        found |= _factors(step)
+        found |= factors_of(step)
         if step.next is not None:
             found |= {step.next.source} | read_beside(step.next.steps)
     return found

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from growc.algebra.indexmap import Array
+from growc.plans import execute as execution
 from growc.plans import first_axis, rows
-from growc.plans.execute import execute, planned
+from growc.plans.execute import draws, execute, planned
 from growc.plans.plan import (
     DRAWN,
     MEAN,
@@ -27,6 +28,7 @@ from growc.plans.plan import (
     Noise,
     WeightPlan,
 )
+from growc.plans.reads import rows_read
 
 FILLERS = (ZERO, MEAN, ONE, DRAWN)
 WEIGHTS = (1.0, 1.0, 1.0, 0.5, -2.0, 2**-0.5, 1 / 3)
@@ -106,6 +108,42 @@ def test_blocks_are_what_the_whole_is(plan: WeightPlan, kind: str, size: int) ->
         assert execute(plan, source, read).tobytes() == wanted.tobytes()
     assert b"".join(piece.tobytes() for piece in pieces) == wanted.tobytes()
     assert {piece.dtype for piece in pieces} == {wanted.dtype}
+
+
+@settings(max_examples=300)
+@given(plans(), st.integers(0, 40), st.integers(1, 40))
+def test_what_rows_read_is_known_without_values(plan: WeightPlan, first: int, count: int) -> None:
+    arrays = {name: drawn("float32", plan.before, seed) for seed, name in enumerate(("w", "above"))}
+    some = range(min(first, plan.after[0] - 1), min(first + count, plan.after[0]))
+    seen: dict[str, set[int]] = {name: set() for name in arrays}
+
+    def read(name: str) -> Array:
+        if name in arrays:
+            return arrays[name]
+        seen[name] = set(range(int(name.removeprefix("factors"))))
+        return drawn("float32", (len(seen[name]),), 3)
+
+    def noting(array: Array) -> rows.Rows:
+        name = next(name for name in arrays if arrays[name] is array)
+
+        def noted(numbers: np.ndarray) -> Array:
+            seen[name] |= set(numbers.tolist())
+            return np.asarray(array[numbers])
+
+        return rows.Rows(len(array), array.shape[1:], array.dtype, noted)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execution, "stored", noting)
+        if plan.changed:
+            planned(plan, arrays["w"], read).read(np.arange(some.start, some.stop))
+        else:
+            seen["w"] = set(some)
+    for name in arrays if any(map(draws, plan.steps)) else ():  # of what draws, by its deviation
+        above = name == "above"
+        if not above or any(s.next is not None and any(map(draws, s.next.steps)) for s in plan.steps):
+            seen[name] = set(range(plan.before[0]))
+    found = rows_read(plan, lambda name: plan.before[0] if name in arrays else int(name[7:]), some)
+    assert found == {name: len(numbers) for name, numbers in seen.items() if numbers}
 
 
 @pytest.mark.parametrize("axis", [0, 1])

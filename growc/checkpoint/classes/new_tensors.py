@@ -15,6 +15,8 @@ import numpy as np
 from growc.algebra.indexmap import Array
 from growc.checkpoint.classes.holder import Holder, first_names
 from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.outlined import Outlined
+from growc.checkpoint.files.key_mapping import in_file
 from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.shards import SHARD_SIZE, Part
@@ -26,6 +28,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.compilation import Result
 from growc.plans.execute import planned
 from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, Plan, WeightPlan
+from growc.plans.reads import rows_read
 from growc.plans.rows import Rows
 from growc.system.ranks import ALONE, Ranks
 from growc.training.optimizer_state import New, carry, parameter_groups, read_optimizer
@@ -182,6 +185,15 @@ class GrownWeights(Generic[H]):
         """A tensor of the source as plans name it."""
         return self.source.read(self._origins.get(name, name))
 
+    def reads(self, name: str, rows: range) -> int:
+        """How many bytes of the source are read for some rows of a tensor of the result."""
+        seen = rows_read(self.plans[name], lambda one: self._stored_as(one).rows, rows)
+        return sum(count * self._stored_as(one).row_bytes for one, count in seen.items())
+
+    def _stored_as(self, name: str) -> Entry:
+        """What a tensor of the source is, as plans name it."""
+        return self.source.entry(self._origins.get(name, name))
+
     def origin(self, name: str) -> str:
         """The source's name of the tensor that one of the result comes from."""
         return self.plans[name].copy_of or self.plans[name].source
@@ -218,10 +230,15 @@ def held_result(c: Result) -> HeldResult[H]:
     return c
 
 
-def parts(grown: GrownWeights[Opened]) -> Iterator[Part]:
-    """What the files of a result hold; what the class does not take stays as it is."""
-    names, checkpoint = grown.source.names, grown.source.checkpoint
+def parts(grown: GrownWeights[Opened] | GrownWeights[Outlined]) -> Iterator[Part]:
+    """What the files of a result hold; what the class does not take stays as it is. Of a config alone they
+    are the files that transformers makes for its class.
+    """
     entries = {name: grown.entry(name) for name in grown.plans}
+    if isinstance(grown.source, Outlined):
+        yield from in_file(grown.module, entries, grown.make)
+        return
+    names, checkpoint = grown.source.names, grown.source.checkpoint
     made = list(names.files(grown.module, entries, grown.make))
     yield from made
     taken = {entry.name for part in made for entry in part.entries}

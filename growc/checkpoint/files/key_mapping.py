@@ -110,15 +110,30 @@ class ModuleNames:
         self, module: object, entries: Mapping[str, Entry], make: Callable[[str], Rows]
     ) -> Iterator[Part]:
         """The tensors of a module of the same class as a file has them, in the file's order."""
-
-        def whole(name: str) -> Array:
-            return make(name).whole().reshape(entries[name].shape)
-
         used = [transform for transform in self._mapping if transform.was_used()]
-        for conversion in _saving(module, sorted(entries, key=_natural), used):
-            outline = conversion.outline(entries)
-            bytes_at_once = 0 if conversion.renames else JOINED * sum(entry.nbytes for entry in outline)
-            yield Part(outline, partial(conversion.rows, make, whole), bytes_at_once)
+        return in_file(module, entries, make, used)
+
+
+def in_file(
+    module: Any,
+    entries: Mapping[str, Entry],
+    make: Callable[[str], Rows],
+    conversions: Sequence[Any] | None = None,
+) -> Iterator[Part]:
+    """The tensors of a module in the file's order. conversions: of transformers, which loading it took; all
+    that there are for its class, where nobody says.
+    """
+    from transformers.conversion_mapping import get_model_conversion_mapping
+
+    def whole(name: str) -> Array:
+        return make(name).whole().reshape(entries[name].shape)
+
+    used = get_model_conversion_mapping(module) if conversions is None else conversions
+    for conversion in _saving(module, sorted(entries, key=_natural), used):
+        outline = conversion.outline(entries)
+        bytes_at_once = 0 if conversion.renames else JOINED * sum(entry.nbytes for entry in outline)
+        names = tuple(name for _, name in conversion.parts)
+        yield Part(outline, partial(conversion.rows, make, whole), bytes_at_once, names)
 
 
 def _natural(name: str) -> Any:

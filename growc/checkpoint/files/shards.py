@@ -17,7 +17,7 @@ from typing import Self
 from growc.checkpoint.files.directory import INDEX, WEIGHTS
 from growc.checkpoint.files.safetensors_file import DTYPES, Entry, make_header
 from growc.errors.diagnostic import wrong
-from growc.plans.behind import Behind, ToDisk
+from growc.plans.behind import Behind
 from growc.plans.rows import Rows, content
 
 SHARD_SIZE = 50 * 10**9
@@ -26,11 +26,11 @@ SHARD_SIZE = 50 * 10**9
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-def read_size(text: str) -> int:
+def read_size(text: str, option: str = "--shard-size") -> int:
     """`5GB` as bytes. Raises GrowError (G200)."""
     found = re.fullmatch(r"(\d+)\s*([KMGT]B|)", text.strip().upper())
     if found is None or int(found[1]) == 0:
-        raise wrong(f"`--shard-size {text}` is no size", "write a number of KB, MB, GB or TB, such as `5GB`")
+        raise wrong(f"`{option} {text}` is no size", "write a number of KB, MB, GB or TB, such as `5GB`")
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -54,12 +54,14 @@ def in_shards(entries: Iterable[Entry], limit: int) -> list[list[Entry]]:
 @dataclass(frozen=True)
 class Part:
     """Tensors of a file that are made together, when they are asked for. whole: bytes that this takes, where
-    it is not done by blocks.
+    it is not done by blocks. made_of: the tensors of a class that they are made of; themselves, where there
+    are none.
     """
 
     entries: tuple[Entry, ...]
     make: Callable[[], Mapping[str, Rows]]
     whole: int = 0
+    made_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,14 +127,14 @@ class ShardWriter:
     def __init__(self, places: Mapping[str, Place]) -> None:
         self.places, self.unsynced = places, 0
         self._files: dict[Path, int] = {}
-        self._behind, self._settled = Behind(), ToDisk()
+        self._behind = Behind()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         try:
-            with self._settled, self._behind:
+            with self._behind:
                 pass
         finally:
             for handle in self._files.values():
@@ -166,18 +168,11 @@ class ShardWriter:
             tensor = tensor.at(len(rows), lambda own: own + first)
         for block in tensor.blocks():
             written = content(block)
-            self._behind.ask(partial(self._write, self._files[place.file], written, at))
+            self._behind.ask(partial(_write_at, self._files[place.file], written, at))
             if seen:
                 seen(written)
             at += len(written)
             self.unsynced += len(written)
-
-    def _write(self, handle: int, content: memoryview, at: int) -> None:
-        size = content.nbytes
-        os.lseek(handle, at, os.SEEK_SET)
-        while content:
-            content = content[os.write(handle, content) :]
-        self._settled.wrote(handle, size)
 
 
 def _make(path: Path, header: bytes, size: int) -> None:
@@ -202,3 +197,9 @@ def _reserve(handle: int, size: int) -> None:
         os.posix_fallocate(handle, 0, size)
     else:
         os.truncate(handle, size)
+
+
+def _write_at(handle: int, content: memoryview, at: int) -> None:
+    os.lseek(handle, at, os.SEEK_SET)
+    while content:
+        content = content[os.write(handle, content) :]

@@ -1,0 +1,87 @@
+"""What computing some rows of a weight reads of the source, found without its values.
+
+The steps run on tensors that are one number wide and zero, and that note which of their rows are asked for:
+what says what is read is the execution itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc.algebra.indexmap import Array, Ints
+from growc.plans.execute import draws, factors_of
+from growc.plans.first_axis import FirstAxis
+from growc.plans.plan import AxisStep, WeightPlan
+from growc.plans.rows import Rows, choice
+from growc.recipe.fills import new_units
+
+
+def rows_read(plan: WeightPlan, count: Callable[[str], int], rows: range) -> dict[str, int]:
+    """How many rows of which tensors are read for some rows of a result; a number is a row.
+
+    count: how many rows a tensor of the source has.
+    """
+    noted = _Noted(count)
+    if plan.normed is not None:
+        noted.whole(plan.normed.direction)
+        noted.whole(plan.normed.length)
+    elif plan.literal is None and not plan.zero:
+        noted.after(plan.steps, plan.copy_of or plan.source).read(np.arange(rows.start, rows.stop))
+    return {name: len(np.unique(np.concatenate(asked))) for name, asked in noted.asked.items()}
+
+
+@dataclass
+class _Noted:
+    """Which rows of each tensor were asked for. count: how many it has."""
+
+    count: Callable[[str], int]
+    asked: dict[str, list[Ints]] = field(default_factory=lambda: defaultdict(list))
+
+    def whole(self, name: str) -> None:
+        self.asked[name].append(np.arange(self.count(name)))
+
+    def thin(self, name: str) -> Rows:
+        """A tensor of as many rows, one number wide."""
+
+        def compute(rows: Ints) -> Array:
+            self.asked[name].append(rows)
+            return np.zeros((len(rows), 1), np.float32)
+
+        return Rows(self.count(name), (1,), np.dtype(np.float32), compute)
+
+    def after(self, steps: Sequence[AxisStep], source: str) -> Rows:
+        """The rows behind some steps. Those on other axes than the first one take the rows as they are."""
+        if any(map(draws, steps)):  # with the deviation of the whole tensor
+            self.whole(source)
+        rows = self.thin(source)
+        for step in steps:
+            for name in factors_of(step):
+                self.whole(name)
+            other = None if step.next is None else self.after(step.next.steps, step.next.source)
+            rows = _along(step, rows, other)
+        return rows
+
+
+def _along(step: AxisStep, rows: Rows, other: Rows | None) -> Rows:
+    """The rows after a step, as growc.plans.execute makes them."""
+    if step.axis:
+        return rows if other is None else _both(rows, other)
+    first = FirstAxis(1.0, {})
+    made = first.along(step.layout, rows)
+    if other is None:
+        return made
+    return choice(made, first.along(step.layout, other), new_units(step.layout.as_map()))
+
+
+def _both(one: Rows, other: Rows) -> Rows:
+    """The rows of one tensor, for which those of another one are read, too."""
+
+    def read(rows: Ints) -> Array:
+        other.read(rows)
+        return one.read(rows)
+
+    return Rows(one.count, one.rest, one.dtype, read)

@@ -1,0 +1,98 @@
+"""What each of several processes reads and writes of a checkpoint, before any of it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from growc.errors.diagnostic import wrong
+
+if TYPE_CHECKING:
+    from growc.checkpoint.classes.new_tensors import GrownWeights
+    from growc.checkpoint.classes.on_disk import Opened
+    from growc.checkpoint.classes.outlined import Outlined
+    from growc.checkpoint.files.shares import Share
+    from growc.passes.compilation import Result
+
+    Grown = GrownWeights[Opened] | GrownWeights[Outlined]
+
+
+BANDWIDTH = "1GB"
+"""What a process moves in a second, where nobody says."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Bytes that one process reads of the source, writes, and takes at most beside blocks of rows."""
+
+    read: int
+    written: int
+    whole: int
+
+    @property
+    def moved(self) -> int:
+        """Bytes that are read or written."""
+        return self.read + self.written
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Of each process. bandwidth: bytes a second that each of them reads or writes."""
+
+    each: Sequence[Load]
+    bandwidth: int
+
+    @property
+    def largest(self) -> Load:
+        """The one that moves the most."""
+        return max(self.each, key=lambda one: one.moved)
+
+    @property
+    def ratio(self) -> float:
+        """How much the largest one moves, where the mean is 1."""
+        mean = sum(one.moved for one in self.each) / len(self.each)
+        return self.largest.moved / mean if mean else 1.0
+
+    @property
+    def seconds(self) -> float:
+        """How long the largest one takes."""
+        return self.largest.moved / self.bandwidth
+
+
+def loads(c: Result, size: int, bandwidth: str = "") -> Loads:
+    """What each of `size` processes would read and write, at so many bytes a second (`2GB`; else BANDWIDTH).
+
+    Raises GrowError (G200) where only one can write the model.
+    """
+    if not (c.path.is_dir() or c.path.suffix == ".json"):
+        raise wrong(f"`--ranks` is for checkpoint directories, and `{c.path}` is none")
+    if size < 1:
+        raise wrong(f"`--ranks {size}` is no number of processes", "it is 1 or more")
+    from growc.checkpoint.classes.new_tensors import held_result, parts
+    from growc.checkpoint.files.shards import read_size
+    from growc.checkpoint.files.shares import shared_out
+
+    grown: Grown = held_result(c).held
+    each = [_load(grown, shares) for shares in shared_out([*parts(grown)], size)]
+    return Loads(each, read_size(bandwidth or BANDWIDTH, "--bandwidth"))
+
+
+def _load(grown: Grown, shares: Sequence[Share]) -> Load:
+    read = sum(count for share in shares for count in _read(grown, share))
+    return Load(read, sum(map(_written, shares)), max((share.part.whole for share in shares), default=0))
+
+
+def _written(share: Share) -> int:
+    return sum(len(share.rows[entry.name]) * entry.row_bytes for entry in share.part.entries)
+
+
+def _read(grown: Grown, share: Share) -> Iterator[int]:
+    """Bytes of each tensor that a share is made of."""
+    [*names] = share.part.made_of
+    if not names:
+        yield _written(share)
+    elif share.part.whole:
+        yield from (grown.reads(name, range(grown.entry(name).rows)) for name in names)
+    else:
+        yield from (grown.reads(name, rows) for name, rows in zip(names, share.rows.values(), strict=True))
