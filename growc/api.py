@@ -24,6 +24,7 @@ from growc.system.ranks import ALONE, Ranks
 if TYPE_CHECKING:
     from torch import nn
 
+    from growc.formats.checkpoint_directory import Weights
     from growc.formats.protocol import Form
     from growc.passes.compilation import Analysis, Result
     from growc.plans.plan import Plan
@@ -195,6 +196,8 @@ def apply(
     memory: str = "",
     optimizer: str | Path | None = None,
     optimizer_new: New | None = None,
+    weights: Weights | None = None,
+    home: str | Path | None = None,
     config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
@@ -243,6 +246,8 @@ def apply_file(
     memory: str = "",
     optimizer: str | Path | None = None,
     optimizer_new: New | None = None,
+    weights: Weights | None = None,
+    home: str | Path | None = None,
     config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
@@ -256,10 +261,13 @@ def apply_file(
     (`256M`) bounds what writing takes beside what libraries take: what needs more is refused (G502). Of a
     checkpoint directory `shard_size` (`5GB`) bounds the files of weights, and `optimizer` is the state of
     Adam, SGD or Muon to be carried along: `optimizer_new` says whether entries of new units have in it what
-    the map of gradients gives them (`mapped`), or `zero`; `config` is as for `grow`. ranks: the processes
-    that write its weights; only the first one calls this. Raises GrowError; then nothing has appeared at
-    `out`.
+    the map of gradients gives them (`mapped`), or `zero`; `weights` says whether the result has files of
+    `safetensors` or of a distributed checkpoint (`distcp`), if not those of the source; `home` is the
+    directory that has the config of a folder of weights without one; `config` is as for `grow`. ranks: the
+    processes that write its weights; only the first one calls this. Raises GrowError; then nothing has
+    appeared at `out`.
     """
+    from growc.checkpoint.files.homes import described_in
     from growc.distinct import require_own_parts
     from growc.files.commit import canonical, commit, default_output, guard, record_path, require_name
     from growc.formats.protocol import form_of
@@ -284,14 +292,17 @@ def apply_file(
     for read, role in ((model, "the model"), (inputs, "`--inputs`"), (optimizer, "`--optimizer`")):
         if read is not None:
             require_path(read, role)
-    form = form_of(source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new, ranks)
+    form = form_of(
+        source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new, ranks, weights
+    )
     bound = read_bound(memory)
-    options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer}
+    options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer, "--model": home}
     parts = require_own_parts(sources, resolved, source, target, options)
     guard(target, source, beside, force)
     measured, reason = None, "" if check else "switched off by --no-verify"
     calibration, uncalibrated = None, ""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(described_in(source, None if home is None else Path(home)))
         require_unchanged = stack.enter_context(unchanged(parts))
         given = inputs if source.is_dir() else None
         compilation = compile(
@@ -304,8 +315,8 @@ def apply_file(
         earlier = form.history(source)
         key = ""
         if ranks.size > 1:
-            what = [__version__, [s.text for s in sources], params, config, shard_size, identities(parts)]
-            key = canonical({"what": what})
+            what = [__version__, [s.text for s in sources], params, config, shard_size, weights]
+            key = canonical({"what": [*what, identities(parts)]})
         folder = stack.enter_context(workshop(target, key, ranks.again))
         files = form.write(compilation, folder, target, progress)
         if check or preserved_conditions(resolved.statements):

@@ -107,6 +107,10 @@ class _Commands:
         told = "inputs to capture a checkpoint with"
         made.add_argument("--inputs", type=Path, metavar="FILE.npz", help=told)
 
+    def add_described_in(self, made: argparse.ArgumentParser) -> None:
+        told = "the directory of the config of a distributed checkpoint"
+        made.add_argument("--model", dest="home", type=Path, metavar="DIR", help=told)
+
     def apply(self) -> None:
         made = self.add_with_recipe("apply", "Write the model that a recipe describes.")
         made.add_argument("-o", dest="out", type=Path, metavar="OUT", help="default: NAME.grown beside MODEL")
@@ -127,6 +131,8 @@ class _Commands:
             metavar="N",
             help="write a checkpoint directory by so many processes",
         )
+        self.add_described_in(made)
+        made.add_argument("--weights", metavar="KIND", help="write a checkpoint as `safetensors` or `distcp`")
         made.add_argument(
             "--optimizer", type=Path, metavar="FILE", help="carry a checkpoint's optimizer state along"
         )
@@ -139,6 +145,7 @@ class _Commands:
     def plan(self) -> None:
         made = self.add_with_recipe("plan", "Show what `apply` would do; write nothing.")
         self.add_captured_with(made)
+        self.add_described_in(made)
         made.add_argument("--all", action="store_true", help="list every weight")
         made.add_argument(
             "--ranks",
@@ -168,6 +175,7 @@ class _Commands:
         made = self.add("verify", "MODEL MODEL [OPTION…]", "Compare the outputs of two models.")
         made.add_argument("models", type=Path, nargs=2, metavar="MODEL", help="the source and the result")
         made.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to compare on")
+        self.add_described_in(made)
         made.add_argument(
             "--within", type=float, metavar="X", help="default: 20 times the source's own rounding"
         )

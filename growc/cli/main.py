@@ -176,6 +176,8 @@ def _apply(options: Namespace) -> int:
             memory=options.memory,
             optimizer=options.optimizer,
             optimizer_new=options.optimizer_new,
+            weights=options.weights,
+            home=options.home,
             config=_config(options),
             progress=advance,
             planned=None if options.json else lambda plan: _print([*plan_lines(plan), ""]),
@@ -202,6 +204,7 @@ def _captured_with(inputs: Path | None, model: Path) -> Path | None:
 
 def _plan(options: Namespace) -> int:
     from growc import api
+    from growc.checkpoint.files.homes import described_in
     from growc.plans.plan_to_json import to_json
     from growc.render.flops import change_line, flops_data
     from growc.render.loads import load_line, loads_data
@@ -212,15 +215,17 @@ def _plan(options: Namespace) -> int:
 
     sources, model = _sources(options)
     resolved = api.recipe(sources, _parameters(options))
-    compilation = api.compile(
-        resolved,
-        model,
-        example_inputs=_captured_with(options.inputs, model),
-        config=_config(options),
-        after=_printing(options),
-    )
-    before, after = before_and_after(compilation)
-    shared = None if options.processes is None else loads(compilation, options.processes, options.bandwidth)
+    with described_in(model, options.home):
+        compilation = api.compile(
+            resolved,
+            model,
+            example_inputs=_captured_with(options.inputs, model),
+            config=_config(options),
+            after=_printing(options),
+        )
+        before, after = before_and_after(compilation)
+        asked = options.processes is not None
+        shared = loads(compilation, options.processes, options.bandwidth) if asked else None
     if not options.json:
         *lines, tally = plan_lines(compilation.plan, everything=options.all)
         lines += [change_line(before, after), *([] if shared is None else [load_line(shared)])]
@@ -276,6 +281,7 @@ def _inspect(options: Namespace) -> int:
 
 def _verify(options: Namespace) -> int:
     from growc.api import verify
+    from growc.checkpoint.files.homes import described_in
     from growc.render.progress import progress
     from growc.render.terminal import verification_data, verification_lines
     from growc.verification.judge import refutation
@@ -283,7 +289,7 @@ def _verify(options: Namespace) -> int:
     for model in options.models:
         if not model.exists():
             raise GrowError(Diagnostic("G310", f"there is no model at `{model}`"))
-    with progress() as advance:
+    with progress() as advance, described_in(options.models[0], options.home):
         found = verify(*options.models, inputs=options.inputs, progress=advance)
     way, seen = found.refuting() or ("", found)
     limit = seen.limit if options.within is None else options.within

@@ -5,34 +5,45 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from growc.checkpoint.files.shards import SHARD_SIZE
 from growc.errors.diagnostic import GrowError
 from growc.files.commit import RECORD
 from growc.system.ranks import ALONE, Ranks
-from growc.system.workshop import notes
+from growc.system.workshop import empty, notes
 
 if TYPE_CHECKING:
     from growc.checkpoint.classes.new_tensors import GrownWeights
     from growc.checkpoint.classes.on_disk import Opened
+    from growc.checkpoint.files.shares import Tell
     from growc.errors.json_data import Json
     from growc.errors.progress import Progress
     from growc.passes.compilation import Result
     from growc.passes.finish.interface import Ports
+    from growc.plans.plan import Plan
     from growc.training.optimizer_state import New
     from growc.verification.verify import Verification
+
+Weights = Literal["safetensors", "distcp"]
+"""Files of weights: those of transformers, and those of torch.distributed.checkpoint."""
+
+KINDS: tuple[Weights, ...] = get_args(Weights)
+SAFETENSORS, DISTRIBUTED = KINDS
 
 
 @dataclass
 class CheckpointDirectory:
     """See growc.formats.protocol.Form.
 
-    shard_size: bytes of the largest file of weights. optimizer: the state that is to be carried along;
-    optimizer_new: what entries of new units have in it. ranks: who writes the weights.
+    weights: what the files of the result are, if not what those of the source are. shard_size: bytes of the
+    largest one. optimizer: the state that is to be carried along; optimizer_new: what entries of new units
+    have in it. ranks: who writes the weights.
     """
 
+    weights: Weights | None = None
     shard_size: int = SHARD_SIZE
     optimizer: Path | None = None
     optimizer_new: New = "mapped"
@@ -46,29 +57,80 @@ class CheckpointDirectory:
 
         grown: GrownWeights[Opened] = held_result(c).held
         yield from ((name, working_bytes(plan)) for name, plan in grown.plans.items())
-        yield from ((part.entries[0].name, part.whole) for part in parts(grown))
+        if grown.source.checkpoint.distributed:  # whose tensors are put together
+            yield from ((name, grown.source.entry(grown.origin(name)).nbytes) for name in grown.plans)
+        if not self.distributed(grown):
+            yield from ((part.entries[0].name, part.whole) for part in parts(grown))
+
+    def distributed(self, grown: GrownWeights[Opened]) -> bool:
+        """Whether the result is a distributed checkpoint."""
+        own = DISTRIBUTED if grown.source.checkpoint.distributed else SAFETENSORS
+        return (self.weights or own) == DISTRIBUTED
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """The directory. Raises GrowError (G308) where a tensor is not as its class has it."""
-        from growc.checkpoint.classes.new_tensors import carry_optimizer, held_result, remarks, write_grown
+        from growc.checkpoint.classes.new_tensors import held_result, remarks, write_grown
 
         grown: GrownWeights[Opened] = held_result(c).held
-        total = sum(grown.entry(name).nbytes for name in grown.plans)
-        written = 0
-
-        def wrote(name: str, count: int) -> None:
-            nonlocal written
-            written += count
-            progress(f"writing {name}", written, total)
-
         draft = folder / target.name
+        if self.distributed(grown):
+            self._write_distributed(draft, grown, c.plan, progress)
+            return [draft]
+        wrote = _telling(progress, sum(grown.entry(name).nbytes for name in grown.plans))
         done = notes(folder) if self.ranks.size > 1 else None
         write_grown(draft, grown, shard_size=self.shard_size, wrote=wrote, ranks=self.ranks, done=done)
-        self.remarks = tuple(remarks(grown))
-        if self.optimizer is not None:
-            progress("carrying the optimizer's state", 0, 0)
-            self.remarks += (carry_optimizer(self.optimizer, draft, grown, c.plan, self.optimizer_new),)
+        self.remarks = (*remarks(grown, self.optimizer), *self._left(grown))
+        self.remarks += tuple(self._carried(draft, grown, c.plan, progress))
         return [draft]
+
+    def _left(self, grown: GrownWeights[Opened]) -> Iterator[str]:
+        """What of a distributed checkpoint files of weights have no place for."""
+        from growc.checkpoint.classes.distributed_result import optimizers_of
+
+        if saved := grown.source.checkpoint.distributed:
+            taken = {key for one in optimizers_of(grown) for key in one.keys}
+            own = saved.below(grown.source.checkpoint.prefix)
+            left = [k for k, path in saved.paths.items() if k not in taken and str(path[-1]) not in own]
+            if left:
+                yield f"not carried over: {len(left)} entries of the checkpoint, such as `{left[0]}`"
+
+    def _carried(
+        self, draft: Path, grown: GrownWeights[Opened], plan: Plan, progress: Progress
+    ) -> Iterator[str]:
+        """Write the state of an optimizer beside the weights; gives what is to be said of that."""
+        from growc.checkpoint.classes.distributed_result import optimizers_of
+        from growc.checkpoint.classes.new_tensors import carry_optimizer
+        from growc.training.optimizer_state import parameter_groups, read_optimizer
+
+        progress("carrying the optimizer's state", 0, 0)
+        beside = optimizers_of(grown)
+        if self.optimizer is not None:
+            state = read_optimizer(self.optimizer)
+            groups = parameter_groups(grown.source.module, state)
+            yield carry_optimizer(state, groups, draft, grown, plan, self.optimizer_new)
+        elif len(beside) == 1:
+            [one] = beside
+            yield carry_optimizer(one.state(), one.names(), draft, grown, plan, self.optimizer_new)
+        elif beside:
+            yield f"not carried over: the state of {len(beside)} optimizers"
+
+    def _write_distributed(
+        self, draft: Path, grown: GrownWeights[Opened], plan: Plan, progress: Progress
+    ) -> None:
+        """The result as a distributed checkpoint."""
+        from growc.checkpoint.classes.distributed_result import contents_of
+        from growc.checkpoint.classes.new_tensors import remarks
+        from growc.checkpoint.files.write import write_beside
+        from growc.checkpoint.files.write_distributed import write_distributed
+
+        draft.mkdir(exist_ok=True)
+        empty(draft, lambda path: False)
+        write_beside(draft, grown.source.checkpoint, grown.config)
+        remade = partial(contents_of, grown, plan, self.optimizer, self.optimizer_new)
+        contents = remade()
+        wrote = _telling(progress, sum(e.nbytes for part in contents.parts for e in part.entries))
+        write_distributed(draft, contents, wrote=wrote, ranks=self.ranks, remade=remade)
+        self.remarks = (*remarks(grown, self.optimizer), *contents.remarks)
 
     def stamp(self, result: Path, record: str) -> None:
         """A file of its own in the directory."""
@@ -123,3 +185,15 @@ class CheckpointDirectory:
         given = None if inputs is None else Path(inputs)
         found = compare(ports_of(c), *twins, inputs=given, exported=False)
         return {"With weights that were never rounded": found}
+
+
+def _telling(progress: Progress, total: int) -> Tell:
+    """What is told of each tensor that is written, of so many bytes in all."""
+    written = 0
+
+    def wrote(name: str, count: int) -> None:
+        nonlocal written
+        written += count
+        progress(f"writing {name}", written, total)
+
+    return wrote

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from growc.errors.diagnostic import wrong
 from growc.formats.compiler import require_torch
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from growc.errors.progress import Progress
     from growc.passes.compilation import Result
     from growc.passes.finish.interface import Ports
-    from growc.training.optimizer_state import New
     from growc.verification.verify import Verification
+
+
+Word = TypeVar("Word", bound=str)
 
 
 class Form(Protocol):
@@ -58,9 +60,10 @@ def form_of(
     optimizer: Path | None = None,
     optimizer_new: str | None = None,
     ranks: Ranks = ALONE,
+    weights: str | None = None,
 ) -> Form:
-    """The form of a model; only checkpoint directories have shards, optimizers beside them, and several ranks
-    that write.
+    """The form of a model; only checkpoint directories have shards, optimizers beside them, several ranks
+    that write, and a choice of files.
 
     `optimizer_new` is what entries of new units have in the optimizer's state (None: `mapped`). Raises
     GrowError: G200 for what the form has not, for what is no size and no such word; G309 without torch.
@@ -70,16 +73,20 @@ def form_of(
     if path.is_dir():
         require_torch(path)
         from growc.checkpoint.files.shards import SHARD_SIZE, read_size
-        from growc.formats.checkpoint_directory import CheckpointDirectory
+        from growc.formats.checkpoint_directory import KINDS, CheckpointDirectory
+        from growc.training.optimizer_state import NEW
 
         size = read_size(shard_size) if shard_size else SHARD_SIZE
-        return CheckpointDirectory(size, optimizer, _new(optimizer_new), ranks)
+        kind = None if weights is None else _word("--weights", weights, KINDS)
+        return CheckpointDirectory(
+            kind, size, optimizer, _word("--optimizer-new", optimizer_new or "mapped", NEW), ranks
+        )
     if path.suffix == ".json":
         raise wrong(
             f"`{path}` has no weights",
             "name the directory that holds them; `growc plan` needs the config alone",
         )
-    for option, given in (("--shard-size", shard_size), ("--optimizer", optimizer)):
+    for option, given in (("--shard-size", shard_size), ("--optimizer", optimizer), ("--weights", weights)):
         if given:
             raise wrong(f"`{option}` is for checkpoint directories, and `{path}` is none")
     if path.suffix == ".pt2":
@@ -92,11 +99,9 @@ def form_of(
     return OnnxFile()
 
 
-def _new(word: str | None) -> New:
-    from growc.training.optimizer_state import NEW
-
-    found = next((known for known in NEW if known == (word or "mapped")), None)
+def _word(option: str, word: str, known: tuple[Word, ...]) -> Word:
+    """One of the words that an option has. Raises GrowError (G200) for another one."""
+    found = next((one for one in known if one == word), None)
     if found is None:
-        choices = " or ".join(f"`{known}`" for known in NEW)
-        raise wrong(f"`--optimizer-new` is {choices}, and not `{word}`")
+        raise wrong(f"`{option}` is {' or '.join(f'`{one}`' for one in known)}, and not `{word}`")
     return found

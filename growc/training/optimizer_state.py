@@ -37,6 +37,9 @@ State = dict[str, Any]
 Empty = Callable[[tuple[int, ...], "torch.dtype"], "torch.Tensor"]
 """What gives a tensor of a shape and a type, to be filled."""
 
+Make = Callable[[WeightPlan, Any], Any]
+"""What makes a tensor of the result's state of one of the source's."""
+
 New = Literal["mapped", "zero"]
 """What entries of new units begin with: what the gradient's map gives them, or zero. Old ones keep theirs."""
 
@@ -87,26 +90,26 @@ def carry(
     after: Sequence[str],
     *,
     new: New = "mapped",
-    empty: Empty | None = None,
+    make: Make | None = None,
 ) -> Carried:
     """The state for the result of a plan. The source's is not touched.
 
     `before` has the source's parameters by group, in the optimizer's order (`parameter_groups`); `after` the
     result's, in the order of its `named_parameters`; both by the names of the plan. A new parameter joins the
     group of the one that it comes from; where that is in none (Muon has matrices alone), so is it. `new`
-    says what entries of new units begin with: those that the lineage calls copied or new. `empty` gives the
-    tensors that are filled (None: in memory). Raises GrowError (G316) where the state does not fit the plan,
+    says what entries of new units begin with: those that the lineage calls copied or new. `make` makes the
+    tensors (None: in memory). Raises GrowError (G316) where the state does not fit the plan,
     or is of a kind of which nothing is known.
     """
-    return _Carrier(state, plan, before, new, empty).carry(after)
+    return _Carrier(state, plan, before, new, make or mapped).carry(after)
 
 
 class _Carrier:
     def __init__(
-        self, state: State, plan: Plan, before: Sequence[Sequence[str]], new: New, empty: Empty | None
+        self, state: State, plan: Plan, before: Sequence[Sequence[str]], new: New, make: Make
     ) -> None:
         _check_sizes(state, before)
-        self.state, self.plan, self.new, self.empty = state, plan, new, empty
+        self.state, self.plan, self.new, self.make = state, plan, new, make
         self.weights = {w.name: w for w in plan.weights}
         self.weights |= {attribute_of(w.name): w for w in plan.weights if w.made_of}
         self.copies = plan.later_copies
@@ -174,7 +177,7 @@ class _Carrier:
         if tuple(value.shape) != weight.before:
             sizes = f"{list(value.shape)}, and the parameter {list(weight.before)}"
             raise _misfit(f"the optimizer's `{key}` of `{weight.source}` has shape {sizes}")
-        return _mapped(gradient_plan(weight, POWERS[key], self.new), value, self.empty)
+        return self.make(gradient_plan(weight, POWERS[key], self.new), value)
 
     def is_exact(self, name: str) -> bool:
         """Whether the state is made of gradients alone, and the mapped gradient is that of the result."""
@@ -321,8 +324,10 @@ def _is_even(leaf: LeafStep) -> bool:
     return bool(np.allclose(first[index], leaf.weight, rtol=1e-9, atol=0))
 
 
-def _mapped(plan: WeightPlan, tensor: Any, empty: Empty | None) -> Any:
-    """A tensor of state on its map, in its own type; 16-bit numbers are computed in float32."""
+def mapped(plan: WeightPlan, tensor: torch.Tensor, empty: Empty | None = None) -> torch.Tensor:
+    """A tensor of state on its map, in its own type; 16-bit numbers are computed in float32. `empty` gives
+    what is filled (None: in memory).
+    """
     made = tensor.new_empty(plan.after) if empty is None else empty(plan.after, tensor.dtype)
     rows = planned(plan, to_numpy(tensor))
     rows.into(to_numpy(made).reshape(rows.count, *rows.rest))

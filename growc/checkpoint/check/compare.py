@@ -48,8 +48,8 @@ def compare(
     With weights of 16 bits both compute in single precision as well: in 16 bits nearly all would be hidden.
     exported: compare both as ONNX files too. Raises GrowError (G308, G403) where one cannot be loaded or run.
     """
-    narrow = Checkpoint.open(source).narrow
     before, after = load(source), load(result)
+    narrow = Checkpoint.open(source, before.module.state_dict()).narrow
     cases = _read(inputs, source) if inputs is not None else _drawn(before, source, result, ports)
     few = cases if before.whole or not narrow else cases[:1]  # of large ones most are run in single precision
     measured = _measured(ports, before, after, _others(source, before, narrow), few, narrow)

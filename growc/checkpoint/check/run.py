@@ -7,9 +7,10 @@ then dropped.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,14 @@ from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
 
 from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.files.directory import config_of, weight_files
+from growc.checkpoint.files.distributed import METADATA, Distributed
 from growc.checkpoint.files.quiet import quiet
 from growc.checkpoint.files.torch_tensors import without_data
 from growc.dialects.torch.lowering.lower import plain_name
 from growc.dialects.torch.operators.arrays import moved, to_numpy, to_torch, widened
 from growc.dialects.transformers.classes import class_of
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import first_line
 from growc.verification.ort_session import Feeds
 
 if TYPE_CHECKING:
@@ -106,9 +109,12 @@ def load(path: Path, kind: torch.dtype | None = None, *, moves: bool = False) ->
     moves: its weights are moved by half a unit of the last place that they are stored with. Raises GrowError
     (G403) where the class does not load it, (G308) where tensors are missing or do not fit.
     """
-    if sum(file.stat().st_size for file in weight_files(path)) > WHOLE:
+    files = weight_files(path)
+    if sum(file.stat().st_size for file in files) > WHOLE:
         opened = Opened.open(path)
         return Loaded(opened.module, Streaming(opened, partial(_typed, kind=kind, moves=moves)))
+    if path / METADATA in files:
+        return Loaded(_retyped(_gathered(path), kind, moves=moves).eval())
     chosen: Any = class_of(config_of(path))
     try:
         with quiet():
@@ -126,12 +132,44 @@ def load(path: Path, kind: torch.dtype | None = None, *, moves: bool = False) ->
         if found := report.get(problem):
             message = f"`{chosen.__name__}` does not find all of its weights in `{path}`"
             raise GrowError(Diagnostic("G308", message, notes=(f"{problem}: {sorted(map(str, found))[:3]}",)))
-    if moves:
-        for parameter in module.parameters():
-            parameter.data = _typed(parameter.data, kind, moves=True)
-        if kind is not None:
-            module.to(kind)
-    return Loaded(module.eval())
+    return Loaded((_retyped(module, kind, moves=True) if moves else module).eval())
+
+
+def _retyped(module: nn.Module, kind: torch.dtype | None, *, moves: bool) -> nn.Module:
+    """A module with its weights moved, and of another type."""
+    for parameter in module.parameters() if moves else ():
+        parameter.data = _typed(parameter.data, kind, moves=True)
+    return module if kind is None else module.to(kind)
+
+
+def _gathered(path: Path) -> nn.Module:
+    """The class of a distributed checkpoint with its weights, as torch loads them into one process.
+
+    Raises GrowError: G403 where it does not, G310 for files that are no such checkpoint.
+    """
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    chosen: Any = class_of(config_of(path))
+    saved = Distributed.open(path)
+    try:
+        with quiet():
+            module: nn.Module = chosen(chosen.config_class.from_dict(config_of(path)))
+        state = module.state_dict()
+        prefix = saved.prefix_of(state)
+        for name, tensor in saved.below(prefix).items():
+            if name in state:
+                state[name].data = state[name].to(without_data(tensor.entry).dtype)
+        nested: dict[str, Any] = reduce(lambda inner, word: {str(word): inner}, reversed(prefix), state)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # that it is one process
+            load(nested, storage_reader=saved.reader(), no_dist=True)
+        module.load_state_dict(state, assign=True)
+    except GrowError:
+        raise
+    except Exception as error:
+        message = f"torch does not load `{path}` into `{chosen.__name__}`"
+        raise GrowError(Diagnostic("G403", message, notes=(first_line(error),))) from error
+    chosen.tie_weights(module)
+    return module
 
 
 def _typed(tensor: torch.Tensor, kind: torch.dtype | None, *, moves: bool) -> torch.Tensor:

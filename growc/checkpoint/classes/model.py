@@ -14,6 +14,7 @@ from growc.checkpoint.classes.holder import Holder, single
 from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.classes.outlined import Outlined
 from growc.checkpoint.files.directory import CONFIG, weight_files
+from growc.checkpoint.files.homes import home_of
 from growc.checkpoint.files.quiet import quiet
 from growc.dialects.torch.capture.example_inputs import example_inputs as guessed
 from growc.dialects.torch.capture.example_inputs import without_cache
@@ -106,7 +107,7 @@ class ClassModel(TorchModel):
 
     def files(self, path: FilePath) -> list[FilePath]:
         """The files that say what the model computes: config and weights of a directory."""
-        return [path / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)
+        return [home_of(path) / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)
 
 
 def _given(module: nn.Module, example_inputs: object) -> dict[str, object]:

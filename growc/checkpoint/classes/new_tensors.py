@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -31,7 +31,8 @@ from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, Plan, WeightPlan
 from growc.plans.reads import rows_read
 from growc.plans.rows import Rows
 from growc.system.ranks import ALONE, Ranks
-from growc.training.optimizer_state import New, carry, parameter_groups, read_optimizer
+from growc.training.distributed_state import Stored, read
+from growc.training.optimizer_state import Carried, Make, New, State, carry, mapped
 
 if TYPE_CHECKING:
     from growc.dialects.transformers.log.compensation import Factor
@@ -239,7 +240,10 @@ def parts(grown: GrownWeights[Opened] | GrownWeights[Outlined]) -> Iterator[Part
         yield from in_file(grown.module, entries, grown.make)
         return
     names, checkpoint = grown.source.names, grown.source.checkpoint
-    made = list(names.files(grown.module, entries, grown.make))
+    if checkpoint.distributed:  # which has the names of the class
+        made = list(in_file(grown.module, entries, grown.make))
+    else:
+        made = list(names.files(grown.module, entries, grown.make))
     yield from made
     taken = {entry.name for part in made for entry in part.entries}
     unused = [checkpoint.tensors[n].entry for n in names.unused if n not in taken]
@@ -274,21 +278,52 @@ def write_grown(
         grow_adapter(place, folder / place.relative_to(checkpoint.path), growth)
 
 
-def remarks(grown: GrownWeights[Opened]) -> Iterator[str]:
-    """What became of the config, and of what no plan speaks of."""
+def remarks(grown: GrownWeights[Opened], carried: Path | None = None) -> Iterator[str]:
+    """What became of the config, and of what no plan speaks of. carried: a file that is carried along."""
     for name, after in grown.config.items():
         before = grown.source.checkpoint.config.get(name)
         if after != before and name in grown.source.checkpoint.config:
             yield f"config.json: `{name}` {before} -> {after}"
     if unused := grown.source.names.unused:
         yield f"{len(unused)} tensors that the class does not take are as they were: {', '.join(unused[:3])}"
-    left = [place.name for place in grown.source.checkpoint.left()]
+    left = [
+        p.name for p in grown.source.checkpoint.left() if carried is None or p.resolve() != carried.resolve()
+    ]
     if left:
         yield f"not carried over: {', '.join(left[:6])}"
 
 
+def carried_by(
+    grown: GrownWeights[Opened],
+    plan: Plan,
+    state: State,
+    groups: Sequence[Sequence[str]],
+    new: New,
+    make: Make = mapped,
+) -> Carried:
+    """The state of an optimizer for the result. groups: the source's parameters, as it numbers them. make:
+    see growc.training.optimizer_state.carry. Raises GrowError (G316) where it does not fit the model.
+    """
+    weights = {
+        grown.first[name]: replace(weight, name=grown.first[name]) for name, weight in grown.plans.items()
+    }
+    return carry(
+        state,
+        replace(plan, weights=tuple(weights.values())),
+        [[grown.first.get(name, name) for name in group] for group in groups],
+        [grown.first[name] for name, _ in grown.module.named_parameters()],
+        new=new,
+        make=make,
+    )
+
+
 def carry_optimizer(
-    path: Path, folder: Path, grown: GrownWeights[Opened], plan: Plan, new: New = "mapped"
+    state: State,
+    groups: Sequence[Sequence[str]],
+    folder: Path,
+    grown: GrownWeights[Opened],
+    plan: Plan,
+    new: New,
 ) -> str:
     """Write the state for the result into its folder; gives what is to be said of it.
 
@@ -296,22 +331,20 @@ def carry_optimizer(
     """
     import torch
 
-    state = read_optimizer(path)
-    groups = parameter_groups(grown.source.module, state)
-    weights = {
-        grown.first[name]: replace(weight, name=grown.first[name]) for name, weight in grown.plans.items()
-    }
     with tempfile.TemporaryDirectory(dir=folder.parent) as files:
-        carried = carry(
-            state,
-            replace(plan, weights=tuple(weights.values())),
-            [[grown.first.get(name, name) for name in group] for group in groups],
-            [grown.first[name] for name, _ in grown.module.named_parameters()],
-            new=new,
-            empty=on_disk(Path(files)),
-        )
+        empty = on_disk(Path(files))
+
+        def make(weight: WeightPlan, value: torch.Tensor | Stored) -> torch.Tensor:
+            return mapped(weight, read(value), empty)
+
+        carried = carried_by(grown, plan, state, groups, new, make)
         torch.save(carried.state, folder / OPTIMIZER)
-    made = f"`{OPTIMIZER}` has the state of {len(carried.exact)} parameters"
+    return told_of(OPTIMIZER, carried, new)
+
+
+def told_of(place: str, carried: Carried, new: New) -> str:
+    """What is to be said of a state that was carried to a place."""
+    made = f"`{place}` has the state of {len(carried.exact)} parameters"
     said = f"{made} as training the result would have made it"
     if carried.approximate:
         said += f", and about that of {len(carried.approximate)}, such as `{carried.approximate[0]}`"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from growc.algebra.indexmap import Array
 from growc.checkpoint.classes.holder import Holder
-from growc.checkpoint.files.directory import Checkpoint
+from growc.checkpoint.files.directory import Checkpoint, config_of
 from growc.checkpoint.files.key_mapping import ModuleNames
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.dialects.transformers.config.shapes import same_tensors
@@ -32,8 +32,8 @@ class Opened(Holder):
         from growc.dialects.transformers.classes import build, require_bounded
         from growc.dialects.transformers.computed_parameters import unstored
 
-        checkpoint = Checkpoint.open(path)
-        module = build(checkpoint.config)  # on meta, until its sizes are known to be those of the file
+        module = build(config_of(path))  # on meta, until its sizes are known to be those of the file
+        checkpoint = Checkpoint.open(path, module.state_dict())
         entries = {name: tensor.entry for name, tensor in checkpoint.tensors.items()}
         names = ModuleNames(module, entries, checkpoint.read)
         lacking = [

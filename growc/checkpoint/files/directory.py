@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from growc.algebra.indexmap import Array
+from growc.checkpoint.files.distributed import ENDING, METADATA, Distributed, Path_, is_distributed
+from growc.checkpoint.files.homes import home_of
 from growc.checkpoint.files.safetensors_file import NARROW, Readable, read_header, unreadable
 from growc.checkpoint.files.torch_tensors import read_pickle
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -24,7 +26,7 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 
 HOLDERS = frozenset(
-    (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".gguf", ".onnx")
+    (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".gguf", ".onnx", ENDING)
 )
 """Endings of files that hold weights, or the state of a training: of the source, and not of the result."""
 
@@ -34,21 +36,31 @@ STATE = frozenset(("trainer_state.json",))
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A directory with `config.json` and weights.
+    """A directory with `config.json` and weights, which may lie in a folder of their own.
 
     tensors: in the order of the files, and in each as they lie there. metadata: of the first file.
+    distributed: the folder of a distributed checkpoint, where it is one; `prefix`: the path of the weights.
     """
 
     path: Path
     config: dict[str, Any]
     tensors: Mapping[str, Readable]
     metadata: Mapping[str, str]
+    distributed: Distributed | None = None
+    prefix: Path_ = ()
 
     @staticmethod
-    def open(path: Path) -> Checkpoint:
-        """Raises GrowError (G310) where it is no checkpoint, or where a part of it is missing or damaged."""
-        config = config_of(path)
+    def open(path: Path, names: Collection[str] = ()) -> Checkpoint:
+        """A checkpoint of a class whose state has these names.
+
+        Raises GrowError (G310) where it is no checkpoint, or where a part of it is missing or damaged.
+        """
+        home, config = home_of(path), config_of(path)
         files = weight_files(path)
+        if path / METADATA in files:
+            saved = Distributed.open(path)
+            prefix = saved.prefix_of(names)
+            return Checkpoint(home, config, saved.below(prefix), {"format": "pt"}, saved, prefix)
         tensors: dict[str, Readable] = {}
         metadata: dict[str, str] = {}
         for file, promised in files.items():
@@ -58,7 +70,7 @@ class Checkpoint:
             if absent is not None:
                 raise unreadable(file, f"the index says that it holds `{absent}`")
             tensors |= {name: found[name] for name in promised or found}
-        return Checkpoint(path, config, tensors, metadata or {"format": "pt"})
+        return Checkpoint(home, config, tensors, metadata or {"format": "pt"})
 
     @property
     def narrow(self) -> bool:
@@ -78,7 +90,8 @@ class Checkpoint:
     def left(self) -> Iterator[Path]:
         """The files that hold weights or states of the source in another form, which no longer hold true."""
         written = (CONFIG, ADAPTER_CONFIG, *ADAPTER_WEIGHTS, WEIGHTS + INDEX, PICKLED + INDEX)
-        own = {*weight_files(self.path), *(self.path / name for name in written)}
+        weights = [] if self.distributed else weight_files(self.path)
+        own = {*weights, *self.path.glob("*" + ENDING), *(self.path / name for name in written)}
         yield from (p for p in sorted(self.path.iterdir()) if p not in own and self.is_left(p))
         below = (
             Path(folder, name) for folder, *kinds in os.walk(self.path) for names in kinds for name in names
@@ -111,7 +124,7 @@ def read_tensors(file: Path) -> tuple[Mapping[str, Readable], dict[str, str]]:
 
 def config_of(path: Path) -> dict[str, Any]:
     """What the `config.json` in a directory says. Raises GrowError (G310) where there is no such JSON."""
-    return read_json(path / CONFIG)
+    return read_json(home_of(path) / CONFIG)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -140,6 +153,8 @@ def weight_files(path: Path) -> dict[Path, tuple[str, ...]]:
             return {single: ()}
         if index.exists():
             return _indexed(index)
+    if is_distributed(path):
+        return dict.fromkeys([path / METADATA, *sorted(path.glob("*" + ENDING))], ())
     message = f"`{path}` has no weights: neither `{WEIGHTS}` nor shards with an index"
     raise GrowError(Diagnostic("G310", message))
 

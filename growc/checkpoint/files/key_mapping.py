@@ -120,16 +120,19 @@ def in_file(
     make: Callable[[str], Rows],
     conversions: Sequence[Any] | None = None,
 ) -> Iterator[Part]:
-    """The tensors of a module in the file's order. conversions: of transformers, which loading it took; all
-    that there are for its class, where nobody says.
+    """The tensors of a module in the file's order. conversions: of transformers, which loading it took; those
+    with which a module is saved that no file was loaded into, where nobody says.
     """
     from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import PrefixChange
 
     def whole(name: str) -> Array:
         return make(name).whole().reshape(entries[name].shape)
 
-    used = get_model_conversion_mapping(module) if conversions is None else conversions
-    for conversion in _saving(module, sorted(entries, key=_natural), used):
+    if conversions is None:
+        own = get_model_conversion_mapping(module, add_legacy=False)
+        conversions = [one for one in own if not isinstance(one, PrefixChange)]
+    for conversion in _saving(module, sorted(entries, key=_natural), conversions):
         outline = conversion.outline(entries)
         bytes_at_once = 0 if conversion.renames else JOINED * sum(entry.nbytes for entry in outline)
         names = tuple(name for _, name in conversion.parts)

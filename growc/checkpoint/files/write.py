@@ -41,6 +41,17 @@ def write_checkpoint(
     """
     folder.mkdir(exist_ok=True)
     empty(folder, lambda path: path.is_file() and path.suffix == ".safetensors")
+    write_beside(folder, source, config)
+    made = list(parts)
+    entries = [entry for part in made for entry in part.entries]
+    places = laid_out(folder, entries, source.metadata, shard_size, parameters=parameters)
+    written = ranks.each(WriteShare(remade, places, done), WriteShare(lambda: made, places, done, wrote))
+    if sum(written) != (total := sum(entry.nbytes for entry in entries)):
+        raise AssertionError(f"{sum(written)} bytes are written, not {total}")
+
+
+def write_beside(folder: Path, source: Checkpoint, config: Mapping[str, Json]) -> None:
+    """What a folder has beside weights: the config of the result, and the source's other files."""
     if config == source.config:
         shutil.copy2(source.path / CONFIG, folder / CONFIG)
     else:
@@ -50,12 +61,6 @@ def write_checkpoint(
             shutil.copytree(place, folder / place.name, ignore=partial(_ignored, source))
         else:
             shutil.copy2(place, folder / place.name)
-    made = list(parts)
-    entries = [entry for part in made for entry in part.entries]
-    places = laid_out(folder, entries, source.metadata, shard_size, parameters=parameters)
-    written = ranks.each(WriteShare(remade, places, done), WriteShare(lambda: made, places, done, wrote))
-    if sum(written) != (total := sum(entry.nbytes for entry in entries)):
-        raise AssertionError(f"{sum(written)} bytes are written, not {total}")
 
 
 def _ignored(source: Checkpoint, folder: str, names: list[str]) -> set[str]:

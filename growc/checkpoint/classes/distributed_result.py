@@ -1,0 +1,209 @@
+"""From a plan to the contents of a new distributed checkpoint: weights, optimizers, and what lay beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from growc.checkpoint.classes.new_tensors import GrownWeights, carried_by, told_of
+from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.files.distributed import Distributed, Path_
+from growc.checkpoint.files.safetensors_file import DTYPES, Entry
+from growc.checkpoint.files.shards import Part
+from growc.checkpoint.files.torch_tensors import entry_of
+from growc.checkpoint.files.write_distributed import Contents, key_of
+from growc.dialects.torch.operators.arrays import to_numpy
+from growc.plans.execute import planned
+from growc.plans.plan import Plan, WeightPlan
+from growc.plans.rows import Rows, stored
+from growc.training.distributed_state import (
+    GROUPS,
+    PARAMETERS,
+    STATE,
+    SavedOptimizer,
+    Stored,
+    optimizers_in,
+    read,
+    saved_bytes,
+)
+from growc.training.optimizer_state import KEPT, Carried, New, parameter_groups, read_optimizer
+
+if TYPE_CHECKING:
+    from growc.algebra.indexmap import Array
+
+MODEL: Path_ = ("model",)
+OPTIMIZER: Path_ = ("optim",)
+"""Where weights and the state of an optimizer lie, if the source does not say."""
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A tensor of state that is made when it is written."""
+
+    plan: WeightPlan
+    value: Any
+
+    def rows(self) -> Rows:
+        """Its values by rows."""
+        return planned(self.plan, to_numpy(read(self.value)))
+
+    def entry(self, key: str) -> Entry:
+        """What a file says of it."""
+        value = self.value
+        own = value.saved.entry(value.key) if isinstance(value, Stored) else entry_of(key, value)
+        return Entry(key, own.dtype, self.plan.after)
+
+
+@dataclass
+class _Contents:
+    """What is to be written, as it is put together."""
+
+    parts: list[Part] = field(default_factory=list)
+    values: dict[str, bytes] = field(default_factory=dict)
+    paths: dict[str, Path_] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    def add(self, path: Path_, entry: Entry, make: Any, whole: int = 0) -> None:
+        """A tensor; `make` gives its rows."""
+        key = self.key(path)
+        self.parts.append(Part((replace(entry, name=key),), partial(_one, key, make), whole))
+
+    def add_array(self, path: Path_, array: Array) -> None:
+        """A tensor that is there."""
+        entry = Entry("", next(word for word, kind in DTYPES.items() if kind == array.dtype), array.shape)
+        self.add(path, entry, partial(stored, array))
+
+    def add_value(self, path: Path_, content: bytes) -> None:
+        """Another entry, as `torch.save` made it."""
+        self.values[self.key(path)] = content
+
+    def copy(self, saved: Distributed, key: str, path: Path_) -> None:
+        """An entry of the source."""
+        if key in saved.tensors:
+            self.add(path, saved.entry(key), partial(_read, saved, key))
+        else:
+            self.add_value(path, saved.content(key))
+
+    def key(self, path: Path_) -> str:
+        key = key_of(path)
+        self.paths[key] = path
+        return key
+
+
+def _one(key: str, make: Any) -> Mapping[str, Rows]:
+    return {key: make()}
+
+
+def _read(saved: Distributed, key: str) -> Rows:
+    return stored(saved.array(key))
+
+
+def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None, new: New) -> Contents:
+    """What a distributed checkpoint of a result holds. optimizer: the file of a state, in place of what lies
+    beside the weights. Raises GrowError (G316) where a state does not fit the model.
+    """
+    found, checkpoint = _Contents(), grown.source.checkpoint
+    saved = checkpoint.distributed
+    prefix = checkpoint.prefix if saved else MODEL
+    for name, plan_name in _names(grown):
+        found.add((*prefix, name), grown.entry(plan_name), partial(grown.make, plan_name))
+    for name in grown.source.names.unused:
+        tensor = checkpoint.tensors[name]
+        found.add((*prefix, name), tensor.entry, partial(_stored, tensor.read))
+    shapes = {grown.first[name]: tuple(p.shape) for name, p in grown.module.named_parameters()}
+    if optimizer is not None:
+        state = read_optimizer(optimizer)
+        groups = parameter_groups(grown.source.module, state)
+        carried = carried_by(grown, plan, state, groups, new, Mapped)
+        _add_state(found, carried, partial(_below, OPTIMIZER), shapes)
+        _add_groups(found, carried)
+        found.remarks.append(told_of(key_of(OPTIMIZER), carried, new))
+    if saved:
+        taken = {key for key, path in saved.paths.items() if path[:-1] == prefix and key in saved.tensors}
+        for one in optimizers_of(grown) if optimizer is None else ():
+            carried = carried_by(grown, plan, one.state(), one.names(), new, Mapped)
+            _add_state(found, carried, one.path, shapes)
+            _add_settings(found, one, carried)
+            found.remarks.append(told_of(key_of(one.prefix), carried, new))
+            taken |= one.keys
+        for key in (key for key in saved.paths if key not in taken):
+            found.copy(saved, key, saved.paths[key])
+    return Contents(found.parts, found.values, found.paths, tuple(found.remarks))
+
+
+def _stored(read: Any) -> Rows:
+    return stored(read())
+
+
+def _below(prefix: Path_, *words: str | int) -> Path_:
+    return (*prefix, *words)
+
+
+def _names(grown: GrownWeights[Opened]) -> Iterator[tuple[str, str]]:
+    """The names under which tensors are stored, each with that of its plan: of several names of one tensor
+    those that the source stores.
+    """
+    there = grown.source.checkpoint.tensors
+    of_first = {grown.first[name]: name for name in grown.plans}
+    for name in grown.module.state_dict():
+        kept = of_first[grown.first[name]]
+        if name == kept or name in there:
+            yield name, kept
+
+
+def optimizers_of(grown: GrownWeights[Opened]) -> list[SavedOptimizer]:
+    """The optimizers that lie beside the weights of the source."""
+    saved = grown.source.checkpoint.distributed
+    return optimizers_in(saved, grown.source.module.state_dict()) if saved else []
+
+
+def _add_settings(found: _Contents, one: SavedOptimizer, carried: Carried) -> None:
+    """The groups of an optimizer, each with its parameters."""
+    for owner, names in zip(one.settings, carried.names, strict=True):
+        for new_owner in names if one.flat else (owner,):
+            for word, key in one.settings[owner].items():
+                path = one.path(GROUPS, new_owner, word)
+                if word == PARAMETERS:
+                    found.add_value(path, saved_bytes(list(names)))
+                else:
+                    found.copy(one.saved, key, path)
+
+
+def _add_groups(found: _Contents, carried: Carried) -> None:
+    for number, (group, names) in enumerate(zip(carried.state[GROUPS], carried.names, strict=True)):
+        for word, value in {**group, PARAMETERS: list(names)}.items():
+            if word != "param_names":
+                found.add_value((*OPTIMIZER, GROUPS, number, word), saved_bytes(value))
+
+
+def _add_state(
+    found: _Contents, carried: Carried, path: Callable[..., Path_], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    """The state of each parameter, of so many entries. What begins afresh has zeros: loading asks for all."""
+    entries = carried.state[STATE]
+    known: Mapping[str, Any] = next(
+        (e for e in entries.values() if any(isinstance(v, Mapped) for v in e.values())), {}
+    )
+    for number, name in enumerate(name for group in carried.names for name in group):
+        fresh = number not in entries
+        for word, value in entries.get(number, known).items():
+            place = path(STATE, name, word)
+            if isinstance(value, Mapped) and fresh:
+                entry = replace(value.entry(""), shape=shapes[name])
+                found.add(place, entry, partial(_zeros, entry))
+            elif isinstance(value, Mapped):
+                found.add(place, value.entry(""), value.rows)
+            elif hasattr(value, "numpy"):
+                array = to_numpy(value)
+                found.add_array(place, np.zeros_like(array) if fresh else array)
+            else:
+                found.add_value(place, saved_bytes(0 * value if fresh and word in KEPT else value))
+
+
+def _zeros(entry: Entry) -> Rows:
+    return stored(np.zeros(entry.shape, DTYPES[entry.dtype]))
