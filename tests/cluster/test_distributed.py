@@ -178,7 +178,7 @@ def parted(tensors):
         (lambda folder: changed(folder, storage_data=behind), "does not lie in"),
         (lambda folder: changed(folder, storage_data=packed), "compressed or encrypted"),
         (lambda folder: changed(folder, state_dict_metadata=parted), "are missing"),
-        (lambda folder: (folder / "__0_0.distcp").unlink(), "No such file"),
+        (lambda folder: (folder / "__0_0.distcp").unlink(), "no such file"),
     ],
     ids=["code", "damage", "elsewhere", "behind", "packed", "parts", "file"],
 )
