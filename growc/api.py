@@ -306,7 +306,13 @@ def apply_file(
         require_unchanged = stack.enter_context(unchanged(parts))
         given = inputs if source.is_dir() else None
         compilation = compile(
-            resolved, source, keeps=True, progress=progress, config=config, example_inputs=given
+            resolved,
+            source,
+            keeps=True,
+            progress=progress,
+            config=config,
+            example_inputs=given,
+            ranks=ranks,
         )
         if planned is not None:
             planned(compilation.plan)
@@ -328,7 +334,7 @@ def apply_file(
                 resolved.statements, compilation.plan, measured, refute=check, told=doubts(compilation)
             )
         if check and not compilation.plan.certificate.exact:
-            calibration, uncalibrated = calibrated(compilation, files[-1], inputs, progress)
+            calibration, uncalibrated = calibrated(compilation, files[-1], inputs, progress, ranks)
         told = provenance(sources, resolved, compilation, measured, earlier, config, given=given is not None)
         record = canonical(told)
         form.stamp(files[-1], record)

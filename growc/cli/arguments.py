@@ -107,6 +107,9 @@ class _Commands:
         told = "inputs to capture a checkpoint with"
         made.add_argument("--inputs", type=Path, metavar="FILE.npz", help=told)
 
+    def add_shared(self, made: argparse.ArgumentParser, told: str) -> None:
+        made.add_argument("--workers", type=int, default=1, metavar="N", help=told)
+
     def add_described_in(self, made: argparse.ArgumentParser) -> None:
         told = "the directory of the config of a distributed checkpoint"
         made.add_argument("--model", dest="home", type=Path, metavar="DIR", help=told)
@@ -124,13 +127,7 @@ class _Commands:
         made.add_argument(
             "--memory", default="", metavar="SIZE", help="refuse what takes more to write (`256M`)"
         )
-        made.add_argument(
-            "--workers",
-            type=int,
-            default=1,
-            metavar="N",
-            help="write a checkpoint directory by so many processes",
-        )
+        self.add_shared(made, "measure, and write a checkpoint directory, by so many processes")
         self.add_described_in(made)
         made.add_argument("--weights", metavar="KIND", help="write a checkpoint as `safetensors` or `distcp`")
         made.add_argument(
@@ -193,6 +190,7 @@ class _Commands:
         made.add_argument("--layers", action="store_true", help="remove and double each layer, too")
         made.add_argument("-o", dest="out", type=Path, metavar="OUT", help="where the scores are kept")
         made.add_argument("--force", action="store_true", help="replace scores of another measurement")
+        self.add_shared(made, "measure by so many processes")
         made.add_argument("--json", action="store_true", help=_JSON)
 
     def explain(self) -> None:

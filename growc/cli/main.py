@@ -314,12 +314,16 @@ def _measure(options: Namespace) -> int:
 
     if options.samples is not None and options.samples < 1:
         raise wrong("`--samples` is at least 1")
-    model, inputs, samples = options.model, options.inputs, options.samples
+    model, inputs, samples, ranks = options.model, options.inputs, options.samples, options.ranks
     with progress() as advance:
-        found = measurement(model, inputs, options.out, samples, force=options.force, progress=advance)
+        found = measurement(
+            model, inputs, options.out, samples, force=options.force, progress=advance, ranks=ranks
+        )
         made = None
         if options.layers:
-            made = profile(model, inputs, samples, out=options.out, layers=found.layers, progress=advance)
+            made = profile(
+                model, inputs, samples, out=options.out, layers=found.layers, progress=advance, ranks=ranks
+            )
     if options.json:
         data: dict[str, Json] = {"scores": {name: scores.tolist() for name, scores in found.scores.items()}}
         layers = [layer_data(score) for score in found.layers]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
@@ -13,6 +14,7 @@ from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.resolve.bound import Resolved
+from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,6 +38,7 @@ class Options(TypedDict, total=False):
     config: Mapping[str, Json] | None
     progress: Progress
     after: After
+    ranks: Ranks
 
 
 @overload
@@ -61,19 +64,20 @@ def compiled(
     config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
     after: After = unobserved,
+    ranks: Ranks = ALONE,
 ) -> Analysis:
     """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
     and for rankings by them. `keeps`: importance that is measured may be kept beside the model. `keep_class`:
     the result of a module of transformers is to be one of the same class; `config`: values of its fields that
-    are decided. `after` is called with each pass,
-    what it made and the fields that it filled in.
+    are decided. `after` is called with each pass, what it made and the fields that it filled in. ranks:
+    who measures.
     """
     from growc.passes import ANALYSIS, PIPELINE, run
     from growc.passes.compilation import Source
 
     path, source = _named(model, example_inputs, keep_class)
     source = decided(path, source, config) if config else source
-    start = Source(path, source, outside(), resolved.statements, progress, keeps, after=after)
+    start = Source(path, source, outside(ranks), resolved.statements, progress, keeps, after=after)
     try:
         return run(ANALYSIS, start) if analysis_only else run(PIPELINE, start)
     except GrowError:
@@ -85,12 +89,12 @@ def compiled(
         raise GrowError(Diagnostic("G311", message)) from error
 
 
-def outside() -> Outside:
-    """What passes ask beside the graph, of this machine."""
+def outside(ranks: Ranks = ALONE) -> Outside:
+    """What passes ask beside the graph, of this machine and those that help it."""
     from growc.measurement.importance import measured, measured_layers
     from growc.passes.compilation import Outside
 
-    return Outside(measured, measured_layers, analysed)
+    return Outside(partial(measured, ranks=ranks), partial(measured_layers, ranks=ranks), analysed)
 
 
 def analysed(path: Path) -> Analysis:

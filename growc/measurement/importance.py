@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,15 +20,17 @@ import numpy as np
 
 from growc.algebra.indexmap import Floats
 from growc.algebra.space import Space, factors, find
-from growc.dialects.onnx.files.probes import Mask, Probe, counted, probed, shown
+from growc.dialects.onnx.files.probes import Mask, Probe, probed, shown
 from growc.dialects.onnx.files.signature import Role, read_signature
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress
+from growc.measurement.shared import Subject, SumCase, Sums
 from growc.passes.ranking.activation_sites import Activations, Measured, Reading, counterparts
 from growc.passes.ranking.layer_ratios import Ratio, find_blocks
 from growc.plans.scores import Scores, cache_path, fingerprint, read_scores, write_scores
 from growc.recipe.expression import evaluate
 from growc.recipe.syntax_tree import Measure
+from growc.system.ranks import ALONE, Ranks
 from growc.verification.feeds import cases_in, rows_of
 from growc.verification.float_copies import runnable
 from growc.verification.ort_session import Feeds, Session
@@ -49,11 +52,13 @@ def measure(
     kept: Path | None = None,
     keeps: bool = True,
     progress: Progress = lambda phrase, done, total: None,
+    ranks: Ranks = ALONE,
 ) -> Scores:
     """Measure all units and layers of a model, or read what was measured before.
 
     `kept` is where the scores are kept: `NAME.importance.npz` beside the model unless it says so, nowhere of
-    a module in memory. They are read from there, and, if `keeps`, written there. Raises GrowError: G403 where
+    a module in memory. They are read from there, and, if `keeps`, written there. ranks: who runs the cases.
+    Raises GrowError: G403 where
     the inputs do not fit or onnxruntime cannot run the model, G309 where what is to be measured stands inside
     of an operator.
     """
@@ -65,7 +70,8 @@ def measure(
     if found is not None and found.fingerprint == scores.fingerprint:
         scores = found
     if scores.done < len(cases):
-        _run(file, _probes(c), cases, scores, path if keeps else None, progress)
+        subject = Subject(c.path, file, data, samples, c.model.lenient)
+        _run(subject, tuple(_probes(c)), cases, scores, path if keeps else None, progress, ranks)
     return scores
 
 
@@ -96,28 +102,28 @@ def layer_scores(c: Analysis, scores: Scores) -> list[LayerScore]:
     return [LayerScore(b.run, b.layer, of(b.ratio), tuple((k, of(r)) for k, r in b.branches)) for b in blocks]
 
 
-def measured(c: Request, statement: Measure) -> Measured:
+def measured(c: Request, statement: Measure, *, ranks: Ranks = ALONE) -> Measured:
     """What a `measure importance` finds, for a compilation whose layers may have moved."""
     moved = any(run.history.moved for run in c.layers.runs)
     source = c.first if moved else c
     known = counterparts(c.axes, source.axes) if moved else None
-    return Measured(Activations(source.axes), _scores(source, c, statement).means, known)
+    return Measured(Activations(source.axes), _scores(source, c, statement, ranks).means, known)
 
 
-def measured_layers(c: Request, statement: Measure) -> list[list[float | None]]:
+def measured_layers(c: Request, statement: Measure, *, ranks: Ranks = ALONE) -> list[list[float | None]]:
     """What a `measure importance` finds of the layers of each run of the source, which `c` is."""
     found: list[list[float | None]] = [[] for _ in c.layers.runs]
-    for score in layer_scores(c, _scores(c, c, statement)):
+    for score in layer_scores(c, _scores(c, c, statement, ranks)):
         found[score.run].append(score.ratio)
     return found
 
 
-def _scores(source: Analysis, c: Request, statement: Measure) -> Scores:
+def _scores(source: Analysis, c: Request, statement: Measure, ranks: Ranks) -> Scores:
     """What a statement measures of the source: once in a compilation, whatever can be kept."""
     key = calibration(statement)
     if key not in c.model.scores:
         try:
-            c.model.scores[key] = measure(source, *key, keeps=c.keeps, progress=c.progress)
+            c.model.scores[key] = measure(source, *key, keeps=c.keeps, progress=c.progress, ranks=ranks)
         except GrowError as error:
             here = statement.file.span
             raise GrowError(*(replace(d, span=d.span or here) for d in error.diagnostics)) from error
@@ -131,23 +137,28 @@ def calibration(statement: Measure) -> tuple[Path, int | None]:
 
 
 def _run(
-    model: Path,
-    probes: Sequence[Probe],
+    subject: Subject,
+    probes: tuple[Probe, ...],
     cases: list[Feeds],
     scores: Scores,
     path: Path | None,
     progress: Progress,
+    ranks: Ranks,
 ) -> None:
-    """All batches that are not done yet; what is measured is kept where `path` says."""
+    """All batches that are not done yet, one in each process at a time; what is measured is kept where `path`
+    says. Sums are added up in the order of the batches, whoever has run them.
+    """
     rows = [rows_of(case) for case in cases]
-    with runnable(model) as copy, Session(copy, graph=probed(copy, probes)) as session:
+    with runnable(subject.file) as copy, Session(copy, graph=probed(copy, probes)) as session:
         start = last = time.monotonic()
         try:
             while scores.done < len(cases):
                 progress("measuring samples", sum(rows[: scores.done]), sum(rows))
-                _add(scores, session.run(cases[scores.done]), probes)
-                scores.samples += rows[scores.done]
-                scores.done += 1
+                job = SumCase(subject, probes, scores.done)
+                for found in filter(None, ranks.each(job, partial(job.own, session, cases))):
+                    _add(scores, found)
+                    scores.samples += rows[scores.done]
+                    scores.done += 1
                 if path is not None and time.monotonic() - last > SAVED_EVERY:
                     write_scores(path, scores)
                     last = time.monotonic()
@@ -157,16 +168,9 @@ def _run(
                 write_scores(path, scores)
 
 
-def _add(scores: Scores, outputs: Feeds, probes: Sequence[Probe]) -> None:
+def _add(scores: Scores, sums: Sums) -> None:
     """One batch more."""
-    sums: list[Floats] = []
-    counts: list[Floats] = []
-    for k, probe in enumerate(probes):
-        name = f"growc.probe.{k}"
-        weight = float(outputs[f"{name}.weight"]) if probe.masks else 1.0
-        sums.append(outputs[f"{name}.sum"].astype(np.float64))
-        counts.append(np.array(counted(probe, outputs[f"{name}.shape"].tolist(), weight)))
-    for totals, found in ((scores.sums, sums), (scores.counts, counts)):
+    for totals, found in zip((scores.sums, scores.counts), sums, strict=True):
         totals[:] = [np.add(a, b) for a, b in zip(totals, found, strict=True)] if totals else found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,12 @@ from growc.errors.diagnostic import GrowError
 from growc.errors.progress import Progress
 from growc.measurement.importance import calibration
 from growc.measurement.prediction import Loss, Prediction, find_prediction
+from growc.measurement.shared import Runnable, Subject, lasting
 from growc.passes.finish.interface import Ports, ports_of
 from growc.recipe.syntax_tree import Measure
+from growc.system.ranks import ALONE, Ranks
 from growc.verification.difference import Closeness
-from growc.verification.feeds import cases_in, rows_of
+from growc.verification.feeds import rows_of
 from growc.verification.float_copies import runnable
 from growc.verification.ort_session import Feeds, Session
 from growc.verification.verify import HELD_BYTES, Comparison, grown_feeds
@@ -60,10 +62,10 @@ class Outcome:
 
 
 def calibrated(
-    c: Result, result: Path, inputs: str | Path | None, progress: Progress
+    c: Result, result: Path, inputs: str | Path | None, progress: Progress, ranks: Ranks = ALONE
 ) -> tuple[Outcome | None, str]:
     """What a result costs on `inputs`, else on those of the recipe's last `measure importance`; or why that
-    is not known.
+    is not known. ranks: who runs both.
     """
     from growc.formats.compiler import opened
 
@@ -74,11 +76,15 @@ def calibrated(
     data, samples = (Path(inputs), None) if inputs is not None else calibration(measures[-1])
     try:
         before, after = opened(c.path), opened(result)
-        with reference(before.file(c.path), data, samples, ports.logits, before.lenient) as source:
+        subject = Subject(c.path, before.file(c.path), data, samples, before.lenient)
+        with reference(subject, ports.logits) as source:
             total = sum(source.rows)
-            return source.compared(
-                after.file(result), ports, lambda done: progress("comparing on samples", done, total)
-            ), ""
+
+            def tell(done: int) -> None:
+                progress("comparing on samples", done, total)
+
+            grown = Runnable(result, after.file(result))
+            return source.compared(grown, ports, tell, ranks), ""
     except GrowError as error:
         return None, "; ".join([error.diagnostics[0].message, *error.diagnostics[0].notes])
 
@@ -89,6 +95,7 @@ class Reference:
     outputs that look like them.
     """
 
+    subject: Subject
     cases: Sequence[Feeds]
     session: Session
     prediction: Prediction | None
@@ -120,32 +127,98 @@ class Reference:
         return sum(losses, Loss())
 
     def compared(
-        self, result: Path, ports: Ports, tell: Callable[[int], None] = lambda done: None
+        self,
+        result: Runnable,
+        ports: Ports,
+        tell: Callable[[int], None] = lambda done: None,
+        ranks: Ranks = ALONE,
     ) -> Outcome:
-        """What a result of it costs; `tell` is called with the number of samples that are done."""
-        inputs, input_maps, after = read_signature(result), ports.input_maps(), Loss()
-        found = Comparison(ports.output_maps(), ports.renamed, self.logits)
-        with runnable(result) as copy, Session(copy) as session:
-            for k, case in enumerate(self.cases):
-                tell(sum(self.rows[:k]))
-                feeds = grown_feeds(case, inputs, input_maps, ports.renamed)
-                grown = session.run(feeds)
-                found.add(self.outputs(k), grown)
-                if self.prediction is not None and self.prediction.output in grown:
-                    after += self.prediction.loss(feeds, grown)
-        near = {name: r.closeness for name, r in found.outputs.items() if r.closeness is not None}
-        relative = max((r.relative for r in found.outputs.values()), default=0.0)
-        before = self.loss
-        reason = "" if before is not None else NO_TOKENS if self.logits else NO_LOGITS
-        return Outcome(sum(self.rows), near, relative, before, None if before is None else after, reason)
+        """What a result of it costs; `tell` is called with the number of samples that are done. ranks: who
+        runs the cases, each of which is one process's.
+        """
+        found = Compared(_comparison(ports, self.logits))
+        with runnable(result.file) as copy, Session(copy) as session:
+            for first in range(0, len(self.cases), ranks.size):
+                tell(sum(self.rows[:first]))
+                job = CompareCase(self.subject, self.logits, result, ports, first)
+                for one in filter(None, ranks.each(job, partial(job.own, self, session, copy))):
+                    found.add(one)
+        near = {name: r.closeness for name, r in found.comparison.outputs.items() if r.closeness is not None}
+        relative = max((r.relative for r in found.comparison.outputs.values()), default=0.0)
+        if self.prediction is None:
+            reason = NO_TOKENS if self.logits else NO_LOGITS
+            return Outcome(sum(self.rows), near, relative, reason=reason)
+        return Outcome(sum(self.rows), near, relative, found.before, found.after)
+
+    def beside(self, session: Session, result: Path, ports: Ports, k: int) -> Compared:
+        """Source and result in one case."""
+        made = Compared(_comparison(ports, self.logits))
+        feeds = grown_feeds(self.cases[k], read_signature(result), ports.input_maps(), ports.renamed)
+        expected, grown = self.outputs(k), session.run(feeds)
+        made.comparison.add(expected, grown)
+        if self.prediction is not None:
+            made.before = self.prediction.loss(self.cases[k], expected)
+            if self.prediction.output in grown:
+                made.after = self.prediction.loss(feeds, grown)
+        return made
+
+
+def _comparison(ports: Ports, logits: Collection[str]) -> Comparison:
+    return Comparison(ports.output_maps(), ports.renamed, logits)
+
+
+@dataclass
+class Compared:
+    """What some cases show, and the loss of source and result on them."""
+
+    comparison: Comparison
+    before: Loss = field(default_factory=Loss)
+    after: Loss = field(default_factory=Loss)
+
+    def add(self, other: Compared) -> None:
+        """Other cases, behind these."""
+        self.comparison.join(other.comparison)
+        self.before += other.before
+        self.after += other.after
+
+
+@dataclass(frozen=True)
+class CompareCase:
+    """The job of each process: one of the cases from `first` on, by its own number; None behind the last."""
+
+    subject: Subject
+    logits: Collection[str]
+    result: Runnable
+    ports: Ports
+    first: int
+
+    def __call__(self, rank: int, size: int) -> Compared | None:
+        """Source and result in one case."""
+        source = lasting_reference(self.subject, frozenset(self.logits))
+        return self.own(source, *_running(self.result), rank, size)
+
+    def own(self, source: Reference, session: Session, result: Path, rank: int, size: int) -> Compared | None:
+        """The same, with models that are open."""
+        number = self.first + rank
+        return source.beside(session, result, self.ports, number) if number < len(source.cases) else None
+
+
+@lru_cache(maxsize=1)
+def lasting_reference(subject: Subject, logits: frozenset[str]) -> Reference:
+    """A source that is open until the process ends."""
+    return lasting.enter_context(reference(subject, logits))
+
+
+@lru_cache(maxsize=1)
+def _running(result: Runnable) -> tuple[Session, Path]:
+    copy = lasting.enter_context(runnable(result.runs))
+    return lasting.enter_context(Session(copy)), copy
 
 
 @contextmanager
-def reference(
-    model: Path, data: Path, samples: int | None, logits: Collection[str], lenient: bool = False
-) -> Iterator[Reference]:
-    """A source, opened on its calibration data. `lenient`: masks that are not given are open."""
-    ports = read_signature(model)
-    cases = cases_in(data, ports, samples, lenient=lenient)
-    with runnable(model) as copy, Session(copy) as session:
-        yield Reference(cases, session, find_prediction(ports, session, cases[0], logits), logits)
+def reference(subject: Subject, logits: Collection[str]) -> Iterator[Reference]:
+    """A source, opened on its calibration data."""
+    cases, file = subject.cases(), subject.runs
+    with runnable(file) as copy, Session(copy) as session:
+        prediction = find_prediction(read_signature(file), session, cases[0], logits)
+        yield Reference(subject, cases, session, prediction, logits)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import asdict, dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,12 @@ from growc.errors.diagnostic import GrowError
 from growc.errors.json_data import Json, items, record, whole
 from growc.errors.progress import Progress
 from growc.measurement.prediction import Loss
+from growc.measurement.shared import Runnable, Subject
 from growc.passes.finish.interface import logits, ports_of
 from growc.passes.layers.layer_runs import Depth, Move, Past
 from growc.plans.scores import Scores, read_scores, write_scores
-from growc.reports.calibration import Outcome, Reference, reference
+from growc.reports.calibration import Outcome, Reference, lasting_reference, reference
+from growc.system.ranks import ALONE, Ranks
 from growc.system.workshop import scratch_folder
 
 if TYPE_CHECKING:
@@ -67,42 +69,72 @@ class Profile:
 
 def profile(
     c: Analysis,
-    data: Path,
-    samples: int | None,
+    subject: Subject,
     scores: Sequence[LayerScore],
     progress: Progress,
     book: Book,
-    lenient: bool = False,
+    ranks: Ranks = ALONE,
 ) -> Profile:
     """Remove and double every layer of an analysed ONNX file, whose layers' scores are these.
 
-    `book`: what every change costs is read from there, and written. `lenient`: masks that are not among the
-    inputs are open.
+    subject: the model that it is of, and the data. book: what every change costs is read from there, and
+    written. ranks: who tries changes, each of which is one process's.
     """
-    rows = []
+    known = logits(c)
+    asked = [
+        (score, phrase, tuple(order))
+        for score in scores
+        for phrase, order in changes(score, len(c.layers.runs[score.run].layers)).items()
+    ]
+    new = [one for one in asked if book.trial(one[0].run, one[1]) is None]
     with ExitStack() as stack:
-        total, done = 2 * len(scores), 0
-        known = logits(c)
 
         @cache
         def opened() -> Reference:
-            return stack.enter_context(reference(c.path, data, samples, known, lenient))
+            return stack.enter_context(reference(subject, known))
 
+        for at in range(0, len(new), ranks.size):
+            some = new[at : at + ranks.size]
+            each, done = sum(opened().rows), len(asked) - len(new) + at
+            tell = _from(progress, some[0][1], done * each, len(asked) * each)
+            tell(0)
+            job = TryChange(subject, known, tuple((score.run, order) for score, _, order in some))
+            trials = ranks.each(job, partial(job.own, opened(), tell))
+            for (score, phrase, _), trial in zip(some, trials, strict=False):
+                assert trial is not None
+                book.keep(score.run, phrase, trial)
+        rows = []
         for score in scores:
-            trials = []
-            for phrase, order in changes(score, len(c.layers.runs[score.run].layers)).items():
-                found = book.trial(score.run, phrase)
-                if found is None:
-                    each = sum(opened().rows)
-                    tell = _from(progress, phrase, done * each, total * each)
-                    tell(0)
-                    found = tried(c.path, score.run, order, opened(), tell)
-                    book.keep(score.run, phrase, found)
-                trials.append(found)
-                done += 1
-            rows.append(LayerProfile(c.layers.runs[score.run].scope, score, trials[0], trials[1]))
+            count = len(c.layers.runs[score.run].layers)
+            removed, doubled = (book.trial(score.run, phrase) for phrase in changes(score, count))
+            assert removed is not None
+            assert doubled is not None
+            rows.append(LayerProfile(c.layers.runs[score.run].scope, score, removed, doubled))
         count, loss = book.source(opened)
         return Profile(count, loss, tuple(rows))
+
+
+@dataclass(frozen=True)
+class TryChange:
+    """The job of each process: one of some changes, by its own number; None behind the last.
+
+    changes: a run of layers, and the order that its layers are to have.
+    """
+
+    subject: Subject
+    logits: frozenset[str]
+    changes: tuple[tuple[int, tuple[int, ...]], ...]
+
+    def __call__(self, rank: int, size: int) -> Trial | None:
+        """What a change costs."""
+        return self.own(lasting_reference(self.subject, self.logits), lambda done: None, rank, size)
+
+    def own(self, source: Reference, tell: Callable[[int], None], rank: int, size: int) -> Trial | None:
+        """The same, with a source that is open."""
+        if rank >= len(self.changes):
+            return None
+        run, order = self.changes[rank]
+        return tried(self.subject.runs, run, order, source, tell)
 
 
 def changes(score: LayerScore, count: int) -> dict[str, list[int]]:
@@ -120,6 +152,7 @@ class Book:
 
     path: Path | None = None
     scores: Scores | None = None
+    tried: dict[str, Trial] = field(default_factory=dict)
 
     @staticmethod
     def of(path: Path, mark: str) -> Book:
@@ -134,11 +167,13 @@ class Book:
 
     def trial(self, run: int, phrase: str) -> Trial | None:
         """What a change costs, if that is known."""
-        found = self.entries.get(f"{run}: {phrase}")
-        return None if found is None else record(Trial, found)
+        key = f"{run}: {phrase}"
+        found = self.entries.get(key)
+        return self.tried.get(key) if found is None else record(Trial, found)
 
     def keep(self, run: int, phrase: str, trial: Trial) -> None:
         """What a change costs is known from now on."""
+        self.tried[f"{run}: {phrase}"] = trial
         self.write(f"{run}: {phrase}", asdict(trial))
 
     def write(self, key: str, entry: Json) -> None:
@@ -170,7 +205,7 @@ def tried(
         with scratch_folder() as folder:
             target = folder / model.name
             [*_, result] = OnnxFile().write(changed, folder, target, lambda *_: None)
-            return Trial(source.compared(result, ports_of(changed), tell))
+            return Trial(source.compared(Runnable(result, result), ports_of(changed), tell))
     except GrowError as error:
         return Trial(None, error.diagnostics[0].message)
 

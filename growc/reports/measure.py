@@ -18,6 +18,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.formats.compiler import analysed, opened
+from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from growc.measurement.importance import LayerScore
@@ -64,8 +65,9 @@ def measurement(
     *,
     force: bool = False,
     progress: Progress = quiet,
+    ranks: Ranks = ALONE,
 ) -> Measurement:
-    """As `measure`, with the layers' branches, and how fast it went."""
+    """As `measure`, with the layers' branches, and how fast it went. ranks: who runs the cases."""
     from growc.distinct import Part, model_parts, require_distinct
     from growc.measurement import importance
     from growc.plans.scores import cache_path, require
@@ -78,7 +80,7 @@ def measurement(
     compilation = analysed(Path(model))
     if kept is not None and kept.exists() and not force:
         require(kept, importance.mark(compilation, Path(inputs), samples))
-    found = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress)
+    found = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress, ranks=ranks)
     scores = dict(importance.named_scores(compilation, found))
     layers = importance.layer_scores(compilation, found)
     return Measurement(scores, tuple(layers), found.samples, found.seconds)
@@ -92,17 +94,21 @@ def profile(
     out: str | Path | None = None,
     layers: Sequence[LayerScore] | None = None,
     progress: Progress = quiet,
+    ranks: Ranks = ALONE,
 ) -> Profile:
     """What each layer adds to its stream, and what it costs to remove or to double it; kept with the scores,
-    in `out` or beside the model. `layers`: their scores, where they were measured before.
+    in `out` or beside the model. `layers`: their scores, where they were measured before. ranks: who tries
+    the changes.
     """
+    from growc.measurement.shared import Subject
     from growc.plans.scores import cache_path, fingerprint
     from growc.reports.layer_profile import Book, profile
 
     if layers is None:
-        layers = measurement(model, inputs, out, samples, progress=progress).layers
+        layers = measurement(model, inputs, out, samples, progress=progress, ranks=ranks).layers
     path, data, source = Path(model), Path(inputs), opened(Path(model))
     kept = cache_path(path) if out is None else Path(out)
     book = Book.of(kept, fingerprint(source.files(path), data, samples))
-    c = analysed(source.file(path))  # of what onnxruntime runs
-    return profile(c, data, samples, layers, progress, book, source.lenient)
+    subject = Subject(path, source.file(path), data, samples, source.lenient)
+    c = analysed(subject.file)  # of what onnxruntime runs
+    return profile(c, subject, layers, progress, book, ranks)

@@ -117,6 +117,14 @@ class Comparison:
                 self._note(f"output `{name}` held no finite number in one case")
             self.reports.setdefault(name, []).append(report)
 
+    def join(self, other: Comparison) -> None:
+        """Other cases, behind these."""
+        self.cases += other.cases
+        for name, reports in other.reports.items():
+            self.reports.setdefault(name, []).extend(reports)
+        for note in other.notes:
+            self._note(note)
+
     def _compared(self, name: str, output: Array, grown: Array | None) -> OutputReport:
         """How far an output moved, on the source's units; as distributions too where it holds logits."""
         if grown is None:

@@ -1,0 +1,105 @@
+"""Measurements that several processes share: each has the model open for as long as it is asked about it.
+
+A job says which file it runs. Where that lies on another machine (a program that was lowered from a
+checkpoint), the process makes its own from the model.
+"""
+
+from __future__ import annotations
+
+import atexit
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from growc.algebra.indexmap import Floats
+from growc.dialects.onnx.files.probes import Probe, counted, probed
+from growc.dialects.onnx.files.signature import read_signature
+from growc.verification.feeds import cases_in
+from growc.verification.float_copies import runnable
+from growc.verification.ort_session import Feeds, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Sums = tuple[list[Floats], list[Floats]]
+"""Of each probe, the sums over what it sees, and how many numbers they add up."""
+
+
+lasting = ExitStack()
+"""What stays open until the process ends."""
+atexit.register(lasting.close)
+
+
+@dataclass(frozen=True)
+class Runnable:
+    """A model, and the file of it that onnxruntime runs."""
+
+    model: Path
+    file: Path
+
+    @property
+    def runs(self) -> Path:
+        """The file, on this machine."""
+        return self.file if self.file.exists() else _lowered(self.model)
+
+
+@lru_cache(maxsize=2)
+def _lowered(model: Path) -> Path:
+    from growc.formats.compiler import opened
+
+    return opened(model).file(model)
+
+
+@dataclass(frozen=True)
+class Subject(Runnable):
+    """A model that is measured on data. lenient: masks that are not given are open."""
+
+    data: Path
+    samples: int | None
+    lenient: bool
+
+    def cases(self) -> list[Feeds]:
+        """The data in batches."""
+        return cases_in(self.data, read_signature(self.runs), self.samples, lenient=self.lenient)
+
+
+@dataclass(frozen=True)
+class SumCase:
+    """The job of each process: one of the cases from `first` on, by its own number; None behind the last."""
+
+    subject: Subject
+    probes: tuple[Probe, ...]
+    first: int
+
+    def __call__(self, rank: int, size: int) -> Sums | None:
+        """The sums of one case."""
+        return self.own(*_probing(self.subject, self.probes), rank, size)
+
+    def own(self, session: Session, cases: Sequence[Feeds], rank: int, size: int) -> Sums | None:
+        """The same, with a model that is open."""
+        number = self.first + rank
+        return _summed(session, cases[number], self.probes) if number < len(cases) else None
+
+
+@lru_cache(maxsize=1)
+def _probing(subject: Subject, probes: tuple[Probe, ...]) -> tuple[Session, list[Feeds]]:
+    """A model with its probes, open until the process ends."""
+    copy = lasting.enter_context(runnable(subject.runs))
+    return lasting.enter_context(Session(copy, graph=probed(copy, probes))), subject.cases()
+
+
+def _summed(session: Session, case: Feeds, probes: Sequence[Probe]) -> Sums:
+    """What the probes of a model find in a case."""
+    outputs = session.run(case)
+    sums: list[Floats] = []
+    counts: list[Floats] = []
+    for k, probe in enumerate(probes):
+        name = f"growc.probe.{k}"
+        weight = float(outputs[f"{name}.weight"]) if probe.masks else 1.0
+        sums.append(outputs[f"{name}.sum"].astype(np.float64))
+        counts.append(np.array(counted(probe, outputs[f"{name}.shape"].tolist(), weight)))
+    return sums, counts
