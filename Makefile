@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo coverage agreement cov soak hostile faults fuzz corpus libraries bench models fmt clean
+.PHONY: demo examples plans test check zoo coverage agreement cov soak cluster hostile faults fuzz corpus libraries bench models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -56,6 +56,10 @@ cov: .venv/dev.stamp
 
 soak: .venv/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 -m soak
+
+cluster: .venv/dev.stamp
+	@mkdir -p build
+	PYTHONPATH=tests $(BIN)/python tests/cluster/full.py --json docs/cluster.json
 
 hostile: .venv/dev.stamp
 	@mkdir -p build

@@ -1,0 +1,301 @@
+"""What `make cluster` runs: several processes on checkpoints of a size, killed ones, trainings, and plans.
+
+Each case asserts what it is about, and is written down with what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from full_runs import Record, heed_interrupts
+
+HERE = Path(__file__).parent
+
+LLAMA = {"hidden_size": 1536, "intermediate_size": 6144, "num_hidden_layers": 12, "num_attention_heads": 12}
+MIXTURE = {"hidden_size": 512, "intermediate_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8}
+SIZES = {
+    "Llama": {**LLAMA, "vocab_size": 32000},
+    "Mixtral": {**MIXTURE, "vocab_size": 8000, "num_local_experts": 8, "num_key_value_heads": 4},
+}
+GROWN = [
+    "-e",
+    "widen ffn to 3 * ffn / 2 with uniform copy",
+    "-e",
+    "stack layers to {layers} by last with zero outputs",
+]
+TRAINED = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
+TRAINED |= {"model_type": "llama", "vocab_size": 120, "max_position_embeddings": 64, "num_key_value_heads": 2}
+WIDER = """widen hidden to 2 * hidden with neighbor copy
+widen heads to 8 with neighbor copy
+widen ffn to 2 * ffn with neighbor copy
+stack layers to 5 by last with zero outputs
+"""
+TRILLION = {"hidden_size": 8192, "moe_intermediate_size": 8192, "num_experts": 2560, "num_hidden_layers": 2}
+TRILLION |= {"num_attention_heads": 64, "num_key_value_heads": 8}
+
+
+def started(command: list[Any], folder: Path, processes: int = 0, restarts: int = 0) -> subprocess.Popen[str]:
+    """A command of growc, or a script, in a folder: alone, or by so many processes."""
+    begin = [sys.executable]
+    if processes:
+        begin += [
+            "-m",
+            "torch.distributed.run",
+            f"--nproc-per-node={processes}",
+            f"--max-restarts={restarts}",
+        ]
+        begin += ["--standalone"] if not restarts else []
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    return subprocess.Popen(
+        [*begin, *map(str, command)],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str], *, well: bool = True) -> str:
+    """What a process has said, once it ended as it should."""
+    said, _ = process.communicate(timeout=1800)
+    assert (process.returncode == 0) == well, said[-3000:]
+    return said
+
+
+def below(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
+    """The processes that growc runs in below one, with the rank of each (0, where there is one alone)."""
+    for place in Path("/proc").iterdir():
+        try:
+            words = (place / "cmdline").read_bytes().split(b"\0")
+            own = dict(w.split(b"=", 1) for w in (place / "environ").read_bytes().split(b"\0") if b"=" in w)
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if (
+            b"growc" in words
+            and process.pid in (parent, int(place.name))
+            and b"torch.distributed.run" not in words
+        ):
+            yield int(place.name), int(own.get(b"RANK", b"0"))
+
+
+def anonymous(pid: int) -> int:
+    """Bytes of memory that a process has in no file."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+    except (OSError, StopIteration):
+        return 0
+
+
+def watched(process: subprocess.Popen[str]) -> list[int]:
+    """The most memory that each rank had, until the process ends."""
+    most: dict[int, int] = {}
+    while process.poll() is None:
+        for pid, rank in below(process):
+            most[rank] = max(most.get(rank, 0), anonymous(pid))
+        time.sleep(0.05)
+    return [most[rank] for rank in sorted(most)]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Of every file."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def model(kind: str, folder: Path) -> Path:
+    """A checkpoint directory in bfloat16, in several files."""
+    import torch
+    import transformers
+
+    path = folder / kind
+    if not path.exists():
+        torch.manual_seed(0)
+        config = getattr(transformers, f"{kind}Config")(**SIZES[kind], dtype="bfloat16")
+        made = getattr(transformers, f"{kind}ForCausalLM")(config).to(torch.bfloat16)
+        made.save_pretrained(path, max_shard_size="300MB")
+    return path
+
+
+def grown(kind: str, out: Path, *options: Any) -> list[Any]:
+    """The command that grows one of them."""
+    layers = 3 * SIZES[kind]["num_hidden_layers"] // 2
+    recipe = [word.format(layers=layers) for word in GROWN]
+    return [
+        "-m",
+        "growc",
+        "apply",
+        *recipe,
+        kind,
+        "-o",
+        out,
+        "--no-verify",
+        "--shard-size",
+        "200MB",
+        *options,
+    ]
+
+
+def same_bytes(kind: str, folder: Path) -> dict[str, Any]:
+    """One process, and one, two and three ranks."""
+    source = model(kind, folder)
+    found: dict[str, Any] = {"bytes": sum(p.stat().st_size for p in source.glob("*.safetensors"))}
+    wanted = None
+    for processes in (0, 1, 2, 3):
+        out = folder / f"{kind}.by{processes}"
+        start = time.perf_counter()
+        process = started(grown(kind, out), folder, processes)
+        memory = watched(process)
+        ended(process)
+        seconds = round(time.perf_counter() - start, 1)
+        found[f"{processes} ranks" if processes else "alone"] = {"seconds": seconds, "memory": memory}
+        wanted = wanted or digests(out)
+        assert digests(out) == wanted, processes
+        found["written"] = sum(p.stat().st_size for p in out.glob("*.safetensors"))
+        if processes:
+            shutil.rmtree(out)
+    return found
+
+
+def killed(folder: Path, restarts: int, rank: int) -> dict[str, Any]:
+    """A rank is killed once some of the weights are on the disk."""
+    model("Llama", folder)
+    out = folder / f"killed{restarts}{rank}"
+    process = started(grown("Llama", out), folder, 2, restarts)
+    while not any(note.stat().st_size for note in folder.glob(".growc-*/notes/*.jsonl")):
+        assert process.poll() is None, ended(process)
+        time.sleep(0.01)
+    os.kill(next(pid for pid, own in below(process) if own == rank), signal.SIGKILL)
+    ended(process, well=restarts > 0)
+    left = [p.name for p in folder.glob(".growc-*")]
+    if restarts:
+        assert digests(out) == digests(folder / "Llama.by0")
+        assert not left
+        shutil.rmtree(out)
+        return {"identical": True}
+    assert not out.exists()
+    ended(started(grown("Mixtral", folder / "next"), folder))
+    assert not [*folder.glob(".growc-*")]
+    shutil.rmtree(folder / "next")
+    return {"target": "untouched", "left": len(left), "left after the next run": 0}
+
+
+def trained(folder: Path) -> dict[str, Any]:
+    """Trained under FSDP2 by two ranks, grown, trained on by three."""
+    home = folder / "home"
+    home.mkdir()
+    (home / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **TRAINED}))
+    (folder / "wider.grow").write_text(WIDER)
+    script = [HERE / "train.py"]
+    before = json.loads(
+        ended(started([*script, home / "config.json", "-", "saved", 20], folder, 2)).split("\n")[-2]
+    )
+    given = ["-m", "growc", "apply", "wider.grow", "saved", "--model", home, "-o", "grown"]
+    assert "Certificate: exact" in ended(started(given, folder))
+    after = json.loads(
+        ended(started([*script, "grown/config.json", "grown", "-", 20], folder, 3)).split("\n")[-2]
+    )
+    seam = abs(after["first"] - before["last"])
+    assert seam <= 1e-4, (before, after)
+    return {"before": before, "after": after, "seam": seam}
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """Importance by one process and by two."""
+    import numpy as np
+
+    model("Mixtral", folder)
+    words = np.random.default_rng(0).integers(0, 8000, (65, 32))
+    np.savez(folder / "data.npz", input_ids=words)
+    found, seconds = [], []
+    for workers in (1, 2):
+        given = [
+            "-m",
+            "growc",
+            "measure",
+            "Mixtral",
+            "--inputs",
+            "data.npz",
+            "--json",
+            "-o",
+            f"{workers}.npz",
+        ]
+        start = time.perf_counter()
+        text = ended(started([*given, "--workers", workers], folder))
+        seconds.append(round(time.perf_counter() - start, 1))
+        found.append(json.loads(text[text.index("{") :])["scores"])
+    one, two = found
+    apart = max(float(np.max(np.abs(np.subtract(two[n], s)) / np.abs(s))) for n, s in one.items())
+    assert apart <= 1e-5
+    assert all(np.array_equal(np.argsort(two[n]), np.argsort(s)) for n, s in one.items())
+    return {"largest difference": apart, "axes": len(one), "seconds": seconds}
+
+
+def planned(folder: Path) -> dict[str, Any]:
+    """A mixture of a trillion weights from its config, shared out among 64 processes."""
+    import transformers
+
+    config = transformers.Qwen3MoeConfig(**TRILLION)
+    config.architectures, config.dtype = ["Qwen3MoeForCausalLM"], "bfloat16"
+    (folder / "config.json").write_text(json.dumps(config.to_dict()))
+    recipe = ["-e", "widen ffn to 2 * ffn with uniform copy"]
+    start = time.perf_counter()
+    process = started(["-m", "growc", "plan", *recipe, "config.json", "--ranks", 64, "--json"], folder)
+    text, _ = process.communicate()
+    usage = json.loads(text[text.index("{") :])
+    seconds = time.perf_counter() - start
+    assert seconds <= 10, seconds
+    return {
+        "seconds": round(seconds, 1),
+        "parameters": usage["parameters"],
+        "ranks": usage["ranks"]["seconds"],
+    }
+
+
+CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "same bytes, bfloat16 in several files": lambda folder: same_bytes("Llama", folder),
+    "same bytes, a mixture of experts": lambda folder: same_bytes("Mixtral", folder),
+    "rank 1 killed, one restart": lambda folder: killed(folder, 1, 1),
+    "rank 0 killed, one restart": lambda folder: killed(folder, 1, 0),
+    "rank 1 killed, no restart": lambda folder: killed(folder, 0, 1),
+    "FSDP2 on two ranks, grown, on three": trained,
+    "importance by two": measured,
+    "a plan of a trillion weights": planned,
+}
+
+
+def main() -> None:
+    """Run all cases, or those that are named."""
+    heed_interrupts()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", choices=[*CASES, []])
+    parser.add_argument("--json", type=Path, default=Path("build/cluster.json"))
+    options = parser.parse_args()
+    record = Record(options.json)
+    with tempfile.TemporaryDirectory(dir="build") as folder:
+        for name in options.cases or CASES:
+            start = time.perf_counter()
+            found = CASES[name](Path(folder).resolve())
+            record.add(name, {"took": round(time.perf_counter() - start, 1), **found})
+            print(f"{name}: {json.dumps(found)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
